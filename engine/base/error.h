@@ -1,0 +1,34 @@
+// The errors that reach a user. Each carries one sentence: what is wrong, where, and what to do about it.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace strata {
+
+/// Base of all errors a user may see; anything else that escapes is a defect of ours.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The run file, the command line, or a file that they name is wrong. Exit status 2.
+struct ConfigError : Error {
+  using Error::Error;
+};
+
+/// Reading or writing failed: names the path, the operation and the reason. Exit status 1.
+struct IoError : Error {
+  using Error::Error;
+};
+
+/// A device, or an instruction on it, failed. Exit status 1.
+struct DeviceError : Error {
+  using Error::Error;
+};
+
+/// The run was asked to stop (Ctrl-C) and did so cleanly. Exit status 1.
+struct Interrupted : Error {
+  using Error::Error;
+};
+
+}  // namespace strata

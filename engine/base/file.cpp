@@ -1,0 +1,198 @@
+#include "engine/base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/base/error.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void fail(std::string_view operation, const fs::path& path, int error) {
+  const char* advice =
+      error == ENOSPC || error == EDQUOT ? "; free some space there or choose another path" : "";
+  throw IoError(fmt::format("cannot {} {}: {}{}", operation, path.string(),
+                            std::generic_category().message(error), advice));
+}
+
+int open_to_read(const fs::path& path, int flags = 0) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (descriptor < 0) fail("open", path, errno);
+  return descriptor;
+}
+
+std::int64_t size_of_file(int descriptor, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) fail("stat", path, errno);
+  if (S_ISDIR(status.st_mode)) fail("read", path, EISDIR);
+  return status.st_size;
+}
+
+}  // namespace
+
+FileSystem& FileSystem::real() {
+  static FileSystem file_system;
+  return file_system;
+}
+
+int FileSystem::create(const fs::path& path) {
+  constexpr mode_t kMode = 0666;  // the user's umask narrows it
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+  if (descriptor < 0) fail("create", path, errno);
+  return descriptor;
+}
+
+void FileSystem::write(int descriptor, std::span<const std::byte> bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void FileSystem::sync(int descriptor, const fs::path& path) {
+  // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
+  if (::fsync(descriptor) != 0 && errno != EINVAL) fail("sync", path, errno);
+}
+
+void FileSystem::rename(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(fmt::format("rename {} to", from.string()), to, errno);
+}
+
+void FileSystem::sync_folder(const fs::path& path) {
+  const FileDescriptor folder(open_to_read(path.empty() ? fs::path(".") : path, O_DIRECTORY));
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail("sync", path, errno);
+}
+
+void FileSystem::create_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail("create the folder", path, error.value());
+}
+
+void FileSystem::remove_all(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail("remove", path, error.value());
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FileWriter::FileWriter(FileSystem& file_system, fs::path path)
+    : file_system_(file_system), path_(std::move(path)), descriptor_(file_system.create(path_)) {}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  file_system_.write(descriptor_.get(), bytes, path_);
+  hash_.update(bytes);
+  bytes_ += std::ssize(bytes);
+}
+
+void FileWriter::finish() {
+  file_system_.sync(descriptor_.get(), path_);
+  descriptor_ = FileDescriptor(-1);
+}
+
+FileReader::FileReader(fs::path path) : path_(std::move(path)), descriptor_(open_to_read(path_)) {
+  size_ = size_of_file(descriptor_.get(), path_);
+}
+
+void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
+  const std::int64_t end = offset + std::ssize(out);
+  while (!out.empty()) {
+    const ssize_t count = ::pread(descriptor_.get(), out.data(), out.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path_, errno);
+    if (count == 0) {
+      throw IoError(fmt::format("cannot read {}: it ends at byte {}, expected at least {}", path_.string(),
+                                offset, end));
+    }
+    out = out.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  const FileDescriptor descriptor(open_to_read(path));
+  const auto size = static_cast<std::size_t>(size_of_file(descriptor.get(), path));
+  if (size == 0) return;  // an empty mapping does not exist
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  if (address == MAP_FAILED) fail("map", path, errno);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {
+  try {
+    file_system.remove_all(path);
+  } catch (const std::exception&) {
+    // The caller's error says more; what is left behind is removed at the next start.
+  }
+}
+
+std::string read_file(const fs::path& path) {
+  const FileReader file(path);
+  std::string content(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(content)));
+  return content;
+}
+
+std::uint64_t hash_file(const FileReader& file) {
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::clamp<Bytes>(file.size(), 1, 4 * MiB)));
+  StreamingHash hash;
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const auto count = std::min<std::int64_t>(std::ssize(buffer), file.size() - offset);
+    const auto piece = std::span(buffer).first(static_cast<std::size_t>(count));
+    file.read(offset, piece);
+    hash.update(piece);
+    offset += count;
+  }
+  return hash.digest();
+}
+
+void write_file(FileSystem& file_system, const fs::path& path, std::string_view content) {
+  FileWriter writer(file_system, path);
+  writer.write(std::as_bytes(std::span(content)));
+  writer.finish();
+}
+
+void write_file_atomically(FileSystem& file_system, const fs::path& path, std::string_view content) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  try {
+    write_file(file_system, temporary, content);
+    file_system.rename(temporary, path);
+  } catch (const IoError&) {
+    remove_quietly(file_system, temporary);
+    throw;
+  }
+  file_system.sync_folder(path.parent_path());
+}
+
+}  // namespace strata

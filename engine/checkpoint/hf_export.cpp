@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/hf_folder.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+/// A tensor and where its values are.
+struct Source {
+  std::size_t unit;
+  const TensorSpec* tensor;
+};
+
+using Shard = std::vector<Source>;
+
+/// Fills one shard after the other, as transformers does; a tensor larger than the limit has a shard to
+/// itself.
+std::vector<Shard> split(const Model& model, const HfExport& options) {
+  std::vector<Shard> shards(1);
+  std::int64_t bytes = 0;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const TensorSpec& tensor : model.units[unit].tensors) {
+      const std::int64_t size = tensor.elements * size_of(options.dtype);
+      if (bytes > 0 && bytes + size > options.shard_bytes) {
+        shards.emplace_back();
+        bytes = 0;
+      }
+      shards.back().push_back({unit, &tensor});
+      bytes += size;
+    }
+  }
+  return shards;
+}
+
+std::string shard_name(std::size_t index, std::size_t count) {
+  return count == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
+}
+
+void write_shard(FileSystem& file_system, const fs::path& path, const Shard& shard,
+                 const UnitParameters& parameters, DType dtype) {
+  std::vector<TensorToWrite> tensors;
+  for (const Source& source : shard) tensors.push_back({source.tensor->hf_name, source.tensor->hf_shape});
+  SafetensorsWriter writer(file_system, path, dtype, tensors);
+  std::span<const float> flat;
+  std::size_t unit = SIZE_MAX;
+  for (const Source& source : shard) {
+    if (source.unit != unit) {
+      unit = source.unit;
+      flat = parameters(unit);
+    }
+    writer.write(flat.subspan(static_cast<std::size_t>(source.tensor->offset),
+                              static_cast<std::size_t>(source.tensor->elements)));
+  }
+  writer.finish();
+}
+
+std::string index_text(const std::vector<Shard>& shards, DType dtype) {
+  nlohmann::json weight_map;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const Source& source : shards[i]) {
+      weight_map[source.tensor->hf_name] = shard_name(i, shards.size());
+      total += source.tensor->elements * size_of(dtype);
+    }
+  }
+  return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2);
+}
+
+/// Old and new transformers name the dtype differently; the file has the name that both read.
+nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
+  config.erase("dtype");
+  config["torch_dtype"] = dtype == DType::fp32 ? "float32" : "bfloat16";
+  return config;
+}
+
+}  // namespace
+
+void save_hf_folder(const fs::path& folder, const Model& model, const UnitParameters& parameters,
+                    const HfExport& options, FileSystem& file_system) {
+  if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder))) {
+    throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
+  }
+  const fs::path target = folder.has_filename() ? folder : folder.parent_path();
+  const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  fs::path temporary = target;
+  temporary += ".tmp";
+  try {
+    file_system.remove_all(temporary);
+    file_system.create_folders(temporary);
+    const std::vector<Shard> shards = split(model, options);
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      write_shard(file_system, temporary / shard_name(i, shards.size()), shards[i], parameters,
+                  options.dtype);
+    }
+    if (shards.size() > 1) {
+      write_file(file_system, temporary / "model.safetensors.index.json", index_text(shards, options.dtype));
+    }
+    write_file(file_system, temporary / "config.json",
+               with_dtype(options.config, options.dtype).dump(2) + "\n");
+    file_system.sync_folder(temporary);
+    file_system.rename(temporary, target);
+  } catch (const IoError&) {
+    remove_quietly(file_system, temporary);
+    throw;
+  }
+  file_system.sync_folder(parent);
+}
+
+}  // namespace strata

@@ -1,0 +1,180 @@
+#include "engine/checkpoint/hf_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <set>
+
+#include "engine/base/bytes.h"
+#include "engine/base/error.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
+  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
+}
+
+nlohmann::json read_json(const fs::path& path) {
+  nlohmann::json json = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (!json.is_object()) refuse(path, "the file is not a JSON object; copy it again");
+  return json;
+}
+
+/// Folders saved from the bare model (GPT2Model, as on the hub) lack the name that the language model puts in
+/// front.
+std::string full_name(const std::string& stored, Family family) {
+  const std::string prefix = family == Family::gpt2 ? "transformer." : "model.";
+  return stored.starts_with(prefix) || stored.starts_with("lm_head.") ? stored : prefix + stored;
+}
+
+/// Buffers that old versions of transformers saved beside the parameters; they hold nothing that is learned.
+bool is_buffer(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+std::vector<const TensorSpec*> tensors_of(const Model& model) {
+  std::vector<const TensorSpec*> tensors;
+  for (const Unit& unit : model.units) {
+    for (const TensorSpec& tensor : unit.tensors) tensors.push_back(&tensor);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+nlohmann::json read_hf_config(const fs::path& folder) {
+  if (!fs::is_directory(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
+  const fs::path path = folder / "config.json";
+  if (!fs::exists(path)) refuse(path, "no such file; a HF model's folder has one");
+  return read_json(path);
+}
+
+HfFolder::HfFolder(fs::path folder, const Model& model) : folder_(std::move(folder)) {
+  open_files(model);
+  check_tensors(model);
+  check_tied_head(model);
+}
+
+void HfFolder::open_files(const Model& model) {
+  if (fs::exists(folder_ / kWeights)) {
+    add_file(kWeights, model);
+    return;
+  }
+  const fs::path index = folder_ / kIndex;
+  if (!fs::exists(index)) {
+    const bool pickled =
+        fs::exists(folder_ / "pytorch_model.bin") || fs::exists(folder_ / "pytorch_model.bin.index.json");
+    refuse(folder_,
+           fmt::format("there is neither {} nor {}{}", kWeights, kIndex,
+                       pickled ? "; convert pytorch_model.bin with transformers' save_pretrained" : ""));
+  }
+  const nlohmann::json json = read_json(index);
+  const auto weight_map = json.find("weight_map");
+  if (weight_map == json.end() || !weight_map->is_object()) refuse(index, "weight_map is missing");
+  std::set<std::string> names;
+  for (const auto& item : weight_map->items()) {
+    const nlohmann::json& value = item.value();
+    if (!value.is_string() || fs::path(value.get<std::string>()).filename() != value.get<std::string>()) {
+      refuse(index, fmt::format("the file of {} is {}; expected a name in the same folder", item.key(),
+                                value.dump()));
+    }
+    names.insert(value.get<std::string>());
+  }
+  for (const std::string& name : names) add_file(name, model);
+  check_index(*weight_map);
+}
+
+void HfFolder::add_file(const std::string& file_name, const Model& model) {
+  const fs::path path = folder_ / file_name;
+  if (!fs::exists(path)) refuse(path, fmt::format("no such file, but {} lists it", kIndex));
+  files_.push_back(std::make_unique<SafetensorsReader>(path));
+  const SafetensorsReader& file = *files_.back();
+  for (const auto& [name, tensor] : file.tensors()) {
+    const auto [place, is_new] =
+        places_.try_emplace(full_name(name, model.architecture.family), Place{&file, name});
+    if (!is_new)
+      refuse(path, fmt::format("tensor {} is also in {}", name, place->second.file->path().string()));
+  }
+}
+
+void HfFolder::check_index(const nlohmann::json& weight_map) const {
+  for (const auto& item : weight_map.items()) {
+    const fs::path path = folder_ / item.value().get<std::string>();
+    const auto file = std::ranges::find(files_, path, [](const auto& reader) { return reader->path(); });
+    if (!(*file)->tensors().contains(item.key())) {
+      refuse(path, fmt::format("tensor {} is missing, but {} lists it here", item.key(), kIndex));
+    }
+  }
+}
+
+void HfFolder::check_tensors(const Model& model) const {
+  std::set<std::string> needed;
+  for (const TensorSpec* tensor : tensors_of(model)) {
+    needed.insert(tensor->hf_name);
+    const auto place = places_.find(tensor->hf_name);
+    if (place == places_.end()) {
+      const bool head = tensor->hf_name == "lm_head.weight";
+      refuse(folder_, fmt::format("tensor {} is missing{}", tensor->hf_name,
+                                  head ? "; is tie_word_embeddings in config.json right?" : ""));
+    }
+    const auto& [file, name] = place->second;
+    const StoredTensor& stored = file->at(name);
+    if (stored.shape != tensor->hf_shape) {
+      refuse(file->path(), fmt::format("tensor {} has shape {}, config.json says {}", name,
+                                       format_shape(stored.shape), format_shape(tensor->hf_shape)));
+    }
+    file->read(name, 0, {});  // refuses a dtype that cannot be read
+  }
+  for (const auto& [full, place] : places_) {
+    const bool tied_head = model.architecture.tied_head && full == "lm_head.weight";
+    if (needed.contains(full) || is_buffer(full) || tied_head) continue;
+    refuse(place.file->path(),
+           fmt::format("unexpected tensor {}: a {} with this config.json has none by that name", place.name,
+                       model.architecture.model_type));
+  }
+}
+
+/// A tied head may be stored twice. It must then be the same twice, or tying would drop one of the two.
+void HfFolder::check_tied_head(const Model& model) const {
+  if (!model.architecture.tied_head || !places_.contains("lm_head.weight")) return;
+  const TensorSpec& embedding = model.embedding().tensors.front();
+  const Place& head = places_.at("lm_head.weight");
+  const std::string differs =
+      "lm_head.weight is not the embedding, but config.json ties them; set tie_word_embeddings to false";
+  if (head.file->at(head.name).shape != embedding.hf_shape) refuse(head.file->path(), differs);
+  std::vector<float> left(static_cast<std::size_t>(std::min(embedding.elements, MiB)));
+  std::vector<float> right(left.size());
+  for (std::int64_t first = 0; first < embedding.elements; first += std::ssize(left)) {
+    const auto count = static_cast<std::size_t>(std::min(std::ssize(left) + 0L, embedding.elements - first));
+    read_tensor(embedding.hf_name, first, std::span(left).first(count));
+    read_tensor("lm_head.weight", first, std::span(right).first(count));
+    if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(count), right.begin())) {
+      refuse(head.file->path(), differs);
+    }
+  }
+}
+
+void HfFolder::read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const {
+  const Place& place = places_.at(hf_name);
+  place.file->read(place.name, first, out);
+}
+
+void HfFolder::read_unit(const Unit& unit, std::span<float> flat) const {
+  assert(std::ssize(flat) == unit.elements);
+  std::ranges::fill(flat, 0.0F);
+  for (const TensorSpec& tensor : unit.tensors) {
+    read_tensor(
+        tensor.hf_name, 0,
+        flat.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements)));
+  }
+}
+
+}  // namespace strata

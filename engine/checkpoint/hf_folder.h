@@ -1,0 +1,71 @@
+// A model as the Hugging Face folder that transformers reads and writes: config.json and model.safetensors,
+// or an index with shards. Tensors are read and written a stretch at a time, so a folder larger than the
+// memory is no trouble. Reading may happen from several threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/dtype.h"
+#include "engine/base/file.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// config.json of a folder. Throws ConfigError where the folder, the file or anything in it is wrong.
+nlohmann::json read_hf_config(const std::filesystem::path& folder);
+
+class HfFolder {
+ public:
+  /// Opens the folder's weights and checks that they are exactly what `model` needs: every tensor there, of
+  /// its shape and a readable dtype, and none left over. Throws ConfigError. Names may lack the
+  /// "transformer." or "model." in front.
+  HfFolder(std::filesystem::path folder, const Model& model);
+
+  /// Elements [first, first + out.size()) of the tensor with this HF name.
+  void read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const;
+  /// A unit's whole flat parameter, zeros in its padding. REQUIRES: flat.size() == unit.elements.
+  void read_unit(const Unit& unit, std::span<float> flat) const;
+
+ private:
+  struct Place {
+    const SafetensorsReader* file;
+    std::string name;  ///< in that file
+  };
+
+  void open_files(const Model& model);
+  void add_file(const std::string& file_name, const Model& model);
+  void check_index(const nlohmann::json& weight_map) const;
+  void check_tensors(const Model& model) const;
+  void check_tied_head(const Model& model) const;
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<SafetensorsReader>> files_;
+  std::map<std::string, Place> places_;  ///< by full HF name
+};
+
+/// The flat fp32 parameter of a unit by its index in Model::units; valid until the next call.
+using UnitParameters = std::function<std::span<const float>(std::size_t unit)>;
+
+struct HfExport {
+  nlohmann::json config;      ///< config.json: to_hf_config(), or that of the folder the model came from
+  DType dtype = DType::fp32;  ///< of the tensors; bf16 rounds to nearest even
+  std::int64_t shard_bytes = 5'000'000'000;  ///< larger models become several files with an index, as HF does
+};
+
+/// Writes a new folder for from_pretrained. It appears under its name when it is whole and on the disk.
+/// Throws ConfigError where `folder` exists and is not empty, IoError where writing fails; then nothing is
+/// left behind.
+void save_hf_folder(const std::filesystem::path& folder, const Model& model, const UnitParameters& parameters,
+                    const HfExport& options, FileSystem& file_system = FileSystem::real());
+
+}  // namespace strata

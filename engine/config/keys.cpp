@@ -1,0 +1,411 @@
+#include "engine/config/keys.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "engine/config/value.h"
+
+namespace strata {
+namespace {
+
+using namespace value;  // NOLINT(google-build-using-namespace): the table below reads as a table
+
+template <typename T>
+constexpr bool is_optional = false;
+template <typename T>
+constexpr bool is_optional<std::optional<T>> = true;
+
+/// What is wrong with one value; empty: nothing.
+template <typename T>
+using ValueCheck = std::string (*)(const T&);
+
+std::string not_negative(const std::int64_t& value) {
+  return value < 0 ? "must not be negative" : "";
+}
+std::string at_least_one(const std::int64_t& value) {
+  return value < 1 ? "must be at least 1" : "";
+}
+std::string not_below_zero(const double& value) {
+  return value < 0 ? "must not be negative" : "";
+}
+std::string fraction(const double& value) {
+  return value < 0 || value > 1 ? "must be between 0 and 1" : "";
+}
+std::string proper_fraction(const double& value) {
+  return value < 0 || value >= 1 ? "must be at least 0 and less than 1" : "";
+}
+std::string positive(const double& value) {
+  return value <= 0 ? "must be greater than 0" : "";
+}
+std::string some_bytes(const Bytes& value) {
+  return value < 1 ? "must be more than 0 bytes" : "";
+}
+std::string one_rank(const std::int64_t& value) {
+  return value == 1 ? "" : "this build runs on one rank, so only 1 is possible";
+}
+
+/// Appends the keys of one section.
+template <typename S>
+class SectionKeys {
+ public:
+  SectionKeys(std::vector<Key>& keys, std::string path, S RunConfig::*section)
+      : keys_(keys), path_(std::move(path)), section_(section) {}
+
+  /// `Kind` is one of value.h's.
+  template <typename Kind, typename M>
+  Key& add(const std::string& name, M S::*member, std::string unit, std::string doc,
+           ValueCheck<std::type_identity_t<M>> check = nullptr) {
+    S RunConfig::*section = section_;
+    Key key;
+    key.path = path_ + "." + name;
+    key.type = Kind::type();
+    key.unit = std::move(unit);
+    key.doc = std::move(doc);
+    key.set = [=](RunConfig& config, const YAML::Node& node) {
+      (config.*section).*member = Kind::read(node);
+    };
+    key.get = [=](const RunConfig& config) -> std::string {
+      const M& field = (config.*section).*member;
+      if constexpr (is_optional<M>) {
+        return field ? Kind::write(*field) : "";
+      } else {
+        return Kind::write(field);
+      }
+    };
+    key.check = [=, get = key.get](const RunConfig& config) -> std::string {
+      const std::string problem = check == nullptr ? "" : check((config.*section).*member);
+      return problem.empty() ? "" : fmt::format("{}, not {}", problem, get(config));
+    };
+    return keys_.emplace_back(std::move(key));
+  }
+
+ private:
+  std::vector<Key>& keys_;
+  std::string path_;
+  S RunConfig::*section_;
+};
+
+/// Adds a check that looks at other keys too, after the key's own.
+void require(Key& key, std::vector<std::string> related, std::string (*check)(const RunConfig&)) {
+  key.related = std::move(related);
+  key.check = [own = key.check, check](const RunConfig& config) {
+    std::string problem = own(config);
+    return problem.empty() ? check(config) : problem;
+  };
+}
+
+void add_model(std::vector<Key>& keys) {
+  using S = RunConfig::ModelSection;
+  SectionKeys<S> section(keys, "model", &RunConfig::model);
+  require(section.add<Text>(
+              "path", &S::path, "",
+              "A Hugging Face model folder: config.json with model.safetensors or its sharded index. "
+              "Relative to the current directory, as every path of this file."),
+          {"model.architecture"}, [](const RunConfig& c) -> std::string {
+            if (c.model.path.empty() && c.model.architecture.empty()) {
+              return "no model is given: set model.path to a folder, or model.architecture and model.config";
+            }
+            if (!c.model.path.empty() && !c.model.architecture.empty()) {
+              return "give either model.path or model.architecture, not both";
+            }
+            return "";
+          });
+  section.add<Text>(
+      "architecture", &S::architecture, "",
+      "Instead of model.path: the model_type (gpt2, llama, mistral, qwen2, qwen3) of a model with "
+      "random weights by train.seed.");
+  require(
+      section.add<Json>("config", &S::config, "",
+                        "Sizes and options of model.architecture, in the words of its config.json: "
+                        "num_hidden_layers, n_embd, vocab_size, …. Keys left out have the defaults of the "
+                        "transformers library."),
+      {}, [](const RunConfig& c) -> std::string {
+        return !c.model.config.empty() && c.model.architecture.empty()
+                   ? "belongs to model.architecture, which is not given; a model.path has its own config.json"
+                   : "";
+      });
+}
+
+std::string check_tokenizer(const RunConfig& config) {
+  if (config.data.tokenizer != Tokenizer::bytes) return "";
+  for (const auto* list : {&config.data.path, &config.data.validation}) {
+    for (const std::string& path : *list) {
+      if (path.ends_with(".bin") || path.ends_with(".idx")) {
+        return fmt::format("'{}' holds token ids, not text: set data.tokenizer to none", path);
+      }
+    }
+  }
+  return "";
+}
+
+void add_data(std::vector<Key>& keys) {
+  using S = RunConfig::DataSection;
+  SectionKeys<S> section(keys, "data", &RunConfig::data);
+  require(section.add<TextList>("path", &S::path, "",
+                                "Files to train on, as names or patterns (*, ?, [a-z], and ** for any depth "
+                                "of folders), read in the "
+                                "order of their names. Text with tokenizer bytes; otherwise .bin files of "
+                                "token ids (nanoGPT, llm.c) "
+                                "or Megatron's .bin with .idx."),
+          {}, [](const RunConfig& c) -> std::string {
+            return c.data.path.empty() ? "no data is given: set data.path to the files to train on" : "";
+          });
+  section.add<TextList>(
+      "validation", &S::validation, "",
+      "Held-out files, as in data.path; a file named by both is not trained on. Left out: the last "
+      "data.validation_fraction of data.path is held out.");
+  section.add<Number>(
+      "validation_fraction", &S::validation_fraction, "",
+      "The part of data.path that is held out, where data.validation is not given; at least one "
+      "sequence unless 0.",
+      proper_fraction);
+  require(
+      section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
+                                   "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
+                                   "each file. none: the files hold token ids."),
+      {"data.path", "data.validation"}, check_tokenizer);
+  section.add<Integer<std::int64_t>>(
+      "token_bytes", &S::token_bytes, "bytes",
+      "Width of a token id, 2 or 4, in a .bin file that has no header to tell it.",
+      [](const std::int64_t& value) -> std::string {
+        return value == 2 || value == 4 ? "" : "must be 2 or 4";
+      });
+  section.add<Integer<std::int64_t>>("sequence_length", &S::sequence_length, "tokens",
+                                     "Length of a training sequence.", at_least_one);
+}
+
+std::string check_batch(const RunConfig& config) {
+  const auto& train = config.train;
+  if (train.microbatch < 1 || config.parallel.data < 1) return "";  // reported at their own keys
+  if (train.batch % train.microbatch == 0 && train.batch / train.microbatch % config.parallel.data == 0)
+    return "";
+  return fmt::format("{} sequences do not divide into microbatches of {} on {} data rank{}", train.batch,
+                     train.microbatch, config.parallel.data, config.parallel.data == 1 ? "" : "s");
+}
+
+void add_train(std::vector<Key>& keys) {
+  using S = RunConfig::TrainSection;
+  using Int = Integer<std::int64_t>;
+  SectionKeys<S> section(keys, "train", &RunConfig::train);
+  section.add<Int>("steps", &S::steps, "steps", "Optimizer steps of the whole run, over all its resumptions.",
+                   at_least_one);
+  require(
+      section.add<Int>("batch", &S::batch, "sequences",
+                       "Sequences per optimizer step, over all ranks. Gradient accumulation follows: batch / "
+                       "(microbatch × data ranks) microbatches.",
+                       at_least_one),
+      {"train.microbatch", "parallel.data"}, check_batch);
+  section.add<Int>("microbatch", &S::microbatch, "sequences", "Sequences that pass the model at once.",
+                   at_least_one);
+  section.add<Word<DType>>(
+      "precision", &S::precision, "",
+      "Type of weights, activations and products on the device. Sums, norms, loss and the "
+      "optimizer's state are fp32 either way.");
+  section.add<Integer<std::uint64_t>>("seed", &S::seed, "",
+                                      "Determines initial weights and the order of the data.");
+  section.add<Word<Recompute>>(
+      "recompute", &S::recompute, "",
+      "full: the backward pass computes a block's activations again from its input. none: "
+      "they are kept.");
+  section.add<Int>("validate_every", &S::validate_every, "steps",
+                   "Steps between measurements of the held-out loss; 0: never.", not_negative);
+  require(section.add<Int>(
+              "validation_batches", &S::validation_batches, "microbatches",
+              "Held-out microbatches per measurement, the same ones each time; fewer where the held-out "
+              "data has fewer.",
+              at_least_one),
+          {"train.validate_every", "data.validation_fraction"}, [](const RunConfig& c) -> std::string {
+            return c.train.validate_every > 0 && c.data.validation.empty() && c.data.validation_fraction == 0
+                       ? "train.validate_every needs held-out data: set data.validation or "
+                         "data.validation_fraction"
+                       : "";
+          });
+  section.add<Int>("threads", &S::threads, "",
+                   "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+}
+
+void add_optimizer(std::vector<Key>& keys) {
+  using S = RunConfig::OptimizerSection;
+  Key& type = keys.emplace_back();
+  type.path = "optimizer.type";
+  type.type = "adamw";
+  type.doc = "Adam with decoupled weight decay.";
+  type.set = [](RunConfig&, const YAML::Node& node) {
+    if (plain_text(node, "adamw") != "adamw") refuse(node, "adamw");
+  };
+  type.get = [](const RunConfig&) { return "adamw"; };
+  type.check = [](const RunConfig&) { return ""; };
+
+  SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
+  section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
+  section.add<NumberPair>("betas", &S::betas, "",
+                          "Decay rates of the mean of gradients and of their squares.",
+                          [](const std::array<double, 2>& betas) -> std::string {
+                            return std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; })
+                                       ? ""
+                                       : "both must be at least 0 and less than 1";
+                          });
+  section.add<Number>("epsilon", &S::epsilon, "", "Added to the root of the mean square.", positive);
+  section.add<Number>("weight_decay", &S::weight_decay, "", "Decay per step, times the learning rate.",
+                      not_below_zero);
+  section.add<Word<Decay>>("decay", &S::decay, "",
+                           "What weight_decay applies to: matrices only (not norms and biases), or all.");
+  section.add<Number>("clip_norm", &S::clip_norm, "", "Largest global norm of the gradient; 0: no clipping.",
+                      not_below_zero);
+}
+
+void add_schedule(std::vector<Key>& keys) {
+  using S = RunConfig::OptimizerSection;
+  SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::optimizer);
+  section.add<Word<ScheduleKind>>(
+      "type", &S::schedule, "", "Course of the learning rate from the end of the warm-up to the last step.");
+  require(section.add<Integer<std::int64_t>>(
+              "warmup", &S::warmup, "steps",
+              "Steps in which the learning rate rises linearly to optimizer.lr.", not_negative),
+          {"train.steps"}, [](const RunConfig& c) -> std::string {
+            if (c.optimizer.warmup <= c.train.steps) return "";
+            return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
+                               c.optimizer.warmup, c.train.steps);
+          });
+  section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
+                      "linear and cosine end at this part of optimizer.lr.", fraction);
+}
+
+void add_parallel(std::vector<Key>& keys) {
+  using S = RunConfig::ParallelSection;
+  using Int = Integer<std::int64_t>;
+  SectionKeys<S> section(keys, "parallel", &RunConfig::parallel);
+  section.add<Int>("data", &S::data, "ranks", "Data-parallel ranks.", one_rank);
+  section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
+  section.add<Int>("pipeline", &S::pipeline, "ranks", "Pipeline stages.", one_rank);
+  section.add<Integer<int>>(
+      "zero_stage", &S::zero_stage, "",
+      "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
+      "parameters. With one rank all are the same.",
+      [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
+}
+
+void add_memory(std::vector<Key>& keys) {
+  using S = RunConfig::MemorySection;
+  SectionKeys<S> section(keys, "memory", &RunConfig::memory);
+  section.add<Size>("device", &S::device, "", "Budget of device memory. unlimited: what the machine has.",
+                    some_bytes);
+  section.add<Size>(
+      "host", &S::host, "",
+      "Budget of host memory for what does not fit the device. unlimited: what the machine has. Left "
+      "out: the tier is not used.",
+      [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; });
+}
+
+void add_plan(std::vector<Key>& keys) {
+  using S = RunConfig::PlanSection;
+  SectionKeys<S> section(keys, "plan", &RunConfig::plan);
+  section.add<Word<Order>>(
+      "order", &S::order, "",
+      "layer_major: all microbatches pass a layer before the next layer is fetched. "
+      "microbatch_major: one microbatch passes all layers first. Left out: the planner chooses.");
+  section.add<Word<LaneMode>>(
+      "lanes", &S::lanes, "",
+      "overlapped: computing, copying and the optimizer run side by side. serial: one "
+      "instruction at a time, for testing; the results are the same bits.");
+}
+
+/// The word for a device, with a reason of its own for the one that other builds have.
+struct DeviceWord : Word<DeviceKind> {
+  static DeviceKind read(const YAML::Node& node) {
+    if (node.IsScalar() && node.Scalar() == "cuda")
+      throw WrongValue("this build has no CUDA device: use cpu");
+    return Word<DeviceKind>::read(node);
+  }
+};
+
+void add_device(std::vector<Key>& keys) {
+  using S = RunConfig::DeviceSection;
+  SectionKeys<S>(keys, "device", &RunConfig::device)
+      .add<DeviceWord>("kind", &S::kind, "", "The device that computes.");
+  SectionKeys<S> link(keys, "device.link", &RunConfig::device);
+  const auto some_rate = [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; };
+  link.add<Rate>(
+      "h2d", &S::h2d_per_second, "",
+      "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
+      "goes.",
+      some_rate);
+  link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate);
+}
+
+void add_checkpoint(std::vector<Key>& keys) {
+  using S = RunConfig::CheckpointSection;
+  SectionKeys<S> section(keys, "checkpoint", &RunConfig::checkpoint);
+  section.add<Text>(
+      "path", &S::path, "",
+      "Folder of the checkpoints; a run goes on from the newest one in it. Left out: none are saved.");
+  require(section.add<Integer<std::int64_t>>("every", &S::every, "steps",
+                                             "Steps between checkpoints; 0: only at the end.", not_negative),
+          {}, [](const RunConfig& c) -> std::string {
+            return c.checkpoint.every > 0 && c.checkpoint.path.empty()
+                       ? "needs checkpoint.path, a folder to save in"
+                       : "";
+          });
+  section.add<Integer<std::int64_t>>("keep", &S::keep, "checkpoints",
+                                     "The newest so many are kept, older ones deleted.", at_least_one);
+}
+
+void add_report(std::vector<Key>& keys) {
+  using S = RunConfig::ReportSection;
+  SectionKeys<S>(keys, "report", &RunConfig::report)
+      .add<Text>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
+}
+
+std::vector<Key> make_keys() {
+  std::vector<Key> keys;
+  add_model(keys);
+  add_data(keys);
+  add_train(keys);
+  add_optimizer(keys);
+  add_schedule(keys);
+  add_parallel(keys);
+  add_memory(keys);
+  add_plan(keys);
+  add_device(keys);
+  add_checkpoint(keys);
+  add_report(keys);
+  return keys;
+}
+
+}  // namespace
+
+const std::vector<Key>& config_keys() {
+  static const std::vector<Key> keys = make_keys();
+  return keys;
+}
+
+const std::vector<Section>& config_sections() {
+  static const std::vector<Section> sections = {
+      {"model", "The transformer to train: one of path and architecture."},
+      {"data", "What it is trained on."},
+      {"train", "How long, in which portions and how exactly."},
+      {"optimizer", "How a gradient becomes a step."},
+      {"optimizer.schedule", "The learning rate over the run."},
+      {"parallel", "The mesh of ranks."},
+      {"memory", "Budgets of the tiers, as 2GiB, 512MB, a number of bytes, or unlimited."},
+      {"plan", "How the step is laid out; no choice here changes a result."},
+      {"device", "What computes."},
+      {"device.link", "Limits for the CPU device's copies, as 1GB/s."},
+      {"checkpoint", "What outlives a crash."},
+      {"report", "What is written besides the progress line."},
+  };
+  return sections;
+}
+
+const std::vector<Unavailable>& unavailable_keys() {
+  static const std::vector<Unavailable> keys = {
+      {"memory.nvme", "this build has no NVMe tier: remove the key, or give memory.host more"},
+  };
+  return keys;
+}
+
+}  // namespace strata

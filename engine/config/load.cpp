@@ -1,0 +1,194 @@
+#include "engine/config/load.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/config/keys.h"
+#include "engine/config/nearest.h"
+#include "engine/config/value.h"
+
+namespace strata {
+namespace {
+
+const Key* find_key(const std::string& path) {
+  const auto found = std::ranges::find(config_keys(), path, &Key::path);
+  return found == config_keys().end() ? nullptr : &*found;
+}
+
+bool is_section(const std::string& path) {
+  return path.empty() ||
+         std::ranges::find(config_sections(), path, &Section::path) != config_sections().end();
+}
+
+/// Where a node was written: a file, or one --set.
+struct Source {
+  std::string name;
+  bool is_override = false;
+
+  std::string place(const YAML::Mark& mark) const {
+    return is_override || mark.is_null() ? name
+                                         : fmt::format("{}:{}:{}", name, mark.line + 1, mark.column + 1);
+  }
+};
+
+[[noreturn]] void fail(const std::string& place, const std::string& sentence) {
+  throw ConfigError(fmt::format("{}: {}", place, sentence));
+}
+
+/// The one document of `text`; throws ConfigError where it is not YAML.
+YAML::Node parse_yaml(const std::string& text, const Source& source) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      fail(source.place(documents[1].Mark()), "a second YAML document; one is expected");
+    return documents.empty() ? YAML::Node() : documents[0];
+  } catch (const YAML::Exception& error) {
+    // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.
+    const bool alias =
+        error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || error.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND;
+    fail(source.place(error.mark), fmt::format("this is not valid YAML: {}{}", error.msg,
+                                               alias ? "; put a text that begins with * in quotes" : ""));
+  }
+}
+
+class Loader {
+ public:
+  explicit Loader(std::string file) : file_(std::move(file)) {}
+
+  void apply_file(const std::string& text) {
+    const Source source{file_};
+    const YAML::Node root = parse_yaml(text, source);
+    if (!root.IsNull()) apply("", root, source, root.Mark());
+  }
+
+  void apply_override(const std::string& text) {
+    const Source source{"--set " + text, true};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) fail(source.name, "expected section.key=value");
+    apply(text.substr(0, equals), parse_yaml(text.substr(equals + 1), source), source,
+          YAML::Mark::null_mark());
+  }
+
+  RunConfig checked() const {
+    for (const Key& key : config_keys()) {
+      const std::string problem = key.check(config_);
+      if (!problem.empty()) fail(place_of(key), fmt::format("{}: {}", key.path, problem));
+    }
+    return config_;
+  }
+
+ private:
+  void apply(const std::string& path, const YAML::Node& node, const Source& source, const YAML::Mark& mark) {
+    const std::string place = source.place(mark);
+    for (const Unavailable& key : unavailable_keys()) {
+      if (path == key.path || path.starts_with(key.path + ".")) {
+        fail(place, fmt::format("{}: {}", key.path, key.reason));
+      }
+    }
+    if (const Key* key = find_key(path)) {
+      set(*key, place, [&] { key->set(config_, node); });
+    } else if (is_section(path)) {
+      apply_section(path, node, source, place);
+    } else if (path.starts_with("model.config.")) {
+      const Key& key = *find_key("model.config");
+      set(key, place, [&] { set_model_config(path.substr(key.path.size() + 1), node); });
+    } else {
+      fail(place, fmt::format("unknown key '{}': {}", path, suggest_key(path)));
+    }
+  }
+
+  void apply_section(const std::string& path, const YAML::Node& node, const Source& source,
+                     const std::string& place) {
+    if (node.IsNull()) return;  // a section whose keys are all commented out
+    if (!node.IsMap()) {
+      fail(place,
+           fmt::format("{}expected a map of keys ({})", path.empty() ? "" : path + ": ", keys_in(path)));
+    }
+    std::set<std::string> seen;
+    for (const auto& entry : node) {
+      const std::string entry_place = source.place(entry.first.Mark());
+      if (!entry.first.IsScalar()) fail(entry_place, "a key must be a word");
+      const std::string entry_path = (path.empty() ? "" : path + ".") + entry.first.Scalar();
+      if (!seen.insert(entry_path).second) fail(entry_place, fmt::format("'{}' is given twice", entry_path));
+      apply(entry_path, entry.second, source, entry.first.Mark());
+    }
+  }
+
+  template <typename Setter>
+  void set(const Key& key, const std::string& place, const Setter& setter) {
+    try {
+      setter();
+    } catch (const value::WrongValue& error) {
+      fail(place, fmt::format("{}: {}", key.path, error.what()));
+    }
+    places_[key.path] = place;
+  }
+
+  /// --set model.config.vocab_size=256: one key of the free map, whose inner keys only the model knows.
+  void set_model_config(const std::string& path, const YAML::Node& node) {
+    nlohmann::json* target = &config_.model.config;
+    std::size_t begin = 0;
+    for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', begin)) {
+      target = &(*target)[path.substr(begin, dot - begin)];
+      if (!target->is_object() && !target->is_null())
+        throw value::WrongValue("is not a map on the way to " + path);
+      begin = dot + 1;
+    }
+    (*target)[path.substr(begin)] = value::to_json(node);
+  }
+
+  /// Where the key or, failing that, one it was checked against was given; an override before the file.
+  std::string place_of(const Key& key) const {
+    std::vector<std::string> given;
+    const auto collect = [&](const std::string& path) {
+      const auto place = places_.find(path);
+      if (place != places_.end()) given.push_back(place->second);
+    };
+    collect(key.path);
+    for (const std::string& path : key.related) collect(path);
+    if (given.empty()) return file_;
+    const auto overridden =
+        std::ranges::find_if(given, [](const auto& place) { return place.starts_with("--set "); });
+    return overridden == given.end() ? given.front() : *overridden;
+  }
+
+  std::string file_;
+  RunConfig config_;
+  std::map<std::string, std::string> places_;  ///< by key, of those that are given
+};
+
+std::string read_text(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw ConfigError(path + ": is a folder, not a run file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw ConfigError(path + ": cannot read the run file: " + std::generic_category().message(errno));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+RunConfig parse_run_config(std::string_view text, const std::string& name,
+                           const std::vector<std::string>& overrides) {
+  Loader loader(name);
+  loader.apply_file(std::string(text));
+  for (const std::string& text : overrides) loader.apply_override(text);
+  return loader.checked();
+}
+
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_run_config(read_text(path), path, overrides);
+}
+
+}  // namespace strata

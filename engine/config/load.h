@@ -1,0 +1,22 @@
+// From a run file to a checked RunConfig. Whatever is wrong with the file becomes one ConfigError that says
+// where (file:line:column, or the --set that said it), what was expected, and what was found. Pure functions
+// of their input.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+/// Reads the YAML (or JSON) file at `path`, then applies `overrides` in order, each "section.key=value" with
+/// a YAML value, then checks. Keys that are not given have their defaults. Throws ConfigError.
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The same from the file's text; `name` stands for the file in errors.
+RunConfig parse_run_config(std::string_view text, const std::string& name,
+                           const std::vector<std::string>& overrides = {});
+
+}  // namespace strata

@@ -1,0 +1,77 @@
+#include "engine/config/nearest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "engine/config/keys.h"
+
+namespace strata {
+namespace {
+
+/// Levenshtein's distance: insertions, deletions and replacements that make `a` into `b`.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> all_paths() {
+  std::vector<std::string> paths;
+  for (const Section& section : config_sections()) paths.push_back(section.path);
+  for (const Key& key : config_keys()) paths.push_back(key.path);
+  return paths;
+}
+
+std::string leaf_of(const std::string& path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+/// Small is near. A right name in the wrong section is as near as one wrong letter.
+std::size_t distance(const std::string& unknown, const std::string& path) {
+  const std::size_t whole = edit_distance(unknown, path);
+  return leaf_of(unknown) == leaf_of(path) ? std::min<std::size_t>(whole, 1) : whole;
+}
+
+}  // namespace
+
+std::string keys_in(const std::string& section) {
+  std::vector<std::string> names;
+  for (const std::string& path : all_paths()) {
+    if (parent_of(path) == section) names.push_back(leaf_of(path));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string suggest_key(const std::string& unknown) {
+  const std::vector<std::string> paths = all_paths();
+  const auto nearest =
+      std::ranges::min_element(paths, {}, [&](const std::string& path) { return distance(unknown, path); });
+  const std::size_t tolerated = std::max<std::size_t>(2, leaf_of(unknown).size() / 3);
+  if (distance(unknown, *nearest) <= tolerated) return fmt::format("did you mean '{}'?", *nearest);
+  const std::string parent = parent_of(unknown);
+  const std::string names = keys_in(parent);
+  if (names.empty()) return fmt::format("the sections are {}", keys_in(""));
+  return parent.empty() ? fmt::format("the sections are {}", names)
+                        : fmt::format("the keys of {} are {}", parent, names);
+}
+
+}  // namespace strata

@@ -1,0 +1,14 @@
+// What to say about a key that does not exist: the nearest one that does.
+#pragma once
+
+#include <string>
+
+namespace strata {
+
+/// "did you mean 'optimizer.lr'?", or where nothing is near, the keys of the section that `unknown` is in.
+std::string suggest_key(const std::string& unknown);
+
+/// The names of the keys and sections directly inside `section` (empty: the top level): "type, lr, betas".
+std::string keys_in(const std::string& section);
+
+}  // namespace strata

@@ -1,0 +1,112 @@
+// The run file as plain values. Every key's type, default, documentation and check stands once, in keys.cpp;
+// this header is what the rest of the engine reads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/bytes.h"
+#include "engine/base/dtype.h"
+
+namespace strata {
+
+enum class Recompute : std::uint8_t { none, full };
+enum class Order : std::uint8_t { layer_major, microbatch_major };
+enum class LaneMode : std::uint8_t { serial, overlapped };
+enum class DeviceKind : std::uint8_t { cpu };
+enum class Tokenizer : std::uint8_t { bytes, none };
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+enum class Decay : std::uint8_t { matrices, all };
+
+struct RunConfig {
+  struct ModelSection {
+    std::string path;                                  ///< HF folder; or
+    std::string architecture;                          ///< model_type with
+    nlohmann::json config = nlohmann::json::object();  ///< config.json's own keys
+    friend bool operator==(const ModelSection&, const ModelSection&) = default;
+  } model;
+
+  struct DataSection {
+    std::vector<std::string> path;        ///< globs of text files; or .bin files; or Megatron prefixes
+    std::vector<std::string> validation;  ///< held-out files; empty: the last validation_fraction of the data
+    double validation_fraction = 0.05;
+    Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids
+    std::int64_t token_bytes = 2;            ///< of an id in a .bin file without a header: 2 or 4
+    std::int64_t sequence_length = 512;
+    friend bool operator==(const DataSection&, const DataSection&) = default;
+  } data;
+
+  struct TrainSection {
+    std::int64_t steps = 100;
+    std::int64_t batch = 8;       ///< sequences per optimizer step, over all ranks
+    std::int64_t microbatch = 1;  ///< sequences per microbatch
+    DType precision = DType::bf16;
+    std::uint64_t seed = 1;
+    Recompute recompute = Recompute::full;
+    std::int64_t validate_every = 0;      ///< steps; 0: never
+    std::int64_t validation_batches = 8;  ///< microbatches per validation
+    std::int64_t threads = 0;             ///< compute threads; 0: all cores
+    friend bool operator==(const TrainSection&, const TrainSection&) = default;
+  } train;
+
+  struct OptimizerSection {
+    double learning_rate = 3e-4;
+    std::array<double, 2> betas = {0.9, 0.95};
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    Decay decay = Decay::matrices;
+    double clip_norm = 1.0;  ///< 0: no clipping
+    ScheduleKind schedule = ScheduleKind::constant;
+    std::int64_t warmup = 0;
+    double minimum_ratio = 0.1;
+    friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
+  } optimizer;
+
+  struct ParallelSection {
+    std::int64_t data = 1, tensor = 1, pipeline = 1;
+    int zero_stage = 3;
+    friend bool operator==(const ParallelSection&, const ParallelSection&) = default;
+  } parallel;
+
+  struct MemorySection {
+    Bytes device = kUnlimited;
+    std::optional<Bytes> host;  ///< nothing: the tier is not used for model state
+    friend bool operator==(const MemorySection&, const MemorySection&) = default;
+  } memory;
+
+  struct PlanSection {
+    std::optional<Order> order;  ///< nothing: the planner chooses
+    LaneMode lanes = LaneMode::overlapped;
+    friend bool operator==(const PlanSection&, const PlanSection&) = default;
+  } plan;
+
+  struct DeviceSection {
+    DeviceKind kind = DeviceKind::cpu;
+    std::optional<Bytes> h2d_per_second, d2h_per_second;  ///< throttle of the link
+    friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
+  } device;
+
+  struct CheckpointSection {
+    std::string path;        ///< empty: no checkpoints
+    std::int64_t every = 0;  ///< steps; 0: at the end only
+    std::int64_t keep = 2;
+    friend bool operator==(const CheckpointSection&, const CheckpointSection&) = default;
+  } checkpoint;
+
+  struct ReportSection {
+    std::string metrics;  ///< JSONL file, a line per step; empty: none
+    friend bool operator==(const ReportSection&, const ReportSection&) = default;
+  } report;
+
+  /// Microbatches that each rank accumulates per optimizer step.
+  std::int64_t microbatches() const { return train.batch / (train.microbatch * parallel.data); }
+
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
+};
+
+}  // namespace strata

@@ -1,0 +1,177 @@
+#include "engine/config/value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cmath>
+
+namespace strata::value {
+namespace {
+
+bool is_quoted(const YAML::Node& node) {
+  return node.Tag() == "!";
+}
+
+std::string found(const YAML::Node& node) {
+  if (node.IsMap()) return "a map";
+  if (node.IsSequence()) return "a list";
+  if (node.IsScalar() && is_quoted(node)) return fmt::format("the text \"{}\" in quotes", node.Scalar());
+  if (node.IsScalar()) return fmt::format("'{}'", node.Scalar());
+  return "nothing";
+}
+
+template <typename T>
+std::optional<T> parse(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T result{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return result;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  const auto result = parse<double>(text);
+  return result && std::isfinite(*result) ? result : std::nullopt;
+}
+
+/// A JSON string is a YAML double-quoted scalar too.
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump();
+}
+
+/// The largest binary unit that divides, so that 2GiB stays 2GiB and every byte count survives.
+std::string exact_bytes(Bytes bytes) {
+  if (bytes == kUnlimited) return "unlimited";
+  if (bytes != 0 && bytes % GiB == 0) return fmt::format("{}GiB", bytes / GiB);
+  if (bytes != 0 && bytes % MiB == 0) return fmt::format("{}MiB", bytes / MiB);
+  if (bytes != 0 && bytes % KiB == 0) return fmt::format("{}KiB", bytes / KiB);
+  return std::to_string(bytes);
+}
+
+nlohmann::json scalar_to_json(const YAML::Node& node) {
+  const std::string& text = node.Scalar();
+  if (is_quoted(node)) return text;
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  if (const auto integer = parse<std::int64_t>(text)) return *integer;
+  if (const auto integer = parse<std::uint64_t>(text)) return *integer;
+  if (const auto number = parse_number(text)) return *number;
+  return text;
+}
+
+nlohmann::json node_to_json(const YAML::Node& node, int depth) {
+  // An anchor may contain itself, so that depth is not bounded by the file.
+  constexpr int kMaxDepth = 64;
+  if (depth > kMaxDepth) throw WrongValue("is nested more than 64 levels deep");
+  if (node.IsNull()) return nullptr;
+  if (node.IsScalar()) return scalar_to_json(node);
+  if (node.IsSequence()) {
+    auto list = nlohmann::json::array();
+    for (const YAML::Node& item : node) list.push_back(node_to_json(item, depth + 1));
+    return list;
+  }
+  auto map = nlohmann::json::object();
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar()) refuse(entry.first, "a key");
+    const std::string& key = entry.first.Scalar();
+    if (map.contains(key)) throw WrongValue(fmt::format("its key '{}' is given twice", key));
+    map[key] = node_to_json(entry.second, depth + 1);
+  }
+  return map;
+}
+
+}  // namespace
+
+void refuse(const YAML::Node& node, std::string_view expected) {
+  throw WrongValue(fmt::format("expected {}, found {}", expected, found(node)));
+}
+
+std::string plain_text(const YAML::Node& node, std::string_view expected) {
+  if (!node.IsScalar() || is_quoted(node)) refuse(node, expected);
+  return node.Scalar();
+}
+
+double Number::read(const YAML::Node& node) {
+  const auto result = parse_number(plain_text(node, "a number"));
+  if (!result) refuse(node, "a number");
+  return *result;
+}
+
+std::string Number::write(double value) {
+  return fmt::format("{}", value);
+}
+
+std::array<double, 2> NumberPair::read(const YAML::Node& node) {
+  if (!node.IsSequence() || node.size() != 2) refuse(node, "a list of two numbers");
+  return {Number::read(node[0]), Number::read(node[1])};
+}
+
+std::string NumberPair::write(const std::array<double, 2>& value) {
+  return fmt::format("[{}, {}]", value[0], value[1]);
+}
+
+std::string Text::read(const YAML::Node& node) {
+  if (!node.IsScalar()) refuse(node, "text");
+  return node.Scalar();
+}
+
+std::string Text::write(const std::string& value) {
+  return value.empty() ? "" : quoted(value);
+}
+
+std::vector<std::string> TextList::read(const YAML::Node& node) {
+  if (node.IsScalar()) return {node.Scalar()};
+  if (!node.IsSequence()) refuse(node, "text or a list of texts");
+  std::vector<std::string> result;
+  for (const YAML::Node& item : node) result.push_back(Text::read(item));
+  return result;
+}
+
+std::string TextList::write(const std::vector<std::string>& value) {
+  if (value.empty()) return "";
+  std::vector<std::string> items;
+  for (const std::string& item : value) items.push_back(quoted(item));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+Bytes Size::read(const YAML::Node& node) {
+  constexpr std::string_view expected = "a size such as 2GiB, 512MB or unlimited";
+  if (!node.IsScalar()) refuse(node, expected);
+  const auto result = parse_bytes(node.Scalar());
+  if (!result) refuse(node, expected);
+  return *result;
+}
+
+std::string Size::write(Bytes value) {
+  return exact_bytes(value);
+}
+
+std::optional<Bytes> Rate::read(const YAML::Node& node) {
+  constexpr std::string_view expected = "a rate such as 1GB/s or unlimited";
+  if (!node.IsScalar()) refuse(node, expected);
+  std::string_view text = node.Scalar();
+  if (text.ends_with("/s")) text.remove_suffix(2);
+  const auto result = parse_bytes(text);
+  if (!result) refuse(node, expected);
+  return *result == kUnlimited ? std::nullopt : result;
+}
+
+std::string Rate::write(Bytes value) {
+  return exact_bytes(value) + "/s";
+}
+
+nlohmann::json to_json(const YAML::Node& node) {
+  return node_to_json(node, 0);
+}
+
+nlohmann::json Json::read(const YAML::Node& node) {
+  if (!node.IsMap()) refuse(node, "a map");
+  return to_json(node);
+}
+
+std::string Json::write(const nlohmann::json& value) {
+  return value.empty() ? "" : value.dump();
+}
+
+}  // namespace strata::value

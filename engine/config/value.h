@@ -1,0 +1,117 @@
+// How one value of the run file is read from YAML and written back, per kind of value. Each kind is a struct
+// with `type` (its name for a person), read() and write(); write() gives YAML flow text that read() turns
+// into the same value, or "" where the value counts as not given.
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/bytes.h"
+#include "engine/config/words.h"
+
+namespace YAML {
+class Node;
+}
+
+namespace strata::value {
+
+/// A value that cannot be read: "expected a number, found 'x'". The loader adds the key and its place.
+struct WrongValue : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The text of a scalar that is not in quotes; throws WrongValue that names `expected`.
+std::string plain_text(const YAML::Node& node, std::string_view expected);
+[[noreturn]] void refuse(const YAML::Node& node, std::string_view expected);
+
+template <std::integral T>
+struct Integer {
+  static std::string type() { return "integer"; }
+  static T read(const YAML::Node& node) {
+    const std::string text = plain_text(node, "an integer");
+    T result = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
+    if (error != std::errc() || end != text.data() + text.size()) refuse(node, "an integer");
+    return result;
+  }
+  static std::string write(T value) { return std::to_string(value); }
+};
+
+struct Number {
+  static std::string type() { return "number"; }
+  static double read(const YAML::Node& node);
+  static std::string write(double value);
+};
+
+/// [a, b]
+struct NumberPair {
+  static std::string type() { return "two numbers"; }
+  static std::array<double, 2> read(const YAML::Node& node);
+  static std::string write(const std::array<double, 2>& value);
+};
+
+/// Not given where empty.
+struct Text {
+  static std::string type() { return "text"; }
+  static std::string read(const YAML::Node& node);
+  static std::string write(const std::string& value);
+};
+
+/// One text or a list of them; not given where empty.
+struct TextList {
+  static std::string type() { return "text or list of texts"; }
+  static std::vector<std::string> read(const YAML::Node& node);
+  static std::string write(const std::vector<std::string>& value);
+};
+
+/// 2GiB, 512MB, 4096, unlimited.
+struct Size {
+  static std::string type() { return "size"; }
+  static Bytes read(const YAML::Node& node);
+  static std::string write(Bytes value);
+};
+
+/// 1GB/s or 1GB; `unlimited` is no rate.
+struct Rate {
+  static std::string type() { return "size per second"; }
+  static std::optional<Bytes> read(const YAML::Node& node);
+  static std::string write(Bytes value);
+};
+
+/// Any map, its plain scalars typed as in JSON (null, true, 1, 2.5; everything else text); not given where
+/// empty.
+struct Json {
+  static std::string type() { return "map"; }
+  static nlohmann::json read(const YAML::Node& node);
+  static std::string write(const nlohmann::json& value);
+};
+/// Any node as JSON, typed likewise.
+nlohmann::json to_json(const YAML::Node& node);
+
+/// One of Words<E>.
+template <typename E>
+struct Word {
+  static std::string type() {
+    std::string result;
+    for (std::string_view word : Words<E>::list) result += (result.empty() ? "" : " or ") + std::string(word);
+    return result;
+  }
+  static E read(const YAML::Node& node) {
+    const std::string text = plain_text(node, type());
+    for (std::size_t i = 0; i < Words<E>::list.size(); ++i) {
+      if (Words<E>::list[i] == text) return static_cast<E>(i);
+    }
+    refuse(node, type());
+  }
+  static std::string write(E value) { return std::string(word_of(value)); }
+};
+
+}  // namespace strata::value

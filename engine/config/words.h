@@ -1,0 +1,55 @@
+// The run file's word for every enumerator of RunConfig, in the order of the enumerators. Used to read, print
+// and document the keys, and by reports that name a choice.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+/// Words<E>::list[i] is the word of the enumerator with value i.
+template <typename E>
+struct Words;
+
+template <>
+struct Words<DType> {
+  static constexpr std::array<std::string_view, 2> list = {name_of(DType::fp32), name_of(DType::bf16)};
+};
+template <>
+struct Words<Recompute> {
+  static constexpr std::array<std::string_view, 2> list = {"none", "full"};
+};
+template <>
+struct Words<Order> {
+  static constexpr std::array<std::string_view, 2> list = {"layer_major", "microbatch_major"};
+};
+template <>
+struct Words<LaneMode> {
+  static constexpr std::array<std::string_view, 2> list = {"serial", "overlapped"};
+};
+template <>
+struct Words<DeviceKind> {
+  static constexpr std::array<std::string_view, 1> list = {"cpu"};
+};
+template <>
+struct Words<Tokenizer> {
+  static constexpr std::array<std::string_view, 2> list = {"bytes", "none"};
+};
+template <>
+struct Words<ScheduleKind> {
+  static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
+};
+template <>
+struct Words<Decay> {
+  static constexpr std::array<std::string_view, 2> list = {"matrices", "all"};
+};
+
+template <typename E>
+constexpr std::string_view word_of(E value) {
+  return Words<E>::list[static_cast<std::size_t>(value)];
+}
+
+}  // namespace strata

@@ -1,0 +1,102 @@
+#include "engine/data/token_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace strata {
+namespace {
+
+[[noreturn]] void refuse_id(const TokenSegment& segment, std::int64_t position, std::int64_t id,
+                            std::int64_t vocabulary) {
+  throw ConfigError(fmt::format(
+      "{}: token {} has the id {}, but the model's vocabulary has {} ids (0 to {}): tokenize the data with this model's "
+      "tokenizer, or choose a model with a larger vocab_size",
+      segment.file->path(), position, id, vocabulary, vocabulary - 1));
+}
+
+/// Widens ids [first, first + out.size()) of the segment's file. A negative id counts as too large.
+template <typename T>
+void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t vocabulary,
+              std::span<std::int32_t> out) {
+  const std::byte* source =
+      segment.file->bytes().data() + segment.offset + first * static_cast<std::int64_t>(sizeof(T));
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    T id;  // may be misaligned in the file
+    std::memcpy(&id, source + i * sizeof(T), sizeof(T));
+    const auto word = static_cast<std::uint32_t>(id);
+    largest = std::max(largest, word);
+    out[i] = static_cast<std::int32_t>(word);
+  }
+  if (largest < vocabulary) return;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    T id;
+    std::memcpy(&id, source + i * sizeof(T), sizeof(T));
+    if (static_cast<std::uint32_t>(id) >= vocabulary) {
+      refuse_id(segment, first + static_cast<std::int64_t>(i), id, vocabulary);
+    }
+  }
+}
+
+void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t vocabulary,
+              std::span<std::int32_t> out) {
+  switch (segment.type) {
+    case TokenType::uint8: return copy_ids<std::uint8_t>(segment, first, vocabulary, out);
+    case TokenType::uint16: return copy_ids<std::uint16_t>(segment, first, vocabulary, out);
+    case TokenType::uint32: return copy_ids<std::uint32_t>(segment, first, vocabulary, out);
+    case TokenType::int32: return copy_ids<std::int32_t>(segment, first, vocabulary, out);
+  }
+}
+
+}  // namespace
+
+TokenSource::TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary)
+    : segments_(std::move(segments)), vocabulary_(vocabulary) {
+  std::int64_t total = 0;
+  for (const TokenSegment& segment : segments_) {
+    starts_.push_back(total);
+    total += segment.tokens();
+  }
+  starts_.push_back(total);
+  check_beginnings();
+}
+
+void TokenSource::check_beginnings() const {
+  if (segments_.empty()) return;
+  // About 10 ms in all, when the pages are in memory.
+  constexpr std::int64_t kCheckedTokens = std::int64_t{16} << 20;
+  const std::int64_t per_segment = kCheckedTokens / static_cast<std::int64_t>(segments_.size()) + 1;
+  std::array<std::int32_t, 4096> buffer;
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    if (vocabulary_ >> (8 * size_of(segments_[i].type)) > 0) continue;  // the type holds no larger id
+    const std::int64_t end = starts_[i] + std::min(per_segment, segments_[i].tokens());
+    for (std::int64_t first = starts_[i]; first < end; first += static_cast<std::int64_t>(buffer.size())) {
+      const auto count = std::min(end - first, static_cast<std::int64_t>(buffer.size()));
+      read(first, std::span(buffer).first(static_cast<std::size_t>(count)));
+    }
+  }
+}
+
+void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
+  assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= tokens());
+  auto index = static_cast<std::size_t>(std::ranges::upper_bound(starts_, first) - starts_.begin()) - 1;
+  for (; !out.empty(); ++index) {
+    const TokenSegment& segment = segments_[index];
+    const std::int64_t within = first - starts_[index];
+    const std::int64_t ids = std::min(segment.ids - within, static_cast<std::int64_t>(out.size()));
+    if (ids > 0) copy_ids(segment, within, vocabulary_, out.first(static_cast<std::size_t>(ids)));
+    auto done = static_cast<std::size_t>(std::max<std::int64_t>(ids, 0));
+    if (done < out.size() && segment.terminated) out[done++] = 0;
+    out = out.subspan(done);
+    first = starts_[index + 1];
+  }
+}
+
+}  // namespace strata

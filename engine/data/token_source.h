@@ -1,0 +1,52 @@
+// The tokens of many files as one long sequence, read from memory-mapped files. Every id that is read is checked against
+// the model's vocabulary, since an id beyond it would read past the embedding. Immutable; read from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/data/mapped_file.h"
+
+namespace strata {
+
+/// How a file stores a token id; little-endian.
+enum class TokenType : std::uint8_t { uint8, uint16, uint32, int32 };
+
+constexpr std::int64_t size_of(TokenType type) {
+  return type == TokenType::uint8 ? 1 : type == TokenType::uint16 ? 2 : 4;
+}
+
+/// A run of token ids in one file, and possibly a 0 after them that the file does not hold.
+struct TokenSegment {
+  std::shared_ptr<const MappedFile> file;
+  std::int64_t offset = 0;  ///< bytes from the start of the file
+  std::int64_t ids = 0;
+  TokenType type = TokenType::uint8;
+  bool terminated = false;
+
+  std::int64_t tokens() const { return ids + (terminated ? 1 : 0); }
+};
+
+class TokenSource {
+ public:
+  /// Checks the first ids of every file (all of a small corpus); the others are checked when they are read.
+  /// Throws ConfigError for an id that is not below `vocabulary`.
+  TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary);
+
+  std::int64_t tokens() const { return starts_.back(); }
+
+  /// Writes tokens [first, first + out.size()). Allocates nothing. REQUIRES: the range lies within tokens().
+  /// Throws ConfigError that names file and position for an id that is not below the vocabulary.
+  void read(std::int64_t first, std::span<std::int32_t> out) const;
+
+ private:
+  void check_beginnings() const;
+
+  std::vector<TokenSegment> segments_;
+  std::vector<std::int64_t> starts_;  ///< first token of each segment, then the number of tokens
+  std::int64_t vocabulary_;
+};
+
+}  // namespace strata

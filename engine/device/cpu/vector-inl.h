@@ -1,0 +1,131 @@
+// Vector helpers of the CPU kernels, compiled once per instruction set by Highway's foreach_target (hence no include guard in
+// the usual sense). Storage is fp32 or bf16, arithmetic is fp32; rounding to bf16 is that of engine/base/dtype.h bit for bit,
+// which Highway's own conversion does not promise.
+#if defined(STRATA_DEVICE_CPU_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef STRATA_DEVICE_CPU_VECTOR_INL_H
+#undef STRATA_DEVICE_CPU_VECTOR_INL_H
+#else
+#define STRATA_DEVICE_CPU_VECTOR_INL_H
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "engine/base/dtype.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::CappedTag<float, 16>;
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+using IntTag = hn::RebindToSigned<FloatTag>;
+using HalfWordTag = hn::Rebind<std::uint16_t, FloatTag>;
+using Float = hn::Vec<FloatTag>;
+
+HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
+HWY_INLINE Float broadcast(float value) { return hn::Set(FloatTag(), value); }
+
+HWY_INLINE Float load(const float* from) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE Float load(const bfloat16* from) {
+  const auto words = hn::PromoteTo(WordTag(), hn::LoadU(HalfWordTag(), reinterpret_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words));
+}
+
+/// The rounded value's bits in the low half of each lane: round to nearest even, NaN stays NaN.
+HWY_INLINE hn::Vec<WordTag> rounded_bits(Float value) {
+  const WordTag d;
+  const auto bits = hn::BitCast(d, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1U));
+  const auto nearest = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffU)));
+  const auto quiet = hn::Or(bits, hn::Set(d, 0x400000U));
+  return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), quiet, nearest));
+}
+
+HWY_INLINE void store(Float value, float* to) { hn::StoreU(value, FloatTag(), to); }
+HWY_INLINE void store(Float value, bfloat16* to) {
+  // Values fit 16 bits, so the saturating conversion is exact.
+  const auto bits = hn::DemoteTo(HalfWordTag(), hn::BitCast(IntTag(), rounded_bits(value)));
+  hn::StoreU(bits, HalfWordTag(), reinterpret_cast<std::uint16_t*>(to));
+}
+
+/// What a store and a load would make of the value.
+HWY_INLINE Float rounded(Float value, const float* /*storage*/) { return value; }
+HWY_INLINE Float rounded(Float value, const bfloat16* /*storage*/) {
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(rounded_bits(value)));
+}
+
+/// Access to whole vectors, and to the first `count` elements of one; missing elements read as zero and are not written.
+struct Whole {
+  template <typename T>
+  HWY_INLINE Float load(const T* from) const {
+    return HWY_NAMESPACE::load(from);
+  }
+  template <typename T>
+  HWY_INLINE void store(Float value, T* to) const {
+    HWY_NAMESPACE::store(value, to);
+  }
+  /// `value`, with `other` in the lanes that do not exist.
+  HWY_INLINE Float or_else(Float value, float /*other*/) const { return value; }
+};
+struct Tail {
+  std::int64_t count;
+
+  template <typename T>
+  HWY_INLINE Float load(const T* from) const {
+    HWY_ALIGN T buffer[16] = {};
+    std::memcpy(buffer, from, static_cast<std::size_t>(count) * sizeof(T));
+    return HWY_NAMESPACE::load(buffer);
+  }
+  template <typename T>
+  HWY_INLINE void store(Float value, T* to) const {
+    HWY_ALIGN T buffer[16];
+    HWY_NAMESPACE::store(value, buffer);
+    std::memcpy(to, buffer, static_cast<std::size_t>(count) * sizeof(T));
+  }
+  HWY_INLINE Float or_else(Float value, float other) const {
+    return hn::IfThenElse(hn::FirstN(FloatTag(), static_cast<std::size_t>(count)), value, broadcast(other));
+  }
+};
+
+/// Calls body(access, i) for each vector of [0, count), with a Tail for the last incomplete one.
+template <typename Body>
+HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= count; i += step) body(Whole{}, i);
+  if (i < count) body(Tail{count - i}, i);
+}
+
+HWY_INLINE float sum(Float value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
+HWY_INLINE float maximum(Float value) { return hn::GetLane(hn::MaxOfLanes(FloatTag(), value)); }
+
+/// exp, relative error below 3e-7 (Cephes' expf polynomial). The argument is clamped to [-87, 88]; NaN stays NaN.
+HWY_INLINE Float exponential(Float x) {
+  const FloatTag d;
+  // The constant comes first: with x86's min and max it is the second operand that survives a NaN.
+  x = hn::Min(broadcast(88.0F), hn::Max(broadcast(-87.0F), x));
+  const auto power = hn::Round(hn::Mul(x, broadcast(1.44269504088896341F)));
+  auto r = hn::NegMulAdd(power, broadcast(0.693359375F), x);
+  r = hn::NegMulAdd(power, broadcast(-2.12194440e-4F), r);
+  auto p = hn::MulAdd(broadcast(1.9875691500e-4F), r, broadcast(1.3981999507e-3F));
+  p = hn::MulAdd(p, r, broadcast(8.3334519073e-3F));
+  p = hn::MulAdd(p, r, broadcast(4.1665795894e-2F));
+  p = hn::MulAdd(p, r, broadcast(1.6666665459e-1F));
+  p = hn::MulAdd(p, r, broadcast(5.0000001201e-1F));
+  p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, broadcast(1.0F)));
+  const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(IntTag(), power));
+  return hn::BitCast(d, hn::Add(hn::BitCast(IntTag(), p), exponent));
+}
+
+/// 1 / (1 + exp(-x)).
+HWY_INLINE Float sigmoid(Float x) {
+  return hn::Div(broadcast(1.0F), hn::Add(broadcast(1.0F), exponential(hn::Neg(x))));
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

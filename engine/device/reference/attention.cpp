@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/device/reference/scalar.h"
+
+namespace strata {
+
+using namespace reference;
+
+namespace {
+
+/// The rows and columns of one query head and of the key/value head that it reads.
+struct Head {
+  Head(const AttentionShape& shape, std::int64_t batch, std::int64_t head)
+      : first_row(batch * shape.sequence),
+        query_column(head * shape.head_dimension),
+        kv_column(head / (shape.heads / shape.kv_heads) * shape.head_dimension),
+        statistics_row(batch * shape.heads + head) {}
+  std::int64_t first_row, query_column, kv_column, statistics_row;
+};
+
+/// The first token that token t sees.
+std::int64_t first_seen(const AttentionShape& shape, std::int64_t t) {
+  return shape.window > 0 ? std::max<std::int64_t>(0, t - shape.window + 1) : 0;
+}
+
+double dot(const Matrix& a, std::int64_t a_row, std::int64_t a_column, const Matrix& b, std::int64_t b_row,
+           std::int64_t b_column, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < count; ++d) {
+    sum += load(a, a_row, a_column + d) * load(b, b_row, b_column + d);
+  }
+  return sum;
+}
+
+void expect_shapes(const AttentionShape& shape, const Matrix& query, const Matrix& key, const Matrix& value,
+                   const Matrix& out, const Matrix& log_sum_exp) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  expect(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
+  expect(is_shape(query, rows, shape.heads * shape.head_dimension) && is_like(out, query),
+         "query and out of [tokens, heads * head_dimension]");
+  expect(is_shape(key, rows, shape.kv_heads * shape.head_dimension) && is_like(value, key) &&
+             key.dtype == query.dtype,
+         "key and value of [tokens, kv_heads * head_dimension]");
+  expect(is_fp32(log_sum_exp, shape.batch * shape.heads, shape.sequence),
+         "fp32 log_sum_exp of [batch * heads, sequence]");
+}
+
+}  // namespace
+
+void ReferenceKernels::attention(const AttentionForward& attention) {
+  const auto& [shape, query, key, value, out, log_sum_exp] = attention;
+  expect_shapes(shape, query, key, value, out, log_sum_exp);
+  std::vector<double> scores(static_cast<std::size_t>(shape.sequence));
+  for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
+    const Head head(shape, index / shape.heads, index % shape.heads);
+    for (std::int64_t t = 0; t < shape.sequence; ++t) {
+      const std::int64_t first = first_seen(shape, t);
+      double largest = -INFINITY;
+      for (std::int64_t s = first; s <= t; ++s) {
+        double& score = scores[static_cast<std::size_t>(s)];
+        score = shape.scale * dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
+                                  head.kv_column, shape.head_dimension);
+        largest = std::max(largest, score);
+      }
+      double sum = 0;
+      for (std::int64_t s = first; s <= t; ++s)
+        sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
+      const double normaliser = largest + std::log(sum);
+      store(log_sum_exp, head.statistics_row, t, normaliser);
+      for (std::int64_t d = 0; d < shape.head_dimension; ++d) {
+        double result = 0;
+        for (std::int64_t s = first; s <= t; ++s) {
+          result += std::exp(scores[static_cast<std::size_t>(s)] - normaliser) *
+                    load(value, head.first_row + s, head.kv_column + d);
+        }
+        store(out, head.first_row + t, head.query_column + d, result);
+      }
+    }
+  }
+}
+
+// With p the probabilities and D = out · out_gradient of a row (Dao et al. 2022, appendix B):
+//   score_gradient = p · (out_gradient · value - D) · scale,
+//   query_gradient = Σ_s score_gradient · key,  key_gradient = Σ_t score_gradient · query,  value_gradient =
+//   Σ_t p · out_gradient.
+void ReferenceKernels::attention_backward(const AttentionBackward& attention) {
+  const auto& a = attention;
+  const AttentionShape& shape = a.shape;
+  expect_shapes(shape, a.query, a.key, a.value, a.out, a.log_sum_exp);
+  expect(is_like(a.out_gradient, a.out) && is_like(a.query_gradient, a.query) &&
+             is_like(a.key_gradient, a.key) && is_like(a.value_gradient, a.value),
+         "gradients like their values");
+  const std::int64_t dimension = shape.head_dimension;
+  const auto elements = [&](const Matrix& x) { return static_cast<std::size_t>(x.rows * x.columns); };
+  std::vector<double> query_sums(elements(a.query)), key_sums(elements(a.key)), value_sums(elements(a.value));
+  for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
+    const Head head(shape, index / shape.heads, index % shape.heads);
+    for (std::int64_t t = 0; t < shape.sequence; ++t) {
+      const std::int64_t query_row = head.first_row + t;
+      const double out_projection =
+          dot(a.out, query_row, head.query_column, a.out_gradient, query_row, head.query_column, dimension);
+      for (std::int64_t s = first_seen(shape, t); s <= t; ++s) {
+        const std::int64_t key_row = head.first_row + s;
+        const double score = shape.scale * dot(a.query, query_row, head.query_column, a.key, key_row,
+                                               head.kv_column, dimension);
+        const double probability = std::exp(score - load(a.log_sum_exp, head.statistics_row, t));
+        const double probability_gradient =
+            dot(a.out_gradient, query_row, head.query_column, a.value, key_row, head.kv_column, dimension);
+        const double score_gradient = probability * (probability_gradient - out_projection) * shape.scale;
+        for (std::int64_t d = 0; d < dimension; ++d) {
+          const auto query_index =
+              static_cast<std::size_t>(query_row * a.query.columns + head.query_column + d);
+          const auto key_index = static_cast<std::size_t>(key_row * a.key.columns + head.kv_column + d);
+          query_sums[query_index] += score_gradient * load(a.key, key_row, head.kv_column + d);
+          key_sums[key_index] += score_gradient * load(a.query, query_row, head.query_column + d);
+          value_sums[key_index] += probability * load(a.out_gradient, query_row, head.query_column + d);
+        }
+      }
+    }
+  }
+  const auto write = [](const std::vector<double>& sums, const Matrix& gradient) {
+    for_each_element(gradient, [&](std::int64_t row, std::int64_t column) {
+      store(gradient, row, column, sums[static_cast<std::size_t>(row * gradient.columns + column)]);
+    });
+  };
+  write(query_sums, a.query_gradient);
+  write(key_sums, a.key_gradient);
+  write(value_sums, a.value_gradient);
+}
+
+void ReferenceKernels::rope(const Rope& rope) {
+  const std::int64_t half = rope.head_dimension / 2;
+  expect(rope.x && rope.x.columns % rope.head_dimension == 0 && rope.head_dimension % 2 == 0,
+         "whole heads of an even dimension");
+  expect(is_fp32(rope.cosine, rope.sequence, half) && is_fp32(rope.sine, rope.sequence, half),
+         "fp32 tables of [sequence, head_dimension / 2]");
+  for (std::int64_t row = 0; row < rope.x.rows; ++row) {
+    const std::int64_t position = row % rope.sequence;
+    for (std::int64_t column = 0; column < rope.x.columns; column += rope.head_dimension) {
+      for (std::int64_t d = 0; d < half; ++d) {
+        const double cosine = load(rope.cosine, position, d);
+        const double sine = load(rope.sine, position, d) * (rope.inverse ? -1 : 1);
+        const double first = load(rope.x, row, column + d);
+        const double second = load(rope.x, row, column + half + d);
+        store(rope.x, row, column + d, first * cosine - second * sine);
+        store(rope.x, row, column + half + d, second * cosine + first * sine);
+      }
+    }
+  }
+}
+
+}  // namespace strata

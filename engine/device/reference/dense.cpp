@@ -1,0 +1,161 @@
+#include <cmath>
+#include <numbers>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/device/reference/scalar.h"
+
+namespace strata {
+
+using namespace reference;
+
+void ReferenceKernels::matmul(const Product& product) {
+  const auto& [a, transpose_a, b, transpose_b, out, accumulate, bias] = product;
+  const std::int64_t inner = transpose_a ? a.rows : a.columns;
+  expect(is_shape(a, transpose_a ? inner : out.rows, transpose_a ? out.rows : inner), "a of [m, k]");
+  expect(is_shape(b, transpose_b ? out.columns : inner, transpose_b ? inner : out.columns), "b of [k, n]");
+  expect(a.dtype == b.dtype && (out.dtype == a.dtype || out.dtype == DType::fp32),
+         "one dtype, or an fp32 out");
+  expect(!bias || (is_shape(bias, 1, out.columns) && bias.dtype == a.dtype), "a bias of [1, n]");
+  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
+    double sum = bias ? load(bias, 0, column) : 0;
+    for (std::int64_t k = 0; k < inner; ++k) {
+      sum += (transpose_a ? load(a, k, row) : load(a, row, k)) *
+             (transpose_b ? load(b, column, k) : load(b, k, column));
+    }
+    store(out, row, column, accumulate ? load(out, row, column) + sum : sum);
+  });
+}
+
+void ReferenceKernels::add_column_sums(const Matrix& x, const Matrix& gradient) {
+  expect(is_fp32(gradient, 1, x.columns), "an fp32 gradient of [1, n]");
+  for (std::int64_t column = 0; column < x.columns; ++column) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < x.rows; ++row) sum += load(x, row, column);
+    add_to(gradient, 0, column, sum);
+  }
+}
+
+namespace {
+
+// gelu(x) = x/2 · (1 + tanh(u)) with u = sqrt(2/pi) · (x + 0.044715 x³).
+constexpr double kCubic = 0.044715;
+const double kGeluSlope = std::sqrt(2 / std::numbers::pi);
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+}  // namespace
+
+void ReferenceKernels::gelu(const Matrix& x, const Matrix& out) {
+  expect(is_like(out, x), "out like x");
+  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
+    const double value = load(x, row, column);
+    store(out, row, column,
+          0.5 * value * (1 + std::tanh(kGeluSlope * (value + kCubic * value * value * value))));
+  });
+}
+
+void ReferenceKernels::gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+  expect(is_like(out_gradient, x) && is_like(x_gradient, x), "gradients like x");
+  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
+    const double value = load(x, row, column);
+    const double tangent = std::tanh(kGeluSlope * (value + kCubic * value * value * value));
+    const double slope = kGeluSlope * (1 + 3 * kCubic * value * value);
+    const double derivative = 0.5 * (1 + tangent) + 0.5 * value * (1 - tangent * tangent) * slope;
+    store(x_gradient, row, column, load(out_gradient, row, column) * derivative);
+  });
+}
+
+void ReferenceKernels::swiglu(const Matrix& gate_up, const Matrix& out) {
+  expect(is_shape(gate_up, out.rows, 2 * out.columns) && gate_up.dtype == out.dtype, "gate_up of [m, 2n]");
+  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
+    const double gate = load(gate_up, row, column);
+    store(out, row, column, gate * sigmoid(gate) * load(gate_up, row, out.columns + column));
+  });
+}
+
+void ReferenceKernels::swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
+                                       const Matrix& gate_up_gradient) {
+  const std::int64_t columns = out_gradient.columns;
+  expect(is_shape(gate_up, out_gradient.rows, 2 * columns) && gate_up.dtype == out_gradient.dtype &&
+             is_like(gate_up_gradient, gate_up),
+         "gate_up and its gradient of [m, 2n]");
+  for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
+    const double gate = load(gate_up, row, column);
+    const double up = load(gate_up, row, columns + column);
+    const double gradient = load(out_gradient, row, column);
+    const double sigma = sigmoid(gate);
+    store(gate_up_gradient, row, column, gradient * up * sigma * (1 + gate * (1 - sigma)));
+    store(gate_up_gradient, row, columns + column, gradient * gate * sigma);
+  });
+}
+
+void ReferenceKernels::embedding(std::span<const std::int32_t> tokens, const Matrix& table,
+                                 const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+  expect(is_shape(out, static_cast<std::int64_t>(tokens.size()), table.columns), "out of [tokens, hidden]");
+  expect(!positions || (positions.rows >= sequence && positions.columns == table.columns),
+         "positions of at least [sequence, hidden]");
+  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
+    const std::int32_t token = tokens[static_cast<std::size_t>(row)];
+    expect(token >= 0 && token < table.rows, "tokens in [0, vocabulary)");
+    const double position = positions ? load(positions, row % sequence, column) : 0;
+    store(out, row, column, load(table, token, column) + position);
+  });
+}
+
+void ReferenceKernels::embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
+                                          const Matrix& out_gradient, const Matrix& table_gradient,
+                                          const Matrix& positions_gradient) {
+  expect(is_shape(out_gradient, static_cast<std::int64_t>(tokens.size()), table_gradient.columns) &&
+             table_gradient.dtype == DType::fp32,
+         "out_gradient of [tokens, hidden] and an fp32 table_gradient");
+  for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
+    const std::int32_t token = tokens[static_cast<std::size_t>(row)];
+    expect(token >= 0 && token < table_gradient.rows, "tokens in [0, vocabulary)");
+    const double gradient = load(out_gradient, row, column);
+    add_to(table_gradient, token, column, gradient);
+    if (positions_gradient) add_to(positions_gradient, row % sequence, column, gradient);
+  });
+}
+
+void ReferenceKernels::cross_entropy(const CrossEntropy& loss) {
+  const Matrix& logits = loss.logits;
+  expect(
+      is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
+      "a target and an fp32 loss for each row");
+  for (std::int64_t row = 0; row < logits.rows; ++row) {
+    const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
+    expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary)");
+    double largest = load(logits, row, 0);
+    for (std::int64_t c = 1; c < logits.columns; ++c) largest = std::fmax(largest, load(logits, row, c));
+    double sum = 0;
+    for (std::int64_t c = 0; c < logits.columns; ++c) sum += std::exp(load(logits, row, c) - largest);
+    const double log_sum_exp = largest + std::log(sum);
+    store(loss.losses, 0, row, log_sum_exp - load(logits, row, target));
+    for (std::int64_t c = 0; loss.gradient && c < logits.columns; ++c) {
+      const double probability = std::exp(load(logits, row, c) - log_sum_exp);
+      store(logits, row, c, loss.gradient_scale * (probability - (c == target ? 1 : 0)));
+    }
+  }
+}
+
+void ReferenceKernels::add(const Matrix& a, const Matrix& b, const Matrix& out) {
+  expect(is_like(b, a) && is_like(out, a), "operands of one shape and dtype");
+  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
+    store(out, row, column, load(a, row, column) + load(b, row, column));
+  });
+}
+
+void ReferenceKernels::cast(const Matrix& x, const Matrix& out) {
+  expect(is_shape(out, x.rows, x.columns) && x.contiguous() && out.contiguous(),
+         "contiguous operands of one shape");
+  for_each_element(
+      x, [&](std::int64_t row, std::int64_t column) { store(out, row, column, load(x, row, column)); });
+}
+
+void ReferenceKernels::zero(const Matrix& x) {
+  for_each_element(x, [&](std::int64_t row, std::int64_t column) { store(x, row, column, 0); });
+}
+
+}  // namespace strata

@@ -1,0 +1,88 @@
+#include <cmath>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/device/reference/scalar.h"
+
+namespace strata {
+
+using namespace reference;
+
+void ReferenceKernels::norm(const NormForward& norm) {
+  const bool centred = norm.kind == NormKind::layer_norm;
+  const std::int64_t rows = norm.input.rows;
+  const std::int64_t columns = norm.input.columns;
+  expect(is_like(norm.out, norm.input) && is_like_or_absent(norm.addend, norm.input), "operands like input");
+  expect(!norm.addend || is_like(norm.sum, norm.input), "a sum where there is an addend");
+  expect(is_shape(norm.weight, 1, columns) && (!norm.bias || is_shape(norm.bias, 1, columns)),
+         "weight and bias of [1, columns]");
+  expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
+         "fp32 statistics of [1, rows]");
+  const Matrix& source = norm.addend ? norm.sum : norm.input;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t c = 0; norm.addend && c < columns; ++c) {
+      store(norm.sum, row, c, load(norm.input, row, c) + load(norm.addend, row, c));
+    }
+    double mean = 0;
+    for (std::int64_t c = 0; centred && c < columns; ++c) mean += load(source, row, c);
+    mean /= static_cast<double>(columns);
+    double variance = 0;
+    for (std::int64_t c = 0; c < columns; ++c) variance += std::pow(load(source, row, c) - mean, 2);
+    variance /= static_cast<double>(columns);
+    const double reciprocal_deviation = 1 / std::sqrt(variance + norm.epsilon);
+    if (centred) store(norm.mean, 0, row, mean);
+    store(norm.reciprocal_deviation, 0, row, reciprocal_deviation);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double normalised = (load(source, row, c) - mean) * reciprocal_deviation;
+      store(norm.out, row, c, normalised * load(norm.weight, 0, c) + (norm.bias ? load(norm.bias, 0, c) : 0));
+    }
+  }
+}
+
+// With n = (x - mean) · r and g = out_gradient · weight, over the columns of a row:
+//   weight_gradient += sum over rows of out_gradient · n,   bias_gradient += sum over rows of out_gradient,
+//   input_gradient = r · (g - average(g) - n · average(g · n)) + addend,   without average(g) for RMSNorm.
+void ReferenceKernels::norm_backward(const NormBackward& norm) {
+  const bool centred = norm.kind == NormKind::layer_norm;
+  const std::int64_t rows = norm.input.rows;
+  const std::int64_t columns = norm.input.columns;
+  expect(is_like(norm.out_gradient, norm.input) && is_like(norm.input_gradient, norm.input) &&
+             is_like_or_absent(norm.addend, norm.input),
+         "gradients like input");
+  expect(is_shape(norm.weight, 1, columns) && is_fp32(norm.weight_gradient, 1, columns) &&
+             is_fp32_or_absent(norm.bias_gradient, 1, columns),
+         "weight and fp32 gradients of [1, columns]");
+  expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
+         "fp32 statistics of [1, rows]");
+  const auto normalised = [&](std::int64_t row, std::int64_t c) {
+    return (load(norm.input, row, c) - (centred ? load(norm.mean, 0, row) : 0)) *
+           load(norm.reciprocal_deviation, 0, row);
+  };
+  // Parameters first: input_gradient may overwrite out_gradient.
+  for (std::int64_t c = 0; c < columns; ++c) {
+    double weight_gradient = 0;
+    double bias_gradient = 0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      weight_gradient += load(norm.out_gradient, row, c) * normalised(row, c);
+      bias_gradient += load(norm.out_gradient, row, c);
+    }
+    add_to(norm.weight_gradient, 0, c, weight_gradient);
+    if (norm.bias_gradient) add_to(norm.bias_gradient, 0, c, bias_gradient);
+  }
+  for (std::int64_t row = 0; row < rows; ++row) {
+    double average = 0;
+    double projection = 0;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double gradient = load(norm.out_gradient, row, c) * load(norm.weight, 0, c);
+      if (centred) average += gradient / static_cast<double>(columns);
+      projection += gradient * normalised(row, c) / static_cast<double>(columns);
+    }
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double gradient = load(norm.out_gradient, row, c) * load(norm.weight, 0, c);
+      const double input_gradient =
+          load(norm.reciprocal_deviation, 0, row) * (gradient - average - normalised(row, c) * projection);
+      store(norm.input_gradient, row, c, input_gradient + (norm.addend ? load(norm.addend, row, c) : 0));
+    }
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,66 @@
+// What a model is: the family's options and sizes, in HF config.json's meaning. Read from a config.json or
+// from the run file's model.config (same keys), checked once; everything after this works on these plain
+// values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace strata {
+
+/// Frequencies of rotary embeddings; `llama3` as in HF's rope_scaling {rope_type: llama3}.
+struct RopeOptions {
+  double theta = 10000;
+  struct Llama3 {
+    double factor, low_frequency_factor, high_frequency_factor;
+    std::int64_t original_max_positions;
+    friend bool operator==(const Llama3&, const Llama3&) = default;
+  };
+  std::optional<Llama3> llama3;
+  friend bool operator==(const RopeOptions&, const RopeOptions&) = default;
+};
+
+enum class Family : std::uint8_t { gpt2, llama };
+
+struct Architecture {
+  std::string model_type;  ///< gpt2, llama, mistral, qwen2, qwen3
+  Family family = Family::gpt2;
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dimension = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t window = 0;  ///< sliding attention window, 0: none
+  double norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
+  bool tied_head = false;
+  bool qkv_bias = false;  ///< llama family: Qwen2. GPT-2 has biases everywhere.
+  bool qk_norm = false;   ///< Qwen3
+  RopeOptions rope;       ///< llama family
+
+  std::int64_t query_columns() const { return heads * head_dimension; }
+  std::int64_t kv_columns() const { return kv_heads * head_dimension; }
+  friend bool operator==(const Architecture&, const Architecture&) = default;
+};
+
+/// What to do with keys that no supported model reads: a downloaded config.json is full of them, in a run
+/// file each is a slip.
+enum class UnknownKeys : std::uint8_t { ignore, refuse };
+
+/// Reads HF's keys (model_type, num_hidden_layers, n_embd, …) with HF's defaults. `where` names the source in
+/// errors. Throws ConfigError for a missing or impossible value and for every option that would change the
+/// computation and is not supported (other activations, other rope types, …). Dropout is ignored, as HF does
+/// in eval.
+Architecture parse_architecture(const nlohmann::json& config, const std::string& where,
+                                UnknownKeys unknown_keys = UnknownKeys::ignore);
+
+/// The config.json that transformers reads back to the same model.
+nlohmann::json to_hf_config(const Architecture& architecture);
+
+}  // namespace strata

@@ -1,0 +1,49 @@
+#include "engine/model/initialize.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "engine/base/hash.h"
+#include "engine/base/random.h"
+
+namespace strata {
+namespace {
+
+float deviation(const Architecture& architecture, Init init) {
+  const double range = architecture.initializer_range;
+  if (init == Init::normal) return static_cast<float>(range);
+  return static_cast<float>(range / std::sqrt(2.0 * static_cast<double>(architecture.layers)));
+}
+
+}  // namespace
+
+void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
+                       std::int64_t first, std::span<float> out) {
+  assert(first >= 0 && first + std::ssize(out) <= tensor.elements);
+  if (tensor.init == Init::zeros || tensor.init == Init::ones) {
+    std::fill(out.begin(), out.end(), tensor.init == Init::ones ? 1.0F : 0.0F);
+    return;
+  }
+  const CounterRandom random(seed, hash_text(tensor.hf_name));
+  const float scale = deviation(architecture, tensor.init);
+  auto index = static_cast<std::uint64_t>(first);
+  for (float& value : out) value = scale * random.normal(index++);
+}
+
+void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,
+                     std::int64_t first, std::span<float> out) {
+  const std::int64_t end = first + std::ssize(out);
+  assert(first >= 0 && end <= unit.elements);
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (const TensorSpec& tensor : unit.tensors) {
+    const std::int64_t from = std::max(first, tensor.offset);
+    const std::int64_t to = std::min(end, tensor.offset + tensor.elements);
+    if (from >= to) continue;
+    initialize_tensor(
+        architecture, tensor, seed, from - tensor.offset,
+        out.subspan(static_cast<std::size_t>(from - first), static_cast<std::size_t>(to - from)));
+  }
+}
+
+}  // namespace strata

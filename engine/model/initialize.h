@@ -1,0 +1,22 @@
+// Random initial weights by seed, as transformers initialises each family. A value depends only on the seed,
+// the tensor's HF name and the element's index, so it is the same for every layout and for any split of the
+// work over threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Elements [first, first + out.size()) of one tensor: normal with deviation initializer_range (GPT-2's
+/// projections into the residual stream: divided by sqrt(2 · layers), Radford et al. 2019), zeros or ones.
+void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
+                       std::int64_t first, std::span<float> out);
+
+/// Elements [first, first + out.size()) of a unit's flat parameter, with zeros in its padding.
+void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,
+                     std::int64_t first, std::span<float> out);
+
+}  // namespace strata

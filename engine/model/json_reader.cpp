@@ -1,0 +1,108 @@
+#include "engine/model/json_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine/base/edit_distance.h"
+#include "engine/base/error.h"
+
+namespace strata {
+namespace {
+
+/// A value for an error message; long ones (whole sub-objects) are cut.
+std::string short_dump(const nlohmann::json& value) {
+  constexpr std::size_t kLongest = 80;
+  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "…";
+  return text;
+}
+
+}  // namespace
+
+JsonReader::JsonReader(const nlohmann::json& object, std::string where)
+    : object_(object), where_(std::move(where)) {
+  if (!object.is_object()) fail(fmt::format("expected a JSON object, found {}", short_dump(object)));
+}
+
+const nlohmann::json* JsonReader::find(const std::string& key) {
+  if (std::ranges::find(asked_, key) == asked_.end()) asked_.push_back(key);
+  const auto found = object_.find(key);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool JsonReader::has(const std::string& key) {
+  return find(key) != nullptr;
+}
+
+bool JsonReader::is_null(const std::string& key) {
+  return find(key) == nullptr && object_.contains(key);
+}
+
+const nlohmann::json& JsonReader::at(const std::string& key) {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) missing(key);
+  return *value;
+}
+
+std::int64_t JsonReader::integer(const std::string& key, std::optional<std::int64_t> fallback,
+                                 std::int64_t minimum, std::int64_t maximum) {
+  if (fallback && !has(key)) return *fallback;
+  const nlohmann::json& value = at(key);
+  const bool fits =
+      value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
+  if (!fits || value.get<std::int64_t>() < minimum || value.get<std::int64_t>() > maximum) {
+    refuse(key, fmt::format("expected an integer from {} to {}", minimum, maximum));
+  }
+  return value.get<std::int64_t>();
+}
+
+double JsonReader::number(const std::string& key, std::optional<double> fallback) {
+  if (fallback && !has(key)) return *fallback;
+  const nlohmann::json& value = at(key);
+  if (!value.is_number()) refuse(key, "expected a number");
+  return value.get<double>();
+}
+
+bool JsonReader::boolean(const std::string& key, bool fallback) {
+  if (!has(key)) return fallback;
+  const nlohmann::json& value = at(key);
+  if (!value.is_boolean()) refuse(key, "expected true or false");
+  return value.get<bool>();
+}
+
+std::string JsonReader::text(const std::string& key, std::optional<std::string> fallback) {
+  if (fallback && !has(key)) return *fallback;
+  const nlohmann::json& value = at(key);
+  if (!value.is_string()) refuse(key, "expected a string");
+  return value.get<std::string>();
+}
+
+void JsonReader::refuse(const std::string& key, const std::string& expected) const {
+  const auto found = object_.find(key);
+  fail(fmt::format("{} is {}; {}", key, found == object_.end() ? "absent" : short_dump(*found), expected));
+}
+
+void JsonReader::fail(const std::string& sentence) const {
+  throw ConfigError(fmt::format("{}: {}", where_, sentence));
+}
+
+void JsonReader::missing(const std::string& key) const {
+  fail(fmt::format("{} is missing", key));
+}
+
+void JsonReader::refuse_unknown_keys() const {
+  for (const auto& item : object_.items()) {
+    const std::string& key = item.key();
+    if (std::ranges::find(asked_, key) != asked_.end()) continue;
+    const auto distance = [&key](const std::string& known) { return edit_distance(key, known); };
+    const auto nearest = std::ranges::min_element(asked_, {}, distance);
+    if (nearest != asked_.end() && distance(*nearest) <= std::max<std::size_t>(2, key.size() / 3)) {
+      fail(fmt::format("unknown key {}; did you mean {}?", key, *nearest));
+    }
+    fail(fmt::format("unknown key {}; known: {}", key, fmt::join(asked_, ", ")));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,49 @@
+// Typed access to one JSON object, with an error sentence that names the source, the key, the value and what
+// was expected. It remembers which keys were asked for, so that a reader of a strict file knows what it does
+// not understand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace strata {
+
+/// JSON null counts as absent, as None does in HF's configs. Everything throws ConfigError.
+class JsonReader {
+ public:
+  /// `where` opens every error. REQUIRES: `object` outlives the reader. Throws where it is no JSON object.
+  JsonReader(const nlohmann::json& object, std::string where);
+
+  bool has(const std::string& key);
+  /// The key is there and is null: where HF gives None a meaning other than the default.
+  bool is_null(const std::string& key);
+  const nlohmann::json& at(const std::string& key);
+
+  /// In [minimum, maximum]. An absent key without a fallback throws.
+  std::int64_t integer(const std::string& key, std::optional<std::int64_t> fallback, std::int64_t minimum,
+                       std::int64_t maximum);
+  double number(const std::string& key, std::optional<double> fallback);
+  bool boolean(const std::string& key, bool fallback);
+  std::string text(const std::string& key, std::optional<std::string> fallback);
+
+  /// "<where>: <key> is <value>; <expected>".
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
+  /// "<where>: <sentence>".
+  [[noreturn]] void fail(const std::string& sentence) const;
+  /// Throws for the first key that was never asked for, with the nearest one that was.
+  void refuse_unknown_keys() const;
+
+ private:
+  const nlohmann::json* find(const std::string& key);
+  [[noreturn]] void missing(const std::string& key) const;
+
+  const nlohmann::json& object_;
+  std::string where_;
+  std::vector<std::string> asked_;
+};
+
+}  // namespace strata

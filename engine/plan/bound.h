@@ -1,0 +1,28 @@
+// The shortest time a step can take on a machine, from the program's own counts: the figure a measured step is graded by.
+#pragma once
+
+#include <string>
+
+#include "engine/plan/planner.h"
+
+namespace strata {
+
+/// What a machine can do, measured or given.
+struct MachineRates {
+  double flops_per_second = 0;          ///< matrix products in the run's precision
+  double memory_bytes_per_second = 0;   ///< host DRAM, read plus written
+  double h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
+};
+
+/// Seconds that each resource needs for one step; nothing can make the step shorter than the largest.
+struct StepBound {
+  double compute = 0, h2d = 0, d2h = 0, host_memory = 0;
+  double seconds() const;
+  std::string binding() const;  ///< "compute", "h2d", "d2h" or "host memory"
+};
+
+/// compute: executed FLOPs / rate. h2d, d2h: bytes / link. host memory: 28 bytes per parameter of AdamW (fp32 p, m, v read
+/// and written, gradient read, parameter written: 2 + 24 + 2 in bf16, 4 + 24 in fp32) plus both links' bytes, / DRAM rate.
+StepBound step_bound(const Plan& plan, const MachineRates& rates);
+
+}  // namespace strata

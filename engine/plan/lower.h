@@ -1,0 +1,18 @@
+// Lowering: model × strategy → the plain program, in which every value has its home on the host, is fetched right before
+// each use and written back right after. It runs in the least device memory possible; residency and prefetch make it fast.
+#pragma once
+
+#include "engine/plan/program.h"
+#include "engine/plan/strategy.h"
+
+namespace strata {
+
+/// One optimizer step: load, forward, backward, gradient norm, update. In both orders a unit's gradient sums microbatches
+/// 0, 1, … and the embedding's backward comes last for all of them, so that the order changes no bit (a tied head adds to
+/// the same gradient first).
+Program lower_training(const Model& model, const Strategy& strategy);
+
+/// The mean loss of held-out microbatches: forward only. Persistent buffers are those of lower_training, in the same order.
+Program lower_validation(const Model& model, const Strategy& strategy);
+
+}  // namespace strata

@@ -1,0 +1,162 @@
+#include "engine/plan/prefetch.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace strata {
+namespace {
+
+constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
+
+/// A copy and the slot it stands in: slot s is right before anchor s (anchors are the instructions that are not copies).
+struct Copy {
+  std::size_t instruction;
+  std::int32_t slot;
+  BufferId device, host;
+  Bytes bytes;
+};
+
+class Prefetch {
+ public:
+  Prefetch(const Program& program, Bytes budget) : program_(program), budget_(budget) { split(); }
+
+  Program run() {
+    sink_write_backs();
+    raise_fetches();
+    return merge();
+  }
+
+ private:
+  void split() {
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      const auto slot = static_cast<std::int32_t>(anchors_.size());
+      if (instruction.operation == Operation::copy_to_device) {
+        const BufferId device = instruction.writes[0].buffer;
+        fetches_.push_back({i, slot, device, instruction.reads[0].buffer, program_.buffer(device).bytes});
+      } else if (instruction.operation == Operation::copy_to_host) {
+        const BufferId device = instruction.reads[0].buffer;
+        write_backs_.push_back({i, slot, device, instruction.writes[0].buffer, program_.buffer(device).bytes});
+      } else {
+        anchors_.push_back(i);
+      }
+    }
+    measure_live_bytes();
+  }
+
+  /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through anchor s - 1.
+  void measure_live_bytes() {
+    const auto count = static_cast<std::int32_t>(anchors_.size());
+    std::vector<Lifetime> live(program_.buffers.size(), {count, -1});
+    const auto extend = [&](BufferId id, std::int32_t first, std::int32_t last) {
+      Lifetime& lifetime = live[static_cast<std::size_t>(id)];
+      lifetime = {std::min(lifetime.first, first), std::max(lifetime.last, last)};
+    };
+    for (std::int32_t a = 0; a < count; ++a) {
+      for_each_operand(anchor(a), [&](const Operand& operand, bool) { extend(operand.buffer, a, a); });
+    }
+    for (const Copy& fetch : fetches_) extend(fetch.device, fetch.slot, fetch.slot);
+    for (const Copy& write_back : write_backs_) extend(write_back.device, write_back.slot - 1, write_back.slot - 1);
+    live_.assign(anchors_.size() + 1, 0);
+    for (std::size_t b = 0; b < live.size(); ++b) {
+      const Buffer& buffer = program_.buffers[b];
+      if (buffer.tier != Tier::device) continue;
+      if (buffer.persistent) live[b] = {0, count - 1};
+      for (std::int32_t a = live[b].first; a <= live[b].last; ++a) live_[static_cast<std::size_t>(a)] += buffer.bytes;
+    }
+    last_use_.resize(live.size());
+    for (std::size_t b = 0; b < live.size(); ++b) last_use_[b] = live[b].last;
+  }
+
+  const Instruction& anchor(std::int32_t a) const {
+    return program_.instructions[anchors_[static_cast<std::size_t>(a)]];
+  }
+
+  bool touches(const Instruction& instruction, BufferId id, bool only_writes) const {
+    const auto is = [&](const Operand& operand) { return operand.buffer == id; };
+    return std::any_of(instruction.writes.begin(), instruction.writes.end(), is) ||
+           (!only_writes && std::any_of(instruction.reads.begin(), instruction.reads.end(), is));
+  }
+
+  /// Latest slots first, so that a write-back never passes the one after it.
+  void sink_write_backs() {
+    std::vector<std::int32_t> next_fetch_slot(program_.buffers.size(), kNever);  // per home, of the fetch that follows
+    auto fetch = fetches_.rbegin();
+    std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
+    for (auto copy = write_backs_.rbegin(); copy != write_backs_.rend(); ++copy) {
+      for (; fetch != fetches_.rend() && fetch->instruction > copy->instruction; ++fetch) {
+        next_fetch_slot[static_cast<std::size_t>(fetch->host)] = fetch->slot;
+      }
+      const std::int32_t limit = std::min({ceiling, copy->slot + kWriteBackSlack,
+                                           next_fetch_slot[static_cast<std::size_t>(copy->host)]});
+      while (copy->slot < limit && !touches(anchor(copy->slot), copy->device, true) &&
+             !touches(anchor(copy->slot), copy->host, false) && lengthen(*copy)) {
+      }
+      ceiling = copy->slot;
+    }
+  }
+
+  /// Keeps the write-back's buffer through one more anchor, if it fits (or is live there anyway).
+  bool lengthen(Copy& copy) {
+    const auto device = static_cast<std::size_t>(copy.device);
+    if (copy.slot > last_use_[device]) {
+      Bytes& live = live_[static_cast<std::size_t>(copy.slot)];
+      if (live + copy.bytes > budget_) return false;
+      live += copy.bytes;
+      last_use_[device] = copy.slot;
+    }
+    ++copy.slot;
+    return true;
+  }
+
+  void raise_fetches() {
+    std::vector<std::int32_t> written_slot(program_.buffers.size(), 0);  // per home: slot of its latest write-back
+    auto write_back = write_backs_.begin();
+    std::int32_t floor = 0;
+    for (Copy& fetch : fetches_) {
+      for (; write_back != write_backs_.end() && write_back->instruction < fetch.instruction; ++write_back) {
+        written_slot[static_cast<std::size_t>(write_back->host)] = write_back->slot;
+      }
+      const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.host)]);
+      while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.host, true)) {
+        Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];
+        if (live + fetch.bytes > budget_) break;
+        live += fetch.bytes;
+        --fetch.slot;
+      }
+      floor = fetch.slot;
+    }
+  }
+
+  Program merge() const {
+    Program result;
+    result.buffers = program_.buffers;
+    result.units = program_.units;
+    result.instructions.reserve(program_.instructions.size());
+    auto fetch = fetches_.begin();
+    auto write_back = write_backs_.begin();
+    for (std::int32_t slot = 0; slot <= static_cast<std::int32_t>(anchors_.size()); ++slot) {
+      for (; write_back != write_backs_.end() && write_back->slot == slot; ++write_back) {
+        result.instructions.push_back(program_.instructions[write_back->instruction]);
+      }
+      for (; fetch != fetches_.end() && fetch->slot == slot; ++fetch) {
+        result.instructions.push_back(program_.instructions[fetch->instruction]);
+      }
+      if (slot < static_cast<std::int32_t>(anchors_.size())) result.instructions.push_back(anchor(slot));
+    }
+    return result;
+  }
+
+  const Program& program_;
+  Bytes budget_;
+  std::vector<std::size_t> anchors_;
+  std::vector<Copy> fetches_, write_backs_;
+  std::vector<Bytes> live_;               ///< device bytes per anchor
+  std::vector<std::int32_t> last_use_;    ///< per buffer: last anchor it is live at
+};
+
+}  // namespace
+
+Program prefetch(const Program& program, Bytes device_bytes) { return Prefetch(program, device_bytes).run(); }
+
+}  // namespace strata

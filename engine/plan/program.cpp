@@ -1,0 +1,101 @@
+#include "engine/plan/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace strata {
+
+std::string_view name_of(Tier tier) { return tier == Tier::device ? "device" : "host"; }
+
+std::string_view name_of(Lane lane) {
+  constexpr std::array<std::string_view, 5> names = {"compute", "h2d", "d2h", "read", "cpu"};
+  return names[static_cast<std::size_t>(lane)];
+}
+
+std::string_view name_of(BufferKind kind) {
+  constexpr std::array<std::string_view, 6> names = {"parameter",  "gradient",  "optimizer_state",
+                                                     "activation", "workspace", "communication"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Operation operation) {
+  constexpr std::array<std::string_view, 11> names = {"load_tokens", "copy_to_device", "copy_to_host",  "zero",
+                                                      "forward",     "backward",       "cast_gradient", "sum_of_squares",
+                                                      "loss",        "grad_norm",      "adamw"};
+  return names[static_cast<std::size_t>(operation)];
+}
+
+std::string_view name_of(Role role) {
+  constexpr std::array<std::string_view, 21> names = {
+      "source", "destination", "parameter",       "shared_parameter", "gradient", "shared_gradient", "input",
+      "output", "output_gradient", "input_gradient", "saved",          "workspace", "constants",      "tokens",
+      "targets", "losses",     "master",          "exp_avg",          "exp_avg_sq", "norm",          "step_scalars"};
+  return names[static_cast<std::size_t>(role)];
+}
+
+BufferId Instruction::find(Role role) const {
+  for (const std::vector<Operand>* operands : {&reads, &writes}) {
+    for (const Operand& operand : *operands) {
+      if (operand.role == role) return operand.buffer;
+    }
+  }
+  return -1;
+}
+
+BufferId Program::add(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<BufferId>(buffers.size()) - 1;
+}
+
+std::vector<Lifetime> lifetimes(const Program& program) {
+  std::vector<Lifetime> result(program.buffers.size());
+  const auto count = static_cast<std::int32_t>(program.instructions.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    for_each_operand(program.instructions[static_cast<std::size_t>(i)], [&](const Operand& operand, bool) {
+      Lifetime& lifetime = result[static_cast<std::size_t>(operand.buffer)];
+      if (lifetime.last < 0) lifetime.first = i;
+      lifetime.last = i;
+    });
+  }
+  for (std::size_t b = 0; b < result.size(); ++b) {
+    if (program.buffers[b].persistent) result[b] = {0, std::max(count - 1, 0)};
+  }
+  return result;
+}
+
+std::string print(const Program& program, const Instruction& instruction) {
+  std::string line = fmt::format("{:<14}", name_of(instruction.operation));
+  if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
+  line += fmt::format(" [{}]", name_of(instruction.lane));
+  const auto append = [&](const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) {
+      const Buffer& buffer = program.buffer(operand.buffer);
+      line += fmt::format(" {}={}:{}#{}", name_of(operand.role), name_of(buffer.tier), buffer.name, operand.buffer);
+    }
+  };
+  append(instruction.reads);
+  if (!instruction.writes.empty()) line += " ->";
+  append(instruction.writes);
+  return line;
+}
+
+std::string print(const Program& program) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  std::string text;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}", b, name_of(buffer.tier), buffer.name,
+                   name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "");
+    if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);
+    fmt::format_to(std::back_inserter(text), " live {}..{}\n", live[b].first, live[b].last);
+  }
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    fmt::format_to(std::back_inserter(text), "{:>5} {}\n", i, print(program, program.instructions[i]));
+  }
+  return text;
+}
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+// AdamW (Loshchilov & Hutter 2019; torch.optim.AdamW's formulas) on the CPU: unscale, clip, update and cast to the compute
+// dtype in one pass over memory, 28 bytes per parameter with a bf16 gradient and a bf16 parameter. Runs on the TBB arena it
+// is called in; the result of an element depends only on that element, so any split over threads gives the same bits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/base/dtype.h"
+
+namespace strata {
+
+/// One step's scalars. `step` counts applied updates from 1 (bias correction).
+struct AdamWStep {
+  float learning_rate = 0;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+  float weight_decay = 0;
+  float gradient_scale = 1;  ///< unscale × clip: what the stored gradient is multiplied by
+  std::int64_t step = 1;
+};
+
+/// A stretch of parameters and everything of its shape; all spans have one length.
+struct AdamWState {
+  std::span<float> master, exp_avg, exp_avg_sq;
+  const void* gradient = nullptr;
+  DType gradient_dtype = DType::fp32;
+  bfloat16* parameter = nullptr;  ///< bf16 copy of the updated master, or nothing where the master is the parameter
+};
+
+/// theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²; theta -= lr/(1-b1^t) · m / (sqrt(v/(1-b2^t)) + eps).
+void adamw(const AdamWStep& step, const AdamWState& state);
+
+/// The same in plain scalar code: the oracle.
+void adamw_reference(const AdamWStep& step, const AdamWState& state);
+
+}  // namespace strata

@@ -1,0 +1,137 @@
+// Compiled once per instruction set by foreach_target. Only additions, multiplications, divisions and square roots that
+// IEEE 754 rounds correctly, never a fused multiply-add (see CMakeLists.txt), so all targets agree to the bit; stretches
+// shorter than a vector go through the same vector code in a buffer, so an element's place does not matter either.
+#include "optim/adamw_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/adamw_kernel.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Words = hn::RebindToUnsigned<Floats>;
+using Halves = hn::Rebind<std::uint16_t, Floats>;
+
+enum class Stores { cached, streamed };
+
+/// The vector form of bfloat16's constructor: to nearest even, NaN stays NaN.
+template <class V>
+HWY_INLINE hn::Vec<Halves> to_bfloat16(V value) {
+  const Words words;
+  const hn::RebindToSigned<Floats> integers;
+  const auto word = hn::BitCast(words, value);
+  const auto high = hn::ShiftRight<16>(word);
+  const auto odd = hn::And(high, hn::Set(words, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(words, 0x7fff)), odd));
+  const auto quiet = hn::Or(high, hn::Set(words, 0x40));
+  const auto is_nan = hn::RebindMask(words, hn::IsNaN(value));
+  // DemoteTo saturates, and both choices are below 2^16, so it is a truncation here.
+  return hn::DemoteTo(Halves(), hn::BitCast(integers, hn::IfThenElse(is_nan, quiet, rounded)));
+}
+
+HWY_INLINE hn::Vec<Floats> load_gradient(const float* from) { return hn::LoadU(Floats(), from); }
+HWY_INLINE hn::Vec<Floats> load_gradient(const bfloat16* from) {
+  const auto half = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half)));
+}
+
+template <Stores stores, class D>
+HWY_INLINE void store(hn::Vec<D> value, D tag, hn::TFromD<D>* to) {
+  if constexpr (stores == Stores::streamed) {
+    hn::Stream(value, tag, to);
+  } else {
+    hn::StoreU(value, tag, to);
+  }
+}
+
+/// One vector of elements. Streamed stores REQUIRE pointers aligned to a vector.
+template <Stores stores, class Gradient>
+HWY_INLINE void update(const AdamWCoefficients& s, float* master, float* exp_avg, float* exp_avg_sq,
+                       const Gradient* gradient, bfloat16* parameter) {
+  const Floats d;
+  const auto g = hn::Mul(load_gradient(gradient), hn::Set(d, s.gradient_scale));
+  const auto m = hn::Add(hn::Mul(hn::Set(d, s.beta1), hn::LoadU(d, exp_avg)), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), hn::LoadU(d, exp_avg_sq)),
+                         hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
+  const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
+  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), hn::LoadU(d, master)),
+                         hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
+  store<stores>(m, d, exp_avg);
+  store<stores>(v, d, exp_avg_sq);
+  store<stores>(p, d, master);
+  if (parameter != nullptr) store<stores>(to_bfloat16(p), Halves(), reinterpret_cast<std::uint16_t*>(parameter));
+}
+
+/// Fewer elements than a vector: through a buffer.
+template <class Gradient>
+void update_partial(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t first, std::size_t count) {
+  constexpr std::size_t kLanes = hn::MaxLanes(Floats());
+  HWY_ALIGN float master[kLanes] = {}, exp_avg[kLanes] = {}, exp_avg_sq[kLanes] = {};
+  HWY_ALIGN Gradient gradient[kLanes] = {};
+  HWY_ALIGN bfloat16 parameter[kLanes] = {};
+  std::memcpy(master, at.master + first, count * sizeof(float));
+  std::memcpy(exp_avg, at.exp_avg + first, count * sizeof(float));
+  std::memcpy(exp_avg_sq, at.exp_avg_sq + first, count * sizeof(float));
+  std::memcpy(gradient, static_cast<const Gradient*>(at.gradient) + first, count * sizeof(Gradient));
+  update<Stores::cached>(s, master, exp_avg, exp_avg_sq, gradient, parameter);
+  std::memcpy(at.master + first, master, count * sizeof(float));
+  std::memcpy(at.exp_avg + first, exp_avg, count * sizeof(float));
+  std::memcpy(at.exp_avg_sq + first, exp_avg_sq, count * sizeof(float));
+  if (at.parameter != nullptr) std::memcpy(at.parameter + first, parameter, count * sizeof(bfloat16));
+}
+
+template <Stores stores, class Gradient>
+void update_all(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  const auto* gradient = static_cast<const Gradient*>(at.gradient);
+  std::int64_t i = 0;
+  for (; i + lanes <= elements; i += lanes) {
+    update<stores>(s, at.master + i, at.exp_avg + i, at.exp_avg_sq + i, gradient + i,
+                   at.parameter == nullptr ? nullptr : at.parameter + i);
+  }
+  if (i < elements) update_partial<Gradient>(s, at, i, static_cast<std::size_t>(elements - i));
+  if (stores == Stores::streamed) hwy::FlushStream();
+}
+
+bool streamable(const AdamWPointers& at) {
+  const std::size_t bytes = hn::Lanes(Floats()) * sizeof(float);
+  const auto aligned = [](const void* pointer, std::size_t to) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % to == 0;
+  };
+  return aligned(at.master, bytes) && aligned(at.exp_avg, bytes) && aligned(at.exp_avg_sq, bytes) &&
+         aligned(at.parameter, bytes / 2);
+}
+
+void run(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements, bool stream) {
+  const bool bf16 = at.gradient_dtype == DType::bf16;
+  if (stream && streamable(at)) {
+    bf16 ? update_all<Stores::streamed, bfloat16>(s, at, elements)
+         : update_all<Stores::streamed, float>(s, at, elements);
+  } else {
+    bf16 ? update_all<Stores::cached, bfloat16>(s, at, elements) : update_all<Stores::cached, float>(s, at, elements);
+  }
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata {
+
+HWY_EXPORT(run);
+
+void adamw_kernel(const AdamWCoefficients& step, const AdamWPointers& at, std::int64_t elements, bool stream) {
+  HWY_DYNAMIC_DISPATCH(run)(step, at, elements, stream);
+}
+
+}  // namespace strata
+#endif

@@ -1,0 +1,21 @@
+// Learning-rate schedules as functions of the step alone, so that a resumed run needs nothing but its step.
+#pragma once
+
+#include <cstdint>
+
+namespace strata {
+
+enum class ScheduleType : std::uint8_t { constant, linear, cosine };
+
+struct Schedule {
+  ScheduleType type = ScheduleType::constant;
+  double peak = 0;              ///< learning rate after warm-up
+  double minimum_ratio = 0;     ///< linear and cosine end at minimum_ratio · peak
+  std::int64_t warmup = 0;      ///< steps; step s (from 0) of the warm-up has peak · (s + 1) / (warmup + 1)
+  std::int64_t steps = 0;       ///< steps of the whole run
+};
+
+/// The learning rate of step `step`, counted from 0.
+double learning_rate(const Schedule& schedule, std::int64_t step);
+
+}  // namespace strata

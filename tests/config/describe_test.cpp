@@ -1,0 +1,188 @@
+#include "engine/config/describe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/config/keys.h"
+#include "engine/config/load.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// For every key, a value that is not its default; with all of them the file is valid.
+const std::map<std::string, std::string> kOtherValues = {
+    {"model.path", "'models/it''s \"mine\": #1'"},
+    {"model.architecture", "gpt2"},
+    {"model.config", "{a: 1, b: 1e-5, c: 'x: {y}', d: [true, null, -3], e: {f: 0.1}}"},
+    {"data.path", "[a.txt, 'b c/*.txt']"},
+    {"data.validation", "held-out.txt"},
+    {"data.validation_fraction", "0.25"},
+    {"data.tokenizer", "none"},
+    {"data.token_bytes", "4"},
+    {"data.sequence_length", "123"},
+    {"train.steps", "1234567890123"},
+    {"train.batch", "24"},
+    {"train.microbatch", "4"},
+    {"train.precision", "fp32"},
+    {"train.seed", "18446744073709551615"},
+    {"train.recompute", "none"},
+    {"train.validate_every", "11"},
+    {"train.validation_batches", "12"},
+    {"train.threads", "3"},
+    {"optimizer.lr", "0.1"},
+    {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
+    {"optimizer.epsilon", "1.2345678901234567e-8"},
+    {"optimizer.weight_decay", "0"},
+    {"optimizer.decay", "all"},
+    {"optimizer.clip_norm", "3"},
+    {"optimizer.schedule.type", "linear"},
+    {"optimizer.schedule.warmup", "5"},
+    {"optimizer.schedule.minimum_ratio", "0.05"},
+    {"parallel.zero_stage", "0"},
+    {"memory.device", "1536MiB"},
+    {"memory.host", "1000000001"},
+    {"plan.order", "layer_major"},
+    {"plan.lanes", "serial"},
+    {"device.link.h2d", "1GB/s"},
+    {"device.link.d2h", "3KiB/s"},
+    {"checkpoint.path", "out"},
+    {"checkpoint.every", "9"},
+    {"checkpoint.keep", "8"},
+    {"report.metrics", "m.jsonl"},
+};
+/// Keys with one value only, so far.
+const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.data", "parallel.tensor",
+                                             "parallel.pipeline", "device.kind"};
+
+/// A valid file around one override: a model by path or by architecture, as the key needs.
+RunConfig with_override(const std::string& path, const std::string& value) {
+  const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
+  return parse_run_config(model + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
+                          {path + "=" + value});
+}
+
+TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
+  for (const Key& key : config_keys()) {
+    if (kSingleValued.contains(key.path)) continue;
+    ASSERT_TRUE(kOtherValues.contains(key.path)) << key.path << " needs a value in this test";
+    const RunConfig config = with_override(key.path, kOtherValues.at(key.path));
+    EXPECT_NE(key.get(config), key.get(RunConfig())) << key.path << " was not set";
+    EXPECT_EQ(parse_run_config(dump(config), "dump"), config) << key.path << "\n" << dump(config);
+  }
+}
+
+TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
+  std::vector<std::string> overrides;
+  for (const auto& [path, value] : kOtherValues) {
+    if (path != "model.path") overrides.push_back(path + "=" + value);
+  }
+  const RunConfig config = parse_run_config("", "run.yaml", overrides);
+  EXPECT_EQ(parse_run_config(dump(config), "dump"), config) << dump(config);
+  EXPECT_EQ(dump(parse_run_config(dump(config), "dump")), dump(config));
+}
+
+TEST(Dump, ShowsEveryKeyOnceInItsSection) {
+  RunConfig config;
+  config.model.path = "m";
+  config.data.path = {"a"};
+  EXPECT_EQ(dump(config), R"(# The full effective run file: a run with it repeats this one.
+model:
+  path: "m"
+  # architecture: (not given)
+  # config: (not given)
+data:
+  path: ["a"]
+  # validation: (not given)
+  validation_fraction: 0.05
+  tokenizer: bytes
+  token_bytes: 2
+  sequence_length: 512
+train:
+  steps: 100
+  batch: 8
+  microbatch: 1
+  precision: bf16
+  seed: 1
+  recompute: full
+  validate_every: 0
+  validation_batches: 8
+  threads: 0
+optimizer:
+  type: adamw
+  lr: 0.0003
+  betas: [0.9, 0.95]
+  epsilon: 1e-08
+  weight_decay: 0.1
+  decay: matrices
+  clip_norm: 1
+  schedule:
+    type: constant
+    warmup: 0
+    minimum_ratio: 0.1
+parallel:
+  data: 1
+  tensor: 1
+  pipeline: 1
+  zero_stage: 3
+memory:
+  device: unlimited
+  # host: (not given)
+plan:
+  # order: (not given)
+  lanes: overlapped
+device:
+  kind: cpu
+  link:
+    # h2d: (not given)
+    # d2h: (not given)
+checkpoint:
+  # path: (not given)
+  every: 0
+  keep: 2
+report:
+  # metrics: (not given)
+)");
+}
+
+TEST(HelpConfig, DocumentsEveryKeyWithItsDefault) {
+  const std::string help = help_config();
+  for (const Key& key : config_keys()) {
+    EXPECT_FALSE(key.doc.empty()) << key.path;
+    EXPECT_THAT(help, HasSubstr("  " + key.path.substr(key.path.rfind('.') + 1) + ":  " + key.type))
+        << key.path;
+  }
+  EXPECT_THAT(help, HasSubstr("\n  sequence_length:  integer (tokens); default 512\n"));
+  EXPECT_THAT(help, HasSubstr("\n    warmup:  integer (steps); default 0\n"));
+  EXPECT_THAT(help, HasSubstr("\n  host:  size; no default\n"));
+}
+
+TEST(HelpConfig, FitsATerminal) {
+  std::size_t begin = 0;
+  const std::string help = help_config();
+  for (std::size_t end = help.find('\n'); end != std::string::npos; end = help.find('\n', begin)) {
+    EXPECT_LE(end - begin, 100U) << help.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+TEST(ConfigKeys, StandInASectionThatIsDocumented) {
+  std::set<std::string> sections;
+  for (const Section& section : config_sections())
+    EXPECT_TRUE(sections.insert(section.path).second) << section.path;
+  std::set<std::string> paths;
+  for (const Key& key : config_keys()) {
+    EXPECT_TRUE(paths.insert(key.path).second) << key.path;
+    EXPECT_TRUE(sections.contains(key.path.substr(0, key.path.rfind('.')))) << key.path;
+  }
+  for (const Key& key : config_keys()) {
+    for (const std::string& related : key.related) EXPECT_TRUE(paths.contains(related)) << related;
+  }
+}
+
+}  // namespace
+}  // namespace strata

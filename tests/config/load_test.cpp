@@ -1,0 +1,286 @@
+#include "engine/config/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/error.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kMinimal = "model: {path: m}\ndata: {path: a.txt}\n";
+
+/// The sentence that the file (and the overrides) are refused with.
+std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_run_config(text, "run.yaml", overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(LoadRunConfig, ReadsTheRunFileOfTheDocumentation) {
+  const RunConfig config = parse_run_config(R"(
+model:   {architecture: llama, config: {num_hidden_layers: 12, rms_norm_eps: 1e-5, tie_word_embeddings: true}}
+data:    {path: [corpus/*.txt, more], tokenizer: bytes, sequence_length: 256}
+train:   {steps: 200, batch: 32, microbatch: 4, precision: fp32, seed: 7, recompute: none, validate_every: 10,
+          validation_batches: 3, threads: 2}
+optimizer: {type: adamw, lr: 3e-3, betas: [0.8, 0.99], epsilon: 1e-6, weight_decay: 0.2, decay: all, clip_norm: 2,
+            schedule: {type: cosine, warmup: 20, minimum_ratio: 0.2}}
+parallel: {data: 1, tensor: 1, pipeline: 1, zero_stage: 2}
+memory:  {device: 2GiB, host: unlimited}
+plan:    {order: microbatch_major, lanes: serial}
+device:  {kind: cpu, link: {h2d: 1GB/s, d2h: 500MB}}
+checkpoint: {path: out/, every: 100, keep: 3}
+report: {metrics: out/metrics.jsonl}
+)",
+                                            "run.yaml");
+  EXPECT_EQ(config.model.architecture, "llama");
+  EXPECT_EQ(config.model.config,
+            nlohmann::json::parse(
+                R"({"num_hidden_layers": 12, "rms_norm_eps": 1e-5, "tie_word_embeddings": true})"));
+  EXPECT_THAT(config.data.path, ElementsAre("corpus/*.txt", "more"));
+  EXPECT_EQ(config.data.sequence_length, 256);
+  EXPECT_EQ(config.train.steps, 200);
+  EXPECT_EQ(config.train.precision, DType::fp32);
+  EXPECT_EQ(config.train.seed, 7U);
+  EXPECT_EQ(config.train.recompute, Recompute::none);
+  EXPECT_EQ(config.microbatches(), 8);
+  EXPECT_EQ(config.optimizer.learning_rate, 3e-3);
+  EXPECT_THAT(config.optimizer.betas, ElementsAre(0.8, 0.99));
+  EXPECT_EQ(config.optimizer.decay, Decay::all);
+  EXPECT_EQ(config.optimizer.schedule, ScheduleKind::cosine);
+  EXPECT_EQ(config.optimizer.warmup, 20);
+  EXPECT_EQ(config.parallel.zero_stage, 2);
+  EXPECT_EQ(config.memory.device, 2 * GiB);
+  EXPECT_EQ(config.memory.host, kUnlimited);
+  EXPECT_EQ(config.plan.order, Order::microbatch_major);
+  EXPECT_EQ(config.plan.lanes, LaneMode::serial);
+  EXPECT_EQ(config.device.h2d_per_second, 1'000'000'000);
+  EXPECT_EQ(config.device.d2h_per_second, 500'000'000);
+  EXPECT_EQ(config.checkpoint.keep, 3);
+  EXPECT_EQ(config.report.metrics, "out/metrics.jsonl");
+}
+
+TEST(LoadRunConfig, LeavesKeysThatAreNotGivenAtTheirDefaults) {
+  RunConfig expected;
+  expected.model.path = "m";
+  expected.data.path = {"a.txt"};
+  EXPECT_EQ(parse_run_config(kMinimal + "train:\n  # steps: 7\n", "run.yaml"), expected);
+}
+
+TEST(LoadRunConfig, ReadsAJsonFile) {
+  EXPECT_EQ(parse_run_config("{\"model\":{\"path\":\"m\"},\n\t\"data\":{\"path\":[\"a.txt\"]}}", "run.json"),
+            parse_run_config(kMinimal, "run.yaml"));
+}
+
+TEST(LoadRunConfig, TypesTheFreeModelConfigLikeJson) {
+  const auto config = parse_run_config(
+      "data: {path: a}\nmodel:\n  architecture: gpt2\n"
+      "  config: {a: 1, b: -2.5e-3, c: true, d: null, e: gelu_new, f: '1', g: [1, x], h: {i: ~}, j: "
+      "18446744073709551615}\n",
+      "run.yaml");
+  EXPECT_EQ(config.model.config,
+            nlohmann::json::parse(R"({"a": 1, "b": -2.5e-3, "c": true, "d": null, "e": "gelu_new", "f": "1",
+                                      "g": [1, "x"], "h": {"i": null}, "j": 18446744073709551615})"));
+  EXPECT_TRUE(config.model.config["a"].is_number_integer());
+  EXPECT_TRUE(config.model.config["b"].is_number_float());
+}
+
+TEST(Overrides, ReplaceValuesOfTheFileInOrder) {
+  const RunConfig config =
+      parse_run_config(kMinimal + "train: {steps: 5}\n", "run.yaml",
+                       {"train.steps=6", "train.steps=7", "optimizer.schedule={type: linear, warmup: 2}",
+                        "data.path=[x, 'y']", "device.link.h2d=2GB/s", "device.link.h2d=unlimited"});
+  EXPECT_EQ(config.train.steps, 7);
+  EXPECT_EQ(config.optimizer.schedule, ScheduleKind::linear);
+  EXPECT_EQ(config.optimizer.warmup, 2);
+  EXPECT_THAT(config.data.path, ElementsAre("x", "y"));
+  EXPECT_EQ(config.device.h2d_per_second, std::nullopt);
+}
+
+TEST(Overrides, ReachIntoTheFreeModelConfig) {
+  const RunConfig config =
+      parse_run_config("model: {architecture: llama, config: {a: 1, b: 2}}\ndata: {path: x}\n", "run.yaml",
+                       {"model.config.a=5", "model.config.rope_scaling.factor=8.0"});
+  EXPECT_EQ(config.model.config,
+            nlohmann::json::parse(R"({"a": 5, "b": 2, "rope_scaling": {"factor": 8.0}})"));
+  EXPECT_EQ(
+      refusal("model: {architecture: llama, config: {a: 1}}\ndata: {path: x}\n", {"model.config.a.b=5"}),
+      "--set model.config.a.b=5: model.config: is not a map on the way to a.b");
+}
+
+TEST(Overrides, AreNamedInErrors) {
+  EXPECT_EQ(refusal(kMinimal, {"train.stepz=5"}),
+            "--set train.stepz=5: unknown key 'train.stepz': did you mean 'train.steps'?");
+  EXPECT_EQ(refusal(kMinimal, {"train.steps=many"}),
+            "--set train.steps=many: train.steps: expected an integer, found 'many'");
+  EXPECT_EQ(refusal(kMinimal, {"train.steps"}), "--set train.steps: expected section.key=value");
+  EXPECT_EQ(refusal(kMinimal, {"train.steps="}),
+            "--set train.steps=: train.steps: expected an integer, found nothing");
+  EXPECT_THAT(refusal(kMinimal, {"train.betas=[1"}),
+              StartsWith("--set train.betas=[1: this is not valid YAML: "));
+}
+
+TEST(Overrides, AreBlamedForACombinationTheyMakeImpossible) {
+  EXPECT_EQ(refusal(kMinimal + "train: {batch: 8}\n", {"train.microbatch=3"}),
+            "--set train.microbatch=3: train.batch: 8 sequences do not divide into microbatches of 3 on 1 "
+            "data rank");
+}
+
+TEST(Positions, AreLineAndColumnOfTheKey) {
+  EXPECT_EQ(refusal(kMinimal + "optimizer:\n  lr: 1e-3\n  bettas: [0, 0]\n"),
+            "run.yaml:5:3: unknown key 'optimizer.bettas': did you mean 'optimizer.betas'?");
+  EXPECT_EQ(refusal(kMinimal + "optimizer: {lr: 1, schedule: {typ: cosine}}\n"),
+            "run.yaml:3:31: unknown key 'optimizer.schedule.typ': did you mean 'optimizer.schedule.type'?");
+  EXPECT_EQ(refusal(kMinimal + "train:\n\n  batch: 10\n  microbatch: 4\n"),
+            "run.yaml:5:3: train.batch: 10 sequences do not divide into microbatches of 4 on 1 data rank");
+}
+
+TEST(UnknownKeys, SuggestTheNearestKeyOrSection) {
+  EXPECT_THAT(refusal(kMinimal + "optimzer: {lr: 1}\n"), HasSubstr("'optimzer': did you mean 'optimizer'?"));
+  EXPECT_THAT(refusal(kMinimal, {"optimzer.lr=1"}), HasSubstr("did you mean 'optimizer.lr'?"));
+}
+
+TEST(UnknownKeys, SuggestTheSectionThatHasAKeyOfThatName) {
+  EXPECT_THAT(refusal(kMinimal + "train: {lr: 1}\n"), HasSubstr("'train.lr': did you mean 'optimizer.lr'?"));
+  EXPECT_THAT(refusal(kMinimal + "seed: 1\n"), HasSubstr("'seed': did you mean 'train.seed'?"));
+}
+
+TEST(UnknownKeys, ListTheSectionsKeysWhereNothingIsNear) {
+  EXPECT_THAT(refusal(kMinimal + "memory: {fragmentation: 1}\n"),
+              HasSubstr("the keys of memory are device, host"));
+  EXPECT_THAT(refusal(kMinimal + "zzzzzzzzzz: 1\n"), HasSubstr("the sections are model, data, train"));
+}
+
+TEST(WrongTypes, SayWhatWasExpectedAndFound) {
+  EXPECT_EQ(refusal(kMinimal + "train: {steps: 1.5}\n"),
+            "run.yaml:3:9: train.steps: expected an integer, found '1.5'");
+  EXPECT_THAT(refusal(kMinimal + "train: {steps: [1]}\n"), HasSubstr("expected an integer, found a list"));
+  EXPECT_THAT(refusal(kMinimal + "train: {steps: 99999999999999999999}\n"), HasSubstr("expected an integer"));
+  EXPECT_THAT(refusal(kMinimal + "train: {seed: -1}\n"), HasSubstr("expected an integer, found '-1'"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {zero_stage: 4294967296}\n"), HasSubstr("expected an integer"));
+  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp16}\n"),
+              HasSubstr("expected fp32 or bf16, found 'fp16'"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: '1e-3'}\n"),
+              HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9]}\n"), HasSubstr("expected a list of two numbers"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd}\n"), HasSubstr("expected adamw, found 'sgd'"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {device: 2 gigs}\n"),
+              HasSubstr("expected a size such as 2GiB, 512MB or unlimited, found '2 gigs'"));
+  EXPECT_THAT(refusal(kMinimal + "device: {link: {h2d: fast}}\n"),
+              HasSubstr("expected a rate such as 1GB/s"));
+  EXPECT_THAT(refusal("model: {path: {a: 1}}\n"), HasSubstr("model.path: expected text, found a map"));
+  EXPECT_THAT(refusal("data: {path: [[a]]}\n"), HasSubstr("expected text, found a list"));
+  EXPECT_THAT(refusal("model: {config: 3}\n"), HasSubstr("expected a map, found '3'"));
+  EXPECT_THAT(refusal(kMinimal + "train: fast\n"),
+              AllOf(StartsWith("run.yaml:3:1: train: expected a map of keys (steps, "), HasSubstr("batch")));
+}
+
+TEST(ImpossibleValues, AreRefusedAtTheirKey) {
+  EXPECT_EQ(refusal(kMinimal + "train: {batch: -8}\n"),
+            "run.yaml:3:9: train.batch: must be at least 1, not -8");
+  EXPECT_EQ(refusal(kMinimal + "train: {steps: 0}\n"),
+            "run.yaml:3:9: train.steps: must be at least 1, not 0");
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9, 1.0]}\n"),
+              HasSubstr("3:13: optimizer.betas: both must be at least 0 and less than 1, not [0.9, 1]"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: -1}\n"), HasSubstr("must not be negative"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {schedule: {minimum_ratio: 2}}\n"),
+              HasSubstr("between 0 and 1"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {zero_stage: 4}\n"), HasSubstr("must be 0, 1, 2 or 3"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {host: 0}\n"), HasSubstr("more than 0 bytes"));
+  EXPECT_THAT(refusal(kMinimal + "device: {link: {d2h: 0GB/s}}\n"), HasSubstr("more than 0 bytes"));
+  EXPECT_THAT(refusal("model: {path: m}\ndata: {path: a, token_bytes: 3}\n"), HasSubstr("must be 2 or 4"));
+  EXPECT_THAT(refusal("model: {path: m}\ndata: {path: a, validation_fraction: 1}\n"),
+              HasSubstr("less than 1"));
+}
+
+TEST(ImpossibleCombinations, PointAtTheKeyThatIsGiven) {
+  EXPECT_EQ(refusal(kMinimal + "train: {steps: 10}\noptimizer: {schedule: {warmup: 11}}\n"),
+            "run.yaml:4:24: optimizer.schedule.warmup: 11 steps of warm-up are more than the run's 10 "
+            "(train.steps)");
+  EXPECT_THAT(refusal(kMinimal + "train: {microbatch: 3}\n"),
+              StartsWith("run.yaml:3:9: train.batch: 8 sequences"));
+  EXPECT_EQ(refusal("data: {path: a}\n"),
+            "run.yaml: model.path: no model is given: set model.path to a folder, or model.architecture and "
+            "model.config");
+  EXPECT_EQ(refusal("model: {path: m, architecture: gpt2}\ndata: {path: a}\n"),
+            "run.yaml:1:9: model.path: give either model.path or model.architecture, not both");
+  EXPECT_THAT(refusal("model: {path: m, config: {a: 1}}\ndata: {path: a}\n"),
+              StartsWith("run.yaml:1:18: model.config: belongs to model.architecture"));
+  EXPECT_EQ(refusal("model: {path: m}\n"),
+            "run.yaml: data.path: no data is given: set data.path to the files to train on");
+  EXPECT_EQ(refusal("model: {path: m}\ndata: {path: [a.txt, b.bin]}\n"),
+            "run.yaml:2:8: data.tokenizer: 'b.bin' holds token ids, not text: set data.tokenizer to none");
+  EXPECT_THAT(refusal(kMinimal + "checkpoint: {every: 5}\n"),
+              HasSubstr("checkpoint.every: needs checkpoint.path"));
+  EXPECT_THAT(
+      refusal("model: {path: m}\ndata: {path: a, validation_fraction: 0}\ntrain: {validate_every: 5}\n"),
+      StartsWith("run.yaml:3:9: train.validation_batches: train.validate_every needs held-out data"));
+}
+
+TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
+  EXPECT_EQ(
+      refusal(kMinimal + "memory: {nvme: {path: [/scratch], size: 64GiB}}\n"),
+      "run.yaml:3:10: memory.nvme: this build has no NVMe tier: remove the key, or give memory.host more");
+  EXPECT_THAT(refusal(kMinimal, {"memory.nvme.size=1GiB"}), HasSubstr("no NVMe tier"));
+  EXPECT_EQ(refusal(kMinimal + "device: {kind: cuda}\n"),
+            "run.yaml:3:10: device.kind: this build has no CUDA device: use cpu");
+  for (const std::string key : {"data", "tensor", "pipeline"}) {
+    EXPECT_THAT(refusal(kMinimal + "parallel: {" + key + ": 2}\n"),
+                HasSubstr("parallel." + key + ": this build runs on one rank, so only 1 is possible, not 2"));
+  }
+}
+
+TEST(BrokenFiles, AreRefusedWithAPosition) {
+  EXPECT_EQ(refusal("model: {path: m}\ndata: {path: *.txt}\n"),
+            "run.yaml:2:14: this is not valid YAML: the referenced anchor is not defined; put a text that "
+            "begins with * "
+            "in quotes");
+  EXPECT_THAT(refusal("model: {path: [m\ndata: 1"), StartsWith("run.yaml:2:5: this is not valid YAML: "));
+  EXPECT_EQ(refusal(kMinimal + "train: {steps: 1, seed: 2, steps: 3}\n"),
+            "run.yaml:3:28: 'train.steps' is given twice");
+  EXPECT_EQ(refusal(kMinimal + "data: {}\n"), "run.yaml:3:1: 'data' is given twice");
+  EXPECT_THAT(refusal("model: {architecture: gpt2, config: {a: 1, a: 2}}\n"),
+              HasSubstr("its key 'a' is given twice"));
+  EXPECT_EQ(refusal(kMinimal + "---\nx: 1\n"), "run.yaml:4:1: a second YAML document; one is expected");
+  EXPECT_THAT(refusal("- a\n"), StartsWith("run.yaml:1:1: expected a map of keys (model, data, "));
+  EXPECT_THAT(refusal("[a]: 1\n"), HasSubstr("a key must be a word"));
+  EXPECT_THAT(refusal("model: {architecture: gpt2, config: &x {a: *x}}\n"),
+              HasSubstr("nested more than 64 levels"));
+  EXPECT_THAT(refusal(""), HasSubstr("no model is given"));
+}
+
+TEST(BrokenFiles, ThatCannotBeReadAreNamed) {
+  try {
+    load_run_config("/nonexistent/run.yaml");
+    FAIL() << "a missing file was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "/nonexistent/run.yaml: cannot read the run file: No such file or directory");
+  }
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  EXPECT_THROW(load_run_config(folder), ConfigError);
+}
+
+TEST(ExampleFiles, AreValid) {
+  std::size_t examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".yaml") continue;
+    EXPECT_NO_THROW(load_run_config(entry.path().string())) << entry.path();
+    ++examples;
+  }
+  EXPECT_GE(examples, 2U);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,86 @@
+// A few small models, run unit by unit on the reference kernels in memory that is poisoned with NaN and guarded on both
+// sides: what the executor does, without a program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/model/compute.h"
+
+namespace strata::test {
+
+/// Exactly `bytes` bytes, all 0xFF (NaN in fp32 and bf16), between two stretches of a pattern.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(Bytes bytes);
+  std::byte* data() { return bytes_.data() + offset_; }
+  Bytes size() const { return size_; }
+  bool intact() const;
+
+ private:
+  Bytes size_;
+  std::size_t offset_;  ///< to the first aligned byte behind the front guard
+  std::vector<std::byte> bytes_;
+};
+
+/// A named architecture of few parameters. The sizes are odd where the family lets them.
+struct TinyArchitecture {
+  std::string name;
+  Architecture architecture;
+};
+std::vector<TinyArchitecture> tiny_architectures();
+
+struct BackwardResult {
+  std::vector<std::vector<float>> gradients;  ///< per unit, like its flat parameter
+  std::vector<float> losses;                  ///< per token
+};
+
+/// A model with random parameters, tokens and targets. Every run checks the guards of all memory that it used.
+class TinyModel {
+ public:
+  TinyModel(const Architecture& architecture, DType dtype, MicrobatchShape shape);
+
+  const Model& model() const { return model_; }
+  std::vector<std::vector<float>>& parameters() { return parameters_; }  ///< per unit
+
+  /// The last block's output, with or without keeping activations.
+  std::vector<std::byte> last_activation(bool save);
+  /// Losses of each token by forward alone.
+  std::vector<float> losses();
+  /// Mean of losses().
+  double loss();
+  /// `passes` backward passes of the mean loss into one gradient; activations kept, or recomputed.
+  BackwardResult backward(bool save, int passes = 1);
+
+ private:
+  struct Activations {
+    std::vector<GuardedMemory> boundaries;  ///< output of each unit but the head
+    std::vector<GuardedMemory> saved;       ///< of each unit; empty where nothing was kept
+  };
+  std::vector<GuardedMemory> parameter_memory() const;
+  Activations forward(std::vector<GuardedMemory>& parameters, bool save);
+  void forward_head(std::vector<GuardedMemory>& parameters, Activations& activations, GuardedMemory& losses);
+  void backward_once(std::vector<GuardedMemory>& parameters, std::vector<GuardedMemory>& gradients,
+                     GuardedMemory& losses, bool save);
+
+  Model model_;
+  DType dtype_;
+  MicrobatchShape shape_;
+  UnitCompute compute_;
+  ReferenceKernels kernels_;
+  GuardedMemory constants_;
+  std::vector<std::vector<float>> parameters_;
+  std::vector<std::int32_t> tokens_, targets_;
+};
+
+/// Standard normal numbers that depend on the seed alone.
+std::vector<float> random_values(std::int64_t count, std::uint64_t seed);
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed);
+
+/// fp32 values in memory of `dtype`.
+GuardedMemory in_memory(const std::vector<float>& values, DType dtype);
+std::vector<float> floats_of(GuardedMemory& memory);
+
+}  // namespace strata::test

@@ -1,0 +1,269 @@
+// What every pass must keep: the meaning of the program, at every budget; and what each is for.
+#include <gtest/gtest.h>
+
+#include "engine/plan/prefetch.h"
+#include "engine/plan/residency.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using testing::run_in_order;
+using testing::run_in_random_order;
+using testing::StrategyOptions;
+using testing::tiny_model;
+using testing::tiny_strategy;
+
+std::vector<StrategyOptions> all_options() {
+  std::vector<StrategyOptions> options;
+  for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+    for (const DType precision : {DType::fp32, DType::bf16}) {
+      for (const bool save : {false, true}) {
+        for (const std::size_t on_device : {0, 2, 5}) options.push_back({order, precision, 3, save, on_device});
+      }
+    }
+  }
+  return options;
+}
+
+/// Budgets from the smallest possible to more than enough.
+std::vector<Bytes> budgets(const Program& plain) {
+  const Bytes smallest = smallest_device_bytes(plain);
+  const Bytes largest = tier_use(place(keep_resident(plain, kUnlimited)), Tier::device).peak_bytes;
+  return {smallest, smallest + 64, smallest + (largest - smallest) / 4, (smallest + largest) / 2, largest, kUnlimited};
+}
+
+Bytes traffic(const Program& program) {
+  return copied_bytes(program, Operation::copy_to_device) + copied_bytes(program, Operation::copy_to_host);
+}
+
+int count(const Program& program, Operation operation) {
+  int n = 0;
+  for (const Instruction& instruction : program.instructions) n += instruction.operation == operation ? 1 : 0;
+  return n;
+}
+
+TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
+  for (const bool tied : {true, false}) {
+    const Model model = tiny_model(3, tied);
+    for (const StrategyOptions& options : all_options()) {
+      const Program plain = lower_training(model, tiny_strategy(model, options));
+      const auto expected = run_in_order(plain, 2);
+      for (const Bytes budget : budgets(plain)) {
+        const Program resident = keep_resident(plain, budget);
+        EXPECT_EQ(run_in_order(resident, 2), expected);
+        EXPECT_EQ(run_in_order(prefetch(resident, budget), 2), expected);
+      }
+    }
+  }
+}
+
+TEST(Passes, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
+  const Model model = tiny_model();
+  for (const StrategyOptions& options : all_options()) {
+    const Program plain = lower_training(model, tiny_strategy(model, options));
+    const auto expected = run_in_order(plain, 3);
+    for (const Bytes budget : budgets(plain)) {
+      const Program placed = place(prefetch(keep_resident(plain, budget), budget));
+      verify(placed, kUnlimited, kUnlimited);
+      for (std::uint32_t seed = 0; seed < 3; ++seed) EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
+    }
+  }
+}
+
+TEST(Lowering, GivesBothOrdersTheSameMeaning) {
+  for (const bool tied : {true, false}) {
+    const Model model = tiny_model(3, tied);
+    StrategyOptions options;
+    const auto layer_major = run_in_order(lower_training(model, tiny_strategy(model, options)), 2);
+    options.order = Order::microbatch_major;
+    EXPECT_EQ(run_in_order(lower_training(model, tiny_strategy(model, options)), 2), layer_major);
+  }
+}
+
+TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
+  const Model model = tiny_model(1, false);
+  const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 1}));
+  const std::vector<Lifetime> live = lifetimes(plain);
+  std::string around;
+  for (std::size_t i = 0; i < plain.instructions.size(); ++i) {
+    if (plain.instructions[i].operation != Operation::forward || plain.instructions[i].unit != 1) continue;
+    for (std::size_t k = i - 2; k < i + 2; ++k) {
+      const Instruction& instruction = plain.instructions[k];
+      around += std::string(name_of(instruction.operation)) + ' ' +
+                plain.buffer(instruction.operation == Operation::copy_to_host ? instruction.writes[0].buffer
+                                                                              : instruction.reads[0].buffer)
+                    .name +
+                '\n';
+    }
+  }
+  EXPECT_EQ(around,
+            "copy_to_device block.0/parameter\n"
+            "copy_to_device block.0/input[mb=0]\n"
+            "forward block.0/parameter\n"
+            "copy_to_host head/input[mb=0]\n");
+  for (std::size_t b = 0; b < plain.buffers.size(); ++b) {
+    if (plain.buffers[b].tier == Tier::device && !plain.buffers[b].persistent) {
+      EXPECT_LE(live[b].last - live[b].first, 8) << plain.buffers[b].name;
+    }
+  }
+}
+
+TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
+  const Model model = tiny_model();
+  Strategy strategy = tiny_strategy(model, {.units_on_device = 2});
+  strategy.validation_microbatches = 2;
+  const Program training = place(keep_resident(lower_training(model, strategy), kUnlimited));
+  const Program validation = place(keep_resident(lower_validation(model, strategy), kUnlimited));
+  for (std::size_t b = 0; training.buffers[b].persistent; ++b) EXPECT_EQ(training.buffers[b], validation.buffers[b]);
+  EXPECT_EQ(count(validation, Operation::backward), 0);
+}
+
+TEST(Residency, MovesNothingThatFitsForGood) {
+  const Model model = tiny_model();
+  const Strategy strategy = tiny_strategy(model, {.units_on_device = 5});
+  const Program resident = keep_resident(lower_training(model, strategy), kUnlimited);
+  for (const Instruction& instruction : resident.instructions) {
+    if (instruction.lane != Lane::h2d && instruction.lane != Lane::d2h) continue;
+    EXPECT_EQ(resident.buffer(instruction.reads[0].buffer).kind, BufferKind::communication) << print(resident, instruction);
+  }
+}
+
+TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUnitDoes) {
+  const Model model = tiny_model(6, false);
+  const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 4}));
+  const auto fetches = [&](Bytes budget) {
+    const Program program = keep_resident(plain, budget);
+    int parameters = 0;
+    for (const Instruction& instruction : program.instructions) {
+      parameters += instruction.operation == Operation::copy_to_device &&
+                            program.buffer(instruction.reads[0].buffer).kind == BufferKind::parameter
+                        ? 1
+                        : 0;
+    }
+    return parameters;
+  };
+  // Embedding and head once each: the embedding's backward needs no parameter, and the head's forward is in its backward.
+  EXPECT_EQ(fetches(kUnlimited), 8);
+  // Forward and backward once each, whatever the number of microbatches: a unit's parameter stays while they pass.
+  const Bytes block = model.units[1].elements * 2;
+  const int tight = fetches(smallest_device_bytes(plain) + block);
+  EXPECT_LE(tight, 2 + 2 * 6);
+  EXPECT_GT(tight, 8);
+}
+
+TEST(Residency, NeverMovesMoreWithMoreMemory) {
+  const Model model = tiny_model(5);
+  for (const StrategyOptions& options : all_options()) {
+    const Program plain = lower_training(model, tiny_strategy(model, options));
+    Bytes before = kUnlimited;
+    for (const Bytes budget : budgets(plain)) {
+      const Bytes now = traffic(keep_resident(plain, budget));
+      EXPECT_LE(now, before);
+      before = now;
+    }
+  }
+}
+
+TEST(Prefetch, StartsAFetchBeforeTheComputeThatPrecedesItsUse) {
+  const Model model = tiny_model(6, false);
+  const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 2}));
+  const Bytes budget = smallest_device_bytes(plain) + 2 * model.units[1].elements * 2 + 4096;
+  const Program program = prefetch(keep_resident(plain, budget), budget);
+  std::vector<bool> fetched(model.units.size(), false);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::copy_to_device &&
+        program.buffer(instruction.writes[0].buffer).kind == BufferKind::parameter) {
+      fetched[static_cast<std::size_t>(instruction.unit)] = true;
+    }
+    // When a block's forward begins, the next unit's parameter is on its way already.
+    if (instruction.operation == Operation::forward && instruction.microbatch == 0) {
+      EXPECT_TRUE(fetched[static_cast<std::size_t>(instruction.unit) + 1]) << print(program, instruction);
+    }
+  }
+}
+
+TEST(Prefetch, NeverRaisesLiveBytesOverTheBudget) {
+  const Model model = tiny_model(5);
+  for (const StrategyOptions& options : all_options()) {
+    const Program plain = lower_training(model, tiny_strategy(model, options));
+    for (const Bytes budget : budgets(plain)) {
+      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, budget), budget)), Tier::device).live_bytes, budget);
+    }
+  }
+}
+
+TEST(Memory, PlacesTheSmallestProgramWithoutFragmentation) {
+  const Model model = tiny_model(5);
+  for (const StrategyOptions& options : all_options()) {
+    const Program plain = lower_training(model, tiny_strategy(model, options));
+    EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, smallest_device_bytes(plain));
+  }
+}
+
+TEST(Memory, KindsAddUpToTheLiveBytes) {
+  const Model model = tiny_model();
+  const Program placed = place(keep_resident(lower_training(model, tiny_strategy(model)), kUnlimited));
+  for (const Tier tier : kTiers) {
+    const TierUse use = tier_use(placed, tier);
+    Bytes sum = 0;
+    for (const Bytes bytes : use.by_kind) sum += bytes;
+    EXPECT_EQ(sum, use.live_bytes);
+    EXPECT_LE(use.live_bytes, use.peak_bytes);
+  }
+}
+
+Program placed_tiny_program() {
+  const Model model = tiny_model(1);
+  return place(lower_training(model, tiny_strategy(model, {.microbatches = 1})));
+}
+
+TEST(Verify, RefusesAReadOfSomethingNeverWritten) {
+  Program program = placed_tiny_program();
+  program.instructions.erase(program.instructions.begin());  // the tokens were never loaded
+  EXPECT_THROW(verify(program, kUnlimited, kUnlimited), std::logic_error);
+}
+
+TEST(Verify, RefusesLiveBuffersThatOverlap) {
+  Program program = placed_tiny_program();
+  for (Buffer& buffer : program.buffers) {
+    if (buffer.tier == Tier::device) buffer.offset = 0;
+  }
+  EXPECT_THROW(verify(program, kUnlimited, kUnlimited), std::logic_error);
+}
+
+TEST(Verify, RefusesAPlaceOutsideTheBudget) {
+  const Program program = placed_tiny_program();
+  const Bytes peak = tier_use(program, Tier::device).peak_bytes;
+  EXPECT_NO_THROW(verify(program, peak, kUnlimited));
+  EXPECT_THROW(verify(program, peak - 1, kUnlimited), std::logic_error);
+}
+
+TEST(Dependencies, FindAMissingOneByInterleaving) {
+  // The symbolic machine must be able to fail: without its waits the same program gives other results.
+  const Model model = tiny_model();
+  const Program plain = lower_training(model, tiny_strategy(model));
+  const Program placed = place(keep_resident(plain, kUnlimited));
+  Program apart = placed;
+  Bytes end = 0;  // separate places hide write-after-read conflicts but not read-after-write
+  for (Buffer& buffer : apart.buffers) buffer.offset = std::exchange(end, end + buffer.bytes);
+  EXPECT_EQ(run_in_random_order(apart, 2, 1), run_in_order(plain, 2));
+  Program scrambled = placed;
+  for (Instruction& instruction : scrambled.instructions) instruction.reads.clear();
+  EXPECT_NE(run_in_order(scrambled, 2), run_in_order(plain, 2));
+}
+
+TEST(Dependencies, ReachAcrossStepsAndNeverWaitForTheirOwnLane) {
+  const Program placed = placed_tiny_program();
+  const Dependencies dependencies = find_dependencies(placed);
+  bool crosses_steps = false;
+  for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
+    const auto own = static_cast<std::size_t>(placed.instructions[i].lane);
+    EXPECT_EQ(dependencies.waits[i][own].position, -1);
+    for (const LanePosition& wait : dependencies.waits[i]) crosses_steps |= wait.position >= 0 && wait.previous_step;
+  }
+  EXPECT_TRUE(crosses_steps);  // the first fetch of a parameter waits for the update of the step before
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,126 @@
+#include "engine/plan/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::tiny_config;
+using testing::tiny_model;
+
+std::string config_error(const RunConfig& config, const Model& model) {
+  try {
+    make_plan(config, model);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
+  const Model model = tiny_model();
+  const Plan plan = make_plan(tiny_config(), model);
+  for (const Tier tier : plan.strategy.state) EXPECT_EQ(tier, Tier::device);
+  EXPECT_EQ(plan.training.host.live_bytes, plan.training.host.by_kind[static_cast<std::size_t>(BufferKind::communication)]);
+}
+
+TEST(Planner, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
+  const Model model = tiny_model(4);
+  for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+    RunConfig config = tiny_config({.order = order});
+    const Bytes resident = make_plan(config, model).arena_bytes(Tier::device);
+    Bytes smallest = 0;
+    for (Bytes budget = resident; budget > 0; budget -= resident / 23 + 1) {
+      config.memory.device = budget;
+      const std::string error = config_error(config, model);
+      if (error != "no error") {
+        const auto start = error.find('(') + 1;
+        smallest = std::stoll(error.substr(start));
+        break;
+      }
+      EXPECT_LE(make_plan(config, model).arena_bytes(Tier::device), budget);
+    }
+    ASSERT_GT(smallest, 0);
+    config.memory.device = smallest;
+    EXPECT_EQ(make_plan(config, model).arena_bytes(Tier::device), smallest);
+    config.memory.device = smallest - 1;
+    EXPECT_THAT(config_error(config, model), HasSubstr("the smallest that works"));
+  }
+}
+
+TEST(Planner, ChoosesTheOrderThatMovesLess) {
+  const Model model = tiny_model(4);
+  RunConfig config = tiny_config({.microbatches = 6});
+  config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 3;
+  const auto moved = [&](std::optional<Order> order) {
+    config.plan.order = order;
+    const Plan plan = make_plan(config, model);
+    return plan.training.h2d_bytes + plan.training.d2h_bytes;
+  };
+  EXPECT_EQ(moved(std::nullopt), std::min(moved(Order::layer_major), moved(Order::microbatch_major)));
+}
+
+TEST(Planner, RefusesARunWithoutHostMemoryThatTheDeviceDoesNotHold) {
+  const Model model = tiny_model();
+  RunConfig config = tiny_config();
+  config.memory.host.reset();
+  const Bytes resident = make_plan(config, model).arena_bytes(Tier::device);
+  config.memory.device = resident / 2;
+  EXPECT_NE(config_error(config, model), "no error");
+  EXPECT_THAT(config_error(config, model), HasSubstr("memory.host"));
+}
+
+TEST(Planner, RefusesAHostBudgetThatIsTooSmallAndNamesTheNeed) {
+  const Model model = tiny_model();
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 2;
+  config.memory.host = 1024;
+  EXPECT_THAT(config_error(config, model), HasSubstr("memory.host: 1.00 KiB is too small"));
+}
+
+TEST(Planner, CountsFlopsOfRecomputation) {
+  const Model model = tiny_model();
+  const Plan recomputed = make_plan(tiny_config({.save = false}), model);
+  const Plan saved = make_plan(tiny_config({.save = true}), model);
+  // What executes beyond the model's FLOPs without recomputation: attention's probabilities, once more in its backward.
+  EXPECT_NEAR(saved.flops.executed / saved.flops.model, 1, 0.03);
+  EXPECT_GT(recomputed.flops.executed, 1.2 * saved.flops.executed);
+  EXPECT_DOUBLE_EQ(recomputed.flops.model, saved.flops.model);
+}
+
+TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
+  Architecture a;
+  a.model_type = "llama";
+  a.family = Family::llama;
+  a.layers = 80;
+  a.hidden = 8192;
+  a.heads = 64;
+  a.kv_heads = 8;
+  a.head_dimension = 128;
+  a.intermediate = 28672;
+  a.vocabulary = 128256;
+  a.max_positions = 8192;
+  const Model model = build_model(a);
+  RunConfig config;
+  config.train.batch = 16;
+  config.train.microbatch = 1;
+  config.data.sequence_length = 4096;
+  config.memory.device = 80 * GiB;
+  config.memory.host = 2048 * GiB;
+  const Plan plan = make_plan(config, model);
+  EXPECT_NEAR(static_cast<double>(plan.parameters), 70.55e9, 0.1e9);
+  // Layer-major: parameters come twice and gradients leave once, 2 bytes each, whatever the number of microbatches; at most
+  // all unit boundaries leave and return once (checkpoints in the forward, their gradients in the backward pass).
+  const double parameter_bytes = 2 * static_cast<double>(plan.parameters);
+  const double boundary_bytes = 2.0 * 16 * 4096 * 8192 * 81;
+  EXPECT_LT(static_cast<double>(plan.training.h2d_bytes), 2.01 * parameter_bytes + 2 * boundary_bytes);
+  EXPECT_LT(static_cast<double>(plan.training.d2h_bytes), 1.01 * parameter_bytes + 2 * boundary_bytes);
+}
+
+}  // namespace
+}  // namespace strata

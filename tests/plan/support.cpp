@@ -1,0 +1,169 @@
+#include "tests/plan/support.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/hash.h"
+
+namespace strata::testing {
+namespace {
+
+/// Where values are kept: by buffer, or by the granules of bytes that the buffer covers.
+class SymbolicMemory {
+ public:
+  virtual ~SymbolicMemory() = default;
+  virtual std::uint64_t read(BufferId id) const = 0;
+  virtual void write(BufferId id, std::uint64_t value) = 0;
+};
+
+class BufferMemory : public SymbolicMemory {
+ public:
+  explicit BufferMemory(const Program& program) : values_(program.buffers.size()) {}
+  std::uint64_t read(BufferId id) const override { return values_[static_cast<std::size_t>(id)]; }
+  void write(BufferId id, std::uint64_t value) override { values_[static_cast<std::size_t>(id)] = value; }
+
+ private:
+  std::vector<std::uint64_t> values_;
+};
+
+class ByteMemory : public SymbolicMemory {
+ public:
+  explicit ByteMemory(const Program& program) : program_(program) {
+    for (const Tier tier : kTiers) {
+      granules_[static_cast<std::size_t>(tier)].resize(
+          static_cast<std::size_t>(tier_use(program, tier).peak_bytes / kAlignment));
+    }
+  }
+  std::uint64_t read(BufferId id) const override {
+    const auto [first, count] = range(id);
+    const auto& tier = granules_[static_cast<std::size_t>(program_.buffer(id).tier)];
+    std::uint64_t value = tier[first];
+    for (std::size_t g = first; g < first + count; ++g) {
+      if (tier[g] != value) return hash_text(fmt::format("torn {} {}", value, tier[g]));
+    }
+    return value;
+  }
+  void write(BufferId id, std::uint64_t value) override {
+    const auto [first, count] = range(id);
+    auto& tier = granules_[static_cast<std::size_t>(program_.buffer(id).tier)];
+    std::fill_n(tier.begin() + static_cast<std::ptrdiff_t>(first), count, value);
+  }
+
+ private:
+  std::pair<std::size_t, std::size_t> range(BufferId id) const {
+    const Buffer& buffer = program_.buffer(id);
+    return {static_cast<std::size_t>(buffer.offset / kAlignment), static_cast<std::size_t>(buffer.bytes / kAlignment)};
+  }
+  const Program& program_;
+  std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
+};
+
+void perform(const Instruction& instruction, int step, SymbolicMemory& memory) {
+  if (instruction.operation == Operation::copy_to_device || instruction.operation == Operation::copy_to_host) {
+    memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
+    return;
+  }
+  std::string inputs = fmt::format("{} {} {}", name_of(instruction.operation), instruction.unit, instruction.microbatch);
+  if (instruction.operation == Operation::load_tokens) inputs += fmt::format(" step {}", step);
+  for (const Operand& operand : instruction.reads) {
+    inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
+  }
+  for (const Operand& operand : instruction.writes) {
+    memory.write(operand.buffer, hash_text(fmt::format("{} -> {}", inputs, name_of(operand.role))));
+  }
+}
+
+void initialise(const Program& program, SymbolicMemory& memory) {
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].persistent) memory.write(static_cast<BufferId>(b), hash_text(program.buffers[b].name));
+  }
+}
+
+SymbolicState final_state(const Program& program, const SymbolicMemory& memory) {
+  SymbolicState state;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].persistent) state[program.buffers[b].name] = memory.read(static_cast<BufferId>(b));
+  }
+  return state;
+}
+
+}  // namespace
+
+Model tiny_model(std::int64_t layers, bool tied) {
+  Architecture a;
+  a.model_type = "llama";
+  a.family = Family::llama;
+  a.layers = layers;
+  a.hidden = 16;
+  a.heads = 2;
+  a.kv_heads = 1;
+  a.head_dimension = 8;
+  a.intermediate = 24;
+  a.vocabulary = 40;
+  a.max_positions = 64;
+  a.tied_head = tied;
+  return build_model(a);
+}
+
+RunConfig tiny_config(const StrategyOptions& options) {
+  RunConfig config;
+  config.train.batch = 2 * options.microbatches;
+  config.train.microbatch = 2;
+  config.train.precision = options.precision;
+  config.train.recompute = options.save ? Recompute::none : Recompute::full;
+  config.data.sequence_length = 8;
+  config.plan.order = options.order;
+  config.memory.host = kUnlimited;
+  return config;
+}
+
+Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
+  Strategy strategy = make_strategy(tiny_config(options), model);
+  for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
+  return strategy;
+}
+
+SymbolicState run_in_order(const Program& program, int steps) {
+  BufferMemory memory(program);
+  initialise(program, memory);
+  for (int step = 0; step < steps; ++step) {
+    for (const Instruction& instruction : program.instructions) perform(instruction, step, memory);
+  }
+  return final_state(program, memory);
+}
+
+SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed) {
+  const Dependencies dependencies = find_dependencies(placed);
+  ByteMemory memory(placed);
+  initialise(placed, memory);
+  std::mt19937 random(seed);
+  std::array<std::int64_t, kLanes.size()> completed = {};
+  const auto length = [&](std::size_t lane) { return static_cast<std::int64_t>(dependencies.lanes[lane].size()); };
+  const auto ready = [&](std::size_t lane) {
+    if (completed[lane] >= steps * length(lane)) return false;
+    const std::int64_t step = completed[lane] / length(lane);
+    const auto index = dependencies.lanes[lane][static_cast<std::size_t>(completed[lane] % length(lane))];
+    for (std::size_t other = 0; other < completed.size(); ++other) {
+      const LanePosition& wait = dependencies.waits[static_cast<std::size_t>(index)][other];
+      if (wait.position < 0) continue;
+      if (completed[other] < (wait.previous_step ? step - 1 : step) * length(other) + wait.position + 1) return false;
+    }
+    return true;
+  };
+  for (;;) {
+    std::vector<std::size_t> choices;
+    for (std::size_t lane = 0; lane < completed.size(); ++lane) {
+      if (ready(lane)) choices.push_back(lane);
+    }
+    if (choices.empty()) break;
+    const std::size_t lane = choices[random() % choices.size()];
+    const std::int64_t position = completed[lane]++;
+    const auto index = dependencies.lanes[lane][static_cast<std::size_t>(position % length(lane))];
+    perform(placed.instructions[static_cast<std::size_t>(index)], static_cast<int>(position / length(lane)), memory);
+  }
+  for (std::size_t lane = 0; lane < completed.size(); ++lane) {
+    if (completed[lane] != steps * length(lane)) return {{"deadlock", 0}};
+  }
+  return final_state(placed, memory);
+}
+
+}  // namespace strata::testing

@@ -1,0 +1,41 @@
+// Small models and strategies for the passes' tests, and a symbolic machine that runs programs on hashes instead of numbers:
+// two programs with equal final hashes compute the same function of the same inputs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/plan/dependencies.h"
+#include "engine/plan/lower.h"
+#include "engine/plan/planner.h"
+
+namespace strata::testing {
+
+/// Llama-shaped, a few kilobytes per unit.
+Model tiny_model(std::int64_t layers = 3, bool tied = true);
+
+struct StrategyOptions {
+  Order order = Order::layer_major;
+  DType precision = DType::bf16;
+  std::int64_t microbatches = 3;
+  bool save = false;
+  std::size_t units_on_device = 0;
+};
+Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
+
+RunConfig tiny_config(const StrategyOptions& options = {});
+
+/// Contents of the persistent buffers by name.
+using SymbolicState = std::map<std::string, std::uint64_t>;
+
+/// Runs the program in program order, buffers apart from one another.
+SymbolicState run_in_order(const Program& program, int steps);
+
+/// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a missing dependency
+/// or an overlap shows as another result.
+SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed);
+
+}  // namespace strata::testing
