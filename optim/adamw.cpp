@@ -11,14 +11,16 @@
 namespace strata {
 namespace {
 
-/// Elements of one task: 1.75 MiB of traffic, long enough to hide the scheduler, short enough to balance threads.
+/// Elements of one task: 1.75 MiB of traffic, long enough to hide the scheduler, short enough to balance
+/// threads.
 constexpr std::int64_t kChunk = 64 * 1024;
 
 /// From here on a step's state does not fit the private caches, and non-temporal stores win.
 constexpr std::int64_t kStreamFrom = 256 * 1024;
 
 AdamWPointers pointers(const AdamWState& state, std::int64_t first) {
-  const auto* gradient = static_cast<const std::byte*>(state.gradient) + first * size_of(state.gradient_dtype);
+  const auto* gradient =
+      static_cast<const std::byte*>(state.gradient) + first * size_of(state.gradient_dtype);
   return {.master = state.master.data() + first,
           .exp_avg = state.exp_avg.data() + first,
           .exp_avg_sq = state.exp_avg_sq.data() + first,
@@ -54,13 +56,12 @@ void adamw(const AdamWStep& step, const AdamWState& state) {
   const AdamWCoefficients scalars = coefficients(step);
   const auto elements = static_cast<std::int64_t>(state.master.size());
   const bool stream = elements >= kStreamFrom;
-  oneapi::tbb::parallel_for(
-      oneapi::tbb::blocked_range<std::int64_t>(0, (elements + kChunk - 1) / kChunk, 1),
-      [&](const oneapi::tbb::blocked_range<std::int64_t>& chunks) {
-        const std::int64_t first = chunks.begin() * kChunk;
-        const std::int64_t last = std::min(chunks.end() * kChunk, elements);
-        adamw_kernel(scalars, pointers(state, first), last - first, stream);
-      });
+  oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, (elements + kChunk - 1) / kChunk, 1),
+                            [&](const oneapi::tbb::blocked_range<std::int64_t>& chunks) {
+                              const std::int64_t first = chunks.begin() * kChunk;
+                              const std::int64_t last = std::min(chunks.end() * kChunk, elements);
+                              adamw_kernel(scalars, pointers(state, first), last - first, stream);
+                            });
 }
 
 void adamw_reference(const AdamWStep& step, const AdamWState& state) {

@@ -1,6 +1,7 @@
-// Compiled once per instruction set by foreach_target. Only additions, multiplications, divisions and square roots that
-// IEEE 754 rounds correctly, never a fused multiply-add (see CMakeLists.txt), so all targets agree to the bit; stretches
-// shorter than a vector go through the same vector code in a buffer, so an element's place does not matter either.
+// Compiled once per instruction set by foreach_target. Only additions, multiplications, divisions and square
+// roots that IEEE 754 rounds correctly, never a fused multiply-add (see CMakeLists.txt), so all targets agree
+// to the bit; stretches shorter than a vector go through the same vector code in a buffer, so an element's
+// place does not matter either.
 #include "optim/adamw_kernel.h"
 
 #include <algorithm>
@@ -38,15 +39,18 @@ HWY_INLINE hn::Vec<Halves> to_bfloat16(V value) {
   return hn::DemoteTo(Halves(), hn::BitCast(integers, hn::IfThenElse(is_nan, quiet, rounded)));
 }
 
-HWY_INLINE hn::Vec<Floats> load_gradient(const float* from) { return hn::LoadU(Floats(), from); }
+HWY_INLINE hn::Vec<Floats> load_gradient(const float* from) {
+  return hn::LoadU(Floats(), from);
+}
 HWY_INLINE hn::Vec<Floats> load_gradient(const bfloat16* from) {
   const auto half = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(from));
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half)));
 }
 
+/// Highway's Stream writes at least 16 bytes, so the half vectors of 128-bit targets are stored.
 template <Stores stores, class D>
 HWY_INLINE void store(hn::Vec<D> value, D tag, hn::TFromD<D>* to) {
-  if constexpr (stores == Stores::streamed) {
+  if constexpr (stores == Stores::streamed && hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) >= 16) {
     hn::Stream(value, tag, to);
   } else {
     hn::StoreU(value, tag, to);
@@ -59,21 +63,25 @@ HWY_INLINE void update(const AdamWCoefficients& s, float* master, float* exp_avg
                        const Gradient* gradient, bfloat16* parameter) {
   const Floats d;
   const auto g = hn::Mul(load_gradient(gradient), hn::Set(d, s.gradient_scale));
-  const auto m = hn::Add(hn::Mul(hn::Set(d, s.beta1), hn::LoadU(d, exp_avg)), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto m =
+      hn::Add(hn::Mul(hn::Set(d, s.beta1), hn::LoadU(d, exp_avg)), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
   const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), hn::LoadU(d, exp_avg_sq)),
                          hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
-  const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
+  const auto denominator =
+      hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
   const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), hn::LoadU(d, master)),
                          hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
   store<stores>(m, d, exp_avg);
   store<stores>(v, d, exp_avg_sq);
   store<stores>(p, d, master);
-  if (parameter != nullptr) store<stores>(to_bfloat16(p), Halves(), reinterpret_cast<std::uint16_t*>(parameter));
+  if (parameter != nullptr)
+    store<stores>(to_bfloat16(p), Halves(), reinterpret_cast<std::uint16_t*>(parameter));
 }
 
 /// Fewer elements than a vector: through a buffer.
 template <class Gradient>
-void update_partial(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t first, std::size_t count) {
+void update_partial(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t first,
+                    std::size_t count) {
   constexpr std::size_t kLanes = hn::MaxLanes(Floats());
   HWY_ALIGN float master[kLanes] = {}, exp_avg[kLanes] = {}, exp_avg_sq[kLanes] = {};
   HWY_ALIGN Gradient gradient[kLanes] = {};
@@ -102,22 +110,46 @@ void update_all(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_
   if (stores == Stores::streamed) hwy::FlushStream();
 }
 
-bool streamable(const AdamWPointers& at) {
+AdamWPointers advanced(const AdamWPointers& at, std::int64_t by) {
+  const auto* gradient = static_cast<const std::byte*>(at.gradient) + by * size_of(at.gradient_dtype);
+  return {at.master + by, at.exp_avg + by,   at.exp_avg_sq + by,
+          gradient,       at.gradient_dtype, at.parameter == nullptr ? nullptr : at.parameter + by};
+}
+
+bool aligned(const void* pointer, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % to == 0;
+}
+
+/// Streams from the first element on that lies on a vector's boundary, where there is one common to all
+/// pointers: a tensor inside a flat parameter may start anywhere, but at the same place in all of them.
+template <class Gradient>
+void update_streamed(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements) {
   const std::size_t bytes = hn::Lanes(Floats()) * sizeof(float);
-  const auto aligned = [](const void* pointer, std::size_t to) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % to == 0;
-  };
-  return aligned(at.master, bytes) && aligned(at.exp_avg, bytes) && aligned(at.exp_avg_sq, bytes) &&
-         aligned(at.parameter, bytes / 2);
+  const std::size_t behind = reinterpret_cast<std::uintptr_t>(at.master) % bytes / sizeof(float);
+  const std::int64_t head = behind == 0 ? 0 : static_cast<std::int64_t>(hn::Lanes(Floats()) - behind);
+  const AdamWPointers body = advanced(at, head);
+  if (head >= elements || !aligned(body.master, bytes) || !aligned(body.exp_avg, bytes) ||
+      !aligned(body.exp_avg_sq, bytes) || !aligned(body.parameter, bytes / 2)) {
+    return update_all<Stores::cached, Gradient>(s, at, elements);
+  }
+  if (head > 0) update_partial<Gradient>(s, at, 0, static_cast<std::size_t>(head));
+  update_all<Stores::streamed, Gradient>(s, body, elements - head);
+}
+
+template <class Gradient>
+void run_typed(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements, bool stream) {
+  if (stream) {
+    update_streamed<Gradient>(s, at, elements);
+  } else {
+    update_all<Stores::cached, Gradient>(s, at, elements);
+  }
 }
 
 void run(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements, bool stream) {
-  const bool bf16 = at.gradient_dtype == DType::bf16;
-  if (stream && streamable(at)) {
-    bf16 ? update_all<Stores::streamed, bfloat16>(s, at, elements)
-         : update_all<Stores::streamed, float>(s, at, elements);
+  if (at.gradient_dtype == DType::bf16) {
+    run_typed<bfloat16>(s, at, elements, stream);
   } else {
-    bf16 ? update_all<Stores::cached, bfloat16>(s, at, elements) : update_all<Stores::cached, float>(s, at, elements);
+    run_typed<float>(s, at, elements, stream);
   }
 }
 
@@ -129,7 +161,8 @@ namespace strata {
 
 HWY_EXPORT(run);
 
-void adamw_kernel(const AdamWCoefficients& step, const AdamWPointers& at, std::int64_t elements, bool stream) {
+void adamw_kernel(const AdamWCoefficients& step, const AdamWPointers& at, std::int64_t elements,
+                  bool stream) {
   HWY_DYNAMIC_DISPATCH(run)(step, at, elements, stream);
 }
 

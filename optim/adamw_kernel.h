@@ -1,5 +1,6 @@
-// Internal to optim: one step's scalars as the inner loop uses them, and the vector kernel over a stretch of memory.
-// The kernel is chosen at run time for the processor; every target gives the bits of adamw_reference. Any thread.
+// Internal to optim: one step's scalars as the inner loop uses them, and the vector kernel over a stretch of
+// memory. The kernel is chosen at run time for the processor; every target gives the bits of adamw_reference.
+// Any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,11 @@
 
 namespace strata {
 
-/// AdamWStep with everything that does not depend on the element folded, in double precision, then rounded once.
+/// AdamWStep with everything that does not depend on the element folded, in double precision, then rounded
+/// once.
 struct AdamWCoefficients {
   float gradient_scale;
-  float keep;                ///< 1 - lr·wd
+  float keep;  ///< 1 - lr·wd
   float beta1, one_minus_beta1;
   float beta2, one_minus_beta2;
   float inverse_correction2;  ///< 1 / sqrt(1 - beta2^t)

@@ -1,5 +1,6 @@
-// Compiled once per instruction set by foreach_target. Element i of a block always goes to accumulator i mod 32, whatever
-// the vector length, and a float's square is exact in double, so every target gives the same bits, fused or not.
+// Compiled once per instruction set by foreach_target. Element i of a block always goes to accumulator i mod
+// 32, whatever the vector length, and a float's square is exact in double, so every target gives the same
+// bits, fused or not.
 #include "optim/gradient_norm.h"
 
 #include <algorithm>
@@ -28,13 +29,16 @@ constexpr std::int64_t kAccumulators = 32;
 /// Elements that stay in the first-level cache while narrow targets pass over them several times.
 constexpr std::int64_t kTile = 4096;
 
-HWY_INLINE hn::Vec<Doubles> load(const float* from) { return hn::PromoteTo(Doubles(), hn::LoadU(Floats(), from)); }
+HWY_INLINE hn::Vec<Doubles> load(const float* from) {
+  return hn::PromoteTo(Doubles(), hn::LoadU(Floats(), from));
+}
 HWY_INLINE hn::Vec<Doubles> load(const bfloat16* from) {
   const auto half = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(from));
   return hn::PromoteTo(Doubles(), hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half))));
 }
 
-/// Adds the squares of `elements`, a multiple of kAccumulators, to the accumulators: four vectors of them per pass.
+/// Adds the squares of `elements`, a multiple of kAccumulators, to the accumulators: four vectors of them per
+/// pass.
 template <class T>
 HWY_INLINE void add_squares(const T* values, std::int64_t elements, double* accumulators) {
   const Doubles d;
@@ -76,8 +80,12 @@ double block_sum(const T* values, std::int64_t elements) {
   return accumulators[0];
 }
 
-double block_sum_fp32(const float* values, std::int64_t elements) { return block_sum(values, elements); }
-double block_sum_bf16(const bfloat16* values, std::int64_t elements) { return block_sum(values, elements); }
+double block_sum_fp32(const float* values, std::int64_t elements) {
+  return block_sum(values, elements);
+}
+double block_sum_bf16(const bfloat16* values, std::int64_t elements) {
+  return block_sum(values, elements);
+}
 
 }  // namespace strata::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -106,7 +114,8 @@ double squares_of_block(const void* values, DType dtype, std::int64_t elements, 
 
 double sum_of_squares(const void* values, DType dtype, std::int64_t elements) {
   const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
-  // The deterministic reduction halves the range down to single blocks: a tree that depends on `blocks` alone.
+  // The deterministic reduction halves the range down to single blocks: a tree that depends on `blocks`
+  // alone.
   return oneapi::tbb::parallel_deterministic_reduce(
       oneapi::tbb::blocked_range<std::int64_t>(0, blocks, 1), 0.0,
       [&](const oneapi::tbb::blocked_range<std::int64_t>& range, double sum) {

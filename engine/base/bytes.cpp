@@ -32,7 +32,8 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   std::size_t digits = lower.find_first_not_of("0123456789.");
   if (digits == std::string::npos) digits = lower.size();
   char* end = nullptr;
-  const double number = std::strtod(lower.substr(0, digits).c_str(), &end);
+  const std::string numeral = lower.substr(0, digits);
+  const double number = std::strtod(numeral.c_str(), &end);
   if (*end != '\0') return std::nullopt;
   const std::string_view suffix = std::string_view(lower).substr(digits);
   for (const Unit& unit : kUnits) {

@@ -26,9 +26,4 @@ struct DeviceError : Error {
   using Error::Error;
 };
 
-/// The run was asked to stop (Ctrl-C) and did so cleanly. Exit status 1.
-struct Interrupted : Error {
-  using Error::Error;
-};
-
 }  // namespace strata

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,9 +76,14 @@ void FileSystem::sync_folder(const fs::path& path) {
 }
 
 void FileSystem::create_folders(const fs::path& path) {
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  fs::path existing = absolute;
+  while (!is_there(existing) && existing.has_relative_path()) existing = existing.parent_path();
   std::error_code error;
-  fs::create_directories(path, error);
+  fs::create_directories(absolute, error);
   if (error) fail("create the folder", path, error.value());
+  for (fs::path folder = absolute; folder != existing; folder = folder.parent_path())
+    sync_folder(folder.parent_path());
 }
 
 void FileSystem::remove_all(const fs::path& path) {
@@ -130,22 +134,9 @@ void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
   }
 }
 
-MappedFile::MappedFile(const fs::path& path) {
-  const FileDescriptor descriptor(open_to_read(path));
-  const auto size = static_cast<std::size_t>(size_of_file(descriptor.get(), path));
-  if (size == 0) return;  // an empty mapping does not exist
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
-  if (address == MAP_FAILED) fail("map", path, errno);
-  bytes_ = {static_cast<const std::byte*>(address), size};
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
-  return *this;
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::status(path, error).type() != fs::file_type::not_found;
 }
 
 void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {

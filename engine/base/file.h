@@ -32,7 +32,7 @@ class FileSystem {
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to);
   /// Returns when the folder's entries (created, renamed, removed) are on the disk.
   virtual void sync_folder(const std::filesystem::path& path);
-  /// Creates the folder and those above it; an existing one is fine.
+  /// Creates the folder and those above it, on the disk when the call returns; an existing one is fine.
   virtual void create_folders(const std::filesystem::path& path);
   /// Removes a file, or a folder with everything in it; a missing one is fine.
   virtual void remove_all(const std::filesystem::path& path);
@@ -90,19 +90,9 @@ class FileReader {
   std::int64_t size_ = 0;
 };
 
-/// A whole file as memory, read-only; pages come when they are touched.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  std::span<const std::byte> bytes_;
-};
+/// Also true where it cannot be told, for want of permission say: opening it then gives the reason. Never
+/// throws.
+bool is_there(const std::filesystem::path& path);
 
 /// Cleans up after an error that is already on its way: failing to remove is not another one.
 void remove_quietly(FileSystem& file_system, const std::filesystem::path& path) noexcept;

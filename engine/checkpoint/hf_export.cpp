@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "engine/base/error.h"
 #include "engine/checkpoint/hf_folder.h"
 
@@ -79,7 +81,8 @@ nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
 
 void save_hf_folder(const fs::path& folder, const Model& model, const UnitParameters& parameters,
                     const HfExport& options, FileSystem& file_system) {
-  if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder))) {
+  std::error_code error;
+  if (is_there(folder) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error))) {
     throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
   }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();

@@ -51,9 +51,9 @@ std::vector<const TensorSpec*> tensors_of(const Model& model) {
 }  // namespace
 
 nlohmann::json read_hf_config(const fs::path& folder) {
-  if (!fs::is_directory(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
+  if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
   const fs::path path = folder / "config.json";
-  if (!fs::exists(path)) refuse(path, "no such file; a HF model's folder has one");
+  if (!is_there(path)) refuse(path, "no such file; a HF model's folder has one");
   return read_json(path);
 }
 
@@ -64,14 +64,14 @@ HfFolder::HfFolder(fs::path folder, const Model& model) : folder_(std::move(fold
 }
 
 void HfFolder::open_files(const Model& model) {
-  if (fs::exists(folder_ / kWeights)) {
+  if (is_there(folder_ / kWeights)) {
     add_file(kWeights, model);
     return;
   }
   const fs::path index = folder_ / kIndex;
-  if (!fs::exists(index)) {
+  if (!is_there(index)) {
     const bool pickled =
-        fs::exists(folder_ / "pytorch_model.bin") || fs::exists(folder_ / "pytorch_model.bin.index.json");
+        is_there(folder_ / "pytorch_model.bin") || is_there(folder_ / "pytorch_model.bin.index.json");
     refuse(folder_,
            fmt::format("there is neither {} nor {}{}", kWeights, kIndex,
                        pickled ? "; convert pytorch_model.bin with transformers' save_pretrained" : ""));
@@ -94,7 +94,7 @@ void HfFolder::open_files(const Model& model) {
 
 void HfFolder::add_file(const std::string& file_name, const Model& model) {
   const fs::path path = folder_ / file_name;
-  if (!fs::exists(path)) refuse(path, fmt::format("no such file, but {} lists it", kIndex));
+  if (!is_there(path)) refuse(path, fmt::format("no such file, but {} lists it", kIndex));
   files_.push_back(std::make_unique<SafetensorsReader>(path));
   const SafetensorsReader& file = *files_.back();
   for (const auto& [name, tensor] : file.tensors()) {

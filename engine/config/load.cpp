@@ -50,8 +50,9 @@ struct Source {
 YAML::Node parse_yaml(const std::string& text, const Source& source) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1)
+    if (documents.size() > 1) {
       fail(source.place(documents[1].Mark()), "a second YAML document; one is expected");
+    }
     return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::Exception& error) {
     // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.

@@ -1,6 +1,7 @@
-// The data of a run: opens the files, holds part of them out for validation, and fills the tokens and targets of any
-// microbatch of any step. fill() is a pure function of its indices, so steps may be loaded in any order, by any rank,
-// and a run resumes by its step alone. Immutable after construction; fill from any thread.
+// The data of a run: opens the files, holds part of them out for validation, and fills the tokens and targets
+// of any microbatch of any step. fill() is a pure function of its indices, so steps may be loaded in any
+// order, by any rank, and a run resumes by its step alone. Immutable after construction; fill from any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +24,27 @@ struct Split {
   SequenceRange training, validation;
 };
 
-/// Holds out the last ⌈fraction · sequences⌉ sequences; no token belongs to both sides. Counts may be zero or, for a
-/// corpus that is too small, negative.
+/// Holds out the last ⌈fraction · sequences⌉ sequences; no token belongs to both sides. A corpus that is too
+/// small for both has no training sequence.
 Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double validation_fraction);
 
 class BatchLoader {
  public:
-  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError where a pattern
-  /// matches no file, a file is not what it should be, an id is not in the vocabulary, or there are too few tokens.
+  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError where a
+  /// pattern matches no file, a file is not what it should be, an id is not in the vocabulary, or there are
+  /// too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
 
-  /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size on.
-  /// `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
-  /// [size, sequence_length], row-major. Allocates nothing. Throws ConfigError for an id beyond the vocabulary.
+  /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
+  /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
+  /// [size, sequence_length], row-major. Allocates nothing. Throws ConfigError for an id beyond the
+  /// vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
 
-  /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over all that is
-  /// held out. The last one begins anew with the first held-out samples where they do not fill it.
+  /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
+  /// all that is held out. The last one begins anew with the first held-out samples where they do not fill
+  /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets) const;
 
@@ -50,20 +54,20 @@ class BatchLoader {
   std::int64_t validation_microbatches() const;
 
   /// Where sampling stands before step `step`: what a checkpoint stores, and a resumed run compares.
-  SamplerState state(std::int64_t step) const { return sampler_->state(step * batch_); }
+  SamplerState state(std::int64_t step) const { return sampler_.state(step * batch_); }
 
  private:
+  BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out);
   void fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
                      std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
-  void open(const RunConfig& config, std::int64_t vocabulary);
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
-  std::optional<TokenSource> training_;  ///< always there after construction
+  TokenSource training_;
   std::optional<TokenSource> held_out_;  ///< files of data.validation; nothing: the end of training_
   Split split_;
-  std::optional<Sampler> sampler_;  ///< always there after construction
-  std::optional<Permutation> validation_order_;
+  Sampler sampler_;
+  std::optional<Permutation> validation_order_;  ///< nothing where nothing is held out
 };
 
 }  // namespace strata

@@ -15,7 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+bool is_hidden(const fs::path& path) {
+  return path.filename().native().starts_with('.');
+}
 
 bool has_wildcard(const std::string& component) {
   return component.find_first_of("*?[") != std::string::npos;
@@ -27,9 +29,11 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::error_code error;
   const fs::path listed = folder.empty() ? fs::path(".") : folder;
   fs::directory_iterator iterator(listed, error);
-  for (; !error && iterator != fs::directory_iterator(); iterator.increment(error)) entries.push_back(*iterator);
+  for (; !error && iterator != fs::directory_iterator(); iterator.increment(error))
+    entries.push_back(*iterator);
   const bool no_folder = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
-  if (error && !no_folder) throw ConfigError(fmt::format("cannot list {}: {}", listed.native(), error.message()));
+  if (error && !no_folder)
+    throw ConfigError(fmt::format("cannot list {}: {}", listed.native(), error.message()));
   return entries;
 }
 

@@ -15,7 +15,9 @@
 namespace strata {
 namespace {
 
-std::string reason() { return std::generic_category().message(errno); }
+std::string reason() {
+  return std::generic_category().message(errno);
+}
 
 struct Descriptor {
   int number;
@@ -36,8 +38,9 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   if (size == 0) return;
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (memory == MAP_FAILED) {
-    throw IoError(fmt::format("cannot map {}: {}{}", path_, reason(),
-                              errno == ENOMEM ? " (with very many files, raise vm.max_map_count or join them)" : ""));
+    throw IoError(
+        fmt::format("cannot map {}: {}{}", path_, reason(),
+                    errno == ENOMEM ? " (with very many files, raise vm.max_map_count or join them)" : ""));
   }
   bytes_ = {static_cast<const std::byte*>(memory), size};
 }

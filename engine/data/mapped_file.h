@@ -1,6 +1,7 @@
-// A file as read-only memory. Token files are far larger than memory may be, so the page cache holds what is used and
-// nothing is read ahead of need. Immutable after construction; read from any thread. A file that another program cuts
-// short while it is mapped kills the process with SIGBUS, as it does for every user of mmap.
+// A file as read-only memory. Token files are far larger than memory may be, so the page cache holds what is
+// used and nothing is read ahead of need. Immutable after construction; read from any thread. A file that
+// another program cuts short while it is mapped kills the process with SIGBUS, as it does for every user of
+// mmap.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace strata {
 
 class MappedFile {
  public:
-  /// Throws ConfigError where the file cannot be opened or is not a regular file, IoError where it cannot be mapped.
+  /// Throws ConfigError where the file cannot be opened or is not a regular file, IoError where it cannot be
+  /// mapped.
   explicit MappedFile(std::string path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

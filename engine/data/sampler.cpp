@@ -7,7 +7,9 @@
 namespace strata {
 namespace {
 
-std::uint64_t mask(int bits) { return (std::uint64_t{1} << bits) - 1; }
+std::uint64_t mask(int bits) {
+  return (std::uint64_t{1} << bits) - 1;
+}
 
 }  // namespace
 
@@ -20,8 +22,8 @@ Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epo
 }
 
 std::uint64_t Permutation::encrypt(std::uint64_t value) const {
-  // Each half is changed by a function of the other, which the inverse could recompute: a bijection, whatever random_ is.
-  // Ten rounds: small domains need more than the four that suffice for large ones.
+  // Each half is changed by a function of the other, which the inverse could recompute: a bijection, whatever
+  // random_ is. Ten rounds: small domains need more than the four that suffice for large ones.
   constexpr std::uint64_t kRounds = 10;
   std::uint64_t low = value & mask(low_bits_);
   std::uint64_t high = value >> low_bits_;

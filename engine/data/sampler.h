@@ -1,6 +1,6 @@
-// The order in which sequences are trained on: a new random permutation every epoch, as a pure function of seed and
-// index. Nothing is stored, so any rank can ask for any sample and a resumed run needs only the number of samples it
-// has consumed. Immutable; call from any thread.
+// The order in which sequences are trained on: a new random permutation every epoch, as a pure function of
+// seed and index. Nothing is stored, so any rank can ask for any sample and a resumed run needs only the
+// number of samples it has consumed. Immutable; call from any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace strata {
 
-/// A random bijection of [0, size), computed and not stored: a Feistel network on the smallest power of two that holds
-/// `size`, walked along its cycle until the value is inside (Black and Rogaway, "Ciphers with arbitrary finite domains",
-/// CT-RSA 2002). Fewer than two evaluations on average.
+/// A random bijection of [0, size), computed and not stored: a Feistel network on the smallest power of two
+/// that holds `size`, walked along its cycle until the value is inside (Black and Rogaway, "Ciphers with
+/// arbitrary finite domains", CT-RSA 2002). Fewer than two evaluations on average.
 class Permutation {
  public:
   /// REQUIRES: 0 < size <= 2^62.
@@ -28,7 +28,8 @@ class Permutation {
   CounterRandom random_;
 };
 
-/// Where sampling stands: all that a resumed run must agree on. Two runs with equal states go on with the same data.
+/// Where sampling stands: all that a resumed run must agree on. Two runs with equal states go on with the
+/// same data.
 struct SamplerState {
   std::uint64_t seed = 0;
   std::int64_t sequences = 0;  ///< per epoch

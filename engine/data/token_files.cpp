@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/data/file_pattern.h"
@@ -19,9 +21,13 @@ std::string with_extension(const std::string& path, const char* extension) {
   return std::filesystem::path(path).replace_extension(extension).native();
 }
 
-std::shared_ptr<const MappedFile> map(const std::string& path) { return std::make_shared<MappedFile>(path); }
+std::shared_ptr<const MappedFile> map(const std::string& path) {
+  return std::make_shared<MappedFile>(path);
+}
 
-std::int64_t size_of(const MappedFile& file) { return static_cast<std::int64_t>(file.bytes().size()); }
+std::int64_t size_of(const MappedFile& file) {
+  return static_cast<std::int64_t>(file.bytes().size());
+}
 
 /// The value at a byte offset, which need not be aligned. REQUIRES: it lies within the file.
 template <typename T>
@@ -42,13 +48,14 @@ std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenize
     for (std::string& file : files) {
       if (file.ends_with(".idx")) file = with_extension(file, ".bin");
       if (!file.ends_with(".bin")) {
-        throw ConfigError(fmt::format("{}: {} is not a .bin file of token ids; for text set data.tokenizer to bytes", key,
-                                      file));
+        throw ConfigError(fmt::format(
+            "{}: {} is not a .bin file of token ids; for text set data.tokenizer to bytes", key, file));
       }
     }
   }
   if (files.empty()) {
-    const bool folder = std::filesystem::is_directory(pattern);
+    std::error_code error;
+    const bool folder = std::filesystem::is_directory(pattern, error);
     throw ConfigError(folder ? fmt::format("{}: {} is a folder; name its files, as {}", key, pattern,
                                            (std::filesystem::path(pattern) / "*").native())
                              : fmt::format("{}: no file matches {}", key, pattern));
@@ -72,35 +79,39 @@ std::optional<TokenSegment> as_llmc(const std::shared_ptr<const MappedFile>& fil
   if (kind == kLlmcKinds.end()) return std::nullopt;
   const auto version = load<std::int32_t>(*file, 4);
   if (version != kind->version) {
-    refuse(*file, fmt::format("an llm.c token file of version {}; version {} is supported", version, kind->version));
+    refuse(*file,
+           fmt::format("an llm.c token file of version {}; version {} is supported", version, kind->version));
   }
   const std::int64_t tokens = load<std::int32_t>(*file, 8);
   const std::int64_t expected = kLlmcHeaderBytes + tokens * size_of(kind->type);
   if (tokens < 0 || expected != size_of(*file)) {
-    refuse(*file, fmt::format("its header promises {} tokens, {} bytes in all, but the file has {}", tokens, expected,
-                              size_of(*file)));
+    refuse(*file, fmt::format("its header promises {} tokens, {} bytes in all, but the file has {}", tokens,
+                              expected, size_of(*file)));
   }
   return TokenSegment{.file = file, .offset = kLlmcHeaderBytes, .ids = tokens, .type = kind->type};
 }
 
-// Megatron's .idx: the magic, then version (8 bytes), type code (1), sequence count (8), document count (8); then per
-// sequence a length (int32), per sequence a byte offset (int64), and per document an index (int64).
+// Megatron's .idx: the magic, then version (8 bytes), type code (1), sequence count (8), document count (8);
+// then per sequence a length (int32), per sequence a byte offset (int64), and per document an index (int64).
 constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 constexpr std::int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
 
 TokenType megatron_type(const MappedFile& index) {
   switch (load<std::uint8_t>(index, 17)) {
-    case 1: return TokenType::uint8;
-    case 4: return TokenType::int32;
-    case 8: return TokenType::uint16;
+    case 1:
+      return TokenType::uint8;
+    case 4:
+      return TokenType::int32;
+    case 8:
+      return TokenType::uint16;
     default:
       refuse(index, fmt::format("its type code {} is not one of uint8 (1), int32 (4) and uint16 (8)",
                                 load<std::uint8_t>(index, 17)));
   }
 }
 
-/// Checks that the sequences lie one after the other and fill the .bin file, as every writer lays them out; then the
-/// .bin is a plain array of ids.
+/// Checks that the sequences lie one after the other and fill the .bin file, as every writer lays them out;
+/// then the .bin is a plain array of ids.
 void check_megatron_layout(const MappedFile& index, std::int64_t sequences, std::int64_t token_bytes,
                            const MappedFile& data) {
   const std::int64_t offsets = kMegatronHeaderBytes + 4 * sequences;
@@ -128,11 +139,13 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
   const auto sequences = load<std::uint64_t>(index, 18);
   const auto documents = load<std::uint64_t>(index, 26);
   const auto available = static_cast<std::uint64_t>(size_of(index));
-  // Bounded one by one, so that absurd counts cannot overflow the sum. A multimodal index has a byte per sequence more.
+  // Bounded one by one, so that absurd counts cannot overflow the sum. A multimodal index has a byte per
+  // sequence more.
   if (sequences > available / 12 || documents > available / 8 ||
       static_cast<std::uint64_t>(kMegatronHeaderBytes) + 12 * sequences + 8 * documents > available) {
-    refuse(index, fmt::format("its header promises {} sequences and {} documents, but the file has only {} bytes",
-                              sequences, documents, available));
+    refuse(index,
+           fmt::format("its header promises {} sequences and {} documents, but the file has only {} bytes",
+                       sequences, documents, available));
   }
   check_megatron_layout(index, static_cast<std::int64_t>(sequences), size_of(type), *data);
   return {.file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type};
@@ -140,8 +153,8 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
 
 TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t token_bytes) {
   if (size_of(*file) % token_bytes != 0) {
-    refuse(*file, fmt::format("{} bytes are not a whole number of {}-byte token ids (data.token_bytes)", size_of(*file),
-                              token_bytes));
+    refuse(*file, fmt::format("{} bytes are not a whole number of {}-byte token ids (data.token_bytes)",
+                              size_of(*file), token_bytes));
   }
   return {.file = file,
           .offset = 0,
@@ -170,7 +183,8 @@ TokenSegment open_text(const std::string& path) {
 TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes) {
   const auto file = map(path);
   const std::string index = with_extension(path, ".idx");
-  if (std::filesystem::exists(index)) return as_megatron(file, *map(index));
+  std::error_code error;
+  if (std::filesystem::exists(index, error)) return as_megatron(file, *map(index));
   if (const auto segment = as_llmc(file)) return *segment;
   return as_raw(file, token_bytes);
 }

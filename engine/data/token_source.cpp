@@ -15,10 +15,11 @@ namespace {
 
 [[noreturn]] void refuse_id(const TokenSegment& segment, std::int64_t position, std::int64_t id,
                             std::int64_t vocabulary) {
-  throw ConfigError(fmt::format(
-      "{}: token {} has the id {}, but the model's vocabulary has {} ids (0 to {}): tokenize the data with this model's "
-      "tokenizer, or choose a model with a larger vocab_size",
-      segment.file->path(), position, id, vocabulary, vocabulary - 1));
+  throw ConfigError(
+      fmt::format("{}: token {} has the id {}, but the model's vocabulary has {} ids (0 to {}): tokenize the "
+                  "data with this model's "
+                  "tokenizer, or choose a model with a larger vocab_size",
+                  segment.file->path(), position, id, vocabulary, vocabulary - 1));
 }
 
 /// Widens ids [first, first + out.size()) of the segment's file. A negative id counts as too large.
@@ -48,10 +49,14 @@ void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t voca
 void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t vocabulary,
               std::span<std::int32_t> out) {
   switch (segment.type) {
-    case TokenType::uint8: return copy_ids<std::uint8_t>(segment, first, vocabulary, out);
-    case TokenType::uint16: return copy_ids<std::uint16_t>(segment, first, vocabulary, out);
-    case TokenType::uint32: return copy_ids<std::uint32_t>(segment, first, vocabulary, out);
-    case TokenType::int32: return copy_ids<std::int32_t>(segment, first, vocabulary, out);
+    case TokenType::uint8:
+      return copy_ids<std::uint8_t>(segment, first, vocabulary, out);
+    case TokenType::uint16:
+      return copy_ids<std::uint16_t>(segment, first, vocabulary, out);
+    case TokenType::uint32:
+      return copy_ids<std::uint32_t>(segment, first, vocabulary, out);
+    case TokenType::int32:
+      return copy_ids<std::int32_t>(segment, first, vocabulary, out);
   }
 }
 

@@ -1,5 +1,6 @@
-// The tokens of many files as one long sequence, read from memory-mapped files. Every id that is read is checked against
-// the model's vocabulary, since an id beyond it would read past the embedding. Immutable; read from any thread.
+// The tokens of many files as one long sequence, read from memory-mapped files. Every id that is read is
+// checked against the model's vocabulary, since an id beyond it would read past the embedding. Immutable;
+// read from any thread.
 #pragma once
 
 #include <cstdint>

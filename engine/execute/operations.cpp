@@ -11,7 +11,6 @@ namespace strata {
 Operations::Operations(Setup setup)
     : setup_(std::move(setup)),
       compute_(*setup_.model, setup_.plan->strategy.precision, setup_.plan->strategy.microbatch),
-      kernels_(setup_.device->make_kernels()),
       workers_(setup_.threads),
       device_workers_(setup_.threads) {}
 
@@ -49,13 +48,13 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return;
     }
     case Operation::zero:
-      kernels_->zero({operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
+      setup_.kernels->zero({operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
       return;
     case Operation::forward:
-      compute_.forward(*kernels_, unit(instruction), unit_memory(instruction));
+      compute_.forward(*setup_.kernels, unit(instruction), unit_memory(instruction));
       return;
     case Operation::backward:
-      compute_.backward(*kernels_, unit(instruction), unit_memory(instruction),
+      compute_.backward(*setup_.kernels, unit(instruction), unit_memory(instruction),
                         1.0F / static_cast<float>(setup_.plan->tokens_per_step));
       return;
     case Operation::cast_gradient: return cast_gradient(instruction);
@@ -87,7 +86,7 @@ UnitMemory Operations::unit_memory(const Instruction& instruction) const {
 
 void Operations::cast_gradient(const Instruction& instruction) {
   const std::int64_t elements = unit(instruction).elements;
-  kernels_->cast({operand<float>(instruction, Role::source), DType::fp32, 1, elements},
+  setup_.kernels->cast({operand<float>(instruction, Role::source), DType::fp32, 1, elements},
                  {operand<std::byte>(instruction, Role::destination), setup_.plan->strategy.precision, 1, elements});
 }
 

@@ -60,6 +60,7 @@ class Operations {
     const Plan* plan;
     const PlannedProgram* program;
     const Model* model;
+    Kernels* kernels;  ///< of the compute lane; programs that never run at once may share them
     Device* device;
     TierMemory memory;
     LoadMicrobatch load;
@@ -90,7 +91,6 @@ class Operations {
 
   Setup setup_;
   UnitCompute compute_;
-  std::unique_ptr<Kernels> kernels_;
   HostWorkers workers_;
   HostWorkers device_workers_;
   StepReport report_;

@@ -45,18 +45,19 @@ AttentionShape attention_shape(const Architecture& architecture, MicrobatchShape
   return attention;
 }
 
-}  // namespace
-
-BlockLayers find_block_layers(const Model& model) {
+/// All blocks of a model have one layout.
+BlockLayers find_layers(const Model& model) {
   assert(model.units.size() > 2);
   const Unit& block = model.units[1];
   return model.architecture.family == Family::gpt2 ? find_gpt2_layers(block, model.architecture)
                                                    : find_llama_layers(block, model.architecture);
 }
 
+}  // namespace
+
 BlockCompute::BlockCompute(const Model& model, DType dtype, MicrobatchShape shape)
     : sizes_(model.architecture, dtype, shape),
-      layers_(find_block_layers(model)),
+      layers_(find_layers(model)),
       attention_(attention_shape(model.architecture, shape)) {
   if (model.architecture.family == Family::llama) rotary_ = model.architecture;
 }

@@ -22,8 +22,6 @@ struct BlockLayers {
   LinearLayer down;
 };
 
-BlockLayers find_block_layers(const Model& model);
-
 class BlockCompute {
  public:
   BlockCompute(const Model& model, DType dtype, MicrobatchShape shape);

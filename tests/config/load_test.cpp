@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/config/describe.h"
 
 namespace strata {
 namespace {
@@ -259,6 +261,36 @@ TEST(BrokenFiles, AreRefusedWithAPosition) {
   EXPECT_THAT(refusal("model: {architecture: gpt2, config: &x {a: *x}}\n"),
               HasSubstr("nested more than 64 levels"));
   EXPECT_THAT(refusal(""), HasSubstr("no model is given"));
+}
+
+TEST(BrokenFiles, NeverEscapeAsAnythingButAConfigError) {
+  const std::string whole = dump(parse_run_config(
+      "model: {architecture: llama, config: {a: [1, 'x'], b: {c: 1e-5}}}\ndata: {path: [a, b]}\n"
+      "memory: {host: 1GiB}\ndevice: {link: {h2d: 1GB/s}}\n",
+      "run.yaml"));
+  const std::string alphabet = "\t\n -:,{}[]&*#?|>!%@'\"~\\\0\xff<=.019ae";
+  const CounterRandom random(/*seed=*/1, /*stream=*/0);
+  int accepted = 0;
+  for (std::uint64_t round = 0; round < 1000; ++round) {
+    std::string text = whole;
+    for (std::uint64_t change = 0; change < 1 + round % 4; ++change) {
+      const auto words = random.words(4 * round + change);
+      const std::size_t position = words[0] % text.size();
+      const char character = alphabet[words[1] % alphabet.size()];
+      if (words[2] % 3 == 0) text.erase(position, words[3] % 20);
+      if (words[2] % 3 == 1) text.insert(position, 1, character);
+      if (words[2] % 3 == 2) text[position] = character;
+    }
+    try {
+      const RunConfig config = parse_run_config(text, "run.yaml");
+      EXPECT_EQ(parse_run_config(dump(config), "dump"), config) << text;
+      ++accepted;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), StartsWith("run.yaml:")) << text;
+    }
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_LT(accepted, 900);
 }
 
 TEST(BrokenFiles, ThatCannotBeReadAreNamed) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/random.h"
 
@@ -46,7 +47,8 @@ Architecture gpt2() {
 GuardedMemory::GuardedMemory(Bytes bytes)
     : size_(bytes), offset_(0), bytes_(static_cast<std::size_t>(bytes + kAlignment) + 2 * kGuard, kPattern) {
   const auto front = reinterpret_cast<std::uintptr_t>(bytes_.data()) + kGuard;
-  offset_ = kGuard + static_cast<std::size_t>(align_up(static_cast<Bytes>(front)) - static_cast<Bytes>(front));
+  offset_ =
+      kGuard + static_cast<std::size_t>(align_up(static_cast<Bytes>(front)) - static_cast<Bytes>(front));
   std::fill_n(data(), size_, kNaN);
 }
 
@@ -73,8 +75,10 @@ std::vector<TinyArchitecture> tiny_architectures() {
   Architecture mistral = llama();
   mistral.model_type = "mistral";
   mistral.window = 3;
-  return {{"gpt2", gpt2()},   {"gpt2_untied", untied_gpt2}, {"llama_untied", llama()}, {"llama_tied", tied_llama},
-          {"qwen2", qwen2}, {"qwen3", qwen3},             {"mistral", mistral}};
+  return {{"gpt2", gpt2()},          {"gpt2_untied", untied_gpt2},
+          {"llama_untied", llama()}, {"llama_tied", tied_llama},
+          {"qwen2", qwen2},          {"qwen3", qwen3},
+          {"mistral", mistral}};
 }
 
 std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
@@ -122,12 +126,14 @@ TinyModel::TinyModel(const Architecture& architecture, DType dtype, MicrobatchSh
   compute_.fill_constants({constants_.data(), static_cast<std::size_t>(constants_.size())});
   std::uint64_t seed = 3;
   for (const Unit& unit : model_.units) {
-    // Padding is zero. Norm weights lie around one; the rest is large enough that every part of the model matters.
+    // Padding is zero. Norm weights lie around one; the rest is large enough that every part of the model
+    // matters.
     std::vector<float>& flat = parameters_.emplace_back(static_cast<std::size_t>(unit.elements), 0.0F);
     for (const TensorSpec& tensor : unit.tensors) {
       const std::vector<float> values = random_values(tensor.elements, seed++);
       for (std::size_t i = 0; i < values.size(); ++i) {
-        flat[static_cast<std::size_t>(tensor.offset) + i] = (tensor.init == Init::ones ? 1 : 0) + 0.3F * values[i];
+        flat[static_cast<std::size_t>(tensor.offset) + i] =
+            (tensor.init == Init::ones ? 1 : 0) + 0.3F * values[i];
       }
     }
   }
@@ -222,7 +228,7 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     compute_.backward(kernels_, unit, memory, 1.0F / static_cast<float>(shape_.tokens()));
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(input_gradient.intact() && output_gradient.intact() && gradients[i].intact()) << unit.name;
-    output_gradient = input_gradient;
+    output_gradient = std::move(input_gradient);
   }
   for (const auto* group : {&parameters, &gradients, &activations.boundaries, &activations.saved}) {
     for (const GuardedMemory& memory : *group) EXPECT_TRUE(memory.intact());

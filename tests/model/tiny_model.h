@@ -1,5 +1,5 @@
-// A few small models, run unit by unit on the reference kernels in memory that is poisoned with NaN and guarded on both
-// sides: what the executor does, without a program.
+// A few small models, run unit by unit on the reference kernels in memory that is poisoned with NaN and
+// guarded on both sides: what the executor does, without a program.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ namespace strata::test {
 class GuardedMemory {
  public:
   explicit GuardedMemory(Bytes bytes);
+  GuardedMemory(GuardedMemory&&) = default;  // a copy would lose the alignment
+  GuardedMemory& operator=(GuardedMemory&&) = default;
+
   std::byte* data() { return bytes_.data() + offset_; }
   Bytes size() const { return size_; }
   bool intact() const;
@@ -37,13 +40,15 @@ struct BackwardResult {
   std::vector<float> losses;                  ///< per token
 };
 
-/// A model with random parameters, tokens and targets. Every run checks the guards of all memory that it used.
+/// A model with random parameters, tokens and targets. Every run checks the guards of all memory that it
+/// used.
 class TinyModel {
  public:
   TinyModel(const Architecture& architecture, DType dtype, MicrobatchShape shape);
 
   const Model& model() const { return model_; }
   std::vector<std::vector<float>>& parameters() { return parameters_; }  ///< per unit
+  std::vector<std::int32_t>& tokens() { return tokens_; }
 
   /// The last block's output, with or without keeping activations.
   std::vector<std::byte> last_activation(bool save);

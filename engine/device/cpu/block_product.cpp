@@ -125,7 +125,8 @@ HWY_EXPORT(multiply_fp32);
 HWY_EXPORT(multiply_bf16);
 
 BlockProductFunction portable_block_product_for(DType dtype) {
-  return dtype == DType::fp32 ? HWY_DYNAMIC_POINTER(multiply_fp32) : HWY_DYNAMIC_POINTER(multiply_bf16);
+  if (dtype == DType::fp32) return [](const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(multiply_fp32)(block); };
+  return [](const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(multiply_bf16)(block); };
 }
 
 BlockProductFunction block_product_for(DType dtype) {

@@ -39,14 +39,21 @@ STRATA_TARGET inline __attribute__((always_inline)) void multiply_rows(const Blo
       for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], factors, columns[j]);
     }
   }
+  float* out = block.out + row * block.out_stride;
+  const std::int64_t out_stride = block.out_stride;
+  if (block.accumulate) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        sums[i][j] = _mm512_add_ps(sums[i][j], _mm512_loadu_ps(out + i * out_stride + j * 16));
+      }
+    }
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
-    float* out = block.out + (row + i) * block.out_stride;
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) {
-      const __m512 value = block.accumulate ? _mm512_add_ps(sums[i][j], _mm512_loadu_ps(out + j * 16)) : sums[i][j];
-      _mm512_storeu_ps(out + j * 16, value);
-    }
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(out + i * out_stride + j * 16, sums[i][j]);
   }
 }
 

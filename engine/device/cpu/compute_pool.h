@@ -8,6 +8,8 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
+
 #include <cstdint>
 
 namespace strata {

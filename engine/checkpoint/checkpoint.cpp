@@ -1,0 +1,212 @@
+#include "engine/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <regex>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/safetensors.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kTemporarySuffix = ".tmp";
+
+std::string file_name(StateKind kind) {
+  return fmt::format("{}.safetensors", name_of(kind));
+}
+
+/// Folders of ours only: whatever else a user keeps there stays.
+std::vector<fs::path> folders(const fs::path& path, const std::string& pattern) {
+  std::vector<fs::path> found;
+  if (!is_there(path)) return found;
+  const std::regex name(pattern);
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+      if (std::regex_match(entry.path().filename().string(), name)) found.push_back(entry.path());
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw IoError(fmt::format("cannot list {}: {}", path.string(), error.code().message()));
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<fs::path> checkpoint_folders(const fs::path& path) {
+  return folders(path, R"(step-\d{8,}(-\d+)?)");
+}
+
+std::vector<TensorToWrite> tensors_of(const Model& model) {
+  std::vector<TensorToWrite> tensors;
+  for (const Unit& unit : model.units) {
+    for (const TensorSpec& tensor : unit.tensors) tensors.push_back({tensor.hf_name, tensor.hf_shape});
+  }
+  return tensors;
+}
+
+std::span<float> part(std::span<float> flat, const TensorSpec& tensor) {
+  return flat.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
+}
+
+void refuse_other_model(const fs::path& folder, const Architecture& stored, const Architecture& expected) {
+  const std::string other = difference(stored, expected);
+  if (other.empty()) return;
+  throw ConfigError(
+      fmt::format("checkpoint {} holds another model ({}); use another checkpoint.path or --fresh",
+                  folder.string(), other));
+}
+
+/// REQUIRES: the folder's files were verified, so they hold the tensors of the manifest's architecture.
+void read_state(const fs::path& folder, const Model& model, const StateAccess& state) {
+  std::vector<SafetensorsReader> readers;
+  for (const StateKind kind : kStateKinds) readers.emplace_back(folder / file_name(kind));
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const StateKind kind : kStateKinds) {
+      const std::span<float> flat = state(unit, kind);
+      std::ranges::fill(flat, 0.0F);
+      for (const TensorSpec& tensor : model.units[unit].tensors) {
+        readers[static_cast<std::size_t>(kind)].read(tensor.hf_name, 0, part(flat, tensor));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check_checkpoint_writable(const fs::path& path, FileSystem& file_system) {
+  const fs::path probe = path / ".writable.tmp";
+  try {
+    file_system.create_folders(path);
+    write_file(file_system, probe, "Checkpoints can be written here.\n");
+    file_system.remove_all(probe);
+  } catch (const IoError& error) {
+    remove_quietly(file_system, probe);
+    throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
+  }
+}
+
+CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& file_system)
+    : path_(std::move(path)), keep_(std::max<std::int64_t>(keep, 1)), file_system_(file_system) {}
+
+void CheckpointStore::remove_leftovers() {
+  for (const fs::path& folder : folders(path_, R"(step-\d{8,}(-\d+)?\.tmp)")) file_system_.remove_all(folder);
+}
+
+std::vector<CheckpointStore::Entry> CheckpointStore::entries() const {
+  std::vector<Entry> entries;
+  for (const fs::path& folder : checkpoint_folders(path_)) {
+    Entry entry{folder, std::nullopt, ""};
+    try {
+      entry.manifest = read_manifest(folder / kManifestName);
+    } catch (const UnknownVersionError&) {
+      throw;
+    } catch (const Error& error) {
+      entry.damage = error.what();
+    }
+    entries.push_back(std::move(entry));
+  }
+  const auto generation = [](const Entry& entry) {
+    return entry.manifest ? entry.manifest->generation : INT64_MAX;
+  };
+  std::ranges::stable_sort(entries, std::ranges::greater(), generation);
+  return entries;
+}
+
+fs::path CheckpointStore::new_folder(std::int64_t step) const {
+  const std::string name = fmt::format("step-{:08}", step);
+  fs::path folder = path_ / name;
+  for (int copy = 2; is_there(folder); ++copy) folder = path_ / fmt::format("{}-{}", name, copy);
+  return folder;
+}
+
+void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
+  Manifest manifest;
+  manifest.architecture = model.architecture;
+  manifest.progress = progress;
+  std::string newest = "there is none before it";
+  for (const Entry& entry : entries()) {
+    if (!entry.manifest) continue;
+    manifest.generation = entry.manifest->generation + 1;
+    newest = fmt::format("{} before it is untouched", entry.folder.string());
+    break;
+  }
+  const fs::path folder = new_folder(progress.step);
+  const fs::path temporary = folder.string() + kTemporarySuffix;
+  try {
+    file_system_.remove_all(temporary);
+    file_system_.create_folders(temporary);
+    write_folder(temporary, model, std::move(manifest), state);
+    file_system_.rename(temporary, folder);
+  } catch (const IoError& error) {
+    remove_quietly(file_system_, temporary);
+    throw IoError(
+        fmt::format("the checkpoint of step {} was not saved ({}): {}", progress.step, newest, error.what()));
+  } catch (...) {
+    remove_quietly(file_system_, temporary);
+    throw;
+  }
+  file_system_.sync_folder(path_);
+  remove_old();
+}
+
+void CheckpointStore::write_folder(const fs::path& folder, const Model& model, Manifest manifest,
+                                   const StateAccess& state) {
+  const std::vector<TensorToWrite> tensors = tensors_of(model);
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers;
+  for (const StateKind kind : kStateKinds) {
+    writers.push_back(
+        std::make_unique<SafetensorsWriter>(file_system_, folder / file_name(kind), DType::fp32, tensors));
+  }
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const StateKind kind : kStateKinds) {
+      const std::span<float> flat = state(unit, kind);
+      for (const TensorSpec& tensor : model.units[unit].tensors) {
+        writers[static_cast<std::size_t>(kind)]->write(part(flat, tensor));
+      }
+    }
+  }
+  for (const StateKind kind : kStateKinds) {
+    SafetensorsWriter& writer = *writers[static_cast<std::size_t>(kind)];
+    writer.finish();
+    manifest.files[file_name(kind)] = {writer.bytes(), hex(writer.checksum())};
+  }
+  write_file(file_system_, folder / kManifestName, to_text(manifest));
+  file_system_.sync_folder(folder);
+}
+
+void CheckpointStore::remove_old() {
+  for (const fs::path& folder : damaged_) file_system_.remove_all(folder);
+  damaged_.clear();
+  std::int64_t kept = 0;
+  for (const Entry& entry : entries()) {
+    if (entry.manifest && kept++ >= keep_) file_system_.remove_all(entry.folder);
+  }
+}
+
+std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
+  LoadedCheckpoint loaded;
+  for (const Entry& entry : entries()) {
+    if (entry.manifest) refuse_other_model(entry.folder, entry.manifest->architecture, model.architecture);
+    try {
+      if (!entry.manifest) throw ConfigError(entry.damage);
+      verify_files(entry.folder, *entry.manifest);
+    } catch (const Error& error) {
+      loaded.warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
+      damaged_.push_back(entry.folder);
+      continue;
+    }
+    read_state(entry.folder, model, state);
+    loaded.progress = entry.manifest->progress;
+    loaded.folder = entry.folder;
+    return loaded;
+  }
+  if (loaded.warnings.empty()) return std::nullopt;
+  throw ConfigError(fmt::format("no checkpoint in {} is whole ({}); use another checkpoint.path or --fresh",
+                                path_.string(), fmt::join(loaded.warnings, "; ")));
+}
+
+}  // namespace strata

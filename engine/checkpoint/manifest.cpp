@@ -1,0 +1,105 @@
+#include "engine/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "engine/base/file.h"
+#include "engine/base/hash.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFormat = "strata checkpoint";
+constexpr std::int64_t kVersion = 1;
+constexpr const char* kOwnChecksum = "manifest_xxh3";
+
+std::string text_with_checksum(nlohmann::json manifest) {
+  manifest.erase(kOwnChecksum);
+  manifest[kOwnChecksum] = hex(hash_text(manifest.dump()));
+  return manifest.dump(2) + "\n";
+}
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
+  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
+}
+
+}  // namespace
+
+std::string to_text(const Manifest& manifest) {
+  nlohmann::json json = {{"format", kFormat},
+                         {"version", kVersion},
+                         {"generation", manifest.generation},
+                         {"architecture", to_hf_config(manifest.architecture)},
+                         {"step", manifest.progress.step},
+                         {"applied_updates", manifest.progress.applied_updates},
+                         {"skipped_steps", manifest.progress.skipped_steps},
+                         {"sampler", manifest.progress.sampler},
+                         {"files", nlohmann::json::object()}};
+  for (const auto& [name, file] : manifest.files)
+    json["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+  return text_with_checksum(std::move(json));
+}
+
+Manifest read_manifest(const fs::path& path) {
+  if (!is_there(path)) refuse(path, "the manifest is missing");
+  const std::string text = read_file(path);
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
+  if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
+  if (json.value("format", "") != kFormat || json.value("version", 0) != kVersion) {
+    throw UnknownVersionError(
+        fmt::format("{}: version {} of \"{}\" is not one this program reads ({} of \"{}\"); use the "
+                    "program that saved it or another checkpoint.path",
+                    path.string(), json.value("version", 0), json.value("format", ""), kVersion, kFormat));
+  }
+  Manifest manifest;
+  manifest.generation = json.at("generation");
+  manifest.architecture = parse_architecture(json.at("architecture"), path.string());
+  manifest.progress = {json.at("step"), json.at("applied_updates"), json.at("skipped_steps"),
+                       json.at("sampler")};
+  for (const auto& item : json.at("files").items()) {
+    manifest.files[item.key()] = {item.value().at("bytes"), item.value().at("xxh3")};
+  }
+  return manifest;
+}
+
+void verify_files(const fs::path& folder, const Manifest& manifest) {
+  for (const auto& [name, expected] : manifest.files) {
+    const fs::path path = folder / name;
+    if (!is_there(path)) refuse(path, "the file is missing");
+    const FileReader file(path);
+    if (file.size() != expected.bytes) {
+      refuse(path, fmt::format("the file has {} bytes, it was saved with {}", file.size(), expected.bytes));
+    }
+    const std::string found = hex(hash_file(file));
+    if (found != expected.xxh3) {
+      refuse(path, fmt::format("the file's checksum is {}, it was saved with {}", found, expected.xxh3));
+    }
+  }
+}
+
+std::string difference(const Architecture& stored, const Architecture& expected) {
+  std::vector<std::string> parts;
+  const auto compare = [&](const char* what, const auto& a, const auto& b) {
+    if (a != b) parts.push_back(fmt::format("{} {} vs {}", what, a, b));
+  };
+  compare("model_type", stored.model_type, expected.model_type);
+  compare("layers", stored.layers, expected.layers);
+  compare("hidden", stored.hidden, expected.hidden);
+  compare("heads", stored.heads, expected.heads);
+  compare("key/value heads", stored.kv_heads, expected.kv_heads);
+  compare("head dimension", stored.head_dimension, expected.head_dimension);
+  compare("intermediate", stored.intermediate, expected.intermediate);
+  compare("vocabulary", stored.vocabulary, expected.vocabulary);
+  // Rotary positions have no parameters: a longer context may go on from a shorter one.
+  if (expected.family == Family::gpt2) compare("positions", stored.max_positions, expected.max_positions);
+  compare("window", stored.window, expected.window);
+  compare("norm epsilon", stored.norm_epsilon, expected.norm_epsilon);
+  compare("tied head", stored.tied_head, expected.tied_head);
+  compare("rope theta", stored.rope.theta, expected.rope.theta);
+  if (stored.rope.llama3 != expected.rope.llama3) parts.emplace_back("rope scaling differs");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace strata

@@ -1,0 +1,61 @@
+// The manifest of a checkpoint: what it holds, of which model, and the checksum of every file, its own
+// included. It is written last, so a folder with a manifest that checks out was written to its end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/model/architecture.h"
+
+namespace strata {
+
+/// The checkpoint is whole, but of a version this program does not read: not damage, so nothing may be
+/// skipped or removed.
+struct UnknownVersionError : ConfigError {
+  using ConfigError::ConfigError;
+};
+
+/// Where a run stands, beside its state.
+struct Progress {
+  std::int64_t step = 0;             ///< steps done
+  std::int64_t applied_updates = 0;  ///< AdamW's count for bias correction
+  std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
+  nlohmann::json sampler;            ///< the data sampler's state, opaque here
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+struct Manifest {
+  struct File {
+    std::int64_t bytes = 0;
+    std::string xxh3;
+    friend bool operator==(const File&, const File&) = default;
+  };
+
+  std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
+  Architecture architecture;
+  Progress progress;
+  std::map<std::string, File> files;  ///< by name in the checkpoint's folder
+};
+
+constexpr const char* kManifestName = "manifest.json";
+
+std::string to_text(const Manifest& manifest);
+
+/// Throws ConfigError that names `path` where the manifest is damaged, or of a version that this program
+/// cannot read.
+Manifest read_manifest(const std::filesystem::path& path);
+
+/// Throws ConfigError that names the folder where the checkpoint's files are missing, truncated or changed;
+/// reads all of them.
+void verify_files(const std::filesystem::path& folder, const Manifest& manifest);
+
+/// What tells two models apart, for a person: "hidden 768 vs 512, layers 12 vs 6". Empty where one can go on
+/// with the other's state.
+std::string difference(const Architecture& stored, const Architecture& expected);
+
+}  // namespace strata

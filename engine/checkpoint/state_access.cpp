@@ -1,0 +1,21 @@
+#include "engine/checkpoint/state_access.h"
+
+#include "engine/base/hash.h"
+
+namespace strata {
+
+std::string state_hash(const Model& model, const StateAccess& state) {
+  StreamingHash hash;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const StateKind kind : kStateKinds) {
+      const std::span<const float> flat = state(unit, kind);
+      for (const TensorSpec& tensor : model.units[unit].tensors) {
+        hash.update(std::as_bytes(flat.subspan(static_cast<std::size_t>(tensor.offset),
+                                               static_cast<std::size_t>(tensor.elements))));
+      }
+    }
+  }
+  return hex(hash.digest());
+}
+
+}  // namespace strata

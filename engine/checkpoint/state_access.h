@@ -1,0 +1,34 @@
+// How a checkpoint reaches a run's training state wherever it lives: a unit at a time, so that a tier that
+// cannot show all of it at once (a file on NVMe) serves too.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+enum class StateKind : std::uint8_t { master, exp_avg, exp_avg_sq };
+
+inline constexpr std::array kStateKinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+
+constexpr std::string_view name_of(StateKind kind) {
+  constexpr std::array<std::string_view, 3> kNames = {"master", "exp_avg", "exp_avg_sq"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+/// The flat buffer (unit.elements floats) of a unit, by its index in Model::units; valid until the next call
+/// for another unit.
+using StateAccess = std::function<std::span<float>(std::size_t unit, StateKind kind)>;
+
+/// XXH3 of master, exp_avg and exp_avg_sq of every unit in order, tensors only (padding depends on the
+/// layout), as hex.
+std::string state_hash(const Model& model, const StateAccess& state);
+
+}  // namespace strata

@@ -1,0 +1,34 @@
+// The commands of the strata program. Each returns the exit status, or throws an Error that main() prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace strata {
+
+struct TrainCommand {
+  std::string run_file;
+  std::vector<std::string> overrides;  ///< --set a.b=c
+  std::string json;                    ///< report file; empty: none, "-": standard output
+  bool fresh = false;
+  bool dump_config = false;
+};
+int run_train(const TrainCommand& command);
+
+struct PlanCommand {
+  std::string run_file;
+  std::vector<std::string> overrides;
+  std::string json;
+  bool program = false;
+};
+int run_plan(const PlanCommand& command);
+
+struct ExportCommand {
+  std::string run_file;
+  std::vector<std::string> overrides;
+  std::string folder;
+  std::string dtype;  ///< "fp32" or "bf16"
+};
+int run_export(const ExportCommand& command);
+
+}  // namespace strata

@@ -1,0 +1,75 @@
+// The strata program: reads the command line, runs one command, and turns what it throws into a sentence and an exit status:
+// 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they name is wrong.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+
+#include "engine/base/error.h"
+#include "engine/cli/commands.h"
+#include "engine/config/describe.h"
+
+namespace strata {
+namespace {
+
+template <typename Command>
+void add_run_file(CLI::App& app, Command& command) {
+  app.add_option("run_file", command.run_file, "the run file (YAML)")->required();
+  app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")->take_all();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Strata trains models that are larger than the device's memory.");
+  app.require_subcommand(1);
+
+  TrainCommand train;
+  CLI::App* train_app = app.add_subcommand("train", "train as the run file says; goes on from its newest checkpoint");
+  add_run_file(*train_app, train);
+  train_app->add_option("--json", train.json, "write the report as JSON to this file, '-' for standard output");
+  train_app->add_flag("--fresh", train.fresh, "start anew instead of going on from a checkpoint");
+  train_app->add_flag("--dump-config", train.dump_config, "print the full effective run file and end");
+  train_app->add_flag_callback(
+      "--help-config",
+      [] {
+        std::cout << help_config();
+        throw CLI::Success();
+      },
+      "print every key of the run file and end");
+
+  PlanCommand plan;
+  CLI::App* plan_app = app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
+  add_run_file(*plan_app, plan);
+  plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
+  plan_app->add_flag("--program", plan.program, "print the program of a step");
+
+  ExportCommand export_command;
+  CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");
+  add_run_file(*export_app, export_command);
+  export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")->required();
+  export_app->add_option("--dtype", export_command.dtype, "of the tensors")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->default_val("fp32");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (train_app->parsed()) return run_train(train);
+  if (plan_app->parsed()) return run_plan(plan);
+  return run_export(export_command);
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) {
+  try {
+    return strata::run(argc, argv);
+  } catch (const strata::ConfigError& error) {
+    std::cerr << "strata: " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "strata: " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,43 @@
+#include "engine/cli/setup.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/hf_folder.h"
+
+namespace strata {
+
+Model load_model(const RunConfig& config) {
+  Architecture architecture;
+  if (!config.model.path.empty()) {
+    architecture = parse_architecture(read_hf_config(config.model.path), config.model.path + "/config.json");
+  } else {
+    nlohmann::json keys = config.model.config;
+    keys["model_type"] = config.model.architecture;
+    architecture = parse_architecture(keys, "model.config", UnknownKeys::refuse);
+  }
+  if (architecture.family == Family::gpt2 && config.data.sequence_length > architecture.max_positions) {
+    throw ConfigError(fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
+                                  config.data.sequence_length, architecture.max_positions));
+  }
+  return build_model(architecture);
+}
+
+void write_json(const std::string& path, const nlohmann::json& json) {
+  if (path.empty()) return;
+  if (path == "-") {
+    std::cout << json.dump(2) << '\n';
+    return;
+  }
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  file.close();
+  if (!file) throw IoError(fmt::format("cannot write the report to {}: {}", path, std::strerror(errno)));
+}
+
+}  // namespace strata

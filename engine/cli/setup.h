@@ -1,0 +1,18 @@
+// What several commands start with: the run file's model.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// The model of the run file: a HF folder's config.json, or model.architecture with model.config.
+Model load_model(const RunConfig& config);
+
+/// Writes `json` to the file at `path`, or to standard output for "-". Nothing for an empty path.
+void write_json(const std::string& path, const nlohmann::json& json);
+
+}  // namespace strata

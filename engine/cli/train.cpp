@@ -1,0 +1,83 @@
+// strata train: plan, run, report.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/cli/commands.h"
+#include "engine/cli/setup.h"
+#include "engine/config/describe.h"
+#include "engine/config/load.h"
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/report/plan_report.h"
+#include "engine/report/progress.h"
+#include "engine/report/train_report.h"
+
+namespace strata {
+namespace {
+
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+/// The first signal asks for a clean stop; the next one ends the process the usual way.
+void request_stop(int signal) {
+  stop_requested = true;
+  std::signal(signal, SIG_DFL);
+}
+
+LinkLimit link_limit(const RunConfig& config) {
+  LinkLimit limit;
+  if (config.device.h2d_per_second) limit.to_device = static_cast<double>(*config.device.h2d_per_second);
+  if (config.device.d2h_per_second) limit.to_host = static_cast<double>(*config.device.d2h_per_second);
+  return limit;
+}
+
+std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
+  if (config.checkpoint.path.empty()) {
+    return fmt::format("stopped after step {}; nothing was saved, since the run file has no checkpoint.path",
+                       result.counters.step);
+  }
+  return fmt::format("stopped after step {} and saved; go on with: strata train {}", result.counters.step, command.run_file);
+}
+
+}  // namespace
+
+int run_train(const TrainCommand& command) {
+  const RunConfig config = load_run_config(command.run_file, command.overrides);
+  if (command.dump_config) {
+    std::cout << dump(config);
+    return 0;
+  }
+  const Model model = load_model(config);
+  const Plan plan = make_plan(config, model);
+  const BatchLoader data(config, model.architecture.vocabulary);
+  CpuDevice device({.threads = static_cast<int>(config.train.threads), .link = link_limit(config)});
+  const std::unique_ptr<Kernels> kernels = device.make_kernels();
+  const MachineRates rates = measure_machine(*kernels, config.train.precision, link_limit(config));
+
+  ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
+  std::optional<MetricsLog> metrics;
+  Listeners listeners;
+  listeners.add(progress);
+  if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
+  std::cerr << plan_text(plan, model, &rates);
+
+  std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
+  Trainer trainer(config, model, plan, device, training_data(data), {.fresh = command.fresh});
+  const TrainResult result = trainer.train(stop_requested, listeners);
+  progress.finish();
+  const TrainReport report{plan, result, rates};
+  (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
+  write_json(command.json, train_json(report));
+  if (!result.interrupted) return 0;
+  std::cerr << how_to_go_on(command, config, result) << '\n';
+  return 1;
+}
+
+}  // namespace strata

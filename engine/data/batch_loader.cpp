@@ -1,0 +1,147 @@
+#include "engine/data/batch_loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/data/token_files.h"
+
+namespace strata {
+namespace {
+
+std::vector<std::string> held_out_files(const RunConfig& config) {
+  return find_token_files(config.data.validation, config.data.tokenizer, "data.validation");
+}
+
+/// The files of data.path without those that data.validation holds out, under whatever name.
+std::vector<std::string> training_files(const RunConfig& config) {
+  std::set<std::filesystem::path> held_out;
+  for (const std::string& file : held_out_files(config)) held_out.insert(std::filesystem::canonical(file));
+  std::vector<std::string> files = find_token_files(config.data.path, config.data.tokenizer, "data.path");
+  std::erase_if(files,
+                [&](const std::string& file) { return held_out.contains(std::filesystem::canonical(file)); });
+  if (files.empty()) throw ConfigError("data.path: data.validation holds out every file that it names");
+  return files;
+}
+
+TokenSource open(const std::vector<std::string>& files, const RunConfig& config, std::int64_t vocabulary) {
+  std::vector<TokenSegment> segments;
+  for (const std::string& file : files) {
+    TokenSegment segment = config.data.tokenizer == Tokenizer::bytes
+                               ? open_text(file)
+                               : open_token_file(file, config.data.token_bytes);
+    if (segment.tokens() > 0) segments.push_back(std::move(segment));
+  }
+  return {std::move(segments), vocabulary};
+}
+
+std::optional<TokenSource> open_held_out(const RunConfig& config, std::int64_t vocabulary) {
+  if (config.data.validation.empty()) return std::nullopt;
+  return open(held_out_files(config), config, vocabulary);
+}
+
+std::int64_t sequences_of(std::int64_t tokens, std::int64_t sequence_length) {
+  return tokens > sequence_length ? (tokens - 1) / sequence_length : 0;
+}
+
+void require_sequence(const SequenceRange& range, const TokenSource& source, std::int64_t sequence_length,
+                      const std::string& key) {
+  if (source.tokens() == 0) throw ConfigError(key + ": the files are empty");
+  if (range.count > 0) return;
+  throw ConfigError(fmt::format(
+      "{}: {} tokens are fewer than the {} of one sequence (data.sequence_length + 1): give more data or "
+      "shorten the sequences",
+      key, source.tokens(), sequence_length + 1));
+}
+
+Split checked_split(const RunConfig& config, const TokenSource& training,
+                    const std::optional<TokenSource>& held_out) {
+  const std::int64_t length = config.data.sequence_length;
+  Split split = split_tokens(training.tokens(), length, held_out ? 0 : config.data.validation_fraction);
+  if (held_out) {
+    split.validation = {0, sequences_of(held_out->tokens(), length)};
+    require_sequence(split.validation, *held_out, length, "data.validation");
+  } else if (split.training.count == 0 && split.validation.count > 0) {
+    throw ConfigError(fmt::format(
+        "data.path: {} tokens are fewer than the {} of one sequence to train on and one to hold out: give "
+        "more data, shorten data.sequence_length, or set data.validation_fraction to 0",
+        training.tokens(), 2 * (length + 1)));
+  }
+  require_sequence(split.training, training, length, "data.path");
+  return split;
+}
+
+}  // namespace
+
+Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double validation_fraction) {
+  const std::int64_t all = sequences_of(tokens, sequence_length);
+  const auto held_out = static_cast<std::int64_t>(std::ceil(validation_fraction * static_cast<double>(all)));
+  if (held_out == 0) return {.training = {0, all}, .validation = {}};
+  const std::int64_t begin = tokens - (held_out * sequence_length + 1);
+  return {.training = {0, sequences_of(begin, sequence_length)}, .validation = {begin, held_out}};
+}
+
+BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary)
+    : BatchLoader(config, open(training_files(config), config, vocabulary),
+                  open_held_out(config, vocabulary)) {}
+
+BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out)
+    : batch_(config.train.batch),
+      microbatch_(config.train.microbatch),
+      sequence_length_(config.data.sequence_length),
+      validation_batches_(config.train.validation_batches),
+      training_(std::move(training)),
+      held_out_(std::move(held_out)),
+      split_(checked_split(config, training_, held_out_)),
+      sampler_(split_.training.count, config.train.seed) {
+  // A seed of its own: runs that differ in train.seed are measured on the same data.
+  if (split_.validation.count > 0)
+    validation_order_.emplace(split_.validation.count, /*seed=*/0, /*epoch=*/0);
+}
+
+void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
+                       std::span<std::int32_t> targets) const {
+  assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
+  const std::int64_t first = step * batch_ + microbatch * microbatch_;
+  for (std::int64_t i = 0; i < microbatch_; ++i) {
+    fill_sequence(training_, split_.training, sampler_.sample(first + i), row(tokens, i), row(targets, i));
+  }
+}
+
+void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
+                                  std::span<std::int32_t> targets) const {
+  assert(microbatch >= 0 && microbatch < validation_microbatches());
+  const TokenSource& source = held_out_ ? *held_out_ : training_;
+  for (std::int64_t i = 0; i < microbatch_; ++i) {
+    const std::int64_t sample = (microbatch * microbatch_ + i) % split_.validation.count;
+    fill_sequence(source, split_.validation, (*validation_order_)(sample), row(tokens, i), row(targets, i));
+  }
+}
+
+std::int64_t BatchLoader::validation_microbatches() const {
+  return std::min(validation_batches_, (split_.validation.count + microbatch_ - 1) / microbatch_);
+}
+
+void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
+                                std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+  const std::int64_t first = range.begin + sequence * sequence_length_;
+  source.read(first, tokens);
+  std::ranges::copy(tokens.subspan(1), targets.begin());
+  source.read(first + sequence_length_, targets.last(1));
+}
+
+std::span<std::int32_t> BatchLoader::row(std::span<std::int32_t> matrix, std::int64_t index) const {
+  assert(static_cast<std::int64_t>(matrix.size()) == microbatch_ * sequence_length_);
+  return matrix.subspan(static_cast<std::size_t>(index * sequence_length_),
+                        static_cast<std::size_t>(sequence_length_));
+}
+
+}  // namespace strata

@@ -1,0 +1,250 @@
+// Forward of causal attention with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022). A task is one head and up to
+// kGroupRows queries; it walks over the keys in chunks, packs each once and lets all its queries meet it. Memory per thread does
+// not depend on the sequence.
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "engine/device/cpu/attention.h"
+#include "engine/device/cpu/context.h"
+#include "engine/device/cpu/finish.h"
+#include "engine/device/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/attention_forward.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "engine/device/cpu/vector-inl.h"
+
+#ifndef STRATA_DEVICE_CPU_SOFTMAX_ROW
+#define STRATA_DEVICE_CPU_SOFTMAX_ROW
+namespace strata {
+/// One row of scores against one chunk of keys, and the running state of its query.
+struct SoftmaxRow {
+  float* scores;        ///< width elements; destroyed
+  void* probabilities;  ///< width elements, written: exp(scale·score - maximum), zero outside [first, last)
+  std::int64_t first, last, width;
+  float scale;
+  float* maximum;  ///< running maximum of scale·score
+  float* total;    ///< running sum of the probabilities
+};
+}  // namespace strata
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE float softmax_row_of(const SoftmaxRow& row) {
+  const FloatTag d;
+  const std::int64_t step = lanes();
+  const std::int64_t begin = row.first / step * step;
+  const std::int64_t end = (row.last + step - 1) / step * step;
+  std::fill(row.scores + begin, row.scores + row.first, -std::numeric_limits<float>::infinity());
+  std::fill(row.scores + row.last, row.scores + end, -std::numeric_limits<float>::infinity());
+  Float most = broadcast(-std::numeric_limits<float>::infinity());
+  for (std::int64_t i = begin; i < end; i += step) most = hn::Max(most, hn::LoadU(d, row.scores + i));
+
+  const float previous = *row.maximum;
+  *row.maximum = std::max(previous, maximum(most) * row.scale);
+  auto* probabilities = static_cast<T*>(row.probabilities);
+  const Float offset = broadcast(-*row.maximum);
+  const Float scale = broadcast(row.scale);
+  Float sums[2] = {hn::Zero(d), hn::Zero(d)};
+  std::int64_t i = begin;
+  for (; i + 2 * step <= end; i += 2 * step) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const Float p = exponential(hn::MulAdd(hn::LoadU(d, row.scores + i + j * step), scale, offset));
+      sums[j] = hn::Add(sums[j], p);
+      store(p, probabilities + i + j * step);
+    }
+  }
+  if (i < end) {
+    const Float p = exponential(hn::MulAdd(hn::LoadU(d, row.scores + i), scale, offset));
+    sums[0] = hn::Add(sums[0], p);
+    store(p, probabilities + i);
+  }
+  std::fill(probabilities, probabilities + row.first, T());
+  std::fill(probabilities + row.last, probabilities + row.width, T());
+  const float decay = std::exp(previous - *row.maximum);
+  *row.total = *row.total * decay + sum(hn::Add(sums[0], sums[1]));
+  return decay;
+}
+
+/// Returns the factor by which the query's earlier sums shrink.
+float softmax_row(const SoftmaxRow& row, DType dtype) {
+  return dtype == DType::bf16 ? softmax_row_of<bfloat16>(row) : softmax_row_of<float>(row);
+}
+
+void scale_row(float* values, std::int64_t count, float factor) {
+  for_vectors(count, [&](auto access, std::int64_t i)
+                         HWY_ATTR { access.store(hn::Mul(access.load(values + i), broadcast(factor)), values + i); });
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata {
+namespace {
+
+HWY_EXPORT(softmax_row);
+HWY_EXPORT(scale_row);
+
+/// Queries of one task, which share the packing of the keys.
+constexpr std::int64_t kGroupRows = 512;
+/// Keys that are packed, and scored against kQueryRows queries, at a time. A multiple of kPanelColumns.
+constexpr std::int64_t kChunkKeys = 512;
+
+struct ForwardScratch {
+  ForwardScratch(std::byte* base, const AttentionShape& shape, DType dtype) {
+    const std::int64_t panels = panel_count(shape.head_dimension);
+    query_stride = padded_depth(dtype, shape.head_dimension);
+    out_stride = panels * kPanelColumns;
+    Pieces pieces(base);
+    key_panels = pieces.take<std::byte>(kChunkKeys / kPanelColumns * panel_bytes(dtype, shape.head_dimension));
+    value_panels = pieces.take<std::byte>(panels * panel_bytes(dtype, kChunkKeys));
+    queries = pieces.take<std::byte>(kQueryRows * query_stride * size_of(dtype));
+    scores = pieces.take<float>(kQueryRows * kChunkKeys);
+    probabilities = pieces.take<std::byte>(kQueryRows * kChunkKeys * size_of(dtype));
+    out = pieces.take<float>(kGroupRows * out_stride);
+    maximum = pieces.take<float>(kGroupRows);
+    total = pieces.take<float>(kGroupRows);
+    bytes = pieces.used();
+  }
+
+  std::byte *key_panels, *value_panels, *queries, *probabilities;
+  float *scores, *out, *maximum, *total;
+  std::int64_t query_stride, out_stride;
+  Bytes bytes;
+};
+
+/// One head's queries [begin, end) against all keys they see.
+class ForwardTask {
+ public:
+  ForwardTask(const AttentionForward& call, const ForwardScratch& scratch, std::int64_t batch, std::int64_t head)
+      : shape_(call.shape),
+        scratch_(scratch),
+        dtype_(call.query.dtype),
+        block_product_(block_product_for(dtype_)),
+        query_(head_of(call.query, shape_, batch, head)),
+        key_(head_of(call.key, shape_, batch, head / (shape_.heads / shape_.kv_heads))),
+        value_(head_of(call.value, shape_, batch, head / (shape_.heads / shape_.kv_heads))),
+        out_(head_of(call.out, shape_, batch, head)),
+        log_sum_exp_(call.log_sum_exp.row<float>(batch * shape_.heads + head)) {}
+
+  void run(std::int64_t begin, std::int64_t end) {
+    std::fill_n(scratch_.maximum, end - begin, -std::numeric_limits<float>::infinity());
+    std::fill_n(scratch_.total, end - begin, 0.0F);
+    std::fill_n(scratch_.out, (end - begin) * scratch_.out_stride, 0.0F);
+    const std::int64_t first_key = visible_keys(shape_, begin).first / kChunkKeys * kChunkKeys;
+    for (std::int64_t key = first_key; key < end; key += kChunkKeys) {
+      const std::int64_t keys = std::min(kChunkKeys, end - key);
+      pack_row_panels(key_.row_slice(key, keys), scratch_.key_panels);
+      pack_column_panels(value_.row_slice(key, keys), scratch_.value_panels);
+      for (std::int64_t row = begin; row < end; row += kQueryRows) {
+        meet(begin, row, std::min(kQueryRows, end - row), key, keys);
+      }
+    }
+    finish(begin, end);
+  }
+
+ private:
+  /// Queries [row, row + rows) meet the packed keys [key, key + keys).
+  void meet(std::int64_t begin, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys) {
+    const std::int64_t first = std::max(visible_keys(shape_, row).first, key);
+    const std::int64_t last = std::min(visible_keys(shape_, row + rows - 1).last, key + keys);
+    if (first >= last) return;
+    const std::int64_t first_panel = (first - key) / kPanelColumns;
+    const std::int64_t last_panel = panel_count(last - key);
+    const std::int64_t width = (last_panel - first_panel) * kPanelColumns;
+    const std::int64_t start = key + first_panel * kPanelColumns;
+    score(row, rows, first_panel, last_panel);
+    for (std::int64_t i = 0; i < rows; ++i) absorb(begin, row + i, i, start, last, width);
+    BlockProduct block{.a = scratch_.probabilities, .a_stride = width, .rows = rows, .depth = last - start};
+    block.out_stride = scratch_.out_stride;
+    block.accumulate = true;
+    for (std::int64_t j = 0; j < panel_count(shape_.head_dimension); ++j) {
+      block.panel = scratch_.value_panels + j * panel_bytes(dtype_, keys) + panel_bytes(dtype_, start - key);
+      block.out = scratch_.out + (row - begin) * scratch_.out_stride + j * kPanelColumns;
+      block_product_(block);
+    }
+  }
+
+  void score(std::int64_t row, std::int64_t rows, std::int64_t first_panel, std::int64_t last_panel) {
+    pack_rows(query_.row_slice(row, rows), scratch_.queries, scratch_.query_stride);
+    BlockProduct block{.a = scratch_.queries,
+                       .a_stride = scratch_.query_stride,
+                       .rows = rows,
+                       .depth = shape_.head_dimension,
+                       .out_stride = (last_panel - first_panel) * kPanelColumns};
+    for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+      block.panel = scratch_.key_panels + panel * panel_bytes(dtype_, shape_.head_dimension);
+      block.out = scratch_.scores + (panel - first_panel) * kPanelColumns;
+      block_product_(block);
+    }
+  }
+
+  /// Softmax of query `row`, the `i`-th of its block, over keys from `start` on.
+  void absorb(std::int64_t begin, std::int64_t row, std::int64_t i, std::int64_t start, std::int64_t end,
+              std::int64_t width) {
+    const VisibleKeys keys = visible_keys(shape_, row);
+    std::byte* probabilities = scratch_.probabilities + i * width * size_of(dtype_);
+    const std::int64_t first = std::max(keys.first, start) - start;
+    const std::int64_t last = std::min(keys.last, end) - start;
+    if (first >= last) {
+      std::fill_n(probabilities, width * size_of(dtype_), std::byte{0});
+      return;
+    }
+    const float decay = HWY_DYNAMIC_DISPATCH(softmax_row)({.scores = scratch_.scores + i * width,
+                                                           .probabilities = probabilities,
+                                                           .first = first,
+                                                           .last = last,
+                                                           .width = width,
+                                                           .scale = shape_.scale,
+                                                           .maximum = scratch_.maximum + (row - begin),
+                                                           .total = scratch_.total + (row - begin)},
+                                                          dtype_);
+    if (decay != 1.0F) {
+      float* out = scratch_.out + (row - begin) * scratch_.out_stride;
+      HWY_DYNAMIC_DISPATCH(scale_row)(out, scratch_.out_stride, decay);
+    }
+  }
+
+  void finish(std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float total = scratch_.total[row - begin];
+      log_sum_exp_[row] = scratch_.maximum[row - begin] + std::log(total);
+      HWY_DYNAMIC_DISPATCH(scale_row)
+      (scratch_.out + (row - begin) * scratch_.out_stride, scratch_.out_stride, 1.0F / total);
+    }
+    finish_block({scratch_.out, DType::fp32, end - begin, shape_.head_dimension, scratch_.out_stride}, Matrix(), false,
+                 out_.row_slice(begin, end - begin));
+  }
+
+  const AttentionShape& shape_;
+  const ForwardScratch& scratch_;
+  DType dtype_;
+  BlockProductFunction block_product_;
+  Matrix query_, key_, value_, out_;
+  float* log_sum_exp_;
+};
+
+}  // namespace
+
+void attention_on_cpu(CpuContext& context, const AttentionForward& call) {
+  const AttentionShape& shape = call.shape;
+  assert(shape.heads % shape.kv_heads == 0 && call.query.rows == shape.batch * shape.sequence);
+  context.scratch.reserve_slots(ForwardScratch(nullptr, shape, call.query.dtype).bytes);
+  const std::int64_t groups = (shape.sequence + kGroupRows - 1) / kGroupRows;
+  context.pool.for_each(shape.batch * shape.heads * groups, [&](std::int64_t task, int slot) {
+    const ForwardScratch scratch(context.scratch.slot(slot), shape, call.query.dtype);
+    const std::int64_t sequence_head = task / groups;
+    const std::int64_t begin = task % groups * kGroupRows;
+    ForwardTask(call, scratch, sequence_head / shape.heads, sequence_head % shape.heads)
+        .run(begin, std::min(begin + kGroupRows, shape.sequence));
+  });
+}
+
+}  // namespace strata
+#endif

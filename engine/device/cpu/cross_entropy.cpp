@@ -1,0 +1,92 @@
+// Softmax cross entropy and its gradient in place of the logits. One thread per row; the row stays in its cache over the three
+// passes: maximum, sum of exponentials, gradient.
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "engine/device/cpu/context.h"
+#include "engine/device/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/cross_entropy.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "engine/device/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE float row_maximum(const T* logits, std::int64_t count) {
+  Float most = broadcast(-std::numeric_limits<float>::infinity());
+  for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+    most = hn::Max(most, access.or_else(access.load(logits + i), -std::numeric_limits<float>::infinity()));
+  });
+  return maximum(most);
+}
+
+/// Four running sums hide the latency of the additions.
+template <typename T>
+HWY_INLINE float exponential_sum(const T* logits, std::int64_t count, float shift) {
+  const Float offset = broadcast(shift);
+  const std::int64_t step = lanes();
+  Float sums[4] = {hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag())};
+  std::int64_t i = 0;
+  for (; i + 4 * step <= count; i += 4 * step) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      sums[j] = hn::Add(sums[j], exponential(hn::Sub(load(logits + i + j * step), offset)));
+    }
+  }
+  for_vectors(count - i, [&](auto access, std::int64_t k) HWY_ATTR {
+    const Float value = exponential(hn::Sub(access.load(logits + i + k), offset));
+    sums[0] = hn::Add(sums[0], access.or_else(value, 0.0F));
+  });
+  return sum(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
+}
+
+template <typename T>
+HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end) {
+  const std::int64_t count = call.logits.columns;
+  for (std::int64_t row = begin; row < end; ++row) {
+    T* logits = call.logits.row<T>(row);
+    const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
+    const float most = row_maximum(logits, count);
+    const float log_sum_exp = most + std::log(exponential_sum(logits, count, most));
+    const auto target_logit = static_cast<float>(logits[target]);
+    call.losses.row<float>(0)[row] = log_sum_exp - target_logit;
+    if (!call.gradient) continue;
+    const Float offset = broadcast(log_sum_exp);
+    const Float scale = broadcast(call.gradient_scale);
+    for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Mul(exponential(hn::Sub(access.load(logits + i), offset)), scale), logits + i);
+    });
+    // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
+    logits[target] = T(std::expm1(target_logit - log_sum_exp) * call.gradient_scale);
+  }
+}
+
+void cross_entropy(const CrossEntropy& call, std::int64_t begin, std::int64_t end) {
+  if (call.logits.dtype == DType::bf16) {
+    cross_entropy_rows<bfloat16>(call, begin, end);
+  } else {
+    cross_entropy_rows<float>(call, begin, end);
+  }
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata {
+
+HWY_EXPORT(cross_entropy);
+
+void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  context.pool.for_ranges(
+      call.logits.rows, rows_per_task(call.logits.columns),
+      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(cross_entropy)(call, begin, end); });
+}
+
+}  // namespace strata
+#endif

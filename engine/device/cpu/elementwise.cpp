@@ -1,0 +1,238 @@
+// Kernels whose outputs depend on single elements: activations, addition, conversion.
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "engine/device/cpu/context.h"
+#include "engine/device/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/elementwise.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "engine/device/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+
+// gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u), u = sqrt(2/pi)·(x + 0.044715·x³): the latter form loses no digits.
+constexpr float kTwiceRootTwoOverPi = 1.5957691216057308F;
+constexpr float kCubic = 0.044715F;
+
+HWY_INLINE Float gelu_gate(Float x, Float square) {
+  const Float inner = hn::MulAdd(hn::Mul(square, broadcast(kCubic)), x, x);
+  return sigmoid(hn::Mul(inner, broadcast(kTwiceRootTwoOverPi)));
+}
+
+struct Gelu {
+  HWY_INLINE Float operator()(Float x) const { return hn::Mul(x, gelu_gate(x, hn::Mul(x, x))); }
+};
+
+struct GeluBackward {
+  HWY_INLINE Float operator()(Float x, Float out_gradient) const {
+    const Float square = hn::Mul(x, x);
+    const Float gate = gelu_gate(x, square);
+    const Float slope = hn::MulAdd(square, broadcast(3 * kCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi));
+    const Float spread = hn::NegMulAdd(gate, gate, gate);
+    return hn::Mul(out_gradient, hn::MulAdd(hn::Mul(x, slope), spread, gate));
+  }
+};
+
+struct Add {
+  HWY_INLINE Float operator()(Float a, Float b) const { return hn::Add(a, b); }
+};
+
+struct Copy {
+  HWY_INLINE Float operator()(Float x) const { return x; }
+};
+
+template <typename In, typename Out, typename Function>
+void map(const Matrix& x, const Matrix& out, const Function& function) {
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const In* from = x.row<In>(row);
+    Out* to = out.row<Out>(row);
+    for_vectors(x.columns, [&](auto access, std::int64_t i)
+                               HWY_ATTR { access.store(function(access.load(from + i)), to + i); });
+  }
+}
+
+template <typename T, typename Function>
+void map(const Matrix& x, const Matrix& y, const Matrix& out, const Function& function) {
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const T* first = x.row<T>(row);
+    const T* second = y.row<T>(row);
+    T* to = out.row<T>(row);
+    for_vectors(x.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(function(access.load(first + i), access.load(second + i)), to + i);
+    });
+  }
+}
+
+template <typename Function>
+void map(const Matrix& x, const Matrix& out) {
+  return x.dtype == DType::bf16 ? map<bfloat16, bfloat16>(x, out, Function()) : map<float, float>(x, out, Function());
+}
+template <typename Function>
+void map(const Matrix& x, const Matrix& y, const Matrix& out) {
+  return x.dtype == DType::bf16 ? map<bfloat16>(x, y, out, Function()) : map<float>(x, y, out, Function());
+}
+
+void gelu(const Matrix& x, const Matrix& out) { map<Gelu>(x, out); }
+void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+  map<GeluBackward>(x, out_gradient, x_gradient);
+}
+void add(const Matrix& a, const Matrix& b, const Matrix& out) { map<Add>(a, b, out); }
+void cast(const Matrix& x, const Matrix& out) {
+  if (x.dtype == DType::fp32 && out.dtype == DType::bf16) return map<float, bfloat16>(x, out, Copy());
+  return map<bfloat16, float>(x, out, Copy());
+}
+
+template <typename T>
+void swiglu_rows(const Matrix& gate_up, const Matrix& out) {
+  for (std::int64_t row = 0; row < out.rows; ++row) {
+    const T* gate = gate_up.row<T>(row);
+    const T* up = gate + out.columns;
+    T* to = out.row<T>(row);
+    for_vectors(out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      const Float x = access.load(gate + i);
+      access.store(hn::Mul(hn::Mul(x, sigmoid(x)), access.load(up + i)), to + i);
+    });
+  }
+}
+
+template <typename T>
+void swiglu_backward_rows(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
+  const std::int64_t n = out_gradient.columns;
+  for (std::int64_t row = 0; row < out_gradient.rows; ++row) {
+    const T* gate = gate_up.row<T>(row);
+    const T* gradient = out_gradient.row<T>(row);
+    T* to = gate_up_gradient.row<T>(row);
+    for_vectors(n, [&](auto access, std::int64_t i) HWY_ATTR {
+      const Float x = access.load(gate + i);
+      const Float up = access.load(gate + n + i);
+      const Float g = access.load(gradient + i);
+      const Float s = sigmoid(x);
+      const Float silu = hn::Mul(x, s);
+      // silu' = s + x·s·(1 - s)
+      const Float slope = hn::MulAdd(silu, hn::Sub(broadcast(1.0F), s), s);
+      access.store(hn::Mul(hn::Mul(g, up), slope), to + i);
+      access.store(hn::Mul(g, silu), to + n + i);
+    });
+  }
+}
+
+void swiglu(const Matrix& gate_up, const Matrix& out) {
+  return out.dtype == DType::bf16 ? swiglu_rows<bfloat16>(gate_up, out) : swiglu_rows<float>(gate_up, out);
+}
+void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
+  return out_gradient.dtype == DType::bf16
+             ? swiglu_backward_rows<bfloat16>(gate_up, out_gradient, gate_up_gradient)
+             : swiglu_backward_rows<float>(gate_up, out_gradient, gate_up_gradient);
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata {
+namespace {
+
+HWY_EXPORT(gelu);
+HWY_EXPORT(gelu_backward);
+HWY_EXPORT(add);
+HWY_EXPORT(cast);
+HWY_EXPORT(swiglu);
+HWY_EXPORT(swiglu_backward);
+
+/// A matrix whose rows follow each other as one of rows of about a task's size, where that comes out even; else itself.
+std::int64_t balanced_columns(std::int64_t elements, std::int64_t columns) {
+  std::int64_t width = columns;
+  while (width > kTaskElements && width % 2 == 0) width /= 2;
+  return elements % width == 0 ? width : columns;
+}
+
+Matrix reshaped(const Matrix& x, std::int64_t columns) { return {x.data, x.dtype, x.elements() / columns, columns}; }
+
+/// Calls body on row ranges of the operands, which all have the first one's shape.
+template <typename Body, typename... Operands>
+void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, const Operands&... operands) {
+  const bool contiguous = first.contiguous() && (... && operands.contiguous());
+  const std::int64_t columns = contiguous ? balanced_columns(first.elements(), first.columns) : first.columns;
+  const std::int64_t rows = first.elements() / columns;
+  context.pool.for_ranges(rows, rows_per_task(columns), [&](std::int64_t begin, std::int64_t end, int) {
+    const auto slice = [&](const Matrix& x) {
+      return (contiguous ? reshaped(x, columns) : x).row_slice(begin, end - begin);
+    };
+    body(slice(first), slice(operands)...);
+  });
+}
+
+}  // namespace
+
+void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
+  for_row_slices(
+      context, [](const Matrix& x, const Matrix& out) { HWY_DYNAMIC_DISPATCH(gelu)(x, out); }, x, out);
+}
+
+void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+  for_row_slices(
+      context,
+      [](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+        HWY_DYNAMIC_DISPATCH(gelu_backward)(x, out_gradient, x_gradient);
+      },
+      x, out_gradient, x_gradient);
+}
+
+void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
+  for_row_slices(
+      context, [](const Matrix& a, const Matrix& b, const Matrix& out) { HWY_DYNAMIC_DISPATCH(add)(a, b, out); }, a, b,
+      out);
+}
+
+void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
+  for_row_slices(
+      context,
+      [](const Matrix& x, const Matrix& out) {
+        if (x.dtype != out.dtype) {
+          HWY_DYNAMIC_DISPATCH(cast)(x, out);
+          return;
+        }
+        for (std::int64_t row = 0; row < x.rows; ++row) {
+          std::memcpy(out.row_slice(row, 1).data, x.row_slice(row, 1).data,
+                      static_cast<std::size_t>(x.columns * size_of(x.dtype)));
+        }
+      },
+      x, out);
+}
+
+void zero_on_cpu(CpuContext& context, const Matrix& x) {
+  for_row_slices(
+      context,
+      [](const Matrix& x) {
+        for (std::int64_t row = 0; row < x.rows; ++row) {
+          std::memset(x.row_slice(row, 1).data, 0, static_cast<std::size_t>(x.columns * size_of(x.dtype)));
+        }
+      },
+      x);
+}
+
+void swiglu_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out) {
+  assert(gate_up.columns == 2 * out.columns);
+  context.pool.for_ranges(out.rows, rows_per_task(out.columns), [&](std::int64_t begin, std::int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(swiglu)(gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
+  });
+}
+
+void swiglu_backward_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out_gradient,
+                            const Matrix& gate_up_gradient) {
+  assert(gate_up.columns == 2 * out_gradient.columns);
+  const std::int64_t rows = out_gradient.rows;
+  context.pool.for_ranges(
+      rows, rows_per_task(out_gradient.columns), [&](std::int64_t begin, std::int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(swiglu_backward)
+        (gate_up.row_slice(begin, end - begin), out_gradient.row_slice(begin, end - begin),
+         gate_up_gradient.row_slice(begin, end - begin));
+      });
+}
+
+}  // namespace strata
+#endif

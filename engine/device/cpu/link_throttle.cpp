@@ -1,0 +1,43 @@
+#include "engine/device/cpu/link_throttle.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace strata {
+namespace {
+
+/// Bytes that arrive at once: small enough that a slow link's data trickles in, large enough for memcpy.
+constexpr Bytes kPiece = 1 * MiB;
+
+LinkThrottle::Clock steady_clock() {
+  return {.now = [] { return LinkThrottle::Seconds(std::chrono::steady_clock::now().time_since_epoch()); },
+          .sleep = [](LinkThrottle::Seconds time) { std::this_thread::sleep_for(time); }};
+}
+
+}  // namespace
+
+LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second) : LinkThrottle(bytes_per_second, steady_clock()) {}
+
+LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second, Clock clock)
+    : bytes_per_second_(bytes_per_second), clock_(std::move(clock)) {}
+
+void LinkThrottle::copy(std::byte* to, const std::byte* from, Bytes bytes) const {
+  if (!bytes_per_second_) {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
+  const Seconds start = clock_.now();
+  for (Bytes done = 0; done < bytes;) {
+    const Bytes piece = std::min(kPiece, bytes - done);
+    std::memcpy(to + done, from + done, static_cast<std::size_t>(piece));
+    done += piece;
+    const Seconds due(static_cast<double>(done) / *bytes_per_second_);
+    for (Seconds left = due - (clock_.now() - start); left.count() > 0; left = due - (clock_.now() - start)) {
+      clock_.sleep(left);
+    }
+  }
+}
+
+}  // namespace strata

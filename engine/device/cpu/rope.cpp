@@ -1,0 +1,61 @@
+// Rotary position embedding, in place. Every pair of elements is its own task item, so any split gives the same bits.
+#include <cassert>
+
+#include "engine/device/cpu/context.h"
+#include "engine/device/cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/rope.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "engine/device/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void rotate_rows(const Rope& rope, std::int64_t begin, std::int64_t end) {
+  const std::int64_t half = rope.head_dimension / 2;
+  const Float direction = broadcast(rope.inverse ? -1.0F : 1.0F);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* cosine = rope.cosine.row<float>(row % rope.sequence);
+    const float* sine = rope.sine.row<float>(row % rope.sequence);
+    for (std::int64_t head = 0; head < rope.x.columns; head += rope.head_dimension) {
+      T* low = rope.x.row<T>(row) + head;
+      T* high = low + half;
+      for_vectors(half, [&](auto access, std::int64_t i) HWY_ATTR {
+        const Float a = access.load(low + i);
+        const Float b = access.load(high + i);
+        const Float c = access.load(cosine + i);
+        const Float s = hn::Mul(access.load(sine + i), direction);
+        access.store(hn::NegMulAdd(b, s, hn::Mul(a, c)), low + i);
+        access.store(hn::MulAdd(a, s, hn::Mul(b, c)), high + i);
+      });
+    }
+  }
+}
+
+void rotate(const Rope& rope, std::int64_t begin, std::int64_t end) {
+  if (rope.x.dtype == DType::bf16) {
+    rotate_rows<bfloat16>(rope, begin, end);
+  } else {
+    rotate_rows<float>(rope, begin, end);
+  }
+}
+
+}  // namespace strata::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata {
+
+HWY_EXPORT(rotate);
+
+void rope_on_cpu(CpuContext& context, const Rope& rope) {
+  assert(rope.head_dimension % 2 == 0 && rope.x.columns % rope.head_dimension == 0);
+  context.pool.for_ranges(
+      rope.x.rows, rows_per_task(rope.x.columns),
+      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(rotate)(rope, begin, end); });
+}
+
+}  // namespace strata
+#endif

@@ -1,0 +1,20 @@
+// What a plan needs and does, for `strata plan`: text for a person, JSON for a program.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/plan/bound.h"
+
+namespace strata {
+
+/// Budgets, peaks by tier and kind, bytes per link, FLOPs, and the bound on `rates` if given.
+std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
+nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
+
+/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null where unlimited.
+nlohmann::json tier_json(const Plan& plan, Tier tier);
+/// "device  peak 1.20 GiB of 2.00 GiB: parameter 300.00 MiB, …".
+std::string tier_text(const Plan& plan, Tier tier);
+
+}  // namespace strata

@@ -1,0 +1,98 @@
+#include "engine/report/progress.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace strata {
+namespace {
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+  if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal)
+    : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {}
+
+void ProgressLine::finish() {
+  if (line_open_) std::fputc('\n', stderr);
+  line_open_ = false;
+}
+
+void ProgressLine::say(const std::string& line) {
+  std::fprintf(stderr, "%s%s\n", line_open_ ? "\r\033[K" : "", line.c_str());
+  line_open_ = false;
+}
+
+void ProgressLine::on_start(const std::string& source) { say(source); }
+
+void ProgressLine::on_step(const StepReport& report) {
+  constexpr double kSmoothing = 0.2;
+  seconds_per_step_ =
+      seconds_per_step_ == 0 ? report.seconds : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
+  if (report.skipped) say(fmt::format("step {} skipped: the gradient norm is not finite", report.step + 1));
+  if (!terminal_) return;
+  const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
+  const std::string line = fmt::format(
+      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  device {}  host {}  {} left", report.step + 1,
+      config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+      static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
+      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second), format_bytes(plan_.arena_bytes(Tier::device)),
+      format_bytes(plan_.arena_bytes(Tier::host)), format_duration(left));
+  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void ProgressLine::on_validation(const ValidationPoint& point) {
+  say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
+}
+void ProgressLine::on_checkpoint(const std::string& path) { say("saved " + path); }
+void ProgressLine::on_warning(const std::string& warning) { say("warning: " + warning); }
+
+MetricsLog::MetricsLog(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;  // a folder that cannot be made shows in the opening
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  file_.open(path, std::ios::app);
+  if (!file_) throw ConfigError(fmt::format("report.metrics: cannot write {}: {}", path, std::strerror(errno)));
+}
+
+void MetricsLog::on_step(const StepReport& report) {
+  file_ << nlohmann::json{{"step", report.step + 1},         {"loss", report.loss},
+                          {"grad_norm", report.grad_norm},   {"learning_rate", report.learning_rate},
+                          {"seconds", report.seconds},       {"skipped", report.skipped}}
+        << std::endl;
+}
+
+void MetricsLog::on_validation(const ValidationPoint& point) {
+  file_ << nlohmann::json{{"step", point.step}, {"validation_loss", point.loss}} << std::endl;
+}
+
+void Listeners::on_start(const std::string& source) {
+  for (TrainListener* listener : listeners_) listener->on_start(source);
+}
+void Listeners::on_step(const StepReport& report) {
+  for (TrainListener* listener : listeners_) listener->on_step(report);
+}
+void Listeners::on_validation(const ValidationPoint& point) {
+  for (TrainListener* listener : listeners_) listener->on_validation(point);
+}
+void Listeners::on_checkpoint(const std::string& path) {
+  for (TrainListener* listener : listeners_) listener->on_checkpoint(path);
+}
+void Listeners::on_warning(const std::string& warning) {
+  for (TrainListener* listener : listeners_) listener->on_warning(warning);
+}
+
+}  // namespace strata

@@ -1,0 +1,63 @@
+// What a user sees while a run goes on: a live line on a terminal, a plain line now and then elsewhere, and metrics as JSONL.
+#pragma once
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "engine/execute/trainer.h"
+
+namespace strata {
+
+/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise nothing is said between the
+/// start, validations and checkpoints.
+class ProgressLine : public TrainListener {
+ public:
+  ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal);
+  /// Ends the live line; call before anything else is printed.
+  void finish();
+
+  void on_start(const std::string& source) override;
+  void on_step(const StepReport& report) override;
+  void on_validation(const ValidationPoint& point) override;
+  void on_checkpoint(const std::string& path) override;
+  void on_warning(const std::string& warning) override;
+
+ private:
+  void say(const std::string& line);
+
+  const RunConfig& config_;
+  const Plan& plan_;
+  const MachineRates& rates_;
+  bool terminal_;
+  bool line_open_ = false;
+  double seconds_per_step_ = 0;  ///< smoothed
+};
+
+/// One JSON object per step and per validation, appended to report.metrics; each line is flushed.
+class MetricsLog : public TrainListener {
+ public:
+  /// Throws ConfigError where the file cannot be opened.
+  explicit MetricsLog(const std::string& path);
+  void on_step(const StepReport& report) override;
+  void on_validation(const ValidationPoint& point) override;
+
+ private:
+  std::ofstream file_;
+};
+
+/// Passes every event on to all listeners, in order.
+class Listeners : public TrainListener {
+ public:
+  void add(TrainListener& listener) { listeners_.push_back(&listener); }
+  void on_start(const std::string& source) override;
+  void on_step(const StepReport& report) override;
+  void on_validation(const ValidationPoint& point) override;
+  void on_checkpoint(const std::string& path) override;
+  void on_warning(const std::string& warning) override;
+
+ private:
+  std::vector<TrainListener*> listeners_;
+};
+
+}  // namespace strata

@@ -1,0 +1,133 @@
+#include "engine/report/train_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/report/plan_report.h"
+
+namespace strata {
+namespace {
+
+std::int64_t steps_of(const TrainReport& report) { return static_cast<std::int64_t>(report.result.steps.size()); }
+
+Bytes measured_peak(const TrainReport& report, Tier tier) {
+  return report.result.measured.peak_bytes[static_cast<std::size_t>(tier)];
+}
+
+Bytes measured_traffic(const TrainReport& report, Lane link) {
+  return report.result.measured.copied_bytes[static_cast<std::size_t>(link)];
+}
+
+Bytes planned_traffic(const TrainReport& report, Lane link) {
+  const PlannedProgram& program = report.plan.training;
+  return steps_of(report) * (link == Lane::h2d ? program.h2d_bytes : program.d2h_bytes);
+}
+
+template <typename Member>
+nlohmann::json collect(const std::vector<StepReport>& steps, Member member) {
+  nlohmann::json values = nlohmann::json::array();
+  for (const StepReport& step : steps) values.push_back(step.*member);
+  return values;
+}
+
+nlohmann::json tier(const TrainReport& report, Tier tier) {
+  nlohmann::json json = tier_json(report.plan, tier);
+  json["measured_peak_bytes"] = measured_peak(report, tier);
+  return json;
+}
+
+nlohmann::json link(const TrainReport& report, Lane lane) {
+  return {{"planned_bytes", planned_traffic(report, lane)}, {"measured_bytes", measured_traffic(report, lane)}};
+}
+
+}  // namespace
+
+double TrainReport::median_step_seconds() const {
+  std::vector<double> seconds;
+  for (const StepReport& step : result.steps) seconds.push_back(step.seconds);
+  if (seconds.empty()) return 0;
+  if (seconds.size() > 1) seconds.erase(seconds.begin());
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+double TrainReport::tokens_per_second() const {
+  const double seconds = median_step_seconds();
+  return seconds > 0 ? static_cast<double>(plan.tokens_per_step) / seconds : 0;
+}
+
+double TrainReport::mfu() const {
+  const double seconds = median_step_seconds();
+  return seconds > 0 ? plan.flops.model / (seconds * rates.flops_per_second) : 0;
+}
+
+double TrainReport::hfu() const { return mfu() * plan.flops.executed / plan.flops.model; }
+
+std::string summary_text(const TrainReport& report) {
+  std::string text;
+  const auto line = [&](const std::string& content) { text += content + '\n'; };
+  const TrainResult& result = report.result;
+  if (result.steps.empty()) return "no step was run\n";
+  line(fmt::format("loss       {:.4f} -> {:.4f} over {} steps{}", result.steps.front().loss, result.steps.back().loss,
+                   result.steps.size(),
+                   result.counters.skipped > 0
+                       ? fmt::format("; {} steps skipped, their gradient norm was not finite", result.counters.skipped)
+                       : ""));
+  if (!result.validation.empty()) {
+    line(fmt::format("validation {:.4f} (step {}) -> {:.4f} (step {})", result.validation.front().loss,
+                     result.validation.front().step, result.validation.back().loss, result.validation.back().step));
+  }
+  const StepBound bound = step_bound(report.plan, report.rates);
+  line(fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median)", report.tokens_per_second(),
+                   report.median_step_seconds()));
+  line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s measured); HFU {:.1f} %",
+                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
+                   report.rates.flops_per_second, 100 * report.hfu()));
+  line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(), bound.binding(),
+                   report.median_step_seconds() / bound.seconds()));
+  for (const Tier tier : kTiers) {
+    line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
+                     format_bytes(measured_peak(report, tier))));
+  }
+  for (const Lane lane : {Lane::h2d, Lane::d2h}) {
+    line(fmt::format("traffic    {} {} planned, {} measured", strata::name_of(lane),
+                     format_bytes(planned_traffic(report, lane)), format_bytes(measured_traffic(report, lane))));
+  }
+  line("state hash " + result.state_hash);
+  return text;
+}
+
+nlohmann::json train_json(const TrainReport& report) {
+  const TrainResult& result = report.result;
+  nlohmann::json validation = nlohmann::json::array();
+  for (const ValidationPoint& point : result.validation) validation.push_back({{"step", point.step}, {"loss", point.loss}});
+  const StepBound bound = step_bound(report.plan, report.rates);
+  return {
+      {"loss", collect(result.steps, &StepReport::loss)},
+      {"grad_norm", collect(result.steps, &StepReport::grad_norm)},
+      {"learning_rate", collect(result.steps, &StepReport::learning_rate)},
+      {"validation", validation},
+      {"steps", result.counters.step},
+      {"skipped_steps", result.counters.skipped},
+      {"interrupted", result.interrupted},
+      {"tokens_per_second", report.tokens_per_second()},
+      {"step_seconds", collect(result.steps, &StepReport::seconds)},
+      {"bound_seconds", bound.seconds()},
+      {"bound_by", bound.binding()},
+      {"mfu", report.mfu()},
+      {"hfu", report.hfu()},
+      {"flops", {{"model", report.plan.flops.model}, {"executed", report.plan.flops.executed}}},
+      {"machine",
+       {{"flops_per_second", report.rates.flops_per_second},
+        {"memory_bytes_per_second", report.rates.memory_bytes_per_second},
+        {"h2d_bytes_per_second", report.rates.h2d_bytes_per_second},
+        {"d2h_bytes_per_second", report.rates.d2h_bytes_per_second}}},
+      {"memory", {{"device", tier(report, Tier::device)}, {"host", tier(report, Tier::host)}}},
+      {"traffic", {{"h2d", link(report, Lane::h2d)}, {"d2h", link(report, Lane::d2h)}}},
+      {"state_hash", result.state_hash},
+  };
+}
+
+}  // namespace strata

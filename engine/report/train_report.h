@@ -1,0 +1,30 @@
+// What a training run did: the final summary for a person and the JSON of `--json`.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/execute/trainer.h"
+#include "engine/plan/bound.h"
+
+namespace strata {
+
+/// A run and the machine it ran on.
+struct TrainReport {
+  const Plan& plan;
+  const TrainResult& result;
+  const MachineRates& rates;
+
+  /// Over all steps but the first, which warms caches, where there are several.
+  double median_step_seconds() const;
+  double tokens_per_second() const;
+  /// Model FLOPs utilisation: model FLOPs per step / (median step time · measured peak). HFU counts executed FLOPs.
+  double mfu() const;
+  double hfu() const;
+};
+
+std::string summary_text(const TrainReport& report);
+/// Keys as documented in docs/reports.md. Traffic is that of all steps together.
+nlohmann::json train_json(const TrainReport& report);
+
+}  // namespace strata

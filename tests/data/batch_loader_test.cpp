@@ -1,0 +1,237 @@
+#include "engine/data/batch_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "tests/data/corpus.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kVocabulary = 65536;
+
+struct Microbatch {
+  std::vector<std::int32_t> tokens, targets;
+  friend bool operator==(const Microbatch&, const Microbatch&) = default;
+};
+
+/// A corpus whose token t is t, so that a sample shows where it comes from.
+class BatchLoaderTest : public testing::Test {
+ protected:
+  BatchLoaderTest() {
+    config_.data.path = {write_range("train.bin", 0, 1000)};
+    config_.data.validation_fraction = 0.1;
+    config_.data.tokenizer = Tokenizer::none;
+    config_.data.sequence_length = 10;
+    config_.train.batch = 6;
+    config_.train.microbatch = 2;
+  }
+
+  std::string write_range(const std::string& name, int first, int count) const {
+    std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count));
+    std::iota(tokens.begin(), tokens.end(), static_cast<std::uint16_t>(first));
+    return corpus_.write(name, packed(tokens));
+  }
+
+  BatchLoader loader() const { return {config_, kVocabulary}; }
+
+  std::size_t elements() const {
+    return static_cast<std::size_t>(config_.train.microbatch * config_.data.sequence_length);
+  }
+  Microbatch training(const BatchLoader& loader, std::int64_t step, std::int64_t microbatch) const {
+    Microbatch result{std::vector<std::int32_t>(elements()), std::vector<std::int32_t>(elements())};
+    loader.fill(step, microbatch, result.tokens, result.targets);
+    return result;
+  }
+  Microbatch validation(const BatchLoader& loader, std::int64_t microbatch) const {
+    Microbatch result{std::vector<std::int32_t>(elements()), std::vector<std::int32_t>(elements())};
+    loader.fill_validation(microbatch, result.tokens, result.targets);
+    return result;
+  }
+
+  Corpus corpus_;
+  RunConfig config_;
+};
+
+TEST_F(BatchLoaderTest, FillsSequencesWithTargetsShiftedByOne) {
+  const BatchLoader loader = this->loader();
+  for (std::int64_t step = 0; step < 20; ++step) {
+    const Microbatch batch = training(loader, step, step % 3);
+    for (std::size_t i = 0; i < elements(); ++i) {
+      EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+      const std::int32_t sequence_begin = batch.tokens[i - i % 10];
+      EXPECT_EQ(sequence_begin % 10, 0);
+      EXPECT_EQ(batch.tokens[i], sequence_begin + static_cast<std::int32_t>(i % 10));
+    }
+  }
+}
+
+TEST_F(BatchLoaderTest, TrainsOnEverySequenceOncePerEpoch) {
+  const BatchLoader loader = this->loader();
+  const std::int64_t sequences = loader.training_sequences();
+  ASSERT_EQ(sequences, 89);  // 99 in all, of which 10 are held out
+  std::map<std::int32_t, int> visits;
+  for (std::int64_t sample = 0; sample < 2 * 89; sample += 2) {
+    const Microbatch batch = training(loader, sample / 6, sample % 6 / 2);
+    ++visits[batch.tokens[0]];
+    ++visits[batch.tokens[10]];
+  }
+  EXPECT_EQ(visits.size(), 89U);
+  for (const auto& [first_token, count] : visits) EXPECT_EQ(count, 2) << first_token;
+}
+
+TEST_F(BatchLoaderTest, IsAPureFunctionOfStepAndMicrobatch) {
+  const BatchLoader loader = this->loader();
+  const Microbatch later = training(loader, 7, 1);
+  EXPECT_NE(training(loader, 0, 0), later);
+  EXPECT_EQ(training(loader, 7, 1), later);
+  EXPECT_EQ(training(this->loader(), 7, 1), later);
+  config_.train.seed = 2;
+  EXPECT_NE(training(this->loader(), 7, 1), later);
+}
+
+TEST_F(BatchLoaderTest, DrawsTheSameBatchWhateverTheMicrobatches) {
+  const BatchLoader small = this->loader();
+  Microbatch joined;
+  for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch) {
+    const Microbatch part = training(small, 4, microbatch);
+    joined.tokens.insert(joined.tokens.end(), part.tokens.begin(), part.tokens.end());
+    joined.targets.insert(joined.targets.end(), part.targets.begin(), part.targets.end());
+  }
+  config_.train.microbatch = 6;
+  EXPECT_EQ(training(this->loader(), 4, 0), joined);
+}
+
+TEST_F(BatchLoaderTest, HasTheStateOfItsStep) {
+  EXPECT_EQ(loader().state(0), (SamplerState{.seed = 1, .sequences = 89, .epoch = 0, .position = 0}));
+  EXPECT_EQ(loader().state(15), (SamplerState{.seed = 1, .sequences = 89, .epoch = 1, .position = 1}));
+}
+
+TEST_F(BatchLoaderTest, HoldsOutTheEndOfTheDataAndNeverTrainsOnIt) {
+  const BatchLoader loader = this->loader();
+  std::int32_t largest_trained = 0;
+  for (std::int64_t step = 0; step < 30; ++step) {
+    for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch) {
+      const Microbatch batch = training(loader, step, microbatch);
+      largest_trained = std::max(largest_trained, *std::ranges::max_element(batch.targets));
+    }
+  }
+  ASSERT_EQ(loader.validation_sequences(), 10);
+  ASSERT_EQ(loader.validation_microbatches(), 5);
+  std::set<std::int32_t> starts;
+  for (std::int64_t microbatch = 0; microbatch < 5; ++microbatch) {
+    const Microbatch batch = validation(loader, microbatch);
+    EXPECT_GT(*std::ranges::min_element(batch.tokens), largest_trained);
+    for (std::size_t i = 0; i < elements(); ++i) EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    starts.insert({batch.tokens[0], batch.tokens[10]});
+  }
+  EXPECT_EQ(starts.size(), 10U);
+}
+
+TEST_F(BatchLoaderTest, ValidatesOnTheSameDataWhateverTheSeed) {
+  const Microbatch batch = validation(loader(), 1);
+  config_.train.seed = 99;
+  EXPECT_EQ(validation(loader(), 1), batch);
+}
+
+TEST_F(BatchLoaderTest, ValidatesOnAsMuchAsIsHeldOut) {
+  config_.train.validation_batches = 3;
+  EXPECT_EQ(loader().validation_microbatches(), 3);
+  config_.train.validation_batches = 100;
+  config_.train.microbatch = 3;
+  const BatchLoader loader = this->loader();
+  ASSERT_EQ(loader.validation_microbatches(), 4);  // 10 sequences in microbatches of 3: the last begins anew
+  EXPECT_EQ(validation(loader, 3).tokens[10], validation(loader, 0).tokens[0]);
+  config_.data.validation_fraction = 0;
+  EXPECT_EQ(this->loader().validation_microbatches(), 0);
+  EXPECT_EQ(this->loader().training_sequences(), 99);
+}
+
+TEST_F(BatchLoaderTest, ValidatesOnFilesOfTheirOwn) {
+  config_.data.validation = {write_range("held-out.bin", 5000, 35)};
+  const BatchLoader loader = this->loader();
+  EXPECT_EQ(loader.training_sequences(), 99);
+  EXPECT_EQ(loader.validation_sequences(), 3);
+  const Microbatch batch = validation(loader, 0);
+  EXPECT_GE(*std::ranges::min_element(batch.tokens), 5000);
+}
+
+TEST_F(BatchLoaderTest, LeavesHeldOutFilesOutOfTheTrainingFiles) {
+  write_range("z.bin", 5000, 35);
+  std::filesystem::create_symlink(corpus_.path("z.bin"), corpus_.path("link.bin"));
+  config_.data.path = {corpus_.path("*.bin")};
+  config_.data.validation = {corpus_.path("link.bin")};
+  EXPECT_EQ(loader().training_sequences(), 99);
+  config_.data.path = {corpus_.path("z.bin")};
+  EXPECT_EQ(refusal([&] { loader(); }), "data.path: data.validation holds out every file that it names");
+}
+
+TEST_F(BatchLoaderTest, RefusesTooFewTokens) {
+  config_.data.path = {write_range("few.bin", 0, 21)};
+  EXPECT_THAT(refusal([&] { loader(); }),
+              HasSubstr("data.path: 21 tokens are fewer than the 22 of one sequence to train "
+                        "on and one to hold out"));
+  config_.data.validation_fraction = 0;
+  EXPECT_EQ(loader().training_sequences(), 2);
+  config_.data.path = {write_range("few.bin", 0, 10)};
+  EXPECT_THAT(refusal([&] { loader(); }),
+              HasSubstr("data.path: 10 tokens are fewer than the 11 of one sequence"));
+  config_.data.validation = config_.data.path;
+  config_.data.path = {corpus_.path("train.bin")};
+  EXPECT_THAT(refusal([&] { loader(); }), HasSubstr("data.validation: 10 tokens are fewer"));
+}
+
+TEST_F(BatchLoaderTest, RefusesAnEmptyCorpus) {
+  config_.data.path = {corpus_.write("empty.bin", "")};
+  EXPECT_EQ(refusal([&] { loader(); }), "data.path: the files are empty");
+  config_.data.tokenizer = Tokenizer::bytes;
+  config_.data.path = {corpus_.write("a.txt", ""), corpus_.write("b.txt", "")};
+  EXPECT_EQ(refusal([&] { loader(); }), "data.path: the files are empty");
+}
+
+TEST_F(BatchLoaderTest, ReadsText) {
+  config_.data.tokenizer = Tokenizer::bytes;
+  config_.data.path = {corpus_.write("a.txt", "0123456789abcdefghij"), corpus_.write("b.txt", "klmnopqrs")};
+  config_.data.validation_fraction = 0;
+  config_.train.batch = config_.train.microbatch = 1;
+  const BatchLoader loader = this->loader();
+  ASSERT_EQ(loader.training_sequences(), 3);
+  std::map<char, std::string> texts;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Microbatch batch = training(loader, step, 0);
+    texts[static_cast<char>(batch.tokens[0])] = {batch.targets.begin(), batch.targets.end()};
+  }
+  EXPECT_EQ(texts['0'], "123456789a");
+  EXPECT_EQ(texts['a'], std::string("bcdefghij\0", 10));
+  EXPECT_EQ(texts['\0'], std::string("klmnopqrs\0", 10));
+}
+
+TEST(SplitTokens, KeepsBothSidesApartAndInside) {
+  for (std::int64_t tokens = 0; tokens < 200; ++tokens) {
+    for (const std::int64_t length : {1, 3, 8}) {
+      for (const double fraction : {0.0, 0.01, 0.3, 0.99}) {
+        const Split split = split_tokens(tokens, length, fraction);
+        const auto end = [&](const SequenceRange& range) {
+          return range.count == 0 ? range.begin : range.begin + range.count * length + 1;
+        };
+        EXPECT_GE(split.training.count, 0);
+        EXPECT_GE(split.validation.begin, 0);
+        EXPECT_LE(end(split.validation), tokens);
+        EXPECT_LE(end(split.training), split.validation.count > 0 ? split.validation.begin : tokens);
+        EXPECT_EQ(split.validation.count > 0, fraction > 0 && tokens > length);
+        // Nothing that fits is left over: at most one sequence's worth on the seam, and the one a held-out
+        // one takes.
+        EXPECT_GE((split.training.count + split.validation.count + 2) * length, tokens - 2);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

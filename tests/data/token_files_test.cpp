@@ -1,0 +1,205 @@
+#include "engine/data/token_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/data/corpus.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kLarge = 200'000;
+
+std::vector<std::int32_t> all_tokens(const TokenSource& source) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.tokens()));
+  source.read(0, tokens);
+  return tokens;
+}
+
+std::vector<std::int32_t> tokens_of(const TokenSegment& segment, std::int64_t vocabulary = kLarge) {
+  return all_tokens(TokenSource({segment}, vocabulary));
+}
+
+TEST(Text, IsBytesWithAZeroAtTheEndOfEachFile) {
+  const Corpus corpus;
+  const TokenSource source({open_text(corpus.write("a", "hi\xff")), open_text(corpus.write("b", "!"))}, 256);
+  EXPECT_THAT(all_tokens(source), ElementsAre('h', 'i', 255, 0, '!', 0));
+}
+
+TEST(Text, ThatIsEmptyHasNoTokens) {
+  const Corpus corpus;
+  EXPECT_EQ(open_text(corpus.write("a", "")).tokens(), 0);
+}
+
+TEST(FlatFiles, WithoutAHeaderHoldIdsOfTheGivenWidth) {
+  const Corpus corpus;
+  EXPECT_THAT(tokens_of(open_token_file(corpus.write("a.bin", packed<std::uint16_t>({1, 65535, 3})), 2)),
+              ElementsAre(1, 65535, 3));
+  EXPECT_THAT(tokens_of(open_token_file(corpus.write("b.bin", packed<std::uint32_t>({1, 128255})), 4)),
+              ElementsAre(1, 128255));
+}
+
+TEST(FlatFiles, WithAPartOfATokenAreRefused) {
+  const Corpus corpus;
+  const std::string path = corpus.write("a.bin", "abc");
+  EXPECT_EQ(refusal([&] { open_token_file(path, 2); }),
+            path + ": 3 bytes are not a whole number of 2-byte token ids (data.token_bytes)");
+}
+
+TEST(LlmcFiles, AreKnownByTheirMagicNumber) {
+  const Corpus corpus;
+  EXPECT_THAT(
+      tokens_of(open_token_file(corpus.write_llmc<std::uint16_t>("a.bin", 20240520, 1, {5, 50256}), 4)),
+      ElementsAre(5, 50256));
+  EXPECT_THAT(
+      tokens_of(open_token_file(corpus.write_llmc<std::uint32_t>("b.bin", 20240801, 7, {5, 128000}), 2)),
+      ElementsAre(5, 128000));
+}
+
+TEST(LlmcFiles, OfAnotherVersionOrLengthAreRefused) {
+  const Corpus corpus;
+  const std::string version = corpus.write_llmc<std::uint16_t>("a.bin", 20240520, 2, {1});
+  EXPECT_EQ(refusal([&] { open_token_file(version, 2); }),
+            version + ": an llm.c token file of version 2; version 1 is supported");
+  const std::string cut = corpus.write_llmc<std::uint16_t>("b.bin", 20240520, 1, {1, 2, 3});
+  std::filesystem::resize_file(cut, 1024 + 4);
+  EXPECT_EQ(refusal([&] { open_token_file(cut, 2); }),
+            cut + ": its header promises 3 tokens, 1030 bytes in all, but the file has 1028");
+}
+
+TEST(MegatronFiles, HoldIdsOfTheTypeInTheirIndex) {
+  const Corpus corpus;
+  const auto wide = corpus.write_megatron<std::uint16_t>("wide", 8, {{1, 2, 60000}, {}, {4}});
+  EXPECT_THAT(tokens_of(open_token_file(wide + ".bin", 4)), ElementsAre(1, 2, 60000, 4));
+  const auto wider = corpus.write_megatron<std::int32_t>("wider", 4, {{7}, {128000, 9}});
+  EXPECT_THAT(tokens_of(open_token_file(wider + ".bin", 2)), ElementsAre(7, 128000, 9));
+  const auto narrow = corpus.write_megatron<std::uint8_t>("narrow", 1, {{200, 3}});
+  EXPECT_THAT(tokens_of(open_token_file(narrow + ".bin", 2)), ElementsAre(200, 3));
+}
+
+class BrokenMegatronIndex : public testing::Test {
+ protected:
+  /// The refusal after `replacement` was written over the index at `offset`.
+  std::string refused_with(std::size_t offset, const std::string& replacement) const {
+    const std::string prefix = corpus_.write_megatron<std::uint16_t>("p", 8, {{1, 2}, {3}});
+    std::fstream index(prefix + ".idx", std::ios::in | std::ios::out | std::ios::binary);
+    index.seekp(static_cast<std::streamoff>(offset));
+    index << replacement;
+    index.close();
+    return refusal([&] { open_token_file(prefix + ".bin", 2); });
+  }
+
+  Corpus corpus_;
+};
+
+TEST_F(BrokenMegatronIndex, IsRefusedWithTheReason) {
+  EXPECT_THAT(refused_with(0, "X"), HasSubstr("p.idx: this is not a Megatron index"));
+  EXPECT_THAT(refused_with(9, packed<std::uint64_t>({2})),
+              HasSubstr("index version 2; version 1 is supported"));
+  EXPECT_THAT(refused_with(17, "\x06"), HasSubstr("its type code 6 is not one of"));
+  EXPECT_THAT(refused_with(18, packed<std::uint64_t>({std::uint64_t{1} << 61})),
+              HasSubstr("promises 2305843009213693952"));
+  EXPECT_THAT(refused_with(26, packed<std::uint64_t>({100})), HasSubstr("2 sequences and 100 documents"));
+  EXPECT_THAT(refused_with(34, packed<std::int32_t>({-2})), HasSubstr("sequence 0 does not follow"));
+  EXPECT_THAT(refused_with(34 + 8 + 8, packed<std::int64_t>({2})), HasSubstr("sequence 1 does not follow"));
+  EXPECT_THAT(refused_with(34 + 4, packed<std::int32_t>({2})),
+              HasSubstr("promises 8 bytes, but the file has 6"));
+}
+
+TEST(FindTokenFiles, ListsEachFileOnceByName) {
+  const Corpus corpus;
+  const auto b = corpus.write("b.txt", "x");
+  const auto a = corpus.write("a.txt", "x");
+  EXPECT_THAT(find_token_files({b, corpus.path("*.txt")}, Tokenizer::bytes, "data.path"), ElementsAre(a, b));
+}
+
+TEST(FindTokenFiles, TakesAMegatronPrefixOrEitherOfItsFiles) {
+  const Corpus corpus;
+  const std::string prefix = corpus.write_megatron<std::uint16_t>("text_document", 8, {{1}});
+  for (const std::string& pattern : {prefix, prefix + ".idx", prefix + ".bin", prefix + ".*"}) {
+    EXPECT_THAT(find_token_files({pattern}, Tokenizer::none, "data.path"), ElementsAre(prefix + ".bin"))
+        << pattern;
+  }
+}
+
+TEST(FindTokenFiles, RefusesWhatItCannotUse) {
+  const Corpus corpus;
+  const std::string text = corpus.write("sub/a.txt", "x");
+  const auto refused = [&](const std::string& pattern, Tokenizer tokenizer) {
+    return refusal([&] { find_token_files({pattern}, tokenizer, "data.path"); });
+  };
+  EXPECT_EQ(refused(corpus.path("*.txt"), Tokenizer::bytes),
+            "data.path: no file matches " + corpus.path("*.txt"));
+  EXPECT_EQ(refused(corpus.path("sub"), Tokenizer::bytes),
+            "data.path: " + corpus.path("sub") + " is a folder; name its files, as " + corpus.path("sub/*"));
+  EXPECT_EQ(refused(text, Tokenizer::none),
+            "data.path: " + text + " is not a .bin file of token ids; for text set data.tokenizer to bytes");
+}
+
+TEST(TokenSource, ReadsAnyRangeAcrossFiles) {
+  const Corpus corpus;
+  std::vector<std::uint16_t> ids(5);
+  std::iota(ids.begin(), ids.end(), std::uint16_t{100});
+  const TokenSource source(
+      {open_text(corpus.write("a", "xyz")), open_token_file(corpus.write("b.bin", packed(ids)), 2),
+       open_text(corpus.write("c", "!"))},
+      kLarge);
+  const std::vector<std::int32_t> all = {'x', 'y', 'z', 0, 100, 101, 102, 103, 104, '!', 0};
+  ASSERT_EQ(all_tokens(source), all);
+  for (std::size_t first = 0; first < all.size(); ++first) {
+    for (std::size_t count = 0; first + count <= all.size(); ++count) {
+      std::vector<std::int32_t> part(count);
+      source.read(static_cast<std::int64_t>(first), part);
+      EXPECT_EQ(part, std::vector(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                  all.begin() + static_cast<std::ptrdiff_t>(first + count)));
+    }
+  }
+}
+
+TEST(TokenSource, RefusesAnIdBeyondTheVocabularyAtTheStart) {
+  const Corpus corpus;
+  const std::string path = corpus.write("a.bin", packed<std::uint16_t>({0, 255, 256, 7}));
+  EXPECT_EQ(tokens_of(open_token_file(path, 2), 257).size(), 4U);
+  EXPECT_THAT(
+      refusal([&] { TokenSource({open_token_file(path, 2)}, 256); }),
+      HasSubstr(path + ": token 2 has the id 256, but the model's vocabulary has 256 ids (0 to 255)"));
+  const std::string text = corpus.write("a.txt", "abc");
+  EXPECT_THAT(refusal([&] { TokenSource({open_text(text)}, 99); }), HasSubstr("token 2 has the id 99"));
+}
+
+TEST(TokenSource, RefusesANegativeId) {
+  const Corpus corpus;
+  const std::string prefix = corpus.write_megatron<std::int32_t>("p", 4, {{1, -5}});
+  EXPECT_THAT(refusal([&] { TokenSource({open_token_file(prefix + ".bin", 2)}, kLarge); }),
+              HasSubstr("token 1 has the id -5"));
+}
+
+TEST(TokenSource, RefusesALateBadIdWhenItIsRead) {
+  const Corpus corpus;
+  // Longer than what is checked at the start; sparse, so that the file takes no space.
+  const std::string path = corpus.write("a.bin", "");
+  constexpr std::int64_t kTokens = 40'000'000;
+  std::filesystem::resize_file(path, 2 * kTokens);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(2 * (kTokens - 3)) << "\xe8\x03";
+  const TokenSource source({open_token_file(path, 2)}, 1000);
+  std::vector<std::int32_t> tokens(8);
+  source.read(kTokens - 11, tokens);
+  EXPECT_THAT(refusal([&] { source.read(kTokens - 10, tokens); }),
+              AllOf(HasSubstr(path), HasSubstr("token 39999997 has the id 1000")));
+}
+
+TEST(MappedFile, RefusesWhatItCannotOpen) {
+  const Corpus corpus;
+  EXPECT_EQ(refusal([&] { MappedFile(corpus.path("missing")); }),
+            "cannot open " + corpus.path("missing") + ": No such file or directory");
+  EXPECT_EQ(refusal([&] { MappedFile("/dev/null"); }), "/dev/null is not a regular file");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,64 @@
+// Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split among them.
+#include "tests/device/kernel_scenarios.h"
+
+namespace strata {
+namespace {
+
+constexpr DType kDTypes[] = {DType::fp32, DType::bf16};
+
+TEST(AnyThreadCount, GivesTheSameProduct) {
+  for (const DType dtype : kDTypes) {
+    for (const bool transposed : {false, true}) {
+      // A small output with a long depth and a transposed left operand: where libraries split the depth among threads.
+      expect_same_bits_for_any_thread_count(matmul_scenario(
+          {.m = 64, .n = 64, .k = 8192, .transpose_a = transposed, .accumulate = true, .dtype = dtype}));
+      expect_same_bits_for_any_thread_count(matmul_scenario(
+          {.m = 301, .n = 130, .k = 257, .transpose_b = transposed, .bias = true, .dtype = dtype, .out = dtype}));
+    }
+  }
+}
+
+TEST(AnyThreadCount, GivesTheSameNorms) {
+  for (const DType dtype : kDTypes) {
+    expect_same_bits_for_any_thread_count(norm_scenario(NormKind::layer_norm, dtype, 200, 768, true));
+    expect_same_bits_for_any_thread_count(
+        norm_backward_scenario(NormKind::layer_norm, dtype, 300, 768, GradientPlace::own));
+    expect_same_bits_for_any_thread_count(
+        norm_backward_scenario(NormKind::rms_norm, dtype, 130, 1030, GradientPlace::over_addend));
+    expect_same_bits_for_any_thread_count(column_sums_scenario(dtype, 700, 600));
+  }
+}
+
+TEST(AnyThreadCount, GivesTheSameAttention) {
+  const AttentionShape shape{
+      .batch = 2, .sequence = 140, .heads = 4, .kv_heads = 2, .head_dimension = 32, .scale = 0.2F};
+  for (const DType dtype : kDTypes) {
+    expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype));
+    expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
+    expect_same_bits_for_any_thread_count(rope_scenario(dtype, 3, 200, 4, 64, false));
+  }
+}
+
+TEST(AnyThreadCount, GivesTheSameActivations) {
+  for (const DType dtype : kDTypes) {
+    expect_same_bits_for_any_thread_count(gelu_scenario(dtype, 200, 1030, 0, false));
+    expect_same_bits_for_any_thread_count(
+        gelu_backward_scenario(dtype, 200, 1030, 0, ActivationGradientPlace::over_x));
+    expect_same_bits_for_any_thread_count(swiglu_scenario(dtype, 200, 515, 0));
+    expect_same_bits_for_any_thread_count(swiglu_backward_scenario(dtype, 200, 515, 0, true));
+    expect_same_bits_for_any_thread_count(add_scenario(dtype, 200, 1030, 0, true));
+    expect_same_bits_for_any_thread_count(zero_scenario(dtype, 200, 1030, 0));
+  }
+  expect_same_bits_for_any_thread_count(cast_scenario(DType::fp32, DType::bf16, 200, 1030));
+}
+
+TEST(AnyThreadCount, GivesTheSameEmbeddingAndLoss) {
+  for (const DType dtype : kDTypes) {
+    expect_same_bits_for_any_thread_count(embedding_scenario(dtype, 3, 100, 768, true));
+    expect_same_bits_for_any_thread_count(embedding_backward_scenario(dtype, 3, 100, 768, true));
+    expect_same_bits_for_any_thread_count(cross_entropy_scenario(dtype, 60, 1030, 0));
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,323 @@
+#include "tests/device/kernel_scenarios.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/device/reference/reference_kernels.h"
+
+namespace strata {
+namespace {
+
+using Views = std::vector<Matrix>;
+
+std::string flag(bool set, const char* name) { return set ? std::string(" ") + name : std::string(); }
+
+/// `count` values in [0, limit) in which many repeat.
+std::vector<std::int32_t> tokens_below(std::int64_t limit, std::int64_t count) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>((i * i + 3 * i) % limit));
+  return tokens;
+}
+
+/// Query, key and value side by side in one matrix, as a fused projection leaves them.
+struct Fused {
+  Matrix query, key, value;
+};
+Fused split(const Matrix& fused, const AttentionShape& shape) {
+  const std::int64_t queries = shape.heads * shape.head_dimension;
+  const std::int64_t keys = shape.kv_heads * shape.head_dimension;
+  return {fused.column_slice(0, queries), fused.column_slice(queries, keys), fused.column_slice(queries + keys, keys)};
+}
+std::int64_t fused_columns(const AttentionShape& shape) {
+  return (shape.heads + 2 * shape.kv_heads) * shape.head_dimension;
+}
+std::string describe(const AttentionShape& shape, DType dtype) {
+  return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype), shape.batch,
+                     shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension, shape.window);
+}
+
+}  // namespace
+
+Scenario matmul_scenario(const ProductCase& c) {
+  Scenario scenario;
+  scenario.name = fmt::format("matmul {}x{}x{} {} to {}{}{}{}{} padding {}", c.m, c.n, c.k, name_of(c.dtype),
+                              name_of(c.out), flag(c.transpose_a, "a^T"), flag(c.transpose_b, "b^T"),
+                              flag(c.accumulate, "accumulate"), flag(c.bias, "bias"), c.padding);
+  scenario.operands = {
+      c.transpose_a ? random_operand(1, c.dtype, c.k, c.m, c.padding) : random_operand(1, c.dtype, c.m, c.k, c.padding),
+      c.transpose_b ? random_operand(2, c.dtype, c.n, c.k, c.padding) : random_operand(2, c.dtype, c.k, c.n, c.padding),
+      c.accumulate ? random_operand(3, c.out, c.m, c.n, c.padding) : poisoned_operand(c.out, c.m, c.n, c.padding),
+      random_operand(4, c.dtype, 1, c.n),
+  };
+  scenario.call = [c](Kernels& kernels, const Views& x) {
+    kernels.matmul({.a = x[0],
+                    .transpose_a = c.transpose_a,
+                    .b = x[1],
+                    .transpose_b = c.transpose_b,
+                    .out = x[2],
+                    .accumulate = c.accumulate,
+                    .bias = c.bias ? x[3] : Matrix()});
+  };
+  return scenario;
+}
+
+Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return {fmt::format("column sums {} {}x{}", name_of(dtype), rows, columns),
+          {random_operand(1, dtype, rows, columns, 3), random_operand(2, DType::fp32, 1, columns)},
+          [](Kernels& kernels, const Views& x) { kernels.add_column_sums(x[0], x[1]); }};
+}
+
+Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend) {
+  const bool layer = kind == NormKind::layer_norm;
+  Scenario scenario;
+  scenario.name = fmt::format("{} {} {}x{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows, columns,
+                              flag(addend, "addend"));
+  scenario.operands = {random_operand(1, dtype, rows, columns, 5),   random_operand(2, dtype, rows, columns, 2),
+                       poisoned_operand(dtype, rows, columns, 1),    random_operand(3, dtype, 1, columns),
+                       random_operand(4, dtype, 1, columns),         poisoned_operand(dtype, rows, columns, 4),
+                       poisoned_operand(DType::fp32, 1, rows),       poisoned_operand(DType::fp32, 1, rows)};
+  if (!addend) scenario.operands[2] = random_operand(5, dtype, rows, columns, 1);
+  if (!layer) scenario.operands[6] = random_operand(6, DType::fp32, 1, rows);
+  // The sum is rounded to bf16 before its statistics are taken; the reference's fp32 copy is not.
+  if (addend && dtype == DType::bf16) scenario.fp32_tolerance = 1e-2;
+  scenario.call = [=](Kernels& kernels, const Views& x) {
+    kernels.norm({.kind = kind,
+                  .epsilon = 1e-5F,
+                  .input = x[0],
+                  .addend = addend ? x[1] : Matrix(),
+                  .sum = addend ? x[2] : Matrix(),
+                  .weight = x[3],
+                  .bias = layer ? x[4] : Matrix(),
+                  .out = x[5],
+                  .mean = layer ? x[6] : Matrix(),
+                  .reciprocal_deviation = x[7]});
+  };
+  // One column is its own mean: its output is the bias, and rounding noise apart from that.
+  return scenario;
+}
+
+Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return {fmt::format("norm in place {} {}x{}", name_of(dtype), rows, columns),
+          {random_operand(1, dtype, rows, columns, 5), random_operand(2, dtype, 1, columns),
+           poisoned_operand(DType::fp32, 1, rows)},
+          [](Kernels& kernels, const Views& x) {
+            kernels.norm({.kind = NormKind::rms_norm,
+                          .epsilon = 1e-6F,
+                          .input = x[0],
+                          .weight = x[1],
+                          .out = x[0],
+                          .reciprocal_deviation = x[2]});
+          }};
+}
+
+Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                GradientPlace place) {
+  const bool layer = kind == NormKind::layer_norm;
+  Scenario scenario;
+  scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
+                              columns, static_cast<int>(place));
+  Operand reciprocal(DType::fp32, 1, rows);
+  for (std::int64_t row = 0; row < rows; ++row) reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
+  scenario.operands = {random_operand(1, dtype, rows, columns, 5),
+                       random_operand(2, dtype, 1, columns),
+                       random_operand(3, DType::fp32, 1, rows, 0, 0.1F),
+                       reciprocal,
+                       random_operand(4, dtype, rows, columns, 2),
+                       random_operand(5, dtype, rows, columns, 3),
+                       poisoned_operand(dtype, rows, columns, 1),
+                       random_operand(6, DType::fp32, 1, columns),
+                       random_operand(7, DType::fp32, 1, columns)};
+  if (place != GradientPlace::own) scenario.operands[6] = random_operand(8, dtype, rows, columns, 1);
+  scenario.call = [=](Kernels& kernels, const Views& x) {
+    const Matrix target = place == GradientPlace::own ? x[6] : place == GradientPlace::over_addend ? x[5] : x[4];
+    kernels.norm_backward({.kind = kind,
+                           .input = x[0],
+                           .weight = x[1],
+                           .mean = layer ? x[2] : Matrix(),
+                           .reciprocal_deviation = x[3],
+                           .out_gradient = x[4],
+                           .addend = place == GradientPlace::own ? Matrix() : x[5],
+                           .input_gradient = target,
+                           .weight_gradient = x[7],
+                           .bias_gradient = layer ? x[8] : Matrix()});
+  };
+  return scenario;
+}
+
+Scenario attention_scenario(const AttentionShape& shape, DType dtype) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  return {"attention " + describe(shape, dtype),
+          {random_operand(1, dtype, rows, fused_columns(shape), 3),
+           poisoned_operand(dtype, rows, shape.heads * shape.head_dimension, 1),
+           poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2)},
+          [shape](Kernels& kernels, const Views& x) {
+            const Fused fused = split(x[0], shape);
+            kernels.attention({.shape = shape,
+                               .query = fused.query,
+                               .key = fused.key,
+                               .value = fused.value,
+                               .out = x[1],
+                               .log_sum_exp = x[2]});
+          }};
+}
+
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  Scenario scenario;
+  scenario.name = "attention backward " + describe(shape, dtype);
+  scenario.operands = {random_operand(1, dtype, rows, fused_columns(shape), 3),
+                       Operand(dtype, rows, shape.heads * shape.head_dimension, 1),
+                       Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2),
+                       random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4),
+                       poisoned_operand(dtype, rows, fused_columns(shape), 5)};
+  // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers, P ∘ (dP - D),
+  // and P rounded to bf16 for the matrix unit cost bf16 some digits.
+  scenario.bf16_tolerance = 1.5e-2;
+  const Fused forward = split(scenario.operands[0].view(), shape);
+  ReferenceKernels().attention({.shape = shape,
+                                .query = forward.query,
+                                .key = forward.key,
+                                .value = forward.value,
+                                .out = scenario.operands[1].view(),
+                                .log_sum_exp = scenario.operands[2].view()});
+  scenario.call = [shape](Kernels& kernels, const Views& x) {
+    const Fused fused = split(x[0], shape);
+    const Fused gradient = split(x[4], shape);
+    kernels.attention_backward({.shape = shape,
+                                .query = fused.query,
+                                .key = fused.key,
+                                .value = fused.value,
+                                .out = x[1],
+                                .log_sum_exp = x[2],
+                                .out_gradient = x[3],
+                                .query_gradient = gradient.query,
+                                .key_gradient = gradient.key,
+                                .value_gradient = gradient.value});
+  };
+  return scenario;
+}
+
+Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                       std::int64_t head_dimension, bool inverse) {
+  Operand cosine(DType::fp32, sequence, head_dimension / 2);
+  Operand sine(DType::fp32, sequence, head_dimension / 2);
+  for (std::int64_t t = 0; t < sequence; ++t) {
+    for (std::int64_t i = 0; i < head_dimension / 2; ++i) {
+      const float angle = static_cast<float>(t) / static_cast<float>(i + 1);
+      cosine.set(t, i, std::cos(angle));
+      sine.set(t, i, std::sin(angle));
+    }
+  }
+  return {fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads, head_dimension,
+                      flag(inverse, "inverse")),
+          {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3), cosine, sine},
+          [=](Kernels& kernels, const Views& x) {
+            kernels.rope({.x = x[0],
+                          .sequence = sequence,
+                          .head_dimension = head_dimension,
+                          .cosine = x[1],
+                          .sine = x[2],
+                          .inverse = inverse});
+          }};
+}
+
+Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place) {
+  return {fmt::format("gelu {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place")),
+          {random_operand(1, dtype, rows, columns, padding, 3),
+           in_place ? Operand(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
+          [=](Kernels& kernels, const Views& x) { kernels.gelu(x[0], in_place ? x[0] : x[1]); }};
+}
+
+Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                                ActivationGradientPlace place) {
+  Scenario scenario;
+  scenario.name = fmt::format("gelu backward {} {}x{} place {}", name_of(dtype), rows, columns, static_cast<int>(place));
+  scenario.operands = {random_operand(1, dtype, rows, columns, padding, 3),
+                       random_operand(2, dtype, rows, columns, 2 * padding)};
+  if (place == ActivationGradientPlace::own) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
+  scenario.call = [place](Kernels& kernels, const Views& x) {
+    const Matrix target = place == ActivationGradientPlace::own      ? x[2]
+                          : place == ActivationGradientPlace::over_x ? x[0]
+                                                                     : x[1];
+    kernels.gelu_backward(x[0], x[1], target);
+  };
+  return scenario;
+}
+
+Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
+  return {fmt::format("swiglu {} {}x{}", name_of(dtype), rows, columns),
+          {random_operand(1, dtype, rows, 2 * columns, padding, 2), poisoned_operand(dtype, rows, columns, padding)},
+          [](Kernels& kernels, const Views& x) { kernels.swiglu(x[0], x[1]); }};
+}
+
+Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                                  bool in_place) {
+  Scenario scenario;
+  scenario.name = fmt::format("swiglu backward {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.operands = {random_operand(1, dtype, rows, 2 * columns, padding, 2),
+                       random_operand(2, dtype, rows, columns, padding)};
+  if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, 2 * columns, padding));
+  scenario.call = [in_place](Kernels& kernels, const Views& x) {
+    kernels.swiglu_backward(x[0], x[1], in_place ? x[0] : x[2]);
+  };
+  return scenario;
+}
+
+Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place) {
+  Scenario scenario;
+  scenario.name = fmt::format("add {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.operands = {random_operand(1, dtype, rows, columns, padding),
+                       random_operand(2, dtype, rows, columns, 2 * padding)};
+  if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
+  scenario.call = [in_place](Kernels& kernels, const Views& x) { kernels.add(x[0], x[1], in_place ? x[1] : x[2]); };
+  return scenario;
+}
+
+Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns) {
+  return {fmt::format("cast {} to {} {}x{}", name_of(from), name_of(to), rows, columns),
+          {random_operand(1, from, rows, columns), poisoned_operand(to, rows, columns)},
+          [](Kernels& kernels, const Views& x) { kernels.cast(x[0], x[1]); }};
+}
+
+Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
+  return {fmt::format("zero {} {}x{}", name_of(dtype), rows, columns),
+          {poisoned_operand(dtype, rows, columns, padding)},
+          [](Kernels& kernels, const Views& x) { kernels.zero(x[0]); }};
+}
+
+Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
+                            bool positions) {
+  constexpr std::int64_t kVocabulary = 11;
+  return {fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns, flag(positions, "positions")),
+          {random_operand(1, dtype, kVocabulary, columns, 2), random_operand(2, dtype, sequence + 3, columns, 1),
+           poisoned_operand(dtype, batch * sequence, columns, 3)},
+          [=](Kernels& kernels, const Views& x) {
+            const auto tokens = tokens_below(kVocabulary, batch * sequence);
+            kernels.embedding(tokens, x[0], positions ? x[1] : Matrix(), sequence, x[2]);
+          }};
+}
+
+Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
+                                     bool positions) {
+  constexpr std::int64_t kVocabulary = 11;
+  return {fmt::format("embedding backward {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
+                      flag(positions, "positions")),
+          {random_operand(1, dtype, batch * sequence, columns, 2), random_operand(2, DType::fp32, kVocabulary, columns, 1),
+           random_operand(3, DType::fp32, sequence + 3, columns)},
+          [=](Kernels& kernels, const Views& x) {
+            const auto tokens = tokens_below(kVocabulary, batch * sequence);
+            kernels.embedding_backward(tokens, sequence, x[0], x[1], positions ? x[2] : Matrix());
+          }};
+}
+
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding) {
+  return {fmt::format("cross entropy {} {}x{}", name_of(dtype), rows, vocabulary),
+          {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows)},
+          [=](Kernels& kernels, const Views& x) {
+            const auto targets = tokens_below(vocabulary, rows);
+            kernels.cross_entropy({.logits = x[0], .targets = targets, .losses = x[1], .gradient_scale = 0.125F});
+          }};
+}
+
+}  // namespace strata

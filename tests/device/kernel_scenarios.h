@@ -1,0 +1,52 @@
+// One scenario per kernel and size: the calls that the tests of this folder make.
+#pragma once
+
+#include "tests/device/scenario.h"
+
+namespace strata {
+
+struct ProductCase {
+  std::int64_t m, n, k;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  bool bias = false;
+  std::int64_t padding = 0;
+  DType dtype = DType::fp32;
+  DType out = DType::fp32;
+};
+Scenario matmul_scenario(const ProductCase& product);
+Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns);
+
+Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend);
+/// The output overwrites the input.
+Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns);
+enum class GradientPlace { own, over_out_gradient, over_addend };
+Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                GradientPlace place);
+
+/// Query, key and value are slices of one fused matrix.
+Scenario attention_scenario(const AttentionShape& shape, DType dtype);
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype);
+Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                       std::int64_t head_dimension, bool inverse);
+
+Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place);
+enum class ActivationGradientPlace { own, over_out_gradient, over_x };
+Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                                ActivationGradientPlace place);
+Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
+Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                                  bool in_place);
+Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place);
+Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);
+Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
+
+/// Tokens repeat, so gradients of one row meet.
+Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
+                            bool positions);
+Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
+                                     bool positions);
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding);
+
+}  // namespace strata

@@ -1,0 +1,102 @@
+// The invariants of docs/design.md on whole runs: placement changes nothing, the plan is exact, serial equals overlapped.
+#include <gtest/gtest.h>
+
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using testing::resident_bytes;
+using testing::run;
+using testing::RunOutcome;
+using testing::smallest_bytes;
+using testing::TemporaryFolder;
+using testing::tiny_run;
+
+void expect_the_plan_was_exact(const RunOutcome& outcome) {
+  const auto steps = static_cast<Bytes>(outcome.result.steps.size());
+  const Measurements& measured = outcome.result.measured;
+  for (const Tier tier : kTiers) {
+    EXPECT_EQ(measured.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier)) << name_of(tier);
+  }
+  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::h2d)], steps * outcome.plan.training.h2d_bytes);
+  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::d2h)], steps * outcome.plan.training.d2h_bytes);
+}
+
+struct Precision {
+  DType dtype;
+  Recompute recompute;
+};
+
+class Placement : public ::testing::TestWithParam<Precision> {};
+
+TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.precision = GetParam().dtype;
+  config.train.recompute = GetParam().recompute;
+  std::string expected;
+  for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+    config.plan.order = order;
+    const Bytes resident = resident_bytes(config);
+    const Bytes smallest = smallest_bytes(config);
+    for (const Bytes budget : {kUnlimited, resident / 2, resident / 4, smallest}) {
+      config.memory.device = std::max(budget, smallest);
+      for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
+        config.plan.lanes = lanes;
+        for (const int threads : {1, 2}) {
+          config.train.threads = threads;
+          for (const bool throttled : {false, true}) {
+            LinkLimit link;
+            if (throttled) link = {.to_device = 400e6, .to_host = 400e6};
+            const RunOutcome outcome = run(config, {.device_threads = threads, .link = link});
+            if (expected.empty()) expected = outcome.result.state_hash;
+            EXPECT_EQ(outcome.result.state_hash, expected)
+                << "budget " << budget << ", order " << static_cast<int>(order) << ", lanes " << static_cast<int>(lanes)
+                << ", threads " << threads << ", throttled " << throttled;
+            expect_the_plan_was_exact(outcome);
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, Placement,
+                         ::testing::Values(Precision{DType::bf16, Recompute::full}, Precision{DType::bf16, Recompute::none},
+                                           Precision{DType::fp32, Recompute::full}));
+
+TEST(Recomputation, ChangesNoBit) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.recompute = Recompute::full;
+  const std::string full = run(config).result.state_hash;
+  config.train.recompute = Recompute::none;
+  EXPECT_EQ(run(config).result.state_hash, full);
+}
+
+TEST(Training, LearnsATinyText) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.steps = 60;
+  config.train.validate_every = 60;
+  const TrainResult result = run(config).result;
+  EXPECT_LT(result.steps.back().loss, 0.6 * result.steps.front().loss);
+  ASSERT_EQ(result.validation.size(), 2U);
+  EXPECT_LT(result.validation.back().loss, 0.6 * result.validation.front().loss);
+}
+
+TEST(Validation, ChangesNoBitOfTraining) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.memory.device = resident_bytes(config) / 2;
+  const std::string without = run(config).result.state_hash;
+  config.train.validate_every = 1;
+  const RunOutcome with = run(config);
+  EXPECT_EQ(with.result.state_hash, without);
+  EXPECT_EQ(with.result.validation.size(), 5U);
+  expect_the_plan_was_exact(with);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,77 @@
+#include "tests/execute/support.h"
+
+#include <fstream>
+#include <stdexcept>
+
+#include "engine/base/error.h"
+#include "engine/plan/lower.h"
+
+namespace strata::testing {
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "strata-test-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+RunConfig tiny_run(const std::filesystem::path& folder) {
+  const std::filesystem::path corpus = folder / "corpus.txt";
+  std::ofstream file(corpus);
+  for (int i = 0; i < 400; ++i) file << "line " << i * i << " of a small text, " << i % 7 << " words long\n";
+  file.close();
+  RunConfig config;
+  config.model.architecture = "llama";
+  config.model.config = {{"num_hidden_layers", 3},   {"hidden_size", 32},         {"num_attention_heads", 4},
+                         {"num_key_value_heads", 2}, {"intermediate_size", 48},   {"vocab_size", 128},
+                         {"tie_word_embeddings", true}};
+  config.data.path = {corpus.string()};
+  config.data.sequence_length = 24;
+  config.train.steps = 4;
+  config.train.batch = 6;
+  config.train.microbatch = 2;
+  config.optimizer.learning_rate = 1e-2;
+  config.memory.host = kUnlimited;
+  return config;
+}
+
+Model model_of(const RunConfig& config) {
+  nlohmann::json keys = config.model.config;
+  keys["model_type"] = config.model.architecture;
+  return build_model(parse_architecture(keys, "model.config", UnknownKeys::refuse));
+}
+
+RunOutcome run(const RunConfig& config, const RunOptions& options) {
+  const Model model = model_of(config);
+  RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
+  const BatchLoader data(config, model.architecture.vocabulary);
+  CpuDevice device({.threads = options.device_threads, .link = options.link});
+  Trainer trainer(config, model, outcome.plan, device, training_data(data), {.fresh = options.fresh, .observer = options.observer});
+  const std::atomic<bool> never = false;
+  TrainListener silent;
+  outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,
+                                 options.listener != nullptr ? *options.listener : silent);
+  return outcome;
+}
+
+Bytes resident_bytes(RunConfig config) {
+  config.memory.device = kUnlimited;
+  return make_plan(config, model_of(config)).arena_bytes(Tier::device);
+}
+
+Bytes smallest_bytes(RunConfig config) {
+  config.memory.device = 1;
+  try {
+    make_plan(config, model_of(config));
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    return std::stoll(text.substr(text.find('(') + 1));
+  }
+  throw std::logic_error("a budget of one byte was accepted");
+}
+
+}  // namespace strata::testing

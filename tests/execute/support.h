@@ -1,0 +1,49 @@
+// A tiny run on a corpus of its own: what the trainer's and executor's tests share.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/execute/trainer.h"
+
+namespace strata::testing {
+
+/// A folder that goes away with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A run file's values: a small Llama on some kilobytes of text in `folder`.
+RunConfig tiny_run(const std::filesystem::path& folder);
+Model model_of(const RunConfig& config);
+
+struct RunOptions {
+  int device_threads = 2;
+  LinkLimit link = {};
+  bool fresh = false;
+  std::function<void(const Instruction&, const Trainer&)> observer = {};
+  const std::atomic<bool>* stop = nullptr;
+  TrainListener* listener = nullptr;
+};
+
+struct RunOutcome {
+  Plan plan;
+  TrainResult result;
+};
+RunOutcome run(const RunConfig& config, const RunOptions& options = {});
+
+/// Arena size of a run whose device budget never binds.
+Bytes resident_bytes(RunConfig config);
+/// The smallest device budget of a run.
+Bytes smallest_bytes(RunConfig config);
+
+}  // namespace strata::testing

@@ -1,0 +1,188 @@
+// Resuming, stopping and skipping: what a user's run goes through besides steps.
+#include "engine/execute/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "engine/base/error.h"
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::resident_bytes;
+using testing::run;
+using testing::RunOptions;
+using testing::TemporaryFolder;
+using testing::tiny_run;
+
+TEST(Resume, ContinuesToTheSameBits) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.steps = 6;
+  const std::string straight = run(config).result.state_hash;
+  config.checkpoint.path = (folder.path() / "out").string();
+  config.checkpoint.every = 2;
+  for (const std::int64_t steps : {2, 4, 6}) {
+    // The schedule is constant, so a shorter run is the beginning of the longer one.
+    config.train.steps = steps;
+    const TrainResult result = run(config).result;
+    EXPECT_EQ(result.steps.size(), 2U);
+    EXPECT_EQ(result.counters.step, steps);
+    if (steps == 6) {
+      EXPECT_EQ(result.state_hash, straight);
+    }
+  }
+}
+
+TEST(Resume, GoesOnWithAnotherBudgetToTheSameBits) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  const std::string straight = run(config).result.state_hash;
+  config.checkpoint.path = (folder.path() / "out").string();
+  config.train.steps = 2;
+  run(config);
+  config.train.steps = 4;
+  config.memory.device = resident_bytes(config) / 3;
+  EXPECT_EQ(run(config).result.state_hash, straight);
+}
+
+TEST(Resume, StartsAnewWhereAsked) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.checkpoint.path = (folder.path() / "out").string();
+  run(config);
+  EXPECT_EQ(run(config).result.steps.size(), 0U);
+  EXPECT_EQ(run(config, {.fresh = true}).result.steps.size(), 4U);
+}
+
+TEST(Resume, RefusesAnotherModel) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.checkpoint.path = (folder.path() / "out").string();
+  run(config);
+  config.model.config["hidden_size"] = 64;
+  EXPECT_THROW(run(config), ConfigError);
+}
+
+/// Asks for a stop once a number of steps was reported.
+class StopAfter : public TrainListener {
+ public:
+  StopAfter(std::int64_t steps, std::atomic<bool>& stop) : steps_(steps), stop_(stop) {}
+  void on_step(const StepReport& report) override {
+    if (report.step + 1 == steps_) stop_ = true;
+  }
+
+ private:
+  std::int64_t steps_;
+  std::atomic<bool>& stop_;
+};
+
+TEST(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.steps = 6;
+  config.memory.device = resident_bytes(config) / 2;
+  const std::string straight = run(config).result.state_hash;
+  for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
+    config.plan.lanes = lanes;
+    config.checkpoint.path = (folder.path() / (lanes == LaneMode::serial ? "serial" : "overlapped")).string();
+    std::atomic<bool> stop = false;
+    StopAfter listener(3, stop);
+    const TrainResult stopped = run(config, {.stop = &stop, .listener = &listener}).result;
+    EXPECT_TRUE(stopped.interrupted);
+    EXPECT_EQ(stopped.counters.step, 3);
+    EXPECT_EQ(stopped.steps.size(), 3U);
+    const TrainResult resumed = run(config).result;
+    EXPECT_EQ(resumed.steps.size(), 3U);
+    EXPECT_EQ(resumed.state_hash, straight);
+  }
+}
+
+TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.plan.lanes = LaneMode::serial;
+  config.train.steps = 3;
+  std::string before, after;
+  const auto poison_second_step = [&, step = 0](const Instruction& instruction, const Trainer& trainer) mutable {
+    const auto hash = [&] {
+      return state_hash(testing::model_of(config), [&](std::size_t u, StateKind kind) { return trainer.state(u, kind); });
+    };
+    if (instruction.operation == Operation::loss && step == 1) before = hash();
+    if (instruction.operation == Operation::cast_gradient && instruction.unit == 1 && step == 1) {
+      auto* gradient =
+          reinterpret_cast<bfloat16*>(trainer.bytes(instruction.find(Role::destination)).data());
+      gradient[5] = bfloat16(std::numeric_limits<float>::infinity());
+    }
+    if (instruction.operation == Operation::adamw && instruction.unit == 4) {
+      if (step == 1) after = hash();
+      ++step;
+    }
+  };
+  const TrainResult result = run(config, {.observer = poison_second_step}).result;
+  EXPECT_EQ(result.counters.skipped, 1);
+  EXPECT_EQ(result.counters.updates, 2);
+  EXPECT_TRUE(result.steps[1].skipped);
+  EXPECT_FALSE(result.steps[2].skipped);
+  EXPECT_EQ(before, after);
+}
+
+TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  const Model model = testing::model_of(config);
+  const Plan plan = make_plan(config, model);
+  CpuDevice device({.threads = 2, .link = {}});
+  const auto kernels = device.make_kernels();
+  Arena host(plan.arena_bytes(Tier::host));
+  Operations operations({.plan = &plan,
+                         .program = &plan.training,
+                         .model = &model,
+                         .kernels = kernels.get(),
+                         .device = &device,
+                         .memory = {device.reserve(plan.arena_bytes(Tier::device)), host.data()},
+                         .load = [](auto, auto, auto, auto) { throw std::runtime_error("the disk is gone"); },
+                         .optimizer = {},
+                         .threads = 1});
+  for (const LaneMode mode : {LaneMode::serial, LaneMode::overlapped}) {
+    Executor executor(plan.training, operations, {.mode = mode, .observer = {}});
+    try {
+      executor.run(0, 2, std::atomic<bool>(false), {});
+      FAIL() << "no error";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("load_tokens"));
+      EXPECT_THAT(error.what(), HasSubstr("the disk is gone"));
+    }
+  }
+}
+
+TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.memory.device = resident_bytes(config) / 2;
+  const Model model = testing::model_of(config);
+  Plan plan = make_plan(config, model);
+  // A cycle that no program order gives: the first load waits for the last update of its own step.
+  auto& dependencies = plan.training.dependencies;
+  const auto first_load = dependencies.lanes[static_cast<std::size_t>(Lane::read)].front();
+  const auto updates = static_cast<std::int32_t>(dependencies.lanes[static_cast<std::size_t>(Lane::cpu)].size());
+  dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {updates - 1, false};
+  const BatchLoader data(config, model.architecture.vocabulary);
+  CpuDevice device({.threads = 1, .link = {}});
+  Trainer trainer(config, model, plan, device, training_data(data), {});
+  TrainListener silent;
+  try {
+    trainer.train(std::atomic<bool>(false), silent);
+    FAIL() << "no error";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("all lanes wait for one another"));
+    EXPECT_THAT(error.what(), HasSubstr("load_tokens"));
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,335 @@
+#include "engine/model/architecture.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "tests/base/expect_error.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+using test::expect_error;
+
+Architecture parse(const json& config) {
+  return parse_architecture(config, "folder/config.json");
+}
+
+TEST(Architecture, Gpt2HasTheDefaultsOfItsConfigClass) {
+  const Architecture a = parse({{"model_type", "gpt2"}});
+  EXPECT_EQ(a.family, Family::gpt2);
+  EXPECT_EQ(a.layers, 12);
+  EXPECT_EQ(a.hidden, 768);
+  EXPECT_EQ(a.heads, 12);
+  EXPECT_EQ(a.kv_heads, 12);
+  EXPECT_EQ(a.head_dimension, 64);
+  EXPECT_EQ(a.intermediate, 3072);
+  EXPECT_EQ(a.vocabulary, 50257);
+  EXPECT_EQ(a.max_positions, 1024);
+  EXPECT_EQ(a.norm_epsilon, 1e-5);
+  EXPECT_TRUE(a.tied_head);
+}
+
+TEST(Architecture, LlamaHasTheDefaultsOfItsConfigClass) {
+  const Architecture a = parse({{"model_type", "llama"}});
+  EXPECT_EQ(a.family, Family::llama);
+  EXPECT_EQ(a.layers, 32);
+  EXPECT_EQ(a.hidden, 4096);
+  EXPECT_EQ(a.heads, 32);
+  EXPECT_EQ(a.kv_heads, 32);
+  EXPECT_EQ(a.head_dimension, 128);
+  EXPECT_EQ(a.intermediate, 11008);
+  EXPECT_EQ(a.vocabulary, 32000);
+  EXPECT_EQ(a.max_positions, 2048);
+  EXPECT_EQ(a.norm_epsilon, 1e-6);
+  EXPECT_EQ(a.rope, (RopeOptions{10000.0, std::nullopt}));
+  EXPECT_FALSE(a.tied_head);
+  EXPECT_FALSE(a.qkv_bias);
+  EXPECT_FALSE(a.qk_norm);
+  EXPECT_EQ(a.window, 0);
+}
+
+TEST(Architecture, MistralHasEightKeyValueHeadsAndAWindow) {
+  const Architecture a = parse({{"model_type", "mistral"}});
+  EXPECT_EQ(a.kv_heads, 8);
+  EXPECT_EQ(a.intermediate, 14336);
+  EXPECT_EQ(a.max_positions, 131072);
+  EXPECT_EQ(a.window, 4096);
+}
+
+TEST(Architecture, NullIsNoWindowForMistralAndAsManyKeyValueHeadsAsHeads) {
+  const Architecture a =
+      parse({{"model_type", "mistral"}, {"sliding_window", nullptr}, {"num_key_value_heads", nullptr}});
+  EXPECT_EQ(a.window, 0);
+  EXPECT_EQ(a.kv_heads, 32);
+}
+
+TEST(Architecture, Qwen2HasBiasesAndQwen3NormsOfQueryAndKey) {
+  const Architecture qwen2 = parse({{"model_type", "qwen2"}});
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.qk_norm);
+  EXPECT_EQ(qwen2.vocabulary, 151936);
+  EXPECT_EQ(qwen2.window, 0);
+  const Architecture qwen3 = parse({{"model_type", "qwen3"},
+                                    {"hidden_size", 1024},
+                                    {"num_attention_heads", 16},
+                                    {"num_key_value_heads", 8}});
+  EXPECT_FALSE(qwen3.qkv_bias);
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_dimension, 128);  // not hidden / heads
+  EXPECT_EQ(qwen3.query_columns(), 2048);
+  EXPECT_EQ(qwen3.kv_columns(), 1024);
+}
+
+TEST(Architecture, AQwenWindowHoldsWhereAllLayersHaveIt) {
+  const json qwen = {{"model_type", "qwen2"}, {"num_hidden_layers", 2}, {"sliding_window", 64}};
+  json all = qwen;
+  all["use_sliding_window"] = true;
+  all["max_window_layers"] = 0;
+  EXPECT_EQ(parse(all).window, 64);
+  json none = all;
+  none["max_window_layers"] = 2;
+  EXPECT_EQ(parse(none).window, 0);
+  json listed = all;
+  listed["layer_types"] = {"full_attention", "full_attention"};
+  EXPECT_EQ(parse(listed).window, 0);
+  EXPECT_EQ(parse(qwen).window, 0);
+}
+
+TEST(Architecture, Gpt2SizesGoByEitherName) {
+  const Architecture a = parse({{"model_type", "gpt2"},
+                                {"hidden_size", 64},
+                                {"num_attention_heads", 4},
+                                {"num_hidden_layers", 2},
+                                {"max_position_embeddings", 128},
+                                {"n_inner", nullptr}});
+  EXPECT_EQ(
+      a,
+      parse({{"model_type", "gpt2"}, {"n_embd", 64}, {"n_head", 4}, {"n_layer", 2}, {"n_positions", 128}}));
+  EXPECT_EQ(a.intermediate, 256);
+  expect_error<ConfigError>(
+      [] {
+        parse({{"model_type", "gpt2"}, {"n_embd", 64}, {"hidden_size", 32}});
+      },
+      {"n_embd is 64", "hidden_size, its other name, is 32"});
+}
+
+TEST(Architecture, RopeIsReadInTheSpellingsOfBothTransformersVersions) {
+  const json scaling = {{"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8192},
+                        {"rope_type", "llama3"}};
+  const RopeOptions expected{500000.0, RopeOptions::Llama3{8, 1, 4, 8192}};
+  const Architecture before =
+      parse({{"model_type", "llama"}, {"rope_theta", 500000.0}, {"rope_scaling", scaling}});
+  EXPECT_EQ(before.rope, expected);
+  json parameters = scaling;
+  parameters["rope_theta"] = 500000;
+  EXPECT_EQ(parse({{"model_type", "llama"}, {"rope_parameters", parameters}}).rope, expected);
+  EXPECT_EQ(parse({{"model_type", "llama"}, {"rope_theta", 1.0}, {"rope_parameters", parameters}}).rope,
+            expected);
+}
+
+TEST(Architecture, RopeScalingWinsOverRopeParametersAsInTransformers) {
+  const Architecture a = parse({{"model_type", "llama"},
+                                {"rope_scaling", {{"type", "default"}, {"rope_theta", 7.0}}},
+                                {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 9.0}}}});
+  EXPECT_EQ(a.rope.theta, 7.0);
+  EXPECT_EQ(parse({{"model_type", "llama"},
+                   {"rope_scaling", nullptr},
+                   {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 9.0}}}})
+                .rope.theta,
+            9.0);
+}
+
+TEST(Architecture, Llama3RopeStartsFromTheModelsPositionsWhereItDoesNotSay) {
+  const Architecture a =
+      parse({{"model_type", "llama"},
+             {"max_position_embeddings", 777},
+             {"rope_scaling",
+              {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}}});
+  EXPECT_EQ(a.rope.llama3->original_max_positions, 777);
+}
+
+TEST(Architecture, WhatChangesNothingIsIgnoredInADownloadedConfig) {
+  const Architecture a = parse({{"model_type", "gpt2"},
+                                {"resid_pdrop", 0.5},
+                                {"task_specific_params", {{"a", 1}}},
+                                {"quantization_config", nullptr},
+                                {"activation_function", "gelu_pytorch_tanh"}});
+  EXPECT_EQ(a, parse({{"model_type", "gpt2"}}));
+}
+
+struct Refusal {
+  const char* name;
+  json config;
+  std::vector<std::string> parts;
+};
+
+class ArchitectureRefusal : public testing::TestWithParam<Refusal> {};
+
+TEST_P(ArchitectureRefusal, NamesSourceKeyValueAndWhatIsSupported) {
+  std::vector<std::string> parts = GetParam().parts;
+  parts.emplace_back("folder/config.json: ");
+  expect_error<ConfigError>([] { parse(GetParam().config); }, parts);
+}
+
+json rope(const char* model_type, json parameters) {
+  return {{"model_type", model_type}, {"rope_parameters", std::move(parameters)}};
+}
+
+const Refusal kRefusals[] = {
+    {"NoObject", json::array(), {"expected a JSON object"}},
+    {"NoModelType", json::object(), {"model_type is missing"}},
+    {"ModelType", {{"model_type", "bert"}}, {"model_type is \"bert\"", "gpt2, llama, mistral, qwen2, qwen3"}},
+    {"LlamaActivation",
+     {{"model_type", "llama"}, {"hidden_act", "gelu"}},
+     {"hidden_act is \"gelu\"", "\"silu\""}},
+    {"Gpt2Activation",
+     {{"model_type", "gpt2"}, {"activation_function", "gelu"}},
+     {"activation_function is \"gelu\"", "\"gelu_new\"", "\"gelu_pytorch_tanh\""}},
+    {"AttentionBias",
+     {{"model_type", "llama"}, {"attention_bias", true}},
+     {"attention_bias is true", "supported: false"}},
+    {"Qwen3AttentionBias", {{"model_type", "qwen3"}, {"attention_bias", true}}, {"attention_bias is true"}},
+    {"MlpBias", {{"model_type", "llama"}, {"mlp_bias", true}}, {"mlp_bias is true", "supported: false"}},
+    {"InverseLayer",
+     {{"model_type", "gpt2"}, {"scale_attn_by_inverse_layer_idx", true}},
+     {"scale_attn_by_inverse_layer_idx is true"}},
+    {"UnscaledAttention",
+     {{"model_type", "gpt2"}, {"scale_attn_weights", false}},
+     {"scale_attn_weights is false"}},
+    {"Upcast",
+     {{"model_type", "gpt2"}, {"reorder_and_upcast_attn", true}},
+     {"reorder_and_upcast_attn is true"}},
+    {"CrossAttention",
+     {{"model_type", "gpt2"}, {"add_cross_attention", true}},
+     {"add_cross_attention is true"}},
+    {"Encoder", {{"model_type", "gpt2"}, {"is_encoder_decoder", true}}, {"is_encoder_decoder is true"}},
+    {"PrunedHeads", {{"model_type", "gpt2"}, {"pruned_heads", {{"0", {1}}}}}, {"pruned_heads"}},
+    {"Quantized",
+     {{"model_type", "llama"}, {"quantization_config", {{"bits", 4}}}},
+     {"quantization_config", "full-precision"}},
+    {"RopeType",
+     rope("llama", {{"rope_type", "yarn"}}),
+     {"rope_parameters: rope_type is \"yarn\"", "\"llama3\""}},
+    {"OldRopeType",
+     {{"model_type", "llama"}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}},
+     {"rope_scaling: type is \"linear\"", "\"default\""}},
+    {"RopeFactor", rope("llama", {{"rope_type", "llama3"}}), {"rope_parameters: factor is missing"}},
+    {"RopeOrder",
+     rope("llama", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}),
+     {"high_freq_factor is 1", "more than low_freq_factor"}},
+    {"PartialRotary", rope("llama", {{"partial_rotary_factor", 0.5}}), {"partial_rotary_factor is 0.5"}},
+    {"RopeByLayer",
+     rope("qwen3", {{"full_attention", {{"rope_theta", 1}}}}),
+     {"full_attention", "by layer type"}},
+    {"SomeWindows",
+     {{"model_type", "qwen2"},
+      {"use_sliding_window", true},
+      {"max_window_layers", 28},
+      {"num_hidden_layers", 30}},
+     {"max_window_layers is 28", "2 of 30 layers", "all or none"}},
+    {"LayerTypes",
+     {{"model_type", "qwen3"}, {"num_hidden_layers", 2}, {"layer_types", {"full_attention"}}},
+     {"layer_types", "each of 2 layers"}},
+    {"KeyValueHeads",
+     {{"model_type", "llama"}, {"num_attention_heads", 32}, {"num_key_value_heads", 5}},
+     {"num_attention_heads 32 is not a multiple of num_key_value_heads 5"}},
+    {"DefaultKeyValueHeads",
+     {{"model_type", "qwen2"}, {"num_attention_heads", 16}},
+     {"num_key_value_heads 32, its default; set num_key_value_heads"}},
+    {"LlamaHidden",
+     {{"model_type", "llama"}, {"hidden_size", 100}, {"num_attention_heads", 3}},
+     {"hidden_size 100 is not a multiple of num_attention_heads 3"}},
+    {"Gpt2Hidden",
+     {{"model_type", "gpt2"}, {"n_embd", 100}, {"n_head", 3}},
+     {"n_embd 100 is not a multiple of n_head 3"}},
+    {"OddHead", {{"model_type", "llama"}, {"head_dim", 33}}, {"head dimension 33 is odd"}},
+    {"WrongType",
+     {{"model_type", "llama"}, {"hidden_size", "4096"}},
+     {"hidden_size is \"4096\"", "integer from 1 to"}},
+    {"Fraction", {{"model_type", "llama"}, {"hidden_size", 4096.5}}, {"hidden_size is 4096.5", "integer"}},
+    {"Zero", {{"model_type", "llama"}, {"num_hidden_layers", 0}}, {"num_hidden_layers is 0"}},
+    {"Huge",
+     {{"model_type", "llama"}, {"vocab_size", 18446744073709551615ULL}},
+     {"vocab_size is 18446744073709551615"}},
+    {"WideHeads",
+     {{"model_type", "llama"}, {"head_dim", 1048576}},
+     {"32 heads of dimension 1048576 are wider than 1048576"}},
+    {"Epsilon", {{"model_type", "llama"}, {"rms_norm_eps", 0}}, {"rms_norm_eps is 0", "positive"}},
+    {"Range", {{"model_type", "llama"}, {"initializer_range", -0.1}}, {"initializer_range is -0.1"}},
+    {"NoBoolean",
+     {{"model_type", "llama"}, {"tie_word_embeddings", 1}},
+     {"tie_word_embeddings is 1", "true or false"}},
+    {"NoNumber", {{"model_type", "llama"}, {"rope_theta", "x"}}, {"rope_theta is \"x\"", "a number"}},
+    {"NoText", {{"model_type", 3}}, {"model_type is 3", "a string"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, testing::ValuesIn(kRefusals),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Architecture, AnUnknownKeyIsRefusedInARunFileWithTheNearestOne) {
+  const auto strict = [](json config) { parse_architecture(config, "model.config", UnknownKeys::refuse); };
+  expect_error<ConfigError>(
+      [&] {
+        strict({{"model_type", "llama"}, {"num_hiden_layers", 2}});
+      },
+      {"model.config: unknown key num_hiden_layers; did you mean num_hidden_layers?"});
+  expect_error<ConfigError>(
+      [&] {
+        strict({{"model_type", "gpt2"}, {"dropout_everywhere", 2}});
+      },
+      {"unknown key dropout_everywhere; known: ", "n_embd"});
+  expect_error<ConfigError>(
+      [&] {
+        strict({{"model_type", "llama"}, {"rope_scaling", {{"rope_type", "default"}, {"rope_tetha", 2}}}});
+      },
+      {"rope_scaling: unknown key rope_tetha; did you mean rope_theta?"});
+  strict({{"model_type", "llama"},
+          {"num_hidden_layers", 12},
+          {"hidden_size", 768},
+          {"num_attention_heads", 12},
+          {"num_key_value_heads", 4},
+          {"intermediate_size", 2048},
+          {"vocab_size", 256}});
+}
+
+TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 8192},
+                       {"rope_theta", 500000.0}};
+  const json configs[] = {
+      {{"model_type", "gpt2"},
+       {"n_inner", 100},
+       {"tie_word_embeddings", false},
+       {"layer_norm_epsilon", 1e-6}},
+      {{"model_type", "llama"},
+       {"num_key_value_heads", 8},
+       {"rope_parameters", llama3},
+       {"initializer_range", 0.01}},
+      {{"model_type", "llama"}, {"tie_word_embeddings", true}, {"head_dim", 64}},
+      {{"model_type", "mistral"}},
+      {{"model_type", "mistral"}, {"sliding_window", nullptr}},
+      {{"model_type", "qwen2"}, {"rope_theta", 1e6}},
+      {{"model_type", "qwen2"},
+       {"use_sliding_window", true},
+       {"max_window_layers", 0},
+       {"sliding_window", 77}},
+      {{"model_type", "qwen3"}, {"hidden_size", 1024}, {"rms_norm_eps", 1e-5}},
+  };
+  for (const json& config : configs) {
+    const Architecture a = parse(config);
+    EXPECT_EQ(parse(to_hf_config(a)), a) << config;
+    EXPECT_EQ(to_hf_config(a)["model_type"], config["model_type"]);
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,99 @@
+#include "engine/model/initialize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace strata {
+namespace {
+
+Model tiny_model() {
+  return build_model(parse_architecture({{"model_type", "gpt2"},
+                                         {"n_layer", 2},
+                                         {"n_embd", 60},
+                                         {"n_head", 3},
+                                         {"vocab_size", 500},
+                                         {"n_positions", 7}},
+                                        "test"));
+}
+
+std::vector<float> whole_unit(const Model& model, std::size_t index, std::uint64_t seed) {
+  const Unit& unit = model.units[index];
+  std::vector<float> flat(static_cast<std::size_t>(unit.elements), -1.0F);
+  initialize_unit(model.architecture, unit, seed, 0, flat);
+  return flat;
+}
+
+std::vector<float> tensor_of(const std::vector<float>& flat, const TensorSpec& tensor) {
+  return {flat.begin() + tensor.offset, flat.begin() + tensor.offset + tensor.elements};
+}
+
+double deviation(const std::vector<float>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  const auto count = static_cast<double>(values.size());
+  return std::sqrt(squares / count - sum / count * sum / count);
+}
+
+TEST(Initialize, AnySplitOfAUnitGivesTheSameBits) {
+  const Model model = tiny_model();
+  const std::vector<float> whole = whole_unit(model, 1, 42);
+  for (const std::size_t piece : {1U, 61U, 64U, 1000U, 100000U}) {
+    std::vector<float> flat(whole.size(), -1.0F);
+    for (std::size_t first = 0; first < flat.size(); first += piece) {
+      const std::size_t count = std::min(piece, flat.size() - first);
+      initialize_unit(model.architecture, model.units[1], 42, static_cast<std::int64_t>(first),
+                      std::span(flat).subspan(first, count));
+    }
+    EXPECT_EQ(flat, whole) << piece;
+  }
+}
+
+TEST(Initialize, ATensorAloneGetsWhatItHasInItsUnit) {
+  const Model model = tiny_model();
+  const std::vector<float> whole = whole_unit(model, 1, 42);
+  for (const TensorSpec& tensor : model.units[1].tensors) {
+    std::vector<float> alone(static_cast<std::size_t>(tensor.elements));
+    initialize_tensor(model.architecture, tensor, 42, 0, alone);
+    EXPECT_EQ(alone, tensor_of(whole, tensor)) << tensor.hf_name;
+  }
+}
+
+TEST(Initialize, PaddingIsZero) {
+  const Model model = tiny_model();
+  std::vector<float> flat = whole_unit(model, 1, 42);
+  for (const TensorSpec& tensor : model.units[1].tensors) {
+    std::fill_n(flat.begin() + tensor.offset, tensor.elements, 0.0F);
+  }
+  EXPECT_EQ(flat, std::vector<float>(flat.size(), 0.0F));
+}
+
+TEST(Initialize, MatricesHaveTheRangeOfTheConfigAndResidualOnesLess) {
+  const Model model = tiny_model();
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    const std::vector<float> flat = whole_unit(model, unit, 42);
+    for (const TensorSpec& tensor : model.units[unit].tensors) {
+      if (tensor.hf_shape.size() < 2 || tensor.elements < 3000) continue;
+      const double expected = tensor.init == Init::residual_normal ? 0.02 / std::sqrt(2.0 * 2) : 0.02;
+      EXPECT_NEAR(deviation(tensor_of(flat, tensor)), expected, 0.05 * expected) << tensor.hf_name;
+    }
+  }
+}
+
+TEST(Initialize, NormsAreOnesAndBiasesZeros) {
+  const Model model = tiny_model();
+  const std::vector<float> head = whole_unit(model, 3, 42);
+  EXPECT_EQ(tensor_of(head, model.head().tensors[0]), std::vector<float>(60, 1.0F));
+  EXPECT_EQ(tensor_of(head, model.head().tensors[1]), std::vector<float>(60, 0.0F));
+}
+
+TEST(Initialize, SeedsAndTensorsDiffer) {
+  const Model model = tiny_model();
+  EXPECT_NE(whole_unit(model, 1, 42), whole_unit(model, 1, 43));
+  EXPECT_NE(whole_unit(model, 1, 42), whole_unit(model, 2, 42));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,63 @@
+"""Loads a folder that strata exported with transformers and compares its logits with a golden's.
+
+    .venv/bin/python tests/parity/check_export.py EXPORTED_FOLDER tests/parity/goldens/NAME [--weights initial]
+
+`trained` (the default) expects the golden's weights after its fp32 steps, `initial` those that it started from. Passes
+where the largest difference of two logits is at most 1e-4 of the largest logit; exit status 1 otherwise.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+TOLERANCE = 1e-4
+
+
+def load_exported(folder):
+    """The model, or an exit where a tensor is missing, left over or of another shape."""
+    model, loading = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32,
+                                                          output_loading_info=True)
+    problems = {what: sorted(map(str, names)) for what, names in loading.items() if names}
+    if problems:
+        sys.exit(f"{folder} does not match its own config.json: {problems}")
+    return model.eval()
+
+
+def load_golden(golden, weights):
+    model = AutoModelForCausalLM.from_pretrained(golden / "model", attn_implementation="eager", dtype=torch.float32)
+    if weights == "trained":
+        tensors = load_file(golden / "weights.safetensors")
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(tensors[name])
+    return model.eval()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("exported", type=pathlib.Path)
+    parser.add_argument("golden", type=pathlib.Path)
+    parser.add_argument("--weights", choices=["trained", "initial"], default="trained")
+    arguments = parser.parse_args()
+    logging.disable_progress_bar()
+
+    sequence = json.loads((arguments.golden / "golden.json").read_text())["sequence_length"]
+    windows = np.fromfile(arguments.golden / "tokens.bin", dtype=np.uint16).reshape(-1, sequence + 1)
+    tokens = torch.from_numpy(windows[:8, :-1].astype(np.int64))
+    with torch.no_grad():
+        logits = load_exported(arguments.exported)(input_ids=tokens, use_cache=False).logits
+        expected = load_golden(arguments.golden, arguments.weights)(input_ids=tokens, use_cache=False).logits
+    difference = ((logits - expected).abs().max() / expected.abs().max()).item()
+    print(f"{arguments.exported}: logits differ by {difference:.1e} of the largest")
+    if not difference <= TOLERANCE:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Writes goldens/: tiny transformers models and what transformers + torch.optim.AdamW make of them (see README.md).
+
+    .venv/bin/python tests/parity/make_goldens.py [NAME ...]
+
+Every golden is trained a second time in double precision; where that disagrees with single precision by more than a
+third of the tolerance that the engine has to meet, the golden is ill-conditioned and the script fails.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers.utils import logging
+
+GOLDENS = pathlib.Path(__file__).parent / "goldens"
+FP32_STEPS, BF16_STEPS = 20, 50
+TOLERANCE = 1e-4
+# Epsilon is large enough that a gradient which is zero but for rounding, GPT-2's key bias, does not become an update.
+OPTIMIZER = {"learning_rate": 2e-3, "betas": [0.9, 0.95], "epsilon": 1e-5, "weight_decay": 0.1, "clip_norm": 1.0}
+
+
+def llama_like(**changes):
+    options = dict(vocab_size=101, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
+                   num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
+    return {**options, **changes}
+
+
+def cases():
+    """Name: (config, sequence length, batch, microbatch)."""
+    llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
+              "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+    return {
+        "gpt2": (GPT2Config(vocab_size=113, n_embd=36, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
+                            eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2),
+        "llama-tied": (LlamaConfig(**llama_like(tie_word_embeddings=True)), 31, 6, 2),
+        "llama-untied": (LlamaConfig(**llama_like(hidden_size=40, num_attention_heads=5, num_key_value_heads=1,
+                                                  intermediate_size=56, tie_word_embeddings=False,
+                                                  rope_parameters=llama3)), 29, 6, 3),
+        "qwen2": (Qwen2Config(**llama_like(vocab_size=127, tie_word_embeddings=True)), 24, 6, 2),
+        "qwen3": (Qwen3Config(**llama_like(vocab_size=97, head_dim=10, tie_word_embeddings=False)), 27, 4, 2),
+        "mistral": (MistralConfig(**llama_like(sliding_window=7, tie_word_embeddings=False)), 26, 6, 2),
+    }
+
+
+def make_tokens(vocabulary, sequence, windows, generator):
+    """[windows, sequence + 1] tokens of a noisy linear recurrence, so that there is something to learn."""
+    tokens = torch.zeros(windows, sequence + 1, dtype=torch.int64)
+    tokens[:, 0] = torch.randint(vocabulary, (windows,), generator=generator)
+    for t in range(1, sequence + 1):
+        follows = (3 * tokens[:, t - 1] + 1) % vocabulary
+        noise = torch.randint(vocabulary, (windows,), generator=generator)
+        tokens[:, t] = torch.where(torch.rand(windows, generator=generator) < 0.7, follows, noise)
+    return tokens
+
+
+def make_model(config, generator):
+    """Weights far from their usual start, so that every gradient, those of norms and biases too, has a size."""
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() >= 2:
+                parameter.copy_(0.15 * noise)
+            else:
+                parameter.copy_(0.1 * noise if name.endswith("bias") else 1 + 0.2 * noise)
+    return model.eval()
+
+
+def accumulate(model, windows, microbatch, autocast):
+    """Adds the gradient of the mean loss over all tokens of `windows`; returns that loss."""
+    targets = windows[:, 1:].numel()
+    total = 0.0
+    for part in windows.split(microbatch):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = model(input_ids=part[:, :-1], use_cache=False).logits
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        loss = cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum") / targets
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def train(folder, tokens, steps, batch, microbatch, dtype=torch.float32, autocast=False):
+    """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=dtype).eval()
+    parameters = list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": OPTIMIZER["weight_decay"]},
+              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]),
+                                  eps=OPTIMIZER["epsilon"], foreach=False)
+    losses, norms, gradients = [], [], None
+    for step in range(steps):
+        optimizer.zero_grad()
+        losses.append(accumulate(model, tokens[step * batch:(step + 1) * batch], microbatch, autocast))
+        if gradients is None:
+            gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters()}
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters, OPTIMIZER["clip_norm"]).item())
+        optimizer.step()
+    return losses, norms, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def worst_difference(values, references):
+    """The largest ‖Δ‖/‖reference‖ over the tensors of two dictionaries."""
+    return max(((values[name].double() - reference.double()).norm() / reference.double().norm()).item()
+               for name, reference in references.items())
+
+
+def check_condition(name, single, double):
+    """The goldens mean something only where rounding does not decide them."""
+    differences = {"losses": max(abs(a - b) / abs(b) for a, b in zip(single[0], double[0])),
+                   "gradients": worst_difference(single[2], double[2]),
+                   "weights": worst_difference(single[3], double[3])}
+    print(f"{name}: fp32 against fp64 " + ", ".join(f"{what} {size:.1e}" for what, size in differences.items()))
+    if max(differences.values()) > TOLERANCE / 3:
+        raise SystemExit(f"{name}: too sensitive to rounding; change its seed or sizes")
+
+
+def make_golden(name, seed, config, sequence, batch, microbatch):
+    generator = torch.Generator().manual_seed(seed)
+    folder = GOLDENS / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    make_model(config, generator).save_pretrained(folder / "model")
+    (folder / "model" / "generation_config.json").unlink(missing_ok=True)
+
+    tokens = make_tokens(config.vocab_size, sequence, BF16_STEPS * batch, generator)
+    tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
+
+    def run(steps, **options):
+        return train(folder / "model", tokens, steps, batch, microbatch, **options)
+
+    single = run(FP32_STEPS)
+    check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
+    mixed = run(BF16_STEPS, autocast=True)
+    save_file(single[2], folder / "gradients.safetensors")
+    save_file(single[3], folder / "weights.safetensors")
+    golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": OPTIMIZER,
+              "fp32": {"losses": single[0], "grad_norms": single[1]},
+              "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
+    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o644)
+    print(f"{name}: losses {single[0][0]:.3f} … {single[0][-1]:.3f}, bf16 … {mixed[0][-1]:.3f}, "
+          f"norms {min(single[1]):.2f} to {max(single[1]):.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="goldens to make; all where none is given")
+    names = parser.parse_args().names
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for seed, (name, case) in enumerate(cases().items()):
+        if not names or name in names:
+            make_golden(name, seed, *case)
+
+
+if __name__ == "__main__":
+    main()

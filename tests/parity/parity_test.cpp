@@ -1,0 +1,178 @@
+// Parity with transformers and torch.optim.AdamW on the goldens beside this file: what Strata trains is the model people know.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/execute/trainer.h"
+
+namespace strata {
+namespace {
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+struct Golden {
+  std::filesystem::path folder;
+  nlohmann::json values;
+  std::vector<std::uint16_t> tokens;
+};
+
+Golden load_golden(const std::string& name) {
+  Golden golden;
+  golden.folder = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/parity/goldens" / name;
+  std::ifstream(golden.folder / "golden.json") >> golden.values;
+  std::ifstream file(golden.folder / "tokens.bin", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  golden.tokens.resize(bytes.size() / 2);
+  std::memcpy(golden.tokens.data(), bytes.data(), bytes.size());
+  return golden;
+}
+
+Tensors load_tensors(const std::filesystem::path& path) {
+  const SafetensorsReader reader(path);
+  Tensors tensors;
+  for (const auto& [name, stored] : reader.tensors()) {
+    tensors[name].resize(static_cast<std::size_t>(stored.elements));
+    reader.read(name, 0, tensors[name]);
+  }
+  return tensors;
+}
+
+RunConfig config_of(const Golden& golden, DType precision) {
+  const nlohmann::json& v = golden.values;
+  const nlohmann::json& optimizer = v["optimizer"];
+  RunConfig config;
+  config.model.path = (golden.folder / "model").string();
+  config.data.sequence_length = v["sequence_length"];
+  config.train.batch = v["batch"];
+  config.train.microbatch = v["microbatch"];
+  config.train.precision = precision;
+  config.train.steps =
+      static_cast<std::int64_t>(v[precision == DType::fp32 ? "fp32" : "bf16"]["losses"].size());
+  config.train.threads = 2;
+  config.optimizer.learning_rate = optimizer["learning_rate"];
+  config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
+  config.optimizer.epsilon = optimizer["epsilon"];
+  config.optimizer.weight_decay = optimizer["weight_decay"];
+  config.optimizer.clip_norm = optimizer["clip_norm"];
+  config.memory.host = kUnlimited;
+  return config;
+}
+
+/// Windows in file order, as the goldens were made.
+TrainingData data_of(const Golden& golden, const RunConfig& config) {
+  const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
+  TrainingData data;
+  data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
+                                             std::span<std::int32_t> targets) {
+    for (std::int64_t i = 0; i < config.train.microbatch; ++i) {
+      const auto index = static_cast<std::size_t>(step * config.train.batch + microbatch * config.train.microbatch + i);
+      for (std::size_t t = 0; t + 1 < window; ++t) {
+        const std::size_t at = static_cast<std::size_t>(i) * (window - 1) + t;
+        tokens[at] = golden.tokens[index * window + t];
+        targets[at] = golden.tokens[index * window + t + 1];
+      }
+    }
+  };
+  data.sampler = [](std::int64_t) { return nlohmann::json(); };
+  return data;
+}
+
+struct Outcome {
+  TrainResult result;
+  Tensors first_gradients, weights;
+};
+
+Outcome train(const Golden& golden, const RunConfig& config) {
+  const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path));
+  const Plan plan = make_plan(config, model);
+  CpuDevice device({.threads = 2, .link = {}});
+  Outcome outcome;
+  const auto collect = [&](const Instruction& instruction, const Trainer& trainer) {
+    // The update leaves the gradient it used in place, so the first step's is read right after it.
+    if (instruction.operation != Operation::adamw || instruction.unit < 0) return;
+    const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
+    const auto* gradient = reinterpret_cast<const float*>(trainer.bytes(instruction.find(Role::gradient)).data());
+    for (const TensorSpec& tensor : unit.tensors) {
+      outcome.first_gradients.try_emplace(
+          tensor.hf_name, gradient + tensor.offset, gradient + tensor.offset + tensor.elements);
+    }
+  };
+  Trainer::Options options;
+  if (config.plan.lanes == LaneMode::serial) options.observer = collect;
+  Trainer trainer(config, model, plan, device, data_of(golden, config), options);
+  TrainListener silent;
+  outcome.result = trainer.train(std::atomic<bool>(false), silent);
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const std::span<const float> master = trainer.state(u, StateKind::master);
+    for (const TensorSpec& tensor : model.units[u].tensors) {
+      const auto part = master.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
+      outcome.weights[tensor.hf_name].assign(part.begin(), part.end());
+    }
+  }
+  return outcome;
+}
+
+/// ‖a - b‖ / ‖b‖ per tensor.
+void expect_close(const Tensors& actual, const Tensors& expected, double tolerance) {
+  for (const auto& [name, values] : expected) {
+    const auto found = actual.find(name);
+    if (found == actual.end()) {
+      ADD_FAILURE() << "no tensor " << name;
+      continue;
+    }
+    ASSERT_EQ(found->second.size(), values.size()) << name;
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference += std::pow(double{found->second[i]} - values[i], 2);
+      norm += std::pow(double{values[i]}, 2);
+    }
+    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm)) << name;
+  }
+}
+
+void expect_losses(const TrainResult& result, const nlohmann::json& golden, double tolerance) {
+  ASSERT_EQ(result.steps.size(), golden["losses"].size());
+  for (std::size_t s = 0; s < result.steps.size(); ++s) {
+    const double loss = golden["losses"][s];
+    EXPECT_NEAR(result.steps[s].loss, loss, tolerance * loss) << "step " << s;
+  }
+}
+
+class Parity : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Parity, Fp32GradientsLossesAndWeightsFollowPyTorch) {
+  const Golden golden = load_golden(GetParam());
+  RunConfig config = config_of(golden, DType::fp32);
+  config.plan.lanes = LaneMode::serial;
+  const Outcome outcome = train(golden, config);
+  expect_close(outcome.first_gradients, load_tensors(golden.folder / "gradients.safetensors"), 1e-4);
+  expect_losses(outcome.result, golden.values["fp32"], 1e-4);
+  expect_close(outcome.weights, load_tensors(golden.folder / "weights.safetensors"), 1e-4);
+  for (std::size_t s = 0; s < outcome.result.steps.size(); ++s) {
+    const double norm = golden.values["fp32"]["grad_norms"][s];
+    EXPECT_NEAR(outcome.result.steps[s].grad_norm, norm, 1e-3 * norm);
+  }
+}
+
+TEST_P(Parity, Bf16LossesFollowPyTorch) {
+  const Golden golden = load_golden(GetParam());
+  const Outcome outcome = train(golden, config_of(golden, DType::bf16));
+  expect_losses(outcome.result, golden.values["bf16"], 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Parity,
+                         ::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace strata
