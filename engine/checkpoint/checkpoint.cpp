@@ -179,12 +179,21 @@ void CheckpointStore::write_folder(const fs::path& folder, const Model& model, M
 }
 
 void CheckpointStore::remove_old() {
-  for (const fs::path& folder : damaged_) file_system_.remove_all(folder);
+  for (const fs::path& folder : damaged_) remove(folder);
   damaged_.clear();
   std::int64_t kept = 0;
   for (const Entry& entry : entries()) {
-    if (entry.manifest && kept++ >= keep_) file_system_.remove_all(entry.folder);
+    if (entry.manifest && kept++ >= keep_) remove(entry.folder);
   }
+}
+
+/// Half removed, it must not look like a damaged checkpoint to the next run, but like the leftover that it
+/// is.
+void CheckpointStore::remove(const fs::path& folder) {
+  const fs::path leftover = folder.string() + kTemporarySuffix;
+  file_system_.rename(folder, leftover);
+  file_system_.sync_folder(path_);
+  file_system_.remove_all(leftover);
 }
 
 std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {

@@ -56,6 +56,7 @@ class CheckpointStore {
   void write_folder(const std::filesystem::path& folder, const Model& model, Manifest manifest,
                     const StateAccess& state);
   void remove_old();
+  void remove(const std::filesystem::path& folder);
 
   std::filesystem::path path_;
   std::int64_t keep_;

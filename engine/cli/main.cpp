@@ -52,7 +52,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and the like
+    throw ConfigError(std::string(error.what()) + "; strata --help and strata COMMAND --help list what there is");
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);

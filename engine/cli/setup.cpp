@@ -28,6 +28,12 @@ Model load_model(const RunConfig& config) {
   return build_model(architecture);
 }
 
+void check_json_path(const std::string& path) {
+  if (path.empty() || path == "-") return;
+  const std::ofstream file(path, std::ios::app);
+  if (!file) throw ConfigError(fmt::format("--json: cannot write {}: {}", path, std::strerror(errno)));
+}
+
 void write_json(const std::string& path, const nlohmann::json& json) {
   if (path.empty()) return;
   if (path == "-") {

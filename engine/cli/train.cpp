@@ -42,20 +42,25 @@ std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, c
     return fmt::format("stopped after step {}; nothing was saved, since the run file has no checkpoint.path",
                        result.counters.step);
   }
-  return fmt::format("stopped after step {} and saved; go on with: strata train {}", result.counters.step, command.run_file);
+  std::string again = "strata train " + command.run_file;
+  for (const std::string& override : command.overrides) again += fmt::format(" --set '{}'", override);
+  return fmt::format("stopped after step {} and saved; go on with: {}", result.counters.step, again);
 }
 
 }  // namespace
 
 int run_train(const TrainCommand& command) {
-  const RunConfig config = load_run_config(command.run_file, command.overrides);
+  RunConfig config = load_run_config(command.run_file, command.overrides);
   if (command.dump_config) {
     std::cout << dump(config);
     return 0;
   }
+  check_json_path(command.json);
   const Model model = load_model(config);
-  const Plan plan = make_plan(config, model);
   const BatchLoader data(config, model.architecture.vocabulary);
+  // The plan must not ask for more held-out microbatches than there are.
+  if (config.train.validate_every > 0) config.train.validation_batches = data.validation_microbatches();
+  const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = static_cast<int>(config.train.threads), .link = link_limit(config)});
   const std::unique_ptr<Kernels> kernels = device.make_kernels();
   const MachineRates rates = measure_machine(*kernels, config.train.precision, link_limit(config));

@@ -209,8 +209,10 @@ void add_train(std::vector<Key>& keys) {
                                       "Determines initial weights and the order of the data.");
   section.add<Word<Recompute>>(
       "recompute", &S::recompute, "",
-      "full: the backward pass computes a block's activations again from its input. none: "
-      "they are kept.");
+      "full: the backward pass computes a block's activations again from its input. none: they are kept. "
+      "auto: they are kept for as many blocks as memory.device holds without moving anything more. Results "
+      "do "
+      "not depend on it.");
   section.add<Int>("validate_every", &S::validate_every, "steps",
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);
   require(section.add<Int>(

@@ -1,6 +1,7 @@
 #include "engine/config/load.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -46,14 +48,40 @@ struct Source {
   throw ConfigError(fmt::format("{}: {}", place, sentence));
 }
 
+/// Notes where documents start and builds nothing.
+struct DocumentStarts : YAML::EventHandler {
+  std::vector<YAML::Mark> marks;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+};
+
+/// yaml-cpp's Load() ignores all that follows the first document, and its LoadAll() does not return for some
+/// of that.
+void refuse_second_document(const std::string& text, const Source& source) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
+  }
+  if (starts.marks.size() < 2) return;
+  fail(source.place(starts.marks[1]), "the one YAML document of the file ended before this line");
+}
+
 /// The one document of `text`; throws ConfigError where it is not YAML.
 YAML::Node parse_yaml(const std::string& text, const Source& source) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      fail(source.place(documents[1].Mark()), "a second YAML document; one is expected");
-    }
-    return documents.empty() ? YAML::Node() : documents[0];
+    refuse_second_document(text, source);
+    return YAML::Load(text);
   } catch (const YAML::Exception& error) {
     // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.
     const bool alias =

@@ -15,7 +15,7 @@
 
 namespace strata {
 
-enum class Recompute : std::uint8_t { none, full };
+enum class Recompute : std::uint8_t { none, full, automatic };
 enum class Order : std::uint8_t { layer_major, microbatch_major };
 enum class LaneMode : std::uint8_t { serial, overlapped };
 enum class DeviceKind : std::uint8_t { cpu };
@@ -47,7 +47,7 @@ struct RunConfig {
     std::int64_t microbatch = 1;  ///< sequences per microbatch
     DType precision = DType::bf16;
     std::uint64_t seed = 1;
-    Recompute recompute = Recompute::full;
+    Recompute recompute = Recompute::automatic;
     std::int64_t validate_every = 0;      ///< steps; 0: never
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores

@@ -131,6 +131,7 @@ std::vector<std::string> TextList::read(const YAML::Node& node) {
 std::string TextList::write(const std::vector<std::string>& value) {
   if (value.empty()) return "";
   std::vector<std::string> items;
+  items.reserve(value.size());
   for (const std::string& item : value) items.push_back(quoted(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
 }

@@ -20,7 +20,7 @@ struct Words<DType> {
 };
 template <>
 struct Words<Recompute> {
-  static constexpr std::array<std::string_view, 2> list = {"none", "full"};
+  static constexpr std::array<std::string_view, 3> list = {"none", "full", "auto"};
 };
 template <>
 struct Words<Order> {

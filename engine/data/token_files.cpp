@@ -64,7 +64,7 @@ std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenize
 }
 
 // llm.c: magic, version and number of tokens are the first of 256 words.
-constexpr std::int64_t kLlmcHeaderBytes = 256 * 4;
+constexpr std::int64_t kLlmcHeaderBytes = 1024;
 
 struct LlmcKind {
   std::int32_t magic, version;

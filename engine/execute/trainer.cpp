@@ -117,8 +117,9 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
     run_steps(next_pause(), stop, listener);
     const bool last = counters.step == config_.train.steps;
     if (last || is_at(config_.train.validate_every)) validate(stop, listener);
-    if (last || stop || is_at(config_.checkpoint.every)) save(listener);
+    if (last || is_at(config_.checkpoint.every)) save(listener);
   }
+  if (stop) save(listener);  // also where the stop came before the first step
   result_.interrupted = counters.step < config_.train.steps;
   result_.counters = counters;
   result_.measured = training_->measurements();

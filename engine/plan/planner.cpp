@@ -50,14 +50,21 @@ Strategy with_device_state(Strategy strategy, std::size_t units) {
   return strategy;
 }
 
-/// How many units, from the bottom, keep their state on the device: their update must be done first in the next step, so
-/// they have the least slack to hide a transfer. State comes after parameters and activations of a step, which save more
-/// traffic per byte. The predicate is monotone, so a binary search finds the largest number.
-std::size_t units_with_device_state(const Model& model, const Strategy& strategy, Bytes budget) {
-  std::size_t low = 0, high = model.units.size();
+/// Blocks are saved from the top: their activations live shortest.
+Strategy with_saved_blocks(Strategy strategy, std::size_t blocks) {
+  const std::size_t head = strategy.save.size() - 1;
+  for (std::size_t u = 1; u < head; ++u) strategy.save[u] = u >= head - blocks;
+  return strategy;
+}
+
+/// The largest count in [0, most] that `make` turns into a strategy of which nothing spills. That is monotone, so a binary
+/// search finds it.
+template <typename Make>
+std::size_t largest_that_fits(const Model& model, Bytes budget, std::size_t most, Make&& make) {
+  std::size_t low = 0, high = most;
   while (low < high) {
     const std::size_t middle = (low + high + 1) / 2;
-    const bool fits = nothing_spills(lower_training(model, with_device_state(strategy, middle)), budget);
+    const bool fits = nothing_spills(lower_training(model, make(middle)), budget);
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return low;
@@ -66,20 +73,48 @@ std::size_t units_with_device_state(const Model& model, const Strategy& strategy
 struct Candidate {
   Strategy strategy;
   Program program;
+  std::size_t saved_blocks = 0;
 };
 
-/// The best placement for one order. Fewer units keep state on the device where fragmentation does not let them all.
-std::optional<Candidate> place_for_order(const Model& model, Strategy strategy, Bytes device_budget, bool host_is_used) {
-  std::size_t units = host_is_used ? units_with_device_state(model, strategy, device_budget) : model.units.size();
-  for (;; --units) {
-    strategy = with_device_state(std::move(strategy), units);
-    std::optional<Program> program = fit(lower_training(model, strategy), device_budget);
-    if (program) return Candidate{std::move(strategy), std::move(*program)};
-    if (units == 0 || !host_is_used) return std::nullopt;
+/// Fills the device in the order of what a byte is worth: a step's parameters and activations at all, then activations that
+/// would be recomputed otherwise, then state. State goes there from the bottom unit up: its update must be done first in the
+/// next step, so it has the least slack to hide a transfer.
+std::optional<Candidate> place_for_order(const Model& model, const Strategy& base, const RunConfig& config) {
+  const Bytes budget = config.memory.device;
+  const std::size_t units = model.units.size();
+  const bool host_is_used = config.memory.host.has_value();
+  const auto strategy_of = [&](std::size_t saved, std::size_t on_device) {
+    const Strategy strategy = with_device_state(base, on_device);
+    return config.train.recompute == Recompute::automatic ? with_saved_blocks(strategy, saved) : strategy;
+  };
+  const std::size_t must_be_on_device = host_is_used ? 0 : units;
+  std::size_t saved = 0;
+  if (config.train.recompute == Recompute::automatic) {
+    saved = largest_that_fits(model, budget, units - 2, [&](std::size_t n) { return strategy_of(n, must_be_on_device); });
+  }
+  std::size_t on_device = units;
+  if (host_is_used) {
+    on_device = largest_that_fits(model, budget, units, [&](std::size_t n) { return strategy_of(saved, n); });
+  }
+  // Fragmentation may leave a little less room than live bytes promise.
+  for (;;) {
+    Strategy strategy = strategy_of(saved, on_device);
+    if (std::optional<Program> program = fit(lower_training(model, strategy), budget)) {
+      return Candidate{std::move(strategy), std::move(*program), saved};
+    }
+    if (on_device > must_be_on_device) {
+      --on_device;
+    } else if (saved > 0) {
+      --saved;
+    } else {
+      return std::nullopt;
+    }
   }
 }
 
+/// Less to compute, then less to move, then less memory.
 bool better(const Candidate& a, const Candidate& b) {
+  if (a.saved_blocks != b.saved_blocks) return a.saved_blocks > b.saved_blocks;
   const Bytes a_traffic = traffic(a.program), b_traffic = traffic(b.program);
   if (a_traffic != b_traffic) return a_traffic < b_traffic;
   return tier_use(a.program, Tier::device).peak_bytes < tier_use(b.program, Tier::device).peak_bytes;
@@ -153,8 +188,6 @@ StepFlops step_flops(const Model& model, const Strategy& strategy) {
   return flops;
 }
 
-Bytes machine_or(std::optional<Bytes> budget) { return budget.value_or(kUnlimited); }
-
 }  // namespace
 
 Bytes Plan::arena_bytes(Tier tier) const {
@@ -167,14 +200,13 @@ Bytes Plan::arena_bytes(Tier tier) const {
 Plan make_plan(const RunConfig& config, const Model& model) {
   Plan plan;
   plan.device_budget = config.memory.device;
-  plan.host_budget = machine_or(config.memory.host);
+  plan.host_budget = config.memory.host.value_or(kUnlimited);
   const Strategy base = make_strategy(config, model);
   std::optional<Candidate> best;
   for (const Order order : orders_to_try(config)) {
     Strategy strategy = base;
     strategy.order = order;
-    std::optional<Candidate> candidate =
-        place_for_order(model, strategy, plan.device_budget, config.memory.host.has_value());
+    std::optional<Candidate> candidate = place_for_order(model, strategy, config);
     if (candidate && (!best || better(*candidate, *best))) best = std::move(candidate);
   }
   if (!best) {

@@ -58,7 +58,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    static_cast<double>(plan.parameters) / 1e6, model.units.size()));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches, strategy.microbatch.batch,
                    strategy.microbatch.sequence, name_of(strategy.order), strata::name_of(strategy.precision),
-                   strategy.save[1] ? "activations saved" : "activations recomputed"));
+                   fmt::format("{} of {} blocks recompute their activations",
+                               std::count(strategy.save.begin() + 1, strategy.save.end() - 1, false),
+                               strategy.save.size() - 2)));
   line(fmt::format("state    {} of {} units keep theirs on the device, the others on the host", units_on_device(plan),
                    model.units.size()));
   for (const Tier tier : kTiers) line(tier_text(plan, tier));

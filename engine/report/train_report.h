@@ -24,7 +24,7 @@ struct TrainReport {
 };
 
 std::string summary_text(const TrainReport& report);
-/// Keys as documented in docs/reports.md. Traffic is that of all steps together.
+/// Keys as documented in docs/formats.md. Traffic is that of all steps together.
 nlohmann::json train_json(const TrainReport& report);
 
 }  // namespace strata

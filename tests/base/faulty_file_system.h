@@ -61,6 +61,9 @@ class FaultyFileSystem : public FileSystem {
     std::filesystem::create_directories(path);
   }
   void remove_all(const std::filesystem::path& path) override {
+    if (operations_ == fail_at_ && std::filesystem::is_directory(path) && !std::filesystem::is_empty(path)) {
+      std::filesystem::remove_all(*std::filesystem::directory_iterator(path));  // half done
+    }
     step("remove", path);
     FileSystem::remove_all(path);
   }

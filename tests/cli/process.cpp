@@ -37,7 +37,8 @@ bool append(int descriptor, std::string& text) {
 }
 
 /// In the child, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const std::vector<char*>& arguments, const Process::Options& options, int out, int err) {
+[[noreturn]] void become(const std::vector<char*>& arguments, const Process::Options& options, int out,
+                         int err) {
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
   if (options.largest_file) {
@@ -52,7 +53,8 @@ bool append(int descriptor, std::string& text) {
 
 }  // namespace
 
-Process::Process(const std::string& program, const std::vector<std::string>& arguments, const Options& options) {
+Process::Process(const std::string& program, const std::vector<std::string>& arguments,
+                 const Options& options) {
   std::vector<std::string> texts = {program};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;

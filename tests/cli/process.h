@@ -1,4 +1,5 @@
-// A program run as a child process: its exit status and everything it says, with deadlines instead of hangs. One thread.
+// A program run as a child process: its exit status and everything it says, with deadlines instead of hangs.
+// One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +25,7 @@ struct Outcome {
 class Process {
  public:
   struct Options {
-    std::filesystem::path folder;             ///< the current directory of the program
+    std::filesystem::path folder;            ///< the current directory of the program
     std::optional<Bytes> largest_file = {};  ///< writing beyond it fails, as on a full disk
   };
 
@@ -43,8 +44,8 @@ class Process {
   double started_seconds_ = 0;
 };
 
-/// A named pipe that a program writes lines to: a file to it, and to the test a way to wait for what it reports.
-/// One object per run of the program.
+/// A named pipe that a program writes lines to: a file to it, and to the test a way to wait for what it
+/// reports. One object per run of the program.
 class LinePipe {
  public:
   explicit LinePipe(const std::filesystem::path& path);

@@ -108,7 +108,7 @@ train:
   microbatch: 1
   precision: bf16
   seed: 1
-  recompute: full
+  recompute: auto
   validate_every: 0
   validation_batches: 8
   threads: 0

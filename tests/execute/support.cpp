@@ -47,8 +47,8 @@ Model model_of(const RunConfig& config) {
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const Model model = model_of(config);
-  RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
   const BatchLoader data(config, model.architecture.vocabulary);
+  RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(config, model, outcome.plan, device, training_data(data), {.fresh = options.fresh, .observer = options.observer});
   const std::atomic<bool> never = false;

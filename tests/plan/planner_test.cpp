@@ -93,6 +93,27 @@ TEST(Planner, CountsFlopsOfRecomputation) {
   EXPECT_DOUBLE_EQ(recomputed.flops.model, saved.flops.model);
 }
 
+TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
+  const Model model = tiny_model(6);
+  RunConfig config = tiny_config({.microbatches = 4});
+  const Bytes recomputed = make_plan(config, model).arena_bytes(Tier::device);
+  config.train.recompute = Recompute::automatic;
+  const auto saved = [](const Plan& plan) { return std::count(plan.strategy.save.begin(), plan.strategy.save.end(), true); };
+  const Plan unlimited = make_plan(config, model);
+  EXPECT_EQ(saved(unlimited), 6);
+  std::ptrdiff_t before = 6;
+  bool some_in_between = false;
+  for (Bytes budget = unlimited.arena_bytes(Tier::device); budget > recomputed / 5; budget -= recomputed / 11) {
+    config.memory.device = budget;
+    const Plan plan = make_plan(config, model);
+    EXPECT_LE(saved(plan), before);
+    before = saved(plan);
+    some_in_between |= before > 0 && before < 6;
+  }
+  EXPECT_TRUE(some_in_between);
+  EXPECT_EQ(before, 0);
+}
+
 TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   Architecture a;
   a.model_type = "llama";

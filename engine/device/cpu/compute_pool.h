@@ -8,20 +8,20 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
-#include <algorithm>
-
 #include <cstdint>
+#include <optional>
 
 namespace strata {
 
 class ComputePool {
  public:
   /// `threads` ≥ 1, the calling thread counted.
-  explicit ComputePool(int threads)
-      : limit_(tbb::global_control::max_allowed_parallelism,
-               std::max(static_cast<std::size_t>(threads),
-                        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism))),
-        arena_(threads) {}
+  explicit ComputePool(int threads) : arena_(threads) {
+    constexpr auto kParallelism = tbb::global_control::max_allowed_parallelism;
+    const auto wanted = static_cast<std::size_t>(threads);
+    // By default TBB gives no more threads than there are cores. Of several limits the lowest counts, so set none without need.
+    if (wanted > tbb::global_control::active_value(kParallelism)) limit_.emplace(kParallelism, wanted);
+  }
 
   int threads() const { return arena_.max_concurrency(); }
 
@@ -56,7 +56,7 @@ class ComputePool {
   }
 
  private:
-  tbb::global_control limit_;
+  std::optional<tbb::global_control> limit_;
   tbb::task_arena arena_;
 };
 

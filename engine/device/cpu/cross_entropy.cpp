@@ -51,17 +51,19 @@ HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin,
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
     const float most = row_maximum(logits, count);
-    const float log_sum_exp = most + std::log(exponential_sum(logits, count, most));
-    const auto target_logit = static_cast<float>(logits[target]);
-    call.losses.row<float>(0)[row] = log_sum_exp - target_logit;
+    const float total = exponential_sum(logits, count, most);
+    // Relative to the maximum, so that large logits do not cost the digits of their differences.
+    const float target_logit = static_cast<float>(logits[target]) - most;
+    const float log_total = std::log(total);
+    call.losses.row<float>(0)[row] = log_total - target_logit;
     if (!call.gradient) continue;
-    const Float offset = broadcast(log_sum_exp);
-    const Float scale = broadcast(call.gradient_scale);
+    const Float offset = broadcast(most);
+    const Float scale = broadcast(call.gradient_scale / total);
     for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
       access.store(hn::Mul(exponential(hn::Sub(access.load(logits + i), offset)), scale), logits + i);
     });
     // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
-    logits[target] = T(std::expm1(target_logit - log_sum_exp) * call.gradient_scale);
+    logits[target] = T(std::expm1(target_logit - log_total) * call.gradient_scale);
   }
 }
 

@@ -33,10 +33,8 @@ void LinkThrottle::copy(std::byte* to, const std::byte* from, Bytes bytes) const
     const Bytes piece = std::min(kPiece, bytes - done);
     std::memcpy(to + done, from + done, static_cast<std::size_t>(piece));
     done += piece;
-    const Seconds due(static_cast<double>(done) / *bytes_per_second_);
-    for (Seconds left = due - (clock_.now() - start); left.count() > 0; left = due - (clock_.now() - start)) {
-      clock_.sleep(left);
-    }
+    const Seconds due = start + Seconds(static_cast<double>(done) / *bytes_per_second_);
+    for (Seconds now = clock_.now(); now < due; now = clock_.now()) clock_.sleep(due - now);
   }
 }
 

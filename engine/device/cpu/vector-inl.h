@@ -105,19 +105,23 @@ HWY_INLINE float maximum(Float value) { return hn::GetLane(hn::MaxOfLanes(FloatT
 /// exp, relative error below 3e-7 (Cephes' expf polynomial). The argument is clamped to [-87, 88]; NaN stays NaN.
 HWY_INLINE Float exponential(Float x) {
   const FloatTag d;
-  // The constant comes first: with x86's min and max it is the second operand that survives a NaN.
+  const WordTag words;
+  // The constant comes first: of x86's min and max it is the second operand that survives a NaN.
   x = hn::Min(broadcast(88.0F), hn::Max(broadcast(-87.0F), x));
-  const auto power = hn::Round(hn::Mul(x, broadcast(1.44269504088896341F)));
-  auto r = hn::NegMulAdd(power, broadcast(0.693359375F), x);
+  // Adding 1.5·2^23 rounds to an integer, which then stands in the low bits.
+  const Float magic = broadcast(12582912.0F);
+  const Float shifted = hn::MulAdd(x, broadcast(1.44269504088896341F), magic);
+  const Float power = hn::Sub(shifted, magic);
+  Float r = hn::NegMulAdd(power, broadcast(0.693359375F), x);
   r = hn::NegMulAdd(power, broadcast(-2.12194440e-4F), r);
-  auto p = hn::MulAdd(broadcast(1.9875691500e-4F), r, broadcast(1.3981999507e-3F));
+  Float p = hn::MulAdd(broadcast(1.9875691500e-4F), r, broadcast(1.3981999507e-3F));
   p = hn::MulAdd(p, r, broadcast(8.3334519073e-3F));
   p = hn::MulAdd(p, r, broadcast(4.1665795894e-2F));
   p = hn::MulAdd(p, r, broadcast(1.6666665459e-1F));
   p = hn::MulAdd(p, r, broadcast(5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, broadcast(1.0F)));
-  const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(IntTag(), power));
-  return hn::BitCast(d, hn::Add(hn::BitCast(IntTag(), p), exponent));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(words, shifted), hn::Set(words, 127U)));
+  return hn::Mul(p, hn::BitCast(d, exponent));
 }
 
 /// 1 / (1 + exp(-x)).

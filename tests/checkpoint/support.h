@@ -1,0 +1,87 @@
+// Tiny models, and training state as a run holds it: one flat buffer per unit and kind.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/checkpoint/state_access.h"
+#include "engine/model/model.h"
+#include "tests/base/faulty_file_system.h"
+
+namespace strata::test {
+
+inline Model tiny_llama(bool tied = false, std::int64_t hidden = 8) {
+  return build_model(parse_architecture({{"model_type", "llama"},
+                                         {"num_hidden_layers", 1},
+                                         {"hidden_size", hidden},
+                                         {"num_attention_heads", 2},
+                                         {"num_key_value_heads", 1},
+                                         {"intermediate_size", 6},
+                                         {"vocab_size", 5},
+                                         {"tie_word_embeddings", tied}},
+                                        "test"));
+}
+
+inline Model tiny_gpt2() {
+  return build_model(parse_architecture({{"model_type", "gpt2"},
+                                         {"n_layer", 1},
+                                         {"n_embd", 4},
+                                         {"n_head", 2},
+                                         {"vocab_size", 5},
+                                         {"n_positions", 3}},
+                                        "test"));
+}
+
+/// Every element of every tensor different, beginning at `first`; padding zero.
+class State {
+ public:
+  State(const Model& model, float first) {
+    float value = first;
+    for (const Unit& unit : model.units) {
+      for (auto& kind : buffers_) {
+        std::vector<float>& flat = kind.emplace_back(static_cast<std::size_t>(unit.elements), 0.0F);
+        for (const TensorSpec& tensor : unit.tensors) {
+          std::iota(flat.begin() + tensor.offset, flat.begin() + tensor.offset + tensor.elements, value);
+          value += static_cast<float>(tensor.elements);
+        }
+      }
+    }
+  }
+
+  std::span<float> flat(std::size_t unit, StateKind kind = StateKind::master) {
+    return buffers_[static_cast<std::size_t>(kind)][unit];
+  }
+  StateAccess access() {
+    return [this](std::size_t unit, StateKind kind) { return flat(unit, kind); };
+  }
+  void fill(float value) {
+    for (auto& kind : buffers_) {
+      for (auto& unit : kind) std::fill(unit.begin(), unit.end(), value);
+    }
+  }
+  friend bool operator==(const State&, const State&) = default;
+
+ private:
+  std::array<std::vector<std::vector<float>>, 3> buffers_;
+};
+
+/// Without syncs, which tests have no use for.
+inline FileSystem& quick() {
+  static FaultyFileSystem file_system;
+  return file_system;
+}
+
+/// Flips one bit of a file, in place: emptying a file first would make ext4 flush it.
+inline void flip_bit(const std::filesystem::path& path, std::size_t byte, int bit = 0) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(byte));
+  const int value = file.get();
+  file.seekp(static_cast<std::streamoff>(byte));
+  file.put(static_cast<char>(value ^ (1 << bit)));
+}
+
+}  // namespace strata::test

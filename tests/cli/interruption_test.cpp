@@ -1,0 +1,106 @@
+// A run that is stopped, killed or out of disk loses nothing that it reported saved, and goes on to the same
+// bits.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <random>
+
+#include "tests/cli/workspace.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Interruption : public Workspace {
+ protected:
+  /// The run file with a checkpoint folder and more.
+  static Arguments saving(Arguments overrides) {
+    overrides.emplace_back("checkpoint.path=out");
+    return train("run.yaml", overrides);
+  }
+  bool has_checkpoint(const std::string& name) const {
+    return std::filesystem::exists(path("out") / name / "manifest.json");
+  }
+};
+
+TEST_F(Interruption, ByCtrlCSavesAndSaysHowToGoOnToTheSameBits) {
+  const std::string straight = state_hash(train("run.yaml"));
+  LinePipe metrics(path("metrics"));
+  // A slow link and a small budget, so that the signal comes long before the last step; neither changes a
+  // bit.
+  Process run = start(saving({"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
+  ASSERT_TRUE(metrics.wait_for_lines(1));
+  run.send(SIGINT);
+  const Outcome stopped = run.wait();
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("stopped after step"));
+  EXPECT_THAT(stopped.err,
+              HasSubstr("saved; go on with: strata train run.yaml --set 'report.metrics=metrics'"));
+  EXPECT_FALSE(has_checkpoint("step-00000006"));
+  const Outcome resumed = strata(saving({}));
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-0000000"));
+  EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
+}
+
+TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
+  LinePipe metrics(path("metrics"));
+  Process run =
+      start(train("run.yaml", {"report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
+  ASSERT_TRUE(metrics.wait_for_lines(1));
+  run.send(SIGINT);
+  const Outcome stopped = run.wait();
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("nothing was saved, since the run file has no checkpoint.path"));
+}
+
+TEST_F(Interruption, ByKillAtAnyMomentLosesNothingThatWasSaved) {
+  const std::string straight = state_hash(train("run.yaml", {"train.steps=20"}));
+  std::mt19937 random(7);
+  for (int kill = 0; kill < 5; ++kill) {
+    LinePipe metrics(path("metrics"));
+    Process run = start(saving({"train.steps=20", "checkpoint.every=1", "report.metrics=metrics"}));
+    // The third step is reported after the second was saved, so that every run makes some progress.
+    ASSERT_TRUE(metrics.wait_for_lines(3));
+    metrics.listen_for(std::uniform_real_distribution<>(0, 0.02)(random));
+    run.send(SIGKILL);
+    EXPECT_EQ(run.wait().status, -SIGKILL);
+  }
+  const Outcome resumed = strata(saving({"train.steps=20"}));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-"));
+  EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
+}
+
+TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {
+  const std::string straight = state_hash(train("run.yaml"));
+  ASSERT_EQ(strata(saving({"train.steps=2"})).status, 0);
+  const Outcome full = strata(saving({"train.steps=4"}), {.folder = {}, .largest_file = 64 * KiB});
+  expect_sentence(full, 1,
+                  {"the checkpoint of step 4 was not saved", "out/step-00000002 before it is untouched"});
+  EXPECT_TRUE(has_checkpoint("step-00000002"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("out")), {}), 1);
+  const Outcome resumed = strata(saving({}));
+  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-00000002"));
+  EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
+}
+
+TEST_F(Interruption, OfAFinishedRunLeavesNothingToDo) {
+  const std::string straight = state_hash(saving({}));
+  const nlohmann::json again = report(saving({}));
+  EXPECT_EQ(again["loss"].size(), 0U);
+  EXPECT_EQ(again["steps"], 6);
+  EXPECT_EQ(again["state_hash"], straight);
+}
+
+TEST_F(Interruption, IsForgottenByAFreshStart) {
+  ASSERT_EQ(strata(saving({"train.steps=3"})).status, 0);
+  Arguments fresh = saving({});
+  fresh.emplace_back("--fresh");
+  EXPECT_EQ(report(fresh)["loss"].size(), 6U);
+}
+
+}  // namespace
+}  // namespace strata::test

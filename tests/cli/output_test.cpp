@@ -1,0 +1,159 @@
+// What the program prints and writes: reports with the keys that docs/formats.md names, the reference of the
+// run file, the effective run file, plans.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "engine/config/describe.h"
+#include "engine/config/keys.h"
+#include "tests/cli/workspace.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
+
+class Output : public Workspace {
+ protected:
+  static std::string documentation(const std::string& name) {
+    std::ifstream file(std::string(STRATA_SOURCE_DIR) + "/docs/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+std::vector<std::string> keys_of(const nlohmann::json& object) {
+  std::vector<std::string> keys;
+  for (const auto& item : object.items()) keys.push_back(item.key());
+  return keys;
+}
+
+void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys) {
+  EXPECT_THAT(keys_of(object), UnorderedElementsAreArray(keys));
+}
+
+TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
+  const nlohmann::json json = report(
+      train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB"}));
+  expect_keys(json, {"loss", "grad_norm", "learning_rate", "validation", "steps", "skipped_steps",
+                     "interrupted", "tokens_per_second", "step_seconds", "bound_seconds", "bound_by", "mfu",
+                     "hfu", "flops", "machine", "memory", "traffic", "state_hash"});
+  for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds"}) {
+    EXPECT_EQ(json[per_step].size(), 6U) << per_step;
+  }
+  EXPECT_EQ(json["validation"].size(), 3U);
+  for (const char* tier : {"device", "host"}) {
+    const nlohmann::json& memory = json["memory"][tier];
+    expect_keys(memory, {"budget_bytes", "planned_peak_bytes", "measured_peak_bytes", "by_kind"});
+    expect_keys(memory["by_kind"],
+                {"parameter", "gradient", "optimizer_state", "activation", "workspace", "communication"});
+    EXPECT_EQ(memory["planned_peak_bytes"], memory["measured_peak_bytes"]);
+    EXPECT_LE(memory["planned_peak_bytes"], memory["budget_bytes"]);
+  }
+  for (const char* link : {"h2d", "d2h"}) {
+    const nlohmann::json& traffic = json["traffic"][link];
+    expect_keys(traffic, {"planned_bytes", "measured_bytes"});
+    EXPECT_EQ(traffic["planned_bytes"], traffic["measured_bytes"]);
+    EXPECT_GT(traffic["measured_bytes"], 0);
+  }
+}
+
+TEST_F(Output, OfTrainIsTheSameInAFileAndOnStandardOutput) {
+  const Outcome outcome = strata({"train", "run.yaml", "--json", "report.json"});
+  EXPECT_EQ(outcome.status, 0);
+  std::ifstream file(path("report.json"));
+  const nlohmann::json json = nlohmann::json::parse(file);
+  EXPECT_THAT(outcome.out, HasSubstr("state hash " + json["state_hash"].get<std::string>()));
+  EXPECT_EQ(state_hash(train("run.yaml")), json["state_hash"]);
+}
+
+TEST_F(Output, OfMetricsIsALinePerStepAndPerValidation) {
+  ASSERT_EQ(strata(train("run.yaml", {"report.metrics=out/metrics.jsonl", "train.validate_every=6"})).status,
+            0);
+  std::ifstream file(path("out/metrics.jsonl"));
+  int steps = 0, validations = 0;
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("validation_loss")) {
+      expect_keys(json, {"step", "validation_loss"});
+      EXPECT_EQ(json["step"], 6 * validations++);
+    } else {
+      expect_keys(json, {"step", "loss", "grad_norm", "learning_rate", "seconds", "skipped"});
+      EXPECT_EQ(json["step"], ++steps);
+    }
+  }
+  EXPECT_EQ(steps, 6);
+  EXPECT_EQ(validations, 2);
+}
+
+TEST_F(Output, OfDumpConfigIsARunFileThatRepeatsTheRun) {
+  const Arguments overrides = {"train.seed=11", "optimizer.schedule.type=cosine",
+                               "optimizer.schedule.warmup=2", "memory.device=128KiB", "train.recompute=none"};
+  Arguments dumping = train("run.yaml", overrides);
+  dumping.emplace_back("--dump-config");
+  const Outcome dumped = strata(dumping);
+  EXPECT_EQ(dumped.status, 0);
+  EXPECT_EQ(dumped.err, "");
+  write("dumped.yaml", dumped.out);
+  EXPECT_EQ(state_hash(train("dumped.yaml")), state_hash(train("run.yaml", overrides)));
+  EXPECT_NE(state_hash(train("dumped.yaml")), state_hash(train("run.yaml")));
+  EXPECT_EQ(strata({"train", "dumped.yaml", "--dump-config"}).out, dumped.out);
+}
+
+TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
+  const Outcome help = strata({"train", "--help-config"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_EQ(help.out, help_config());
+  for (const Key& key : config_keys()) {
+    EXPECT_THAT(help.out, HasSubstr(key.path.substr(key.path.rfind('.') + 1) + ":")) << key.path;
+  }
+  EXPECT_THAT(documentation("run-file.md"), HasSubstr("```text\n" + help.out + "```\n"));
+}
+
+TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
+  const Arguments overrides = {"--set", "memory.device=128KiB"};
+  Arguments plan = {"plan", "run.yaml"};
+  plan.insert(plan.end(), overrides.begin(), overrides.end());
+  const nlohmann::json planned = report(plan);
+  expect_keys(planned, {"parameters", "tokens_per_step", "order", "units_with_device_state", "memory",
+                        "traffic", "flops", "instructions"});
+  const nlohmann::json done = report(train("run.yaml", {"memory.device=128KiB"}));
+  for (const char* tier : {"device", "host"}) {
+    EXPECT_EQ(planned["memory"][tier]["planned_peak_bytes"], done["memory"][tier]["measured_peak_bytes"])
+        << tier;
+  }
+  for (const char* link : {"h2d", "d2h"}) {
+    EXPECT_EQ(6 * planned["traffic"][link]["planned_bytes"].get<Bytes>(),
+              done["traffic"][link]["measured_bytes"]);
+  }
+}
+
+TEST_F(Output, OfPlanShowsTheProgram) {
+  const Outcome outcome = strata({"plan", "run.yaml", "--program"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("forward        block.1 mb=0 [compute]"));
+  EXPECT_THAT(outcome.out, HasSubstr("device:block.1/parameter"));
+}
+
+TEST_F(Output, OfPlanForSeventyBillionParametersComesAtOnceAndTakesLittleMemory) {
+  write("large.yaml", R"(model:
+  architecture: llama
+  config: {num_hidden_layers: 80, hidden_size: 8192, num_attention_heads: 64, num_key_value_heads: 8,
+           intermediate_size: 28672, vocab_size: 128256, max_position_embeddings: 8192}
+data: {path: not-there-yet.txt, sequence_length: 4096}
+train: {batch: 16, microbatch: 1}
+memory: {device: 80GiB, host: 2TiB}
+)");
+  const Outcome outcome = strata({"plan", "large.yaml"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("70553.71 M parameters in 82 units"));
+  EXPECT_THAT(outcome.out, HasSubstr(" of 80.00 GiB"));
+  EXPECT_THAT(outcome.out, HasSubstr(" of 2.00 TiB"));
+  EXPECT_LT(outcome.seconds, 10);
+  EXPECT_LT(outcome.peak_resident_bytes, GiB);
+}
+
+}  // namespace
+}  // namespace strata::test

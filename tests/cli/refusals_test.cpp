@@ -1,0 +1,145 @@
+// What is wrong with a run gets one sentence that says what and where, and exit status 2, before any step
+// runs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "tests/cli/workspace.h"
+
+namespace strata::test {
+namespace {
+
+class Refusal : public Workspace {
+ protected:
+  void write_ids(const std::string& name, const std::vector<std::uint16_t>& ids) const {
+    write(name, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])});
+  }
+};
+
+TEST_F(Refusal, OfAnUnknownKeyNamesItsPlaceAndTheNearestKey) {
+  write("wrong.yaml", run_file() + "checkpoint:\n  pth: out\n");
+  const Outcome outcome = strata(train("wrong.yaml"));
+  expect_sentence(outcome, 2, {"wrong.yaml:10:3", "'checkpoint.pth'", "did you mean 'checkpoint.path'?"});
+}
+
+TEST_F(Refusal, OfAnUnknownModelKeyNamesTheNearestOne) {
+  const Outcome outcome = strata(train("run.yaml", {"model.config.hiden_size=32"}));
+  expect_sentence(outcome, 2, {"hiden_size", "hidden_size"});
+}
+
+TEST_F(Refusal, OfAWrongTypeNamesItsPlaceAndWhatWasExpected) {
+  write("wrong.yaml", run_file() + "checkpoint: {path: out, every: often}\n");
+  expect_sentence(strata(train("wrong.yaml")), 2,
+                  {"wrong.yaml:9:25", "checkpoint.every", "expected an integer", "'often'"});
+}
+
+TEST_F(Refusal, OfAWrongOverrideNamesTheOverride) {
+  expect_sentence(strata(train("run.yaml", {"train.steps=many"})), 2,
+                  {"--set train.steps=many", "an integer"});
+}
+
+TEST_F(Refusal, OfAMissingRunFileNamesIt) {
+  expect_sentence(strata(train("nowhere.yaml")), 2, {"nowhere.yaml", "No such file"});
+}
+
+TEST_F(Refusal, OfAWrongCommandLineSaysWhatIsMissing) {
+  expect_sentence(strata({"train"}), 2, {"run_file is required"});
+  expect_sentence(strata({"frobnicate"}), 2, {"--help"});
+  expect_sentence(strata({"train", "run.yaml", "--frsh"}), 2, {"--frsh"});
+}
+
+TEST_F(Refusal, OfAMissingModelNamesTheFolderOrTheFile) {
+  const std::string model = "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\n";
+  write("hf.yaml", model);
+  expect_sentence(strata(train("hf.yaml")), 2, {"my-model", "no such folder"});
+  std::filesystem::create_directory(path("my-model"));
+  expect_sentence(strata(train("hf.yaml")), 2, {"my-model/config.json", "no such file"});
+  std::filesystem::remove_all(path("my-model"));
+  make_model_folder("my-model");
+  std::filesystem::remove(path("my-model") / "model.safetensors");
+  expect_sentence(strata(train("hf.yaml")), 2, {"my-model", "model.safetensors"});
+}
+
+TEST_F(Refusal, OfATruncatedModelSaysHowMuchIsMissing) {
+  make_model_folder("my-model");
+  write("hf.yaml",
+        "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\ntrain: {steps: 1}\n");
+  EXPECT_EQ(strata(train("hf.yaml")).status, 0);
+  const std::filesystem::path weights = path("my-model") / "model.safetensors";
+  const auto size = std::filesystem::file_size(weights);
+  std::filesystem::resize_file(weights, size - 1000);
+  expect_sentence(
+      strata(train("hf.yaml")), 2,
+      {"my-model/model.safetensors", "truncated", std::to_string(size), std::to_string(size - 1000)});
+}
+
+TEST_F(Refusal, OfATokenBeyondTheVocabularyNamesFileTokenAndLimit) {
+  std::vector<std::uint16_t> ids(2000, 7);
+  ids[1234] = 256;
+  write_ids("tokens.bin", ids);
+  const Outcome outcome = strata(train("run.yaml", {"data.path=tokens.bin", "data.tokenizer=none"}));
+  expect_sentence(outcome, 2, {"tokens.bin", "token 1234", "256", "vocabulary"});
+  ids[1234] = 255;
+  write_ids("tokens.bin", ids);
+  EXPECT_EQ(strata(train("run.yaml", {"data.path=tokens.bin", "data.tokenizer=none"})).status, 0);
+}
+
+TEST_F(Refusal, OfDataThatIsNotThereNamesThePattern) {
+  expect_sentence(strata(train("run.yaml", {"data.path='texts/*.txt'"})), 2, {"data.path", "texts/*.txt"});
+  write("empty.txt", "");
+  expect_sentence(strata(train("run.yaml", {"data.path=empty.txt"})), 2, {"data.path", "empty"});
+  write("short.txt", "a few words");
+  expect_sentence(strata(train("run.yaml", {"data.path=short.txt"})), 2, {"data.path", "12 tokens"});
+}
+
+TEST_F(Refusal, OfADeviceBudgetNamesTheSmallestThatWorksAndItDoes) {
+  const Outcome outcome = strata(train("run.yaml", {"memory.device=1KiB"}));
+  expect_sentence(outcome, 2, {"memory.device: 1.00 KiB is too small", "the smallest that works"});
+  const std::string smallest = bytes_in_sentence(outcome);
+  const nlohmann::json done = report(train("run.yaml", {"memory.device=" + smallest}));
+  EXPECT_EQ(done["memory"]["device"]["measured_peak_bytes"], std::stoll(smallest));
+  const std::string less = std::to_string(std::stoll(smallest) - 1);
+  expect_sentence(strata(train("run.yaml", {"memory.device=" + less})), 2, {"(" + smallest + " bytes)"});
+}
+
+TEST_F(Refusal, OfAHostBudgetNamesOneThatWorksAndItDoes) {
+  const Outcome outcome = strata(train("run.yaml", {"memory.host=1KiB"}));
+  expect_sentence(outcome, 2, {"memory.host: 1.00 KiB is too small"});
+  const std::string needed = bytes_in_sentence(outcome);
+  EXPECT_EQ(strata(train("run.yaml", {"memory.host=" + needed})).status, 0);
+  const std::string less = std::to_string(std::stoll(needed) - 1);
+  expect_sentence(strata(train("run.yaml", {"memory.host=" + less})), 2, {"(" + needed + " bytes)"});
+}
+
+TEST_F(Refusal, OfACheckpointFolderThatCannotBeWrittenNamesIt) {
+  // Below a regular file not even root can make a folder.
+  expect_sentence(strata(train("run.yaml", {"checkpoint.path=corpus.txt/out"})), 2,
+                  {"checkpoint.path corpus.txt/out is not writable"});
+}
+
+TEST_F(Refusal, OfReportFilesThatCannotBeWrittenComesBeforeTheRun) {
+  expect_sentence(strata(train("run.yaml", {"report.metrics=corpus.txt/metrics.jsonl"})), 2,
+                  {"report.metrics", "corpus.txt/metrics.jsonl"});
+  expect_sentence(strata({"train", "run.yaml", "--json", "corpus.txt/report.json"}), 2,
+                  {"--json", "corpus.txt/report.json"});
+}
+
+TEST_F(Refusal, OfAnotherModelsCheckpointNamesItAndTheDifference) {
+  ASSERT_EQ(strata(train("run.yaml", {"checkpoint.path=out"})).status, 0);
+  expect_sentence(strata(train("run.yaml", {"checkpoint.path=out", "model.config.hidden_size=64"})), 2,
+                  {"out/step-00000006 holds another model", "hidden 32 vs 64", "--fresh"});
+}
+
+TEST_F(Refusal, OfSequencesLongerThanLearnedPositionsNamesBoth) {
+  write("gpt2.yaml",
+        "model: {architecture: gpt2, config: {n_layer: 1, n_embd: 16, n_head: 2, n_positions: 16, "
+        "vocab_size: 256}}\n"
+        "data: {path: corpus.txt, sequence_length: 24}\n");
+  expect_sentence(strata(train("gpt2.yaml")), 2, {"data.sequence_length: 24", "16 positions"});
+  EXPECT_EQ(strata(train("gpt2.yaml", {"data.sequence_length=16", "train.steps=1"})).status, 0);
+}
+
+}  // namespace
+}  // namespace strata::test

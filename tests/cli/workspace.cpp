@@ -1,0 +1,94 @@
+#include "tests/cli/workspace.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+namespace strata::test {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+Arguments train(const std::string& run_file, const Arguments& overrides) {
+  Arguments arguments = {"train", run_file};
+  for (const std::string& override : overrides) arguments.insert(arguments.end(), {"--set", override});
+  return arguments;
+}
+
+Workspace::Workspace() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += fmt::format("line {} of a small text, {} words long\n", i * i, i % 7);
+  write("corpus.txt", text);
+  write("run.yaml", run_file());
+}
+
+std::string Workspace::run_file() {
+  return R"(model:
+  architecture: llama
+  config: {num_hidden_layers: 3, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2,
+           intermediate_size: 48, vocab_size: 256}
+data: {path: corpus.txt, sequence_length: 24}
+train: {steps: 6, batch: 4, microbatch: 2, seed: 3}
+optimizer: {lr: 1e-2}
+memory: {device: 512KiB, host: 64MiB}
+)";
+}
+
+void Workspace::write(const std::string& name, const std::string& content) const {
+  std::ofstream(path(name), std::ios::binary) << content;
+}
+
+Process Workspace::start(const Arguments& arguments, Process::Options options) const {
+  options.folder = folder_.path();
+  return {STRATA_PROGRAM, arguments, options};
+}
+
+Outcome Workspace::strata(const Arguments& arguments, Process::Options options) const {
+  return start(arguments, std::move(options)).wait();
+}
+
+nlohmann::json Workspace::report(Arguments arguments) const {
+  arguments.insert(arguments.end(), {"--json", "-"});
+  const Outcome outcome = strata(arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+
+void Workspace::make_model_folder(const std::string& name) const {
+  const Arguments overrides = {"train.steps=1", "checkpoint.path=out"};
+  ASSERT_EQ(strata(train("run.yaml", overrides)).status, 0);
+  const Outcome exported = strata({"export", "run.yaml", name, "--set", "checkpoint.path=out"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+}
+
+void expect_sentence(const Outcome& outcome, int status, std::initializer_list<std::string> parts) {
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  const std::vector<std::string> lines = lines_of(outcome.err);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines.back(), ::testing::StartsWith("strata: "));
+  for (const std::string& part : parts) EXPECT_THAT(lines.back(), ::testing::HasSubstr(part));
+  const auto is_error = [](const std::string& line) { return line.starts_with("strata: "); };
+  EXPECT_EQ(std::ranges::count_if(lines, is_error), 1) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+}
+
+std::string bytes_in_sentence(const Outcome& outcome) {
+  const std::string sentence = lines_of(outcome.err).back();
+  const std::size_t end = sentence.find(" bytes)");
+  const std::size_t begin = sentence.rfind('(', end);
+  if (end == std::string::npos || begin == std::string::npos) {
+    ADD_FAILURE() << "no number of bytes in: " << sentence;
+    return "0";
+  }
+  return sentence.substr(begin + 1, end - begin - 1);
+}
+
+}  // namespace strata::test
