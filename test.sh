@@ -6,4 +6,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/cmake/setup.sh"
 build all
 cd "$root"
 # Only what did not pass, and the summary.
-ctest --preset release --parallel "$(jobs)" "$@" | sed -E '/^ +Start +[0-9]+:/d; /\.+ +Passed +[0-9.]+ sec$/d'
+ctest --preset release --parallel "$(parallel_jobs)" "$@" | sed -E '/^ +Start +[0-9]+:/d; /\.+ +Passed +[0-9.]+ sec$/d'

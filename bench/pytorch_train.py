@@ -20,9 +20,9 @@ import time
 def use_fast_allocator():
     """Huge pages for tensors, read by torch when it is imported, and no munmap of what the next step needs again."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
+    m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
     libc = ctypes.CDLL(None)
-    libc.mallopt(m_mmap_threshold, 2**30)
+    libc.mallopt(m_mmap_max, 0)
     libc.mallopt(m_trim_threshold, 2**31 - 1)
 
 

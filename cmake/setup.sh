@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by run.sh and test.sh: installs missing Debian packages and builds the release preset into build/.
 # Needs the network only where a package is missing. Says little unless something fails.
 
@@ -7,9 +8,9 @@ say() { printf '%s\n' "$*" >&2; }
 
 missing_packages() {
   local package
-  for package in $(grep -v '^#' "$root/cmake/packages.txt"); do
+  while read -r package; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
-  done
+  done < <(grep -v '^#' "$root/cmake/packages.txt")
 }
 
 # Runs a command with its output kept back; shows it only where the command fails.
@@ -44,7 +45,7 @@ install_packages() {
 }
 
 # As many compilers as there are cores, and 1.5 GiB of free memory for each.
-jobs() {
+parallel_jobs() {
   local by_memory
   by_memory=$(awk '/^MemAvailable:/ { print int($2 / (1.5 * 1024 * 1024)) }' /proc/meminfo)
   local count
@@ -58,13 +59,13 @@ jobs() {
 build() {
   install_packages
   (
-    cd "$root"
+    cd "$root" || return
     [ -f build/build.ninja ] || say "Building into build/; the first time takes some minutes"
     quietly cmake --preset release
     if [ -t 2 ]; then
-      cmake --build --preset release --parallel "$(jobs)" --target "$1" >&2
+      cmake --build --preset release --parallel "$(parallel_jobs)" --target "$1" >&2
     else
-      quietly cmake --build --preset release --parallel "$(jobs)" --target "$1"
+      quietly cmake --build --preset release --parallel "$(parallel_jobs)" --target "$1"
     fi
   )
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <regex>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/safetensors.h"
@@ -14,30 +14,47 @@ namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kTemporarySuffix = ".tmp";
+constexpr std::string_view kTemporarySuffix = ".tmp";
 
 std::string file_name(StateKind kind) {
   return fmt::format("{}.safetensors", name_of(kind));
 }
 
+/// "step-00000100", or "step-00000100-2" where that one was taken.
+bool is_checkpoint_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view copy = name.substr(digits);
+  const bool is_copy =
+      copy.size() > 1 && copy[0] == '-' && copy.find_first_not_of("0123456789", 1) == copy.npos;
+  return digits >= 8 && (copy.empty() || is_copy);
+}
+
+fs::path temporary_name(const fs::path& folder) {
+  return fs::path(folder).concat(kTemporarySuffix);
+}
+
+bool is_leftover_name(std::string_view name) {
+  if (!name.ends_with(kTemporarySuffix)) return false;
+  name.remove_suffix(kTemporarySuffix.size());
+  return is_checkpoint_name(name);
+}
+
 /// Folders of ours only: whatever else a user keeps there stays.
-std::vector<fs::path> folders(const fs::path& path, const std::string& pattern) {
+std::vector<fs::path> folders(const fs::path& path, bool (*is_ours)(std::string_view)) {
   std::vector<fs::path> found;
   if (!is_there(path)) return found;
-  const std::regex name(pattern);
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-      if (std::regex_match(entry.path().filename().string(), name)) found.push_back(entry.path());
+      if (is_ours(entry.path().filename().string())) found.push_back(entry.path());
     }
   } catch (const fs::filesystem_error& error) {
     throw IoError(fmt::format("cannot list {}: {}", path.string(), error.code().message()));
   }
   std::ranges::sort(found);
   return found;
-}
-
-std::vector<fs::path> checkpoint_folders(const fs::path& path) {
-  return folders(path, R"(step-\d{8,}(-\d+)?)");
 }
 
 std::vector<TensorToWrite> tensors_of(const Model& model) {
@@ -93,12 +110,12 @@ CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& f
     : path_(std::move(path)), keep_(std::max<std::int64_t>(keep, 1)), file_system_(file_system) {}
 
 void CheckpointStore::remove_leftovers() {
-  for (const fs::path& folder : folders(path_, R"(step-\d{8,}(-\d+)?\.tmp)")) file_system_.remove_all(folder);
+  for (const fs::path& folder : folders(path_, is_leftover_name)) file_system_.remove_all(folder);
 }
 
 std::vector<CheckpointStore::Entry> CheckpointStore::entries() const {
   std::vector<Entry> entries;
-  for (const fs::path& folder : checkpoint_folders(path_)) {
+  for (const fs::path& folder : folders(path_, is_checkpoint_name)) {
     Entry entry{folder, std::nullopt, ""};
     try {
       entry.manifest = read_manifest(folder / kManifestName);
@@ -135,7 +152,7 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
     break;
   }
   const fs::path folder = new_folder(progress.step);
-  const fs::path temporary = folder.string() + kTemporarySuffix;
+  const fs::path temporary = temporary_name(folder);
   try {
     file_system_.remove_all(temporary);
     file_system_.create_folders(temporary);
@@ -190,7 +207,7 @@ void CheckpointStore::remove_old() {
 /// Half removed, it must not look like a damaged checkpoint to the next run, but like the leftover that it
 /// is.
 void CheckpointStore::remove(const fs::path& folder) {
-  const fs::path leftover = folder.string() + kTemporarySuffix;
+  const fs::path leftover = temporary_name(folder);
   file_system_.rename(folder, leftover);
   file_system_.sync_folder(path_);
   file_system_.remove_all(leftover);

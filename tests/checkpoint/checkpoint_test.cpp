@@ -103,13 +103,18 @@ TEST_F(Checkpoint, TheSameStepAgainDoesNotTouchTheFirstUntilTheNewOneIsWhole) {
   EXPECT_EQ(loaded_, second_);
 }
 
-TEST_F(Checkpoint, ForeignFilesStay) {
-  fs::create_directory(path() / "step-by-step");
-  fs::create_directory(path() / "notes.tmp");
+TEST_F(Checkpoint, ForeignFoldersStay) {
+  const std::set<std::string> foreign = {"step-by-step",       "step-100",       "step-00000100-",
+                                         "step-00000100-x",    "step-00000100x", "step-00000100-x.tmp",
+                                         "astep-00000100.tmp", "notes.tmp"};
+  for (const std::string& name : foreign) fs::create_directory(path() / name);
+  fs::create_directory(path() / "step-00000100-2.tmp");
   for (const std::int64_t step : {1, 2, 3, 4}) save(path(), model_, first_, step);
   CheckpointStore(path(), 2, quick()).remove_leftovers();
-  EXPECT_TRUE(is_there(path() / "step-by-step"));
-  EXPECT_TRUE(is_there(path() / "notes.tmp"));
+  std::set<std::string> expected = foreign;
+  expected.insert({"step-00000003", "step-00000004"});
+  EXPECT_EQ(names_in(path()), expected);
+  EXPECT_EQ(load()->progress.step, 4);
 }
 
 TEST_F(Checkpoint, ABitFlippedAnywhereInADataFileIsFoundAndTheOneBeforeIsUsed) {

@@ -102,6 +102,19 @@ TEST(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
   }
 }
 
+TEST(Stop, BeforeTheFirstStepSavesTheStart) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  const std::string straight = run(config).result.state_hash;
+  config.checkpoint.path = (folder.path() / "out").string();
+  const std::atomic<bool> stop = true;
+  const TrainResult stopped = run(config, {.stop = &stop}).result;
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.counters.step, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "out" / "step-00000000" / "manifest.json"));
+  EXPECT_EQ(run(config).result.state_hash, straight);
+}
+
 TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

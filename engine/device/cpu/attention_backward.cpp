@@ -39,13 +39,23 @@ struct ScoreRows {
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-HWY_INLINE void store_pair(Float first, Float second, std::int64_t column, float* panel) {
-  store(first, panel + column);
-  store(second, panel + kPanelColumns + column);
+/// Two rows of one column block: into a panel, and, where `rows` is given, also as rows.
+HWY_INLINE void store_pair(const Float* values, std::int64_t column, float* panel, float* rows, std::int64_t stride) {
+  store(values[0], panel + column);
+  store(values[1], panel + kPanelColumns + column);
+  if (rows == nullptr) return;
+  store(values[0], rows);
+  store(values[1], rows + stride);
 }
-HWY_INLINE void store_pair(Float first, Float second, std::int64_t column, bfloat16* panel) {
-  const auto pairs = hn::Or(rounded_bits(first), hn::ShiftLeft<16>(rounded_bits(second)));
+HWY_INLINE void store_pair(const Float* values, std::int64_t column, bfloat16* panel, bfloat16* rows,
+                           std::int64_t stride) {
+  const auto first = nearest_bits(values[0]);
+  const auto second = nearest_bits(values[1]);
+  const auto pairs = hn::Or(first, hn::ShiftLeft<16>(second));
   hn::StoreU(pairs, WordTag(), reinterpret_cast<std::uint32_t*>(panel) + column);
+  if (rows == nullptr) return;
+  store_bits(first, rows);
+  store_bits(second, rows + stride);
 }
 
 template <typename T>
@@ -69,12 +79,12 @@ HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
         p[i] = hn::IfThenElseZero(seen, p[i]);
         gradient[i] = hn::IfThenElseZero(seen, gradient[i]);
       }
-      store(gradient[i], reinterpret_cast<T*>(rows.gradient_rows) + i * rows.width + column);
     }
     const Bytes panel = column / kPanelColumns * rows.panel_stride;
     const std::int64_t place = column % kPanelColumns;
-    store_pair(p[0], p[1], place, reinterpret_cast<T*>(rows.probability_panels + panel));
-    store_pair(gradient[0], gradient[1], place, reinterpret_cast<T*>(rows.gradient_panels + panel));
+    store_pair(p, place, reinterpret_cast<T*>(rows.probability_panels + panel), static_cast<T*>(nullptr), 0);
+    store_pair(gradient, place, reinterpret_cast<T*>(rows.gradient_panels + panel),
+               reinterpret_cast<T*>(rows.gradient_rows) + column, rows.width);
   }
 }
 

@@ -1,13 +1,14 @@
 // Forward of causal attention with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022). A task is one head and up to
 // kGroupRows queries; it walks over the keys in chunks, packs each once and lets all its queries meet it. Memory per thread does
 // not depend on the sequence.
+#include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <limits>
 
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
-#include "engine/device/cpu/finish.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/attention_forward.cpp"
@@ -15,17 +16,26 @@
 //
 #include "engine/device/cpu/vector-inl.h"
 
-#ifndef STRATA_DEVICE_CPU_SOFTMAX_ROW
-#define STRATA_DEVICE_CPU_SOFTMAX_ROW
+#ifndef STRATA_DEVICE_CPU_SOFTMAX_BLOCK
+#define STRATA_DEVICE_CPU_SOFTMAX_BLOCK
 namespace strata {
-/// One row of scores against one chunk of keys, and the running state of its query.
-struct SoftmaxRow {
-  float* scores;        ///< width elements; destroyed
-  void* probabilities;  ///< width elements, written: exp(scale·score - maximum), zero outside [first, last)
-  std::int64_t first, last, width;
+/// Scores of a block of queries against a chunk of keys, and the running state of each query.
+struct SoftmaxBlock {
+  float* scores;  ///< [rows, width], width a multiple of every vector; destroyed
+  std::byte* probabilities;  ///< [rows, width], written: exp(scale·score - maximum), zero where the key is not visible
+  std::int64_t rows, width;
+  const VisibleKeys* visible;  ///< columns that each query sees
   float scale;
   float* maximum;  ///< running maximum of scale·score
   float* total;    ///< running sum of the probabilities
+  float* decay;    ///< written: the factor by which the query's earlier sums shrink
+};
+/// out[rows, columns] = sums / total of the row.
+struct NormalisedRows {
+  const float* sums;
+  std::int64_t sums_stride;
+  const float* total;
+  Matrix out;
 };
 }  // namespace strata
 #endif
@@ -33,52 +43,110 @@ struct SoftmaxRow {
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE float softmax_row_of(const SoftmaxRow& row) {
+HWY_INLINE void store_factor(Float value, float* to) { store(value, to); }
+HWY_INLINE void store_factor(Float value, bfloat16* to) { store_bits(nearest_bits(value), to); }
+
+/// Maximum over whole vectors [begin, end).
+HWY_INLINE float row_maximum(const float* scores, std::int64_t begin, std::int64_t end) {
   const FloatTag d;
   const std::int64_t step = lanes();
-  const std::int64_t begin = row.first / step * step;
-  const std::int64_t end = (row.last + step - 1) / step * step;
-  std::fill(row.scores + begin, row.scores + row.first, -std::numeric_limits<float>::infinity());
-  std::fill(row.scores + row.last, row.scores + end, -std::numeric_limits<float>::infinity());
-  Float most = broadcast(-std::numeric_limits<float>::infinity());
-  for (std::int64_t i = begin; i < end; i += step) most = hn::Max(most, hn::LoadU(d, row.scores + i));
+  Float most[2] = {broadcast(-std::numeric_limits<float>::infinity()),
+                   broadcast(-std::numeric_limits<float>::infinity())};
+  std::int64_t i = begin;
+  for (; i + 2 * step <= end; i += 2 * step) {
+    most[0] = hn::Max(most[0], hn::LoadU(d, scores + i));
+    most[1] = hn::Max(most[1], hn::LoadU(d, scores + i + step));
+  }
+  if (i < end) most[0] = hn::Max(most[0], hn::LoadU(d, scores + i));
+  return maximum(hn::Max(most[0], most[1]));
+}
 
-  const float previous = *row.maximum;
-  *row.maximum = std::max(previous, maximum(most) * row.scale);
-  auto* probabilities = static_cast<T*>(row.probabilities);
-  const Float offset = broadcast(-*row.maximum);
-  const Float scale = broadcast(row.scale);
+/// Writes exp(scale·score + offset) over whole vectors [begin, end) and returns the sum.
+template <typename T>
+HWY_INLINE float write_exponentials(const float* scores, std::int64_t begin, std::int64_t end, float scale,
+                                    float offset, T* to) {
+  const FloatTag d;
+  const std::int64_t step = lanes();
   Float sums[2] = {hn::Zero(d), hn::Zero(d)};
   std::int64_t i = begin;
   for (; i + 2 * step <= end; i += 2 * step) {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      const Float p = exponential(hn::MulAdd(hn::LoadU(d, row.scores + i + j * step), scale, offset));
+      const Float score = hn::LoadU(d, scores + i + j * step);
+      const Float p = exponential(hn::MulAdd(score, broadcast(scale), broadcast(offset)));
       sums[j] = hn::Add(sums[j], p);
-      store(p, probabilities + i + j * step);
+      store_factor(p, to + i + j * step);
     }
   }
   if (i < end) {
-    const Float p = exponential(hn::MulAdd(hn::LoadU(d, row.scores + i), scale, offset));
+    const Float p = exponential(hn::MulAdd(hn::LoadU(d, scores + i), broadcast(scale), broadcast(offset)));
     sums[0] = hn::Add(sums[0], p);
-    store(p, probabilities + i);
+    store_factor(p, to + i);
   }
-  std::fill(probabilities, probabilities + row.first, T());
-  std::fill(probabilities + row.last, probabilities + row.width, T());
-  const float decay = std::exp(previous - *row.maximum);
-  *row.total = *row.total * decay + sum(hn::Add(sums[0], sums[1]));
-  return decay;
+  return sum(hn::Add(sums[0], sums[1]));
 }
 
-/// Returns the factor by which the query's earlier sums shrink.
-float softmax_row(const SoftmaxRow& row, DType dtype) {
-  return dtype == DType::bf16 ? softmax_row_of<bfloat16>(row) : softmax_row_of<float>(row);
+template <typename T>
+HWY_INLINE void softmax_rows(const SoftmaxBlock& block) {
+  const std::int64_t step = lanes();
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    float* scores = block.scores + row * block.width;
+    T* probabilities = reinterpret_cast<T*>(block.probabilities) + row * block.width;
+    const auto [first, last] = block.visible[row];
+    block.decay[row] = 1;
+    if (first >= last) {
+      std::fill_n(probabilities, block.width, T());
+      continue;
+    }
+    const std::int64_t begin = first / step * step;
+    const std::int64_t end = (last + step - 1) / step * step;
+    std::fill(scores + begin, scores + first, -std::numeric_limits<float>::infinity());
+    std::fill(scores + last, scores + end, -std::numeric_limits<float>::infinity());
+    const float previous = block.maximum[row];
+    const float most = std::max(previous, row_maximum(scores, begin, end) * block.scale);
+    const float total = write_exponentials(scores, begin, end, block.scale, -most, probabilities);
+    std::fill(probabilities, probabilities + first, T());
+    std::fill(probabilities + last, probabilities + block.width, T());
+    block.maximum[row] = most;
+    if (std::isinf(previous)) {  // nothing was summed yet
+      block.total[row] = total;
+      continue;
+    }
+    block.decay[row] = std::exp(previous - most);
+    block.total[row] = block.total[row] * block.decay[row] + total;
+  }
+}
+
+void softmax_block(const SoftmaxBlock& block, DType dtype) {
+  if (dtype == DType::bf16) {
+    softmax_rows<bfloat16>(block);
+  } else {
+    softmax_rows<float>(block);
+  }
 }
 
 void scale_row(float* values, std::int64_t count, float factor) {
   for_vectors(count, [&](auto access, std::int64_t i)
                          HWY_ATTR { access.store(hn::Mul(access.load(values + i), broadcast(factor)), values + i); });
+}
+
+template <typename T>
+HWY_INLINE void write_normalised_rows(const NormalisedRows& rows) {
+  for (std::int64_t row = 0; row < rows.out.rows; ++row) {
+    const Float factor = broadcast(1.0F / rows.total[row]);
+    const float* from = rows.sums + row * rows.sums_stride;
+    T* to = rows.out.row<T>(row);
+    for_vectors(rows.out.columns, [&](auto access, std::int64_t i)
+                                      HWY_ATTR { access.store(hn::Mul(access.load(from + i), factor), to + i); });
+  }
+}
+
+void write_normalised(const NormalisedRows& rows) {
+  if (rows.out.dtype == DType::bf16) {
+    write_normalised_rows<bfloat16>(rows);
+  } else {
+    write_normalised_rows<float>(rows);
+  }
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -88,8 +156,9 @@ HWY_AFTER_NAMESPACE();
 namespace strata {
 namespace {
 
-HWY_EXPORT(softmax_row);
+HWY_EXPORT(softmax_block);
 HWY_EXPORT(scale_row);
+HWY_EXPORT(write_normalised);
 
 /// Queries of one task, which share the packing of the keys.
 constexpr std::int64_t kGroupRows = 512;
@@ -160,7 +229,7 @@ class ForwardTask {
     const std::int64_t width = (last_panel - first_panel) * kPanelColumns;
     const std::int64_t start = key + first_panel * kPanelColumns;
     score(row, rows, first_panel, last_panel);
-    for (std::int64_t i = 0; i < rows; ++i) absorb(begin, row + i, i, start, last, width);
+    absorb(begin, row, rows, start, last, width);
     BlockProduct block{.a = scratch_.probabilities, .a_stride = width, .rows = rows, .depth = last - start};
     block.out_stride = scratch_.out_stride;
     block.accumulate = true;
@@ -185,41 +254,40 @@ class ForwardTask {
     }
   }
 
-  /// Softmax of query `row`, the `i`-th of its block, over keys from `start` on.
-  void absorb(std::int64_t begin, std::int64_t row, std::int64_t i, std::int64_t start, std::int64_t end,
+  /// Softmax over keys [start, end) of queries [row, row + rows).
+  void absorb(std::int64_t begin, std::int64_t row, std::int64_t rows, std::int64_t start, std::int64_t end,
               std::int64_t width) {
-    const VisibleKeys keys = visible_keys(shape_, row);
-    std::byte* probabilities = scratch_.probabilities + i * width * size_of(dtype_);
-    const std::int64_t first = std::max(keys.first, start) - start;
-    const std::int64_t last = std::min(keys.last, end) - start;
-    if (first >= last) {
-      std::fill_n(probabilities, width * size_of(dtype_), std::byte{0});
-      return;
+    std::array<VisibleKeys, kQueryRows> visible;
+    std::array<float, kQueryRows> decay;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const VisibleKeys keys = visible_keys(shape_, row + i);
+      visible[static_cast<std::size_t>(i)] = {std::max(keys.first, start) - start, std::min(keys.last, end) - start};
     }
-    const float decay = HWY_DYNAMIC_DISPATCH(softmax_row)({.scores = scratch_.scores + i * width,
-                                                           .probabilities = probabilities,
-                                                           .first = first,
-                                                           .last = last,
-                                                           .width = width,
-                                                           .scale = shape_.scale,
-                                                           .maximum = scratch_.maximum + (row - begin),
-                                                           .total = scratch_.total + (row - begin)},
-                                                          dtype_);
-    if (decay != 1.0F) {
-      float* out = scratch_.out + (row - begin) * scratch_.out_stride;
-      HWY_DYNAMIC_DISPATCH(scale_row)(out, scratch_.out_stride, decay);
+    HWY_DYNAMIC_DISPATCH(softmax_block)({.scores = scratch_.scores,
+                                         .probabilities = scratch_.probabilities,
+                                         .rows = rows,
+                                         .width = width,
+                                         .visible = visible.data(),
+                                         .scale = shape_.scale,
+                                         .maximum = scratch_.maximum + (row - begin),
+                                         .total = scratch_.total + (row - begin),
+                                         .decay = decay.data()},
+                                        dtype_);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float factor = decay[static_cast<std::size_t>(i)];
+      float* out = scratch_.out + (row - begin + i) * scratch_.out_stride;
+      if (factor != 1.0F) HWY_DYNAMIC_DISPATCH(scale_row)(out, scratch_.out_stride, factor);
     }
   }
 
   void finish(std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const float total = scratch_.total[row - begin];
-      log_sum_exp_[row] = scratch_.maximum[row - begin] + std::log(total);
-      HWY_DYNAMIC_DISPATCH(scale_row)
-      (scratch_.out + (row - begin) * scratch_.out_stride, scratch_.out_stride, 1.0F / total);
+      log_sum_exp_[row] = scratch_.maximum[row - begin] + std::log(scratch_.total[row - begin]);
     }
-    finish_block({scratch_.out, DType::fp32, end - begin, shape_.head_dimension, scratch_.out_stride}, Matrix(), false,
-                 out_.row_slice(begin, end - begin));
+    HWY_DYNAMIC_DISPATCH(write_normalised)({.sums = scratch_.out,
+                                            .sums_stride = scratch_.out_stride,
+                                            .total = scratch_.total,
+                                            .out = out_.row_slice(begin, end - begin)});
   }
 
   const AttentionShape& shape_;

@@ -1,6 +1,6 @@
 // The innermost matrix product: a few rows times a packed panel of 64 columns, on one thread, in fp32 accumulators that stay in
-// registers over the whole depth. Everything that multiplies (matmul, attention) is made of these, so there is one place to make
-// fast and one order of summation: over depth, ascending, whatever the rows, columns or threads.
+// registers over the whole depth. Attention is made of these: its products are too small for a library call each, and its right
+// operands are formed in packed order. One order of summation: over depth, ascending, whatever the rows, columns or threads.
 //
 // A panel holds `depth` rows of 64 columns. fp32: row after row. bf16: pairs of rows, interleaved, so that two products fall into
 // one 32-bit lane; an odd depth is padded with a row of zeros. Columns that do not exist are zeros.

@@ -20,6 +20,13 @@ STRATA_TARGET inline __attribute__((always_inline)) void multiply_rows(const Blo
   const std::int64_t stride = block.a_stride;
   const auto* a = static_cast<const bfloat16*>(block.a) + row * stride;
   const auto* b = static_cast<const bfloat16*>(block.panel);
+  float* out = block.out + row * block.out_stride;
+  const std::int64_t out_stride = block.out_stride;
+  if (block.accumulate) {  // the sums so far arrive while the new ones are formed
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(out + i * out_stride + j * 16, 1);
+    }
+  }
   __m512 sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -39,8 +46,6 @@ STRATA_TARGET inline __attribute__((always_inline)) void multiply_rows(const Blo
       for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], factors, columns[j]);
     }
   }
-  float* out = block.out + row * block.out_stride;
-  const std::int64_t out_stride = block.out_stride;
   if (block.accumulate) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {

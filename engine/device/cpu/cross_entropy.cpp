@@ -1,5 +1,5 @@
-// Softmax cross entropy and its gradient in place of the logits. One thread per row; the row stays in its cache over the three
-// passes: maximum, sum of exponentials, gradient.
+// Softmax cross entropy and its gradient in place of the logits. One thread per row; the row and its exponentials stay in its cache
+// over the three passes: maximum, exponentials and their sum, gradient.
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -24,9 +24,9 @@ HWY_INLINE float row_maximum(const T* logits, std::int64_t count) {
   return maximum(most);
 }
 
-/// Four running sums hide the latency of the additions.
+/// Writes exp(logits - shift) and returns the sum; four running sums hide the latency of the additions.
 template <typename T>
-HWY_INLINE float exponential_sum(const T* logits, std::int64_t count, float shift) {
+HWY_INLINE float write_exponentials(const T* logits, std::int64_t count, float shift, float* to) {
   const Float offset = broadcast(shift);
   const std::int64_t step = lanes();
   Float sums[4] = {hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag())};
@@ -34,44 +34,47 @@ HWY_INLINE float exponential_sum(const T* logits, std::int64_t count, float shif
   for (; i + 4 * step <= count; i += 4 * step) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      sums[j] = hn::Add(sums[j], exponential(hn::Sub(load(logits + i + j * step), offset)));
+      const Float value = exponential(hn::Sub(load(logits + i + j * step), offset));
+      sums[j] = hn::Add(sums[j], value);
+      store(value, to + i + j * step);
     }
   }
   for_vectors(count - i, [&](auto access, std::int64_t k) HWY_ATTR {
     const Float value = exponential(hn::Sub(access.load(logits + i + k), offset));
     sums[0] = hn::Add(sums[0], access.or_else(value, 0.0F));
+    access.store(value, to + i + k);
   });
   return sum(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
 }
 
 template <typename T>
-HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end,
+                                   float* exponentials) {
   const std::int64_t count = call.logits.columns;
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
     const float most = row_maximum(logits, count);
-    const float total = exponential_sum(logits, count, most);
+    const float total = write_exponentials(logits, count, most, exponentials);
     // Relative to the maximum, so that large logits do not cost the digits of their differences.
     const float target_logit = static_cast<float>(logits[target]) - most;
     const float log_total = std::log(total);
     call.losses.row<float>(0)[row] = log_total - target_logit;
     if (!call.gradient) continue;
-    const Float offset = broadcast(most);
     const Float scale = broadcast(call.gradient_scale / total);
     for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-      access.store(hn::Mul(exponential(hn::Sub(access.load(logits + i), offset)), scale), logits + i);
+      access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
     });
     // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
     logits[target] = T(std::expm1(target_logit - log_total) * call.gradient_scale);
   }
 }
 
-void cross_entropy(const CrossEntropy& call, std::int64_t begin, std::int64_t end) {
+void cross_entropy(const CrossEntropy& call, std::int64_t begin, std::int64_t end, float* exponentials) {
   if (call.logits.dtype == DType::bf16) {
-    cross_entropy_rows<bfloat16>(call, begin, end);
+    cross_entropy_rows<bfloat16>(call, begin, end, exponentials);
   } else {
-    cross_entropy_rows<float>(call, begin, end);
+    cross_entropy_rows<float>(call, begin, end, exponentials);
   }
 }
 
@@ -85,9 +88,13 @@ HWY_EXPORT(cross_entropy);
 
 void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& call) {
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
-  context.pool.for_ranges(
-      call.logits.rows, rows_per_task(call.logits.columns),
-      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(cross_entropy)(call, begin, end); });
+  const std::int64_t columns = call.logits.columns;
+  context.scratch.reserve_slots(columns * static_cast<Bytes>(sizeof(float)));
+  context.pool.for_ranges(call.logits.rows, rows_per_task(columns),
+                          [&](std::int64_t begin, std::int64_t end, int slot) {
+                            auto* exponentials = reinterpret_cast<float*>(context.scratch.slot(slot));
+                            HWY_DYNAMIC_DISPATCH(cross_entropy)(call, begin, end, exponentials);
+                          });
 }
 
 }  // namespace strata

@@ -45,24 +45,49 @@ struct Copy {
   HWY_INLINE Float operator()(Float x) const { return x; }
 };
 
+/// Vectors that are computed side by side: one alone would wait for its own results.
+constexpr int kBatch = 4;
+
 template <typename In, typename Out, typename Function>
 void map(const Matrix& x, const Matrix& out, const Function& function) {
+  const std::int64_t step = lanes();
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const In* from = x.row<In>(row);
     Out* to = out.row<Out>(row);
-    for_vectors(x.columns, [&](auto access, std::int64_t i)
-                               HWY_ATTR { access.store(function(access.load(from + i)), to + i); });
+    std::int64_t i = 0;
+    for (; i + kBatch * step <= x.columns; i += kBatch * step) {
+      Float values[kBatch];
+#pragma GCC unroll 4
+      for (int j = 0; j < kBatch; ++j) values[j] = load(from + i + j * step);
+#pragma GCC unroll 4
+      for (int j = 0; j < kBatch; ++j) values[j] = function(values[j]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kBatch; ++j) store(values[j], to + i + j * step);
+    }
+    for_vectors(x.columns - i, [&](auto access, std::int64_t k)
+                                   HWY_ATTR { access.store(function(access.load(from + i + k)), to + i + k); });
   }
 }
 
 template <typename T, typename Function>
 void map(const Matrix& x, const Matrix& y, const Matrix& out, const Function& function) {
+  const std::int64_t step = lanes();
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const T* first = x.row<T>(row);
     const T* second = y.row<T>(row);
     T* to = out.row<T>(row);
-    for_vectors(x.columns, [&](auto access, std::int64_t i) HWY_ATTR {
-      access.store(function(access.load(first + i), access.load(second + i)), to + i);
+    std::int64_t i = 0;
+    for (; i + kBatch * step <= x.columns; i += kBatch * step) {
+      Float values[kBatch];
+#pragma GCC unroll 4
+      for (int j = 0; j < kBatch; ++j) {
+        values[j] = function(load(first + i + j * step), load(second + i + j * step));
+      }
+#pragma GCC unroll 4
+      for (int j = 0; j < kBatch; ++j) store(values[j], to + i + j * step);
+    }
+    for_vectors(x.columns - i, [&](auto access, std::int64_t k) HWY_ATTR {
+      access.store(function(access.load(first + i + k), access.load(second + i + k)), to + i + k);
     });
   }
 }

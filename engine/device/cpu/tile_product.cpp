@@ -1,0 +1,196 @@
+#include "engine/device/cpu/tile_product.h"
+
+#include <omp.h>
+
+#include <array>
+#include <bit>
+#include <dnnl.hpp>
+#include <mutex>
+#include <unordered_map>
+
+namespace strata {
+namespace {
+
+using Type = dnnl::memory::data_type;
+using Memory = dnnl::memory;
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+/// oneDNN takes its thread count from OpenMP, per calling thread.
+void use_one_thread() {
+  thread_local const bool done = (omp_set_num_threads(1), true);
+  static_cast<void>(done);
+}
+
+Type type_of(DType dtype) { return dtype == DType::fp32 ? Type::f32 : Type::bf16; }
+
+struct Hash {
+  std::size_t operator()(const TileProduct& p) const {
+    std::uint64_t hash = 0;
+    for (const std::int64_t value : {p.m, p.n, p.k, p.a_row, p.a_column, p.b_row, p.b_column, p.out_row,
+                                     std::int64_t{p.dtype == DType::fp32} * 8 + std::int64_t{p.out_dtype == DType::fp32} * 4 +
+                                         std::int64_t{p.accumulate} * 2 + std::int64_t{p.bias}}) {
+      hash = std::rotl(hash ^ static_cast<std::uint64_t>(value), 23) * 0x9E3779B97F4A7C15U;
+    }
+    return hash ^ (hash >> 32);
+  }
+};
+
+struct Layouts {
+  Memory::desc a, b, out, bias;
+};
+
+Layouts layouts_of(const TileProduct& p) {
+  Layouts layouts{.a = {{p.m, p.k}, type_of(p.dtype), Memory::dims{p.a_row, p.a_column}},
+                  .b = {{p.k, p.n}, type_of(p.dtype), Memory::dims{p.b_row, p.b_column}},
+                  .out = {{p.m, p.n}, type_of(p.out_dtype), Memory::dims{p.out_row, 1}},
+                  .bias = {}};
+  if (p.bias) layouts.bias = {{1, p.n}, type_of(p.dtype), Memory::dims{p.n, 1}};
+  return layouts;
+}
+
+struct Compiled {
+  dnnl::matmul primitive;
+  Memory::desc scratchpad;
+};
+
+Compiled compile(const TileProduct& product) {
+  use_one_thread();
+  const Layouts layouts = layouts_of(product);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (product.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  const dnnl::matmul::desc description = product.bias
+                                             ? dnnl::matmul::desc(layouts.a, layouts.b, layouts.bias, layouts.out)
+                                             : dnnl::matmul::desc(layouts.a, layouts.b, layouts.out);
+  const dnnl::matmul::primitive_desc primitive(description, attributes, cpu_engine());
+  return {dnnl::matmul(primitive), primitive.scratchpad_desc()};
+}
+
+/// Compiled once for the process.
+const Compiled& compiled(const TileProduct& product) {
+  static std::mutex mutex;
+  static std::unordered_map<TileProduct, Compiled, Hash> cache;
+  const std::lock_guard lock(mutex);
+  const auto found = cache.find(product);
+  return found != cache.end() ? found->second : cache.emplace(product, compile(product)).first->second;
+}
+
+/// A compiled product with a thread's own handles of its operands.
+struct Execution {
+  explicit Execution(const TileProduct& product) : primitive(compiled(product).primitive) {
+    const Layouts layouts = layouts_of(product);
+    const auto handle = [](const Memory::desc& layout) { return Memory(layout, cpu_engine(), nullptr); };
+    memory[0] = handle(layouts.a);
+    memory[1] = handle(layouts.b);
+    memory[2] = handle(layouts.out);
+    memory[3] = handle(compiled(product).scratchpad);
+    constexpr std::array kArguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
+    if (product.bias) memory[4] = handle(layouts.bias);
+    for (std::size_t i = 0; i < kArguments.size(); ++i) arguments[i] = {kArguments[i], memory[i].get(true)};
+    count = product.bias ? 5 : 4;
+  }
+  dnnl::matmul primitive;
+  std::array<Memory, 5> memory;
+  std::array<dnnl_exec_arg_t, 5> arguments;
+  int count;
+};
+
+Execution& execution(const TileProduct& product) {
+  thread_local std::unordered_map<TileProduct, Execution, Hash> cache;
+  const auto found = cache.find(product);
+  return found != cache.end() ? found->second : cache.try_emplace(product, product).first->second;
+}
+
+Bytes native_scratch_bytes(const TileProduct& product) {
+  return align_up(static_cast<Bytes>(compiled(product).scratchpad.get_size()));
+}
+
+void multiply_native(const TileProduct& product, const void* a, const void* b, void* out, const void* bias,
+                     std::byte* scratch) {
+  use_one_thread();
+  thread_local const dnnl::stream stream(cpu_engine());
+  Execution& run = execution(product);
+  const std::array<const void*, 5> data = {a, b, out, scratch, bias};
+  for (int i = 0; i < run.count; ++i) {
+    run.memory[static_cast<std::size_t>(i)].set_data_handle(const_cast<void*>(data[static_cast<std::size_t>(i)]));
+  }
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(run.primitive.get(), stream.get(), run.count, run.arguments.data()),
+                          "a matrix product failed");
+}
+
+/// The product of upcast, contiguous operands.
+TileProduct upcast(const TileProduct& p) {
+  return {.m = p.m, .n = p.n, .k = p.k, .a_row = p.k, .a_column = 1, .b_row = p.n, .b_column = 1, .out_row = p.n};
+}
+
+void upcast_operand(const void* from, std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column,
+                    float* to) {
+  const auto* values = static_cast<const bfloat16*>(from);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) to[i * columns + j] = static_cast<float>(values[i * row + j * column]);
+  }
+}
+
+void multiply_through_fp32(const TileProduct& p, const void* a, const void* b, void* out, const void* bias,
+                           std::byte* scratch) {
+  auto* a_values = reinterpret_cast<float*>(scratch);
+  float* b_values = a_values + p.m * p.k;
+  float* sums = b_values + p.k * p.n;
+  std::byte* inner = reinterpret_cast<std::byte*>(sums + p.m * p.n);
+  inner += align_up(inner - scratch) - (inner - scratch);
+  upcast_operand(a, p.m, p.k, p.a_row, p.a_column, a_values);
+  upcast_operand(b, p.k, p.n, p.b_row, p.b_column, b_values);
+  multiply_native(upcast(p), a_values, b_values, sums, nullptr, inner);
+  for (std::int64_t i = 0; i < p.m; ++i) {
+    for (std::int64_t j = 0; j < p.n; ++j) {
+      float sum = sums[i * p.n + j];
+      if (p.bias) sum += static_cast<float>(static_cast<const bfloat16*>(bias)[j]);
+      const std::int64_t place = i * p.out_row + j;
+      if (p.out_dtype == DType::fp32) {
+        float& value = static_cast<float*>(out)[place];
+        value = p.accumulate ? value + sum : sum;
+      } else {
+        bfloat16& value = static_cast<bfloat16*>(out)[place];
+        value = bfloat16(p.accumulate ? static_cast<float>(value) + sum : sum);
+      }
+    }
+  }
+}
+
+bool goes_through_fp32(const TileProduct& product, Bf16Route route) {
+  return product.dtype == DType::bf16 && route == Bf16Route::through_fp32;
+}
+
+}  // namespace
+
+Bf16Route bf16_route_of_this_machine() {
+  static const Bf16Route route = [] {
+    const auto isa = dnnl::get_effective_cpu_isa();
+    const bool avx512 = isa == dnnl::cpu_isa::avx512_core || isa == dnnl::cpu_isa::avx512_core_vnni ||
+                        isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+    return avx512 ? Bf16Route::native : Bf16Route::through_fp32;
+  }();
+  return route;
+}
+
+Bytes scratch_bytes(const TileProduct& product, Bf16Route route) {
+  if (!goes_through_fp32(product, route)) return native_scratch_bytes(product);
+  const std::int64_t values = product.m * product.k + product.k * product.n + product.m * product.n;
+  return align_up(values * 4) + native_scratch_bytes(upcast(product));
+}
+
+void multiply_tile(const TileProduct& product, const void* a, const void* b, void* out, const void* bias,
+                   std::byte* scratch, Bf16Route route) {
+  const auto multiply = goes_through_fp32(product, route) ? multiply_through_fp32 : multiply_native;
+  multiply(product, a, b, out, bias, scratch);
+}
+
+}  // namespace strata
