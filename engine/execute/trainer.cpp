@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
-#include "engine/base/error.h"
+#include "engine/base/topology.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/initialize.h"
 
@@ -37,8 +36,7 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
 }
 
 int thread_count(const RunConfig& config) {
-  if (config.train.threads > 0) return static_cast<int>(config.train.threads);
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
 }
 
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.

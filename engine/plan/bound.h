@@ -4,15 +4,9 @@
 #include <string>
 
 #include "engine/plan/planner.h"
+#include "engine/plan/rates.h"
 
 namespace strata {
-
-/// What a machine can do, measured or given.
-struct MachineRates {
-  double flops_per_second = 0;          ///< matrix products in the run's precision
-  double memory_bytes_per_second = 0;   ///< host DRAM, read plus written
-  double h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
-};
 
 /// Seconds that each resource needs for one step; nothing can make the step shorter than the largest.
 struct StepBound {

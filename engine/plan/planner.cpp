@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "engine/base/error.h"
 #include "engine/plan/lower.h"
 #include "engine/plan/prefetch.h"
+#include "engine/plan/rates.h"
 #include "engine/plan/residency.h"
 
 namespace strata {
@@ -70,59 +72,98 @@ std::size_t largest_that_fits(const Model& model, Bytes budget, std::size_t most
   return low;
 }
 
-struct Candidate {
-  Strategy strategy;
-  Program program;
-  std::size_t saved_blocks = 0;
-};
-
-/// Fills the device in the order of what a byte is worth: a step's parameters and activations at all, then activations that
-/// would be recomputed otherwise, then state. State goes there from the bottom unit up: its update must be done first in the
-/// next step, so it has the least slack to hide a transfer.
-std::optional<Candidate> place_for_order(const Model& model, const Strategy& base, const RunConfig& config) {
-  const Bytes budget = config.memory.device;
-  const std::size_t units = model.units.size();
-  const bool host_is_used = config.memory.host.has_value();
-  const auto strategy_of = [&](std::size_t saved, std::size_t on_device) {
-    const Strategy strategy = with_device_state(base, on_device);
-    return config.train.recompute == Recompute::automatic ? with_saved_blocks(strategy, saved) : strategy;
-  };
-  const std::size_t must_be_on_device = host_is_used ? 0 : units;
-  std::size_t saved = 0;
-  if (config.train.recompute == Recompute::automatic) {
-    saved = largest_that_fits(model, budget, units - 2, [&](std::size_t n) { return strategy_of(n, must_be_on_device); });
+StepFlops step_flops(const Model& model, const Strategy& strategy) {
+  const UnitCompute compute(model, strategy.precision, strategy.microbatch);
+  StepFlops flops;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const Unit& unit = model.units[u];
+    // The head's forward happens inside its backward.
+    const double forward = unit.kind == UnitKind::head ? 0 : compute.forward_flops(unit);
+    flops.executed += forward + compute.backward_flops(unit, strategy.save[u]);
   }
-  std::size_t on_device = units;
-  if (host_is_used) {
-    on_device = largest_that_fits(model, budget, units, [&](std::size_t n) { return strategy_of(saved, n); });
-  }
-  // Fragmentation may leave a little less room than live bytes promise.
-  for (;;) {
-    Strategy strategy = strategy_of(saved, on_device);
-    if (std::optional<Program> program = fit(lower_training(model, strategy), budget)) {
-      return Candidate{std::move(strategy), std::move(*program), saved};
-    }
-    if (on_device > must_be_on_device) {
-      --on_device;
-    } else if (saved > 0) {
-      --saved;
-    } else {
-      return std::nullopt;
-    }
-  }
-}
-
-/// Less to compute, then less to move, then less memory.
-bool better(const Candidate& a, const Candidate& b) {
-  if (a.saved_blocks != b.saved_blocks) return a.saved_blocks > b.saved_blocks;
-  const Bytes a_traffic = traffic(a.program), b_traffic = traffic(b.program);
-  if (a_traffic != b_traffic) return a_traffic < b_traffic;
-  return tier_use(a.program, Tier::device).peak_bytes < tier_use(b.program, Tier::device).peak_bytes;
+  const auto microbatches = static_cast<double>(strategy.microbatches);
+  flops.executed *= microbatches;
+  flops.model = 3 * forward_flops_per_token(model, strategy.microbatch.sequence) *
+                static_cast<double>(strategy.microbatch.tokens()) * microbatches;
+  return flops;
 }
 
 std::vector<Order> orders_to_try(const RunConfig& config) {
   if (config.plan.order) return {*config.plan.order};
   return {Order::layer_major, Order::microbatch_major};
+}
+
+/// An order and a number of saved blocks, and what they would cost.
+struct Choice {
+  Strategy strategy;
+  double seconds = 0;
+  Bytes traffic = 0, live = 0;
+};
+
+/// Numbers of saved blocks worth comparing: none, as many as fit without anything spilling for it, all (activations that do
+/// not fit then travel, which can be cheaper than computing them twice).
+std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy& strategy, Bytes budget) {
+  const std::size_t blocks = model.units.size() - 2;
+  const std::size_t fitting =
+      largest_that_fits(model, budget, blocks, [&](std::size_t n) { return with_saved_blocks(strategy, n); });
+  std::vector<std::size_t> counts = {0, fitting, blocks};
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+/// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
+std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config) {
+  const Bytes budget = config.memory.device;
+  const MachineRates rates = nominal_rates(config);
+  std::vector<Choice> result;
+  const auto consider = [&](Strategy strategy) {
+    const Program plain = lower_training(model, strategy);
+    if (smallest_device_bytes(plain) > budget) return;
+    const Program resident = keep_resident(plain, budget);
+    const Bytes h2d = copied_bytes(resident, Operation::copy_to_device);
+    const Bytes d2h = copied_bytes(resident, Operation::copy_to_host);
+    const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d, d2h);
+    const Bytes live = tier_use(resident, Tier::device).live_bytes;
+    result.push_back({std::move(strategy), seconds, h2d + d2h, live});
+  };
+  for (const Order order : orders_to_try(config)) {
+    Strategy strategy = base;
+    strategy.order = order;
+    if (config.train.recompute != Recompute::automatic) {
+      consider(strategy);
+      continue;
+    }
+    for (const std::size_t saved : saved_blocks_to_try(model, strategy, budget)) consider(with_saved_blocks(strategy, saved));
+  }
+  std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
+    return std::tie(a.seconds, a.traffic, a.live) < std::tie(b.seconds, b.traffic, b.live);
+  });
+  return result;
+}
+
+struct Placement {
+  Strategy strategy;
+  Program program;
+};
+
+/// Gives room that is left to state, from the bottom unit up: its update must be done first in the next step, so it has the
+/// least slack to hide a transfer.
+std::optional<Placement> place_choice(const Model& model, const Strategy& choice, const RunConfig& config) {
+  const Bytes budget = config.memory.device;
+  const std::size_t units = model.units.size();
+  const bool host_is_used = config.memory.host.has_value();
+  std::size_t on_device = units;
+  if (host_is_used) {
+    on_device = largest_that_fits(model, budget, units, [&](std::size_t n) { return with_device_state(choice, n); });
+  }
+  // Fragmentation may leave a little less room than live bytes promise.
+  for (;; --on_device) {
+    Strategy strategy = with_device_state(choice, on_device);
+    if (std::optional<Program> program = fit(lower_training(model, strategy), budget)) {
+      return Placement{std::move(strategy), std::move(*program)};
+    }
+    if (on_device == 0 || !host_is_used) return std::nullopt;
+  }
 }
 
 /// The least device memory that any allowed order runs in.
@@ -144,20 +185,21 @@ Bytes host_state_bytes(const TierUse& host) {
   return host.live_bytes - host.by_kind[static_cast<std::size_t>(BufferKind::communication)];
 }
 
-void check_host(const RunConfig& config, const Plan& plan) {
-  const Bytes need = plan.arena_bytes(Tier::host);
+bool fits_host(const Program& placed, const RunConfig& config) {
+  const TierUse use = tier_use(placed, Tier::host);
+  return config.memory.host ? use.peak_bytes <= *config.memory.host : host_state_bytes(use) == 0;
+}
+
+ConfigError host_error(const RunConfig& config, Bytes need) {
   if (!config.memory.host) {
-    if (host_state_bytes(plan.training.host) == 0) return;
-    throw ConfigError(
+    return ConfigError(
         fmt::format("memory.device: {} does not hold the whole run, and no other tier is given; add memory.host: {}",
                     format_bytes(config.memory.device), format_bytes(need)));
   }
-  if (need > *config.memory.host) {
-    throw ConfigError(fmt::format("memory.host: {} is too small: with memory.device {} this run keeps {} ({} bytes) on the "
-                                  "host; give memory.host at least that, or memory.device more",
-                                  format_bytes(*config.memory.host), format_bytes(config.memory.device),
-                                  format_bytes(need), need));
-  }
+  return ConfigError(fmt::format("memory.host: {} is too small: with memory.device {} this run keeps {} ({} bytes) on the "
+                                 "host; give memory.host at least that, or memory.device more",
+                                 format_bytes(*config.memory.host), format_bytes(config.memory.device), format_bytes(need),
+                                 need));
 }
 
 PlannedProgram finish(Program placed, const Plan& plan) {
@@ -170,22 +212,6 @@ PlannedProgram finish(Program placed, const Plan& plan) {
   result.d2h_bytes = copied_bytes(placed, Operation::copy_to_host);
   result.program = std::move(placed);
   return result;
-}
-
-StepFlops step_flops(const Model& model, const Strategy& strategy) {
-  const UnitCompute compute(model, strategy.precision, strategy.microbatch);
-  StepFlops flops;
-  for (std::size_t u = 0; u < model.units.size(); ++u) {
-    const Unit& unit = model.units[u];
-    // The head's forward happens inside its backward.
-    const double forward = unit.kind == UnitKind::head ? 0 : compute.forward_flops(unit);
-    flops.executed += forward + compute.backward_flops(unit, strategy.save[u]);
-  }
-  const auto microbatches = static_cast<double>(strategy.microbatches);
-  flops.executed *= microbatches;
-  flops.model = 3 * forward_flops_per_token(model, strategy.microbatch.sequence) *
-                static_cast<double>(strategy.microbatch.tokens()) * microbatches;
-  return flops;
 }
 
 }  // namespace
@@ -201,14 +227,20 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   Plan plan;
   plan.device_budget = config.memory.device;
   plan.host_budget = config.memory.host.value_or(kUnlimited);
-  const Strategy base = make_strategy(config, model);
-  std::optional<Candidate> best;
-  for (const Order order : orders_to_try(config)) {
-    Strategy strategy = base;
-    strategy.order = order;
-    std::optional<Candidate> candidate = place_for_order(model, strategy, config);
-    if (candidate && (!best || better(*candidate, *best))) best = std::move(candidate);
+  // Without a host tier all state must be on the device, and room for it is what choices compete for.
+  const Strategy base =
+      with_device_state(make_strategy(config, model), config.memory.host ? 0 : model.units.size());
+  std::optional<Placement> best;
+  Bytes host_need = kUnlimited;
+  for (const Choice& choice : choices(model, base, config)) {
+    std::optional<Placement> placement = place_choice(model, choice.strategy, config);
+    if (!placement) continue;
+    host_need = std::min(host_need, tier_use(placement->program, Tier::host).peak_bytes);
+    if (!fits_host(placement->program, config)) continue;
+    best = std::move(placement);
+    break;
   }
+  if (!best && host_need != kUnlimited) throw host_error(config, host_need);
   if (!best) {
     const Bytes smallest = smallest_budget(model, base, config);
     throw ConfigError(fmt::format("memory.device: {} is too small for this run; the smallest that works is {} ({} bytes){}",
@@ -222,7 +254,6 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     if (!program) throw std::logic_error("a validation pass needs more device memory than a training step");
     plan.validation = finish(std::move(*program), plan);
   }
-  check_host(config, plan);
   plan.flops = step_flops(model, plan.strategy);
   plan.parameters = model.parameters();
   plan.tokens_per_step = plan.strategy.microbatches * plan.strategy.microbatch.tokens();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include "engine/base/random.h"
@@ -55,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SumOfSquares,
                          testing::Values(0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 300'007));
 
 TEST(SumOfSquaresOrder, AnyNumberOfThreadsGivesTheSameBits) {
+  const oneapi::tbb::global_control allow(oneapi::tbb::global_control::max_allowed_parallelism, 4);
   const auto values = normals(700'001);
   const auto with_threads = [&](int threads) {
     return oneapi::tbb::task_arena(threads).execute(

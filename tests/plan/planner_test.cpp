@@ -131,6 +131,7 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   config.train.batch = 16;
   config.train.microbatch = 1;
   config.data.sequence_length = 4096;
+  config.train.recompute = Recompute::full;
   config.memory.device = 80 * GiB;
   config.memory.host = 2048 * GiB;
   const Plan plan = make_plan(config, model);

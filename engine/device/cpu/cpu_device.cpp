@@ -1,17 +1,17 @@
 #include "engine/device/cpu/cpu_device.h"
 
 #include <fmt/format.h>
-#include <tbb/info.h>
 
 #include <cassert>
 
+#include "engine/base/topology.h"
 #include "engine/device/cpu/compute_pool.h"
 #include "engine/device/cpu/cpu_kernels.h"
 
 namespace strata {
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
-    : pool_(std::make_unique<ComputePool>(options.threads > 0 ? options.threads : tbb::info::default_concurrency())),
+    : pool_(std::make_unique<ComputePool>(options.threads > 0 ? options.threads : usable_cores())),
       to_device_(options.link.to_device),
       to_host_(options.link.to_host) {}
 CpuDevice::~CpuDevice() = default;

@@ -15,12 +15,11 @@ HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
 // gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u), u = sqrt(2/pi)·(x + 0.044715·x³): the latter form loses no digits.
-constexpr float kTwiceRootTwoOverPi = 1.5957691216057308F;
-constexpr float kCubic = 0.044715F;
+constexpr float kLinear = 1.5957691216057308F;  // of 2u
+constexpr float kCubic = 0.044715F * kLinear;
 
 HWY_INLINE Float gelu_gate(Float x, Float square) {
-  const Float inner = hn::MulAdd(hn::Mul(square, broadcast(kCubic)), x, x);
-  return sigmoid(hn::Mul(inner, broadcast(kTwiceRootTwoOverPi)));
+  return sigmoid_of_negated(hn::Mul(x, hn::NegMulSub(square, broadcast(kCubic), broadcast(kLinear))));
 }
 
 struct Gelu {
@@ -31,7 +30,7 @@ struct GeluBackward {
   HWY_INLINE Float operator()(Float x, Float out_gradient) const {
     const Float square = hn::Mul(x, x);
     const Float gate = gelu_gate(x, square);
-    const Float slope = hn::MulAdd(square, broadcast(3 * kCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi));
+    const Float slope = hn::MulAdd(square, broadcast(3 * kCubic), broadcast(kLinear));
     const Float spread = hn::NegMulAdd(gate, gate, gate);
     return hn::Mul(out_gradient, hn::MulAdd(hn::Mul(x, slope), spread, gate));
   }

@@ -137,8 +137,9 @@ HWY_INLINE Float reciprocal(Float x) {
   return hn::MulAdd(hn::NegMulAdd(x, estimate, broadcast(1.0F)), estimate, estimate);
 }
 
-/// 1 / (1 + exp(-x)).
-HWY_INLINE Float sigmoid(Float x) { return reciprocal(hn::Add(broadcast(1.0F), exponential(hn::Neg(x)))); }
+/// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)).
+HWY_INLINE Float sigmoid_of_negated(Float x) { return reciprocal(hn::Add(broadcast(1.0F), exponential(x))); }
+HWY_INLINE Float sigmoid(Float x) { return sigmoid_of_negated(hn::Neg(x)); }
 
 }  // namespace strata::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
