@@ -4,30 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
-#include <string_view>
 #include <vector>
 
+#include "engine/base/edit_distance.h"
 #include "engine/config/keys.h"
 
 namespace strata {
 namespace {
-
-/// Levenshtein's distance: insertions, deletions and replacements that make `a` into `b`.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 std::vector<std::string> all_paths() {
   std::vector<std::string> paths;

@@ -11,26 +11,6 @@
 
 namespace strata {
 
-/// One anonymous mapping of a fixed size: a tier's memory. Pages are touched only where the program writes.
-class Arena {
- public:
-  Arena() = default;
-  /// Throws DeviceError where the machine cannot give `bytes`.
-  explicit Arena(Bytes bytes);
-  ~Arena();
-  Arena(Arena&& other) noexcept;
-  Arena& operator=(Arena&& other) noexcept;
-
-  std::byte* data() const { return data_; }
-  Bytes size() const { return size_; }
-  /// Bytes of pages that were ever touched: what the system really gave (mincore).
-  Bytes resident_bytes() const;
-
- private:
-  std::byte* data_ = nullptr;
-  Bytes size_ = 0;
-};
-
 /// A copy speed limit in bytes per second for each direction; nothing: as fast as the memory goes.
 struct LinkLimit {
   std::optional<double> to_device, to_host;

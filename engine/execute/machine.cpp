@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "offload/arena.h"
 namespace strata {
 namespace {
 

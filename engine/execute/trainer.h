@@ -11,6 +11,7 @@
 #include "engine/data/batch_loader.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/machine.h"
+#include "offload/arena.h"
 
 namespace strata {
 

@@ -9,6 +9,7 @@
 
 #include "engine/device/cpu/link_throttle.h"
 #include "engine/device/device.h"
+#include "offload/arena.h"
 
 namespace strata {
 

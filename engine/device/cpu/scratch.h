@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/bytes.h"
-#include "engine/device/device.h"
+#include "offload/arena.h"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/device/device.h"
+#include "offload/arena.h"
 
 namespace strata {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/device/device.h"
+#include "offload/arena.h"
 
 namespace strata {
 namespace {
