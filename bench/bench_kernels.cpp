@@ -1,5 +1,5 @@
-// Every CPU kernel at the shapes of a GPT-2 124M step with 2048 tokens, as GFLOP/s or GB/s, so that each can be held against the
-// machine's limit. STRATA_BENCH_THREADS sets the compute threads (default: one per core).
+// Every CPU kernel at the shapes of a GPT-2 124M step with 2048 tokens, as GFLOP/s or GB/s, so that each can
+// be held against the machine's limit. STRATA_BENCH_THREADS sets the compute threads (default: one per core).
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -70,7 +70,8 @@ void bench_matmul(benchmark::State& state, const MatmulCase& c) {
   const Operand a(c.dtype, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
   const Operand b(c.dtype, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
   const Operand out(c.out, c.m, c.n);
-  const double operations = 2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
+  const double operations =
+      2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
   measure(state, operations, 0, [&](Kernels& kernels) {
     kernels.matmul({.a = a,
                     .transpose_a = c.transpose_a,
@@ -182,7 +183,8 @@ void bench_gelu_backward(benchmark::State& state) {
 
 void bench_swiglu(benchmark::State& state) {
   const Operand x(DType::bf16, kTokens, 4 * kHidden), out(DType::bf16, kTokens, 2 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()), [&](Kernels& kernels) { kernels.swiglu(x, out); });
+  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()),
+          [&](Kernels& kernels) { kernels.swiglu(x, out); });
 }
 
 void bench_swiglu_backward(benchmark::State& state) {
@@ -202,7 +204,8 @@ void bench_rope(benchmark::State& state) {
 
 void bench_column_sums(benchmark::State& state) {
   const Operand x(DType::bf16, kTokens, 4 * kHidden), gradient(DType::fp32, 1, 4 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes()), [&](Kernels& kernels) { kernels.add_column_sums(x, gradient); });
+  measure(state, 0, static_cast<double>(x.bytes()),
+          [&](Kernels& kernels) { kernels.add_column_sums(x, gradient); });
 }
 
 void bench_add(benchmark::State& state) {
@@ -212,7 +215,8 @@ void bench_add(benchmark::State& state) {
 
 void bench_cast(benchmark::State& state) {
   const Operand x(DType::fp32, kTokens, 12 * kHidden), out(DType::bf16, kTokens, 12 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()), [&](Kernels& kernels) { kernels.cast(x, out); });
+  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()),
+          [&](Kernels& kernels) { kernels.cast(x, out); });
 }
 
 void bench_zero(benchmark::State& state) {
@@ -222,7 +226,8 @@ void bench_zero(benchmark::State& state) {
 
 std::vector<std::int32_t> tokens(std::int64_t count) {
   std::vector<std::int32_t> result;
-  for (std::int64_t i = 0; i < count; ++i) result.push_back(static_cast<std::int32_t>(i * 7919 % kVocabulary));
+  for (std::int64_t i = 0; i < count; ++i)
+    result.push_back(static_cast<std::int32_t>(i * 7919 % kVocabulary));
   return result;
 }
 

@@ -143,7 +143,8 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
 
 struct Placement {
   Strategy strategy;
-  Program program;
+  Program training;
+  std::optional<Program> validation = {};
 };
 
 /// Gives room that is left to state, from the bottom unit up: its update must be done first in the next step, so it has the
@@ -188,6 +189,28 @@ Bytes host_state_bytes(const TierUse& host) {
 bool fits_host(const Program& placed, const RunConfig& config) {
   const TierUse use = tier_use(placed, Tier::host);
   return config.memory.host ? use.peak_bytes <= *config.memory.host : host_state_bytes(use) == 0;
+}
+
+/// In the training's order, or one microbatch at a time where that order keeps more on the host than it may.
+std::optional<Program> place_validation(const Model& model, Strategy strategy, const RunConfig& config) {
+  if (strategy.validation_microbatches == 0) return std::nullopt;
+  std::optional<Program> program;
+  for (const Order order : {strategy.order, Order::microbatch_major}) {
+    strategy.order = order;
+    program = fit(lower_validation(model, strategy), config.memory.device);
+    if (!program) throw std::logic_error("a validation pass needs more device memory than a training step");
+    if (fits_host(*program, config)) break;
+  }
+  return program;
+}
+
+bool fits_host(const Placement& placement, const RunConfig& config) {
+  return fits_host(placement.training, config) && (!placement.validation || fits_host(*placement.validation, config));
+}
+
+Bytes host_bytes(const Placement& placement) {
+  const Bytes training = tier_use(placement.training, Tier::host).peak_bytes;
+  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes) : training;
 }
 
 ConfigError host_error(const RunConfig& config, Bytes need) {
@@ -235,8 +258,9 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   for (const Choice& choice : choices(model, base, config)) {
     std::optional<Placement> placement = place_choice(model, choice.strategy, config);
     if (!placement) continue;
-    host_need = std::min(host_need, tier_use(placement->program, Tier::host).peak_bytes);
-    if (!fits_host(placement->program, config)) continue;
+    placement->validation = place_validation(model, placement->strategy, config);
+    host_need = std::min(host_need, host_bytes(*placement));
+    if (!fits_host(*placement, config)) continue;
     best = std::move(placement);
     break;
   }
@@ -248,12 +272,8 @@ Plan make_plan(const RunConfig& config, const Model& model) {
                                   config.memory.host ? "" : "; with memory.host given it would be less"));
   }
   plan.strategy = std::move(best->strategy);
-  plan.training = finish(std::move(best->program), plan);
-  if (plan.strategy.validation_microbatches > 0) {
-    std::optional<Program> program = fit(lower_validation(model, plan.strategy), plan.device_budget);
-    if (!program) throw std::logic_error("a validation pass needs more device memory than a training step");
-    plan.validation = finish(std::move(*program), plan);
-  }
+  plan.training = finish(std::move(best->training), plan);
+  if (best->validation) plan.validation = finish(std::move(*best->validation), plan);
   plan.flops = step_flops(model, plan.strategy);
   plan.parameters = model.parameters();
   plan.tokens_per_step = plan.strategy.microbatches * plan.strategy.microbatch.tokens();

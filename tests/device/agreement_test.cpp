@@ -1,4 +1,5 @@
-// Every kernel against the plain reference, in forward and gradient, at sizes around the vectors', panels' and blocks' edges.
+// Every kernel against the plain reference, in forward and gradient, at sizes around the vectors', panels'
+// and blocks' edges.
 #include <array>
 
 #include "tests/device/kernel_scenarios.h"
@@ -10,8 +11,14 @@ constexpr DType kDTypes[] = {DType::fp32, DType::bf16};
 constexpr NormKind kNorms[] = {NormKind::layer_norm, NormKind::rms_norm};
 
 TEST(Matmul, AgreesWithTheReferenceForEverySizeAndLayout) {
-  for (const auto& [m, n, k] : {std::array{1, 1, 1}, {3, 17, 65}, {65, 3, 17}, {17, 130, 3}, {64, 64, 64}, {7, 129, 33},
-                               {200, 70, 260}, {130, 65, 2}}) {
+  for (const auto& [m, n, k] : {std::array{1, 1, 1},
+                                {3, 17, 65},
+                                {65, 3, 17},
+                                {17, 130, 3},
+                                {64, 64, 64},
+                                {7, 129, 33},
+                                {200, 70, 260},
+                                {130, 65, 2}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         for (const DType dtype : kDTypes) {
@@ -89,7 +96,8 @@ TEST(Matmul, CutsALongDepthWithoutLosingAnything) {
 
 TEST(ColumnSums, AgreeWithTheReference) {
   for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 17}, {130, 65}, {65, 1030}}) {
-    for (const DType dtype : kDTypes) expect_agrees_with_reference(column_sums_scenario(dtype, rows, columns));
+    for (const DType dtype : kDTypes)
+      expect_agrees_with_reference(column_sums_scenario(dtype, rows, columns));
   }
 }
 
@@ -128,9 +136,27 @@ const std::vector<AttentionShape>& attention_shapes() {
       {.batch = 2, .sequence = 130, .heads = 4, .kv_heads = 2, .head_dimension = 64, .scale = 0.125F},
       {.batch = 1, .sequence = 70, .heads = 1, .kv_heads = 1, .head_dimension = 80, .scale = 0.1F},
       {.batch = 1, .sequence = 530, .heads = 1, .kv_heads = 1, .head_dimension = 8, .scale = 0.35F},
-      {.batch = 1, .sequence = 130, .heads = 2, .kv_heads = 1, .head_dimension = 16, .window = 1, .scale = 0.25F},
-      {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 1, .head_dimension = 16, .window = 70, .scale = 0.25F},
-      {.batch = 1, .sequence = 1100, .heads = 1, .kv_heads = 1, .head_dimension = 4, .window = 90, .scale = 0.5F},
+      {.batch = 1,
+       .sequence = 130,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dimension = 16,
+       .window = 1,
+       .scale = 0.25F},
+      {.batch = 1,
+       .sequence = 200,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dimension = 16,
+       .window = 70,
+       .scale = 0.25F},
+      {.batch = 1,
+       .sequence = 1100,
+       .heads = 1,
+       .kv_heads = 1,
+       .head_dimension = 4,
+       .window = 90,
+       .scale = 0.5F},
   };
   return shapes;
 }

@@ -1,5 +1,6 @@
-// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows with the problem. Counted
-// by replacing the global operator new of this test program; small blocks are the task scheduler's.
+// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows
+// with the problem. Counted by replacing the global operator new of this test program; small blocks are the
+// task scheduler's.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,12 +23,24 @@ void* counted(std::size_t size) {
 
 }  // namespace
 
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void* operator new(std::size_t size) {
+  return counted(size);
+}
+void* operator new[](std::size_t size) {
+  return counted(size);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
 
 namespace strata {
 namespace {
@@ -36,17 +49,18 @@ std::vector<Scenario> every_kernel() {
   const AttentionShape shape{
       .batch = 2, .sequence = 140, .heads = 4, .kv_heads = 2, .head_dimension = 32, .scale = 0.2F};
   constexpr DType bf16 = DType::bf16;
-  return {matmul_scenario({.m = 301, .n = 130, .k = 257, .bias = true, .dtype = bf16, .out = bf16}),
-          matmul_scenario({.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = bf16}),
-          column_sums_scenario(bf16, 300, 768),
-          norm_scenario(NormKind::layer_norm, bf16, 100, 768, true),
-          norm_backward_scenario(NormKind::layer_norm, bf16, 100, 768, GradientPlace::own),
-          attention_scenario(shape, bf16),
-          attention_backward_scenario(shape, bf16),
-          rope_scenario(bf16, 3, 100, 4, 64, false),
-          gelu_scenario(bf16, 100, 1030, 0, false),
-          swiglu_backward_scenario(bf16, 100, 515, 0, true),
-          cross_entropy_scenario(bf16, 20, 2000, 0)};
+  return {
+      matmul_scenario({.m = 301, .n = 130, .k = 257, .bias = true, .dtype = bf16, .out = bf16}),
+      matmul_scenario({.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = bf16}),
+      column_sums_scenario(bf16, 300, 768),
+      norm_scenario(NormKind::layer_norm, bf16, 100, 768, true),
+      norm_backward_scenario(NormKind::layer_norm, bf16, 100, 768, GradientPlace::own),
+      attention_scenario(shape, bf16),
+      attention_backward_scenario(shape, bf16),
+      rope_scenario(bf16, 3, 100, 4, 64, false),
+      gelu_scenario(bf16, 100, 1030, 0, false),
+      swiglu_backward_scenario(bf16, 100, 515, 0, true),
+      cross_entropy_scenario(bf16, 20, 2000, 0)};
 }
 
 TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {

@@ -1,5 +1,5 @@
-// The specialised and the portable block product are two implementations of one thing; the faster one must not be the only one
-// that is ever run.
+// The specialised and the portable block product are two implementations of one thing; the faster one must
+// not be the only one that is ever run.
 #include "engine/device/cpu/block_product.h"
 
 #include <gtest/gtest.h>
@@ -12,10 +12,15 @@ namespace {
 
 Operand multiply(BlockProductFunction function, DType dtype, std::int64_t rows, std::int64_t depth) {
   Operand a = random_operand(1, dtype, rows, padded_depth(dtype, depth), 2);
-  for (std::int64_t row = 0; row < rows && depth % 2 != 0 && dtype == DType::bf16; ++row) a.set(row, depth, 0);
+  for (std::int64_t row = 0; row < rows && depth % 2 != 0 && dtype == DType::bf16; ++row)
+    a.set(row, depth, 0);
   Operand b = random_operand(2, dtype, depth, kPanelColumns);
   std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(dtype, depth)));
-  pack_panel({.source = b.view().data, .dtype = dtype, .stride = kPanelColumns, .depth = depth, .columns = kPanelColumns},
+  pack_panel({.source = b.view().data,
+              .dtype = dtype,
+              .stride = kPanelColumns,
+              .depth = depth,
+              .columns = kPanelColumns},
              panel.data());
   Operand out = random_operand(3, DType::fp32, rows, kPanelColumns, 1);
   function({.a = a.view().data,
@@ -50,7 +55,8 @@ TEST(BlockProduct, OfEveryImplementationIsTheProduct) {
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
       for (const std::int64_t depth : {1, 2, 33, 200}) {
         const Operand reference = expected(dtype, rows, depth);
-        EXPECT_LE(relative_error(multiply(portable_block_product_for(dtype), dtype, rows, depth), reference), 1e-6);
+        EXPECT_LE(relative_error(multiply(portable_block_product_for(dtype), dtype, rows, depth), reference),
+                  1e-6);
         EXPECT_LE(relative_error(multiply(block_product_for(dtype), dtype, rows, depth), reference), 1e-6);
       }
     }

@@ -1,4 +1,5 @@
-// Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split among them.
+// Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split
+// among them.
 #include "tests/device/kernel_scenarios.h"
 
 namespace strata {
@@ -9,11 +10,17 @@ constexpr DType kDTypes[] = {DType::fp32, DType::bf16};
 TEST(AnyThreadCount, GivesTheSameProduct) {
   for (const DType dtype : kDTypes) {
     for (const bool transposed : {false, true}) {
-      // A small output with a long depth and a transposed left operand: where libraries split the depth among threads.
+      // A small output with a long depth and a transposed left operand: where libraries split the depth among
+      // threads.
       expect_same_bits_for_any_thread_count(matmul_scenario(
           {.m = 64, .n = 64, .k = 8192, .transpose_a = transposed, .accumulate = true, .dtype = dtype}));
-      expect_same_bits_for_any_thread_count(matmul_scenario(
-          {.m = 301, .n = 130, .k = 257, .transpose_b = transposed, .bias = true, .dtype = dtype, .out = dtype}));
+      expect_same_bits_for_any_thread_count(matmul_scenario({.m = 301,
+                                                             .n = 130,
+                                                             .k = 257,
+                                                             .transpose_b = transposed,
+                                                             .bias = true,
+                                                             .dtype = dtype,
+                                                             .out = dtype}));
     }
   }
 }

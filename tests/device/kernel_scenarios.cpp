@@ -11,12 +11,15 @@ namespace {
 
 using Views = std::vector<Matrix>;
 
-std::string flag(bool set, const char* name) { return set ? std::string(" ") + name : std::string(); }
+std::string flag(bool set, const char* name) {
+  return set ? std::string(" ") + name : std::string();
+}
 
 /// `count` values in [0, limit) in which many repeat.
 std::vector<std::int32_t> tokens_below(std::int64_t limit, std::int64_t count) {
   std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>((i * i + 3 * i) % limit));
+  for (std::int64_t i = 0; i < count; ++i)
+    tokens.push_back(static_cast<std::int32_t>((i * i + 3 * i) % limit));
   return tokens;
 }
 
@@ -27,14 +30,16 @@ struct Fused {
 Fused split(const Matrix& fused, const AttentionShape& shape) {
   const std::int64_t queries = shape.heads * shape.head_dimension;
   const std::int64_t keys = shape.kv_heads * shape.head_dimension;
-  return {fused.column_slice(0, queries), fused.column_slice(queries, keys), fused.column_slice(queries + keys, keys)};
+  return {fused.column_slice(0, queries), fused.column_slice(queries, keys),
+          fused.column_slice(queries + keys, keys)};
 }
 std::int64_t fused_columns(const AttentionShape& shape) {
   return (shape.heads + 2 * shape.kv_heads) * shape.head_dimension;
 }
 std::string describe(const AttentionShape& shape, DType dtype) {
-  return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype), shape.batch,
-                     shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension, shape.window);
+  return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype),
+                     shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension,
+                     shape.window);
 }
 
 }  // namespace
@@ -45,9 +50,12 @@ Scenario matmul_scenario(const ProductCase& c) {
                               name_of(c.out), flag(c.transpose_a, "a^T"), flag(c.transpose_b, "b^T"),
                               flag(c.accumulate, "accumulate"), flag(c.bias, "bias"), c.padding);
   scenario.operands = {
-      c.transpose_a ? random_operand(1, c.dtype, c.k, c.m, c.padding) : random_operand(1, c.dtype, c.m, c.k, c.padding),
-      c.transpose_b ? random_operand(2, c.dtype, c.n, c.k, c.padding) : random_operand(2, c.dtype, c.k, c.n, c.padding),
-      c.accumulate ? random_operand(3, c.out, c.m, c.n, c.padding) : poisoned_operand(c.out, c.m, c.n, c.padding),
+      c.transpose_a ? random_operand(1, c.dtype, c.k, c.m, c.padding)
+                    : random_operand(1, c.dtype, c.m, c.k, c.padding),
+      c.transpose_b ? random_operand(2, c.dtype, c.n, c.k, c.padding)
+                    : random_operand(2, c.dtype, c.k, c.n, c.padding),
+      c.accumulate ? random_operand(3, c.out, c.m, c.n, c.padding)
+                   : poisoned_operand(c.out, c.m, c.n, c.padding),
       random_operand(4, c.dtype, 1, c.n),
   };
   scenario.call = [c](Kernels& kernels, const Views& x) {
@@ -71,12 +79,12 @@ Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t colum
 Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
-  scenario.name = fmt::format("{} {} {}x{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows, columns,
-                              flag(addend, "addend"));
-  scenario.operands = {random_operand(1, dtype, rows, columns, 5),   random_operand(2, dtype, rows, columns, 2),
-                       poisoned_operand(dtype, rows, columns, 1),    random_operand(3, dtype, 1, columns),
-                       random_operand(4, dtype, 1, columns),         poisoned_operand(dtype, rows, columns, 4),
-                       poisoned_operand(DType::fp32, 1, rows),       poisoned_operand(DType::fp32, 1, rows)};
+  scenario.name = fmt::format("{} {} {}x{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
+                              columns, flag(addend, "addend"));
+  scenario.operands = {random_operand(1, dtype, rows, columns, 5), random_operand(2, dtype, rows, columns, 2),
+                       poisoned_operand(dtype, rows, columns, 1),  random_operand(3, dtype, 1, columns),
+                       random_operand(4, dtype, 1, columns),       poisoned_operand(dtype, rows, columns, 4),
+                       poisoned_operand(DType::fp32, 1, rows),     poisoned_operand(DType::fp32, 1, rows)};
   if (!addend) scenario.operands[2] = random_operand(5, dtype, rows, columns, 1);
   if (!layer) scenario.operands[6] = random_operand(6, DType::fp32, 1, rows);
   // The sum is rounded to bf16 before its statistics are taken; the reference's fp32 copy is not.
@@ -115,22 +123,22 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
                                 GradientPlace place) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
-  scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
-                              columns, static_cast<int>(place));
+  scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm",
+                              name_of(dtype), rows, columns, static_cast<int>(place));
   Operand reciprocal(DType::fp32, 1, rows);
-  for (std::int64_t row = 0; row < rows; ++row) reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
-  scenario.operands = {random_operand(1, dtype, rows, columns, 5),
-                       random_operand(2, dtype, 1, columns),
-                       random_operand(3, DType::fp32, 1, rows, 0, 0.1F),
-                       reciprocal,
-                       random_operand(4, dtype, rows, columns, 2),
-                       random_operand(5, dtype, rows, columns, 3),
-                       poisoned_operand(dtype, rows, columns, 1),
-                       random_operand(6, DType::fp32, 1, columns),
-                       random_operand(7, DType::fp32, 1, columns)};
+  for (std::int64_t row = 0; row < rows; ++row)
+    reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
+  scenario.operands = {
+      random_operand(1, dtype, rows, columns, 5),       random_operand(2, dtype, 1, columns),
+      random_operand(3, DType::fp32, 1, rows, 0, 0.1F), reciprocal,
+      random_operand(4, dtype, rows, columns, 2),       random_operand(5, dtype, rows, columns, 3),
+      poisoned_operand(dtype, rows, columns, 1),        random_operand(6, DType::fp32, 1, columns),
+      random_operand(7, DType::fp32, 1, columns)};
   if (place != GradientPlace::own) scenario.operands[6] = random_operand(8, dtype, rows, columns, 1);
   scenario.call = [=](Kernels& kernels, const Views& x) {
-    const Matrix target = place == GradientPlace::own ? x[6] : place == GradientPlace::over_addend ? x[5] : x[4];
+    const Matrix target = place == GradientPlace::own           ? x[6]
+                          : place == GradientPlace::over_addend ? x[5]
+                                                                : x[4];
     kernels.norm_backward({.kind = kind,
                            .input = x[0],
                            .weight = x[1],
@@ -171,8 +179,8 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype) {
                        Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2),
                        random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4),
                        poisoned_operand(dtype, rows, fused_columns(shape), 5)};
-  // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers, P ∘ (dP - D),
-  // and P rounded to bf16 for the matrix unit cost bf16 some digits.
+  // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,
+  // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
   const Fused forward = split(scenario.operands[0].view(), shape);
   ReferenceKernels().attention({.shape = shape,
@@ -209,8 +217,8 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
       sine.set(t, i, std::sin(angle));
     }
   }
-  return {fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads, head_dimension,
-                      flag(inverse, "inverse")),
+  return {fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads,
+                      head_dimension, flag(inverse, "inverse")),
           {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3), cosine, sine},
           [=](Kernels& kernels, const Views& x) {
             kernels.rope({.x = x[0],
@@ -222,7 +230,8 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
           }};
 }
 
-Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place) {
+Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                       bool in_place) {
   return {fmt::format("gelu {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place")),
           {random_operand(1, dtype, rows, columns, padding, 3),
            in_place ? Operand(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
@@ -232,10 +241,12 @@ Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
 Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                                 ActivationGradientPlace place) {
   Scenario scenario;
-  scenario.name = fmt::format("gelu backward {} {}x{} place {}", name_of(dtype), rows, columns, static_cast<int>(place));
+  scenario.name =
+      fmt::format("gelu backward {} {}x{} place {}", name_of(dtype), rows, columns, static_cast<int>(place));
   scenario.operands = {random_operand(1, dtype, rows, columns, padding, 3),
                        random_operand(2, dtype, rows, columns, 2 * padding)};
-  if (place == ActivationGradientPlace::own) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
+  if (place == ActivationGradientPlace::own)
+    scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
   scenario.call = [place](Kernels& kernels, const Views& x) {
     const Matrix target = place == ActivationGradientPlace::own      ? x[2]
                           : place == ActivationGradientPlace::over_x ? x[0]
@@ -247,14 +258,16 @@ Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t col
 
 Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
   return {fmt::format("swiglu {} {}x{}", name_of(dtype), rows, columns),
-          {random_operand(1, dtype, rows, 2 * columns, padding, 2), poisoned_operand(dtype, rows, columns, padding)},
+          {random_operand(1, dtype, rows, 2 * columns, padding, 2),
+           poisoned_operand(dtype, rows, columns, padding)},
           [](Kernels& kernels, const Views& x) { kernels.swiglu(x[0], x[1]); }};
 }
 
 Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                                   bool in_place) {
   Scenario scenario;
-  scenario.name = fmt::format("swiglu backward {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.name =
+      fmt::format("swiglu backward {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
   scenario.operands = {random_operand(1, dtype, rows, 2 * columns, padding, 2),
                        random_operand(2, dtype, rows, columns, padding)};
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, 2 * columns, padding));
@@ -264,13 +277,16 @@ Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t c
   return scenario;
 }
 
-Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place) {
+Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                      bool in_place) {
   Scenario scenario;
   scenario.name = fmt::format("add {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
   scenario.operands = {random_operand(1, dtype, rows, columns, padding),
                        random_operand(2, dtype, rows, columns, 2 * padding)};
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
-  scenario.call = [in_place](Kernels& kernels, const Views& x) { kernels.add(x[0], x[1], in_place ? x[1] : x[2]); };
+  scenario.call = [in_place](Kernels& kernels, const Views& x) {
+    kernels.add(x[0], x[1], in_place ? x[1] : x[2]);
+  };
   return scenario;
 }
 
@@ -289,21 +305,24 @@ Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
                             bool positions) {
   constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns, flag(positions, "positions")),
-          {random_operand(1, dtype, kVocabulary, columns, 2), random_operand(2, dtype, sequence + 3, columns, 1),
-           poisoned_operand(dtype, batch * sequence, columns, 3)},
-          [=](Kernels& kernels, const Views& x) {
-            const auto tokens = tokens_below(kVocabulary, batch * sequence);
-            kernels.embedding(tokens, x[0], positions ? x[1] : Matrix(), sequence, x[2]);
-          }};
+  return {
+      fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
+                  flag(positions, "positions")),
+      {random_operand(1, dtype, kVocabulary, columns, 2), random_operand(2, dtype, sequence + 3, columns, 1),
+       poisoned_operand(dtype, batch * sequence, columns, 3)},
+      [=](Kernels& kernels, const Views& x) {
+        const auto tokens = tokens_below(kVocabulary, batch * sequence);
+        kernels.embedding(tokens, x[0], positions ? x[1] : Matrix(), sequence, x[2]);
+      }};
 }
 
-Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                                     bool positions) {
+Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
+                                     std::int64_t columns, bool positions) {
   constexpr std::int64_t kVocabulary = 11;
   return {fmt::format("embedding backward {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
                       flag(positions, "positions")),
-          {random_operand(1, dtype, batch * sequence, columns, 2), random_operand(2, DType::fp32, kVocabulary, columns, 1),
+          {random_operand(1, dtype, batch * sequence, columns, 2),
+           random_operand(2, DType::fp32, kVocabulary, columns, 1),
            random_operand(3, DType::fp32, sequence + 3, columns)},
           [=](Kernels& kernels, const Views& x) {
             const auto tokens = tokens_below(kVocabulary, batch * sequence);
@@ -311,13 +330,15 @@ Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64
           }};
 }
 
-Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding) {
-  return {fmt::format("cross entropy {} {}x{}", name_of(dtype), rows, vocabulary),
-          {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows)},
-          [=](Kernels& kernels, const Views& x) {
-            const auto targets = tokens_below(vocabulary, rows);
-            kernels.cross_entropy({.logits = x[0], .targets = targets, .losses = x[1], .gradient_scale = 0.125F});
-          }};
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
+                                std::int64_t padding) {
+  return {
+      fmt::format("cross entropy {} {}x{}", name_of(dtype), rows, vocabulary),
+      {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows)},
+      [=](Kernels& kernels, const Views& x) {
+        const auto targets = tokens_below(vocabulary, rows);
+        kernels.cross_entropy({.logits = x[0], .targets = targets, .losses = x[1], .gradient_scale = 0.125F});
+      }};
 }
 
 }  // namespace strata

@@ -31,22 +31,25 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype);
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse);
 
-Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place);
+Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                       bool in_place);
 enum class ActivationGradientPlace { own, over_out_gradient, over_x };
 Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                                 ActivationGradientPlace place);
 Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                                   bool in_place);
-Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding, bool in_place);
+Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                      bool in_place);
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 
 /// Tokens repeat, so gradients of one row meet.
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
                             bool positions);
-Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                                     bool positions);
-Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding);
+Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
+                                     std::int64_t columns, bool positions);
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
+                                std::int64_t padding);
 
 }  // namespace strata

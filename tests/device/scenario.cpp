@@ -67,8 +67,8 @@ Operand Operand::widened() const {
   return result;
 }
 
-Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                       float scale) {
+Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
+                       std::int64_t padding, float scale) {
   std::mt19937_64 generator(seed);
   std::uniform_real_distribution<float> uniform(-1.7320508F * scale, 1.7320508F * scale);
   Operand result(dtype, rows, columns, padding);
@@ -126,7 +126,8 @@ void expect_same_bits_for_any_thread_count(const Scenario& scenario) {
     CpuDevice device({.threads = threads, .link = {}});
     const std::vector<Operand> actual = run(scenario, *device.make_kernels(), scenario.operands);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      EXPECT_EQ(actual[i].memory(), expected[i].memory()) << "operand " << i << " with " << threads << " threads";
+      EXPECT_EQ(actual[i].memory(), expected[i].memory())
+          << "operand " << i << " with " << threads << " threads";
     }
   }
 }

@@ -1,5 +1,6 @@
-// A kernel call with its operands as a value, so that one description serves every question asked of a kernel: does it agree with
-// the reference, does it stay inside its operands, are its bits the same for every number of threads.
+// A kernel call with its operands as a value, so that one description serves every question asked of a
+// kernel: does it agree with the reference, does it stay inside its operands, are its bits the same for every
+// number of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,8 +51,9 @@ struct Scenario {
   double bf16_tolerance = 1e-2;
 };
 
-/// Runs the scenario on the CPU's kernels, and on the reference with fp32 copies of the operands; every operand must agree
-/// afterwards (inputs are unchanged, outputs are equal within the tolerance) and no padding may be touched.
+/// Runs the scenario on the CPU's kernels, and on the reference with fp32 copies of the operands; every
+/// operand must agree afterwards (inputs are unchanged, outputs are equal within the tolerance) and no
+/// padding may be touched.
 void expect_agrees_with_reference(const Scenario& scenario);
 
 /// Runs the scenario with 1, 2 and 3 threads; every byte of every operand must be equal.

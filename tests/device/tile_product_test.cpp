@@ -1,4 +1,5 @@
-// Both routes of a bf16 product agree: machines without bf16 vectors take one that most of our machines never do.
+// Both routes of a bf16 product agree: machines without bf16 vectors take one that most of our machines never
+// do.
 #include "engine/device/cpu/tile_product.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +19,8 @@ std::vector<float> multiply(TileProduct product, Bf16Route route) {
   Operand out = random_operand(4, product.out_dtype, 40, 60);
   std::vector<std::byte> scratch(static_cast<std::size_t>(scratch_bytes(product, route)) + kAlignment);
   auto* aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<Bytes>(scratch.data())));
-  multiply_tile(product, a.view().data, b.view().data, out.view().data, product.bias ? bias.view().data : nullptr, aligned,
-                route);
+  multiply_tile(product, a.view().data, b.view().data, out.view().data,
+                product.bias ? bias.view().data : nullptr, aligned, route);
   std::vector<float> values;
   for (std::int64_t i = 0; i < 40; ++i) {
     for (std::int64_t j = 0; j < 60; ++j) values.push_back(static_cast<float>(out.at(i, j)));

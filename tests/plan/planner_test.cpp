@@ -83,6 +83,22 @@ TEST(Planner, RefusesAHostBudgetThatIsTooSmallAndNamesTheNeed) {
   EXPECT_THAT(config_error(config, model), HasSubstr("memory.host: 1.00 KiB is too small"));
 }
 
+TEST(Planner, HoldsTheHostBudgetInValidationToo) {
+  const Model model = tiny_model();
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 4;
+  config.plan.order = Order::layer_major;
+  config.memory.host = make_plan(config, model).arena_bytes(Tier::host);
+  config.train.validate_every = 1;
+  config.train.validation_batches = 300;  // whose activations, all at once, are more than training's
+  config.memory.host = *config.memory.host + 300 * (3 * 2 * 8 * 4);  // their tokens, targets and losses
+  EXPECT_LE(make_plan(config, model).arena_bytes(Tier::host), *config.memory.host);
+  config.memory.host = 1024;
+  const std::string error = config_error(config, model);
+  config.memory.host = std::stoll(error.substr(error.find('(') + 1));
+  EXPECT_EQ(make_plan(config, model).arena_bytes(Tier::host), *config.memory.host);
+}
+
 TEST(Planner, CountsFlopsOfRecomputation) {
   const Model model = tiny_model();
   const Plan recomputed = make_plan(tiny_config({.save = false}), model);

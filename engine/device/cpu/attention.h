@@ -1,4 +1,5 @@
-// What the forward and the backward pass of blocked attention share: which keys a token sees, and operands of one head.
+// What the forward and the backward pass of blocked attention share: which keys a token sees, and operands of
+// one head.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,8 @@ inline Matrix head_of(const Matrix& x, const AttentionShape& shape, std::int64_t
       .column_slice(head * shape.head_dimension, shape.head_dimension);
 }
 
-/// Panels over the rows of x (its transpose as right operand): for products with keys or values along the columns.
+/// Panels over the rows of x (its transpose as right operand): for products with keys or values along the
+/// columns.
 inline void pack_row_panels(const Matrix& x, std::byte* panels) {
   for (std::int64_t row = 0; row < x.rows; row += kPanelColumns) {
     pack_panel({.source = x.row_slice(row, 1).data,

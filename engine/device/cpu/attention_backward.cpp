@@ -1,5 +1,6 @@
-// Backward of causal attention (Dao et al. 2022): probabilities are recomputed from log_sum_exp. A task is one sequence and one
-// key/value head with all query heads that share it, so key and value gradients have one owner and a fixed order of summation.
+// Backward of causal attention (Dao et al. 2022): probabilities are recomputed from log_sum_exp. A task is
+// one sequence and one key/value head with all query heads that share it, so key and value gradients have one
+// owner and a fixed order of summation.
 //
 // With S = Q·Kᵀ, P = exp(scale·S - log_sum_exp), dP = dO·Vᵀ, D = rowsum(dO ∘ O), dS = scale · P ∘ (dP - D):
 //   dVᵀ += dOᵀ·P,  dKᵀ += Qᵀ·dS,  dQ += dS·K.
@@ -40,7 +41,8 @@ HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
 /// Two rows of one column block: into a panel, and, where `rows` is given, also as rows.
-HWY_INLINE void store_pair(const Float* values, std::int64_t column, float* panel, float* rows, std::int64_t stride) {
+HWY_INLINE void store_pair(const Float* values, std::int64_t column, float* panel, float* rows,
+                           std::int64_t stride) {
   store(values[0], panel + column);
   store(values[1], panel + kPanelColumns + column);
   if (rows == nullptr) return;
@@ -69,8 +71,8 @@ HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
     for (int i = 0; i < 2; ++i) {
       const Float score = hn::LoadU(d, rows.scores + i * rows.width + column);
       p[i] = exponential(hn::MulSub(score, scale, broadcast(rows.log_sum_exp[i])));
-      const Float difference =
-          hn::Sub(hn::LoadU(d, rows.probability_grads + i * rows.width + column), broadcast(rows.projection[i]));
+      const Float difference = hn::Sub(hn::LoadU(d, rows.probability_grads + i * rows.width + column),
+                                       broadcast(rows.projection[i]));
       gradient[i] = hn::Mul(hn::Mul(p[i], scale), difference);
       if (column < rows.first[i] || column + lanes() > rows.last[i]) {
         const auto index = hn::Iota(d, static_cast<float>(column));
@@ -105,7 +107,8 @@ HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t count) {
 }
 
 float dot(const void* a, const void* b, std::int64_t count, DType dtype) {
-  if (dtype == DType::bf16) return dot_of(static_cast<const bfloat16*>(a), static_cast<const bfloat16*>(b), count);
+  if (dtype == DType::bf16)
+    return dot_of(static_cast<const bfloat16*>(a), static_cast<const bfloat16*>(b), count);
   return dot_of(static_cast<const float*>(a), static_cast<const float*>(b), count);
 }
 
@@ -163,7 +166,8 @@ struct BackwardScratch {
 
 class BackwardTask {
  public:
-  BackwardTask(const AttentionBackward& call, const BackwardScratch& scratch, std::int64_t batch, std::int64_t kv_head)
+  BackwardTask(const AttentionBackward& call, const BackwardScratch& scratch, std::int64_t batch,
+               std::int64_t kv_head)
       : call_(call),
         shape_(call.shape),
         scratch_(scratch),
@@ -211,8 +215,8 @@ class BackwardTask {
     for (std::int64_t key = first; key < last; key += kChunkKeys) {
       meet(row, rows, key, std::min(kChunkKeys, last - key));
     }
-    finish_block({scratch_.query_sums, DType::fp32, rows, shape_.head_dimension, scratch_.out_stride}, Matrix(), false,
-                 head_of(call_.query_gradient, shape_, batch_, head).row_slice(row, rows));
+    finish_block({scratch_.query_sums, DType::fp32, rows, shape_.head_dimension, scratch_.out_stride},
+                 Matrix(), false, head_of(call_.query_gradient, shape_, batch_, head).row_slice(row, rows));
   }
 
   /// Queries [row, row + rows) and keys [key, key + keys).
@@ -223,7 +227,8 @@ class BackwardTask {
     for (std::int64_t i = 0; i < rows; i += 2) differentiate(row, rows, i, key, panels * kPanelColumns);
 
     const std::int64_t d = shape_.head_dimension;
-    BlockProduct sums{.a_stride = kQueryRows, .rows = d, .depth = rows, .out_stride = kPanelColumns, .accumulate = true};
+    BlockProduct sums{
+        .a_stride = kQueryRows, .rows = d, .depth = rows, .out_stride = kPanelColumns, .accumulate = true};
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t place = (first_panel + panel) * d * kPanelColumns;
       sums.a = scratch_.gradient_columns;
@@ -235,11 +240,13 @@ class BackwardTask {
       sums.out = scratch_.key_sums + place;
       block_product_(sums);
     }
-    BlockProduct query{.a = scratch_.score_gradient_rows, .a_stride = panels * kPanelColumns, .rows = rows, .depth = keys};
+    BlockProduct query{
+        .a = scratch_.score_gradient_rows, .a_stride = panels * kPanelColumns, .rows = rows, .depth = keys};
     query.out_stride = scratch_.out_stride;
     query.accumulate = true;
     for (std::int64_t j = 0; j < panel_count(d); ++j) {
-      query.panel = scratch_.key_depth_panels + j * panel_bytes(dtype_, shape_.sequence) + panel_bytes(dtype_, key);
+      query.panel =
+          scratch_.key_depth_panels + j * panel_bytes(dtype_, shape_.sequence) + panel_bytes(dtype_, key);
       query.out = scratch_.query_sums + j * kPanelColumns;
       block_product_(query);
     }
@@ -265,7 +272,8 @@ class BackwardTask {
   }
 
   /// P and dS of queries i and i + 1 of the block.
-  void differentiate(std::int64_t row, std::int64_t rows, std::int64_t i, std::int64_t key, std::int64_t width) {
+  void differentiate(std::int64_t row, std::int64_t rows, std::int64_t i, std::int64_t key,
+                     std::int64_t width) {
     ScoreRows pair{};
     pair.scores = scratch_.scores + i * width;
     pair.probability_grads = scratch_.probability_grads + i * width;

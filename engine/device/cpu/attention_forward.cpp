@@ -1,6 +1,6 @@
-// Forward of causal attention with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022). A task is one head and up to
-// kGroupRows queries; it walks over the keys in chunks, packs each once and lets all its queries meet it. Memory per thread does
-// not depend on the sequence.
+// Forward of causal attention with a running softmax (Milakov & Gimelshein 2018; Dao et al. 2022). A task is
+// one head and up to kGroupRows queries; it walks over the keys in chunks, packs each once and lets all its
+// queries meet it. Memory per thread does not depend on the sequence.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -21,8 +21,9 @@
 namespace strata {
 /// Scores of a block of queries against a chunk of keys, and the running state of each query.
 struct SoftmaxBlock {
-  float* scores;  ///< [rows, width], width a multiple of every vector; destroyed
-  std::byte* probabilities;  ///< [rows, width], written: exp(scale·score - maximum), zero where the key is not visible
+  float* scores;             ///< [rows, width], width a multiple of every vector; destroyed
+  std::byte* probabilities;  ///< [rows, width], written: exp(scale·score - maximum), zero where the key is
+                             ///< not visible
   std::int64_t rows, width;
   const VisibleKeys* visible;  ///< columns that each query sees
   float scale;
@@ -43,8 +44,12 @@ struct NormalisedRows {
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-HWY_INLINE void store_factor(Float value, float* to) { store(value, to); }
-HWY_INLINE void store_factor(Float value, bfloat16* to) { store_bits(nearest_bits(value), to); }
+HWY_INLINE void store_factor(Float value, float* to) {
+  store(value, to);
+}
+HWY_INLINE void store_factor(Float value, bfloat16* to) {
+  store_bits(nearest_bits(value), to);
+}
 
 /// Maximum over whole vectors [begin, end).
 HWY_INLINE float row_maximum(const float* scores, std::int64_t begin, std::int64_t end) {
@@ -126,8 +131,9 @@ void softmax_block(const SoftmaxBlock& block, DType dtype) {
 }
 
 void scale_row(float* values, std::int64_t count, float factor) {
-  for_vectors(count, [&](auto access, std::int64_t i)
-                         HWY_ATTR { access.store(hn::Mul(access.load(values + i), broadcast(factor)), values + i); });
+  for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.store(hn::Mul(access.load(values + i), broadcast(factor)), values + i);
+  });
 }
 
 template <typename T>
@@ -136,8 +142,9 @@ HWY_INLINE void write_normalised_rows(const NormalisedRows& rows) {
     const Float factor = broadcast(1.0F / rows.total[row]);
     const float* from = rows.sums + row * rows.sums_stride;
     T* to = rows.out.row<T>(row);
-    for_vectors(rows.out.columns, [&](auto access, std::int64_t i)
-                                      HWY_ATTR { access.store(hn::Mul(access.load(from + i), factor), to + i); });
+    for_vectors(rows.out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Mul(access.load(from + i), factor), to + i);
+    });
   }
 }
 
@@ -171,7 +178,8 @@ struct ForwardScratch {
     query_stride = padded_depth(dtype, shape.head_dimension);
     out_stride = panels * kPanelColumns;
     Pieces pieces(base);
-    key_panels = pieces.take<std::byte>(kChunkKeys / kPanelColumns * panel_bytes(dtype, shape.head_dimension));
+    key_panels =
+        pieces.take<std::byte>(kChunkKeys / kPanelColumns * panel_bytes(dtype, shape.head_dimension));
     value_panels = pieces.take<std::byte>(panels * panel_bytes(dtype, kChunkKeys));
     queries = pieces.take<std::byte>(kQueryRows * query_stride * size_of(dtype));
     scores = pieces.take<float>(kQueryRows * kChunkKeys);
@@ -191,7 +199,8 @@ struct ForwardScratch {
 /// One head's queries [begin, end) against all keys they see.
 class ForwardTask {
  public:
-  ForwardTask(const AttentionForward& call, const ForwardScratch& scratch, std::int64_t batch, std::int64_t head)
+  ForwardTask(const AttentionForward& call, const ForwardScratch& scratch, std::int64_t batch,
+              std::int64_t head)
       : shape_(call.shape),
         scratch_(scratch),
         dtype_(call.query.dtype),
@@ -261,18 +270,20 @@ class ForwardTask {
     std::array<float, kQueryRows> decay;
     for (std::int64_t i = 0; i < rows; ++i) {
       const VisibleKeys keys = visible_keys(shape_, row + i);
-      visible[static_cast<std::size_t>(i)] = {std::max(keys.first, start) - start, std::min(keys.last, end) - start};
+      visible[static_cast<std::size_t>(i)] = {std::max(keys.first, start) - start,
+                                              std::min(keys.last, end) - start};
     }
-    HWY_DYNAMIC_DISPATCH(softmax_block)({.scores = scratch_.scores,
-                                         .probabilities = scratch_.probabilities,
-                                         .rows = rows,
-                                         .width = width,
-                                         .visible = visible.data(),
-                                         .scale = shape_.scale,
-                                         .maximum = scratch_.maximum + (row - begin),
-                                         .total = scratch_.total + (row - begin),
-                                         .decay = decay.data()},
-                                        dtype_);
+    HWY_DYNAMIC_DISPATCH(softmax_block)
+    ({.scores = scratch_.scores,
+      .probabilities = scratch_.probabilities,
+      .rows = rows,
+      .width = width,
+      .visible = visible.data(),
+      .scale = shape_.scale,
+      .maximum = scratch_.maximum + (row - begin),
+      .total = scratch_.total + (row - begin),
+      .decay = decay.data()},
+     dtype_);
     for (std::int64_t i = 0; i < rows; ++i) {
       const float factor = decay[static_cast<std::size_t>(i)];
       float* out = scratch_.out + (row - begin + i) * scratch_.out_stride;
@@ -284,10 +295,11 @@ class ForwardTask {
     for (std::int64_t row = begin; row < end; ++row) {
       log_sum_exp_[row] = scratch_.maximum[row - begin] + std::log(scratch_.total[row - begin]);
     }
-    HWY_DYNAMIC_DISPATCH(write_normalised)({.sums = scratch_.out,
-                                            .sums_stride = scratch_.out_stride,
-                                            .total = scratch_.total,
-                                            .out = out_.row_slice(begin, end - begin)});
+    HWY_DYNAMIC_DISPATCH(write_normalised)
+    ({.sums = scratch_.out,
+      .sums_stride = scratch_.out_stride,
+      .total = scratch_.total,
+      .out = out_.row_slice(begin, end - begin)});
   }
 
   const AttentionShape& shape_;

@@ -13,7 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-// Vectors of one row of a block: 6 × 4 accumulators fill the 32 registers of AVX-512, 6 × 2 the 16 of its predecessors.
+// Vectors of one row of a block: 6 × 4 accumulators fill the 32 registers of AVX-512, 6 × 2 the 16 of its
+// predecessors.
 constexpr int kVectors = HWY_MAX_BYTES >= 64 ? 4 : 2;
 
 template <int kRows>
@@ -41,7 +42,8 @@ struct Accumulators {
 };
 
 template <int kRows>
-HWY_INLINE void multiply(const BlockProduct& block, std::int64_t row, std::int64_t column, const float* /*storage*/) {
+HWY_INLINE void multiply(const BlockProduct& block, std::int64_t row, std::int64_t column,
+                         const float* /*storage*/) {
   const FloatTag d;
   const auto* a = static_cast<const float*>(block.a) + row * block.a_stride;
   const float* b = static_cast<const float*>(block.panel) + column;
@@ -62,7 +64,8 @@ HWY_INLINE void multiply(const BlockProduct& block, std::int64_t row, std::int64
 }
 
 template <int kRows>
-HWY_INLINE void multiply(const BlockProduct& block, std::int64_t row, std::int64_t column, const bfloat16* /*storage*/) {
+HWY_INLINE void multiply(const BlockProduct& block, std::int64_t row, std::int64_t column,
+                         const bfloat16* /*storage*/) {
   const FloatTag d;
   const WordTag words;
   const auto* a = static_cast<const bfloat16*>(block.a) + row * block.a_stride;
@@ -103,17 +106,27 @@ void multiply_block(const BlockProduct& block) {
   std::int64_t row = 0;
   for (; row + kBlockRows <= block.rows; row += kBlockRows) multiply_rows<kBlockRows, T>(block, row);
   switch (block.rows - row) {
-    case 5: return multiply_rows<5, T>(block, row);
-    case 4: return multiply_rows<4, T>(block, row);
-    case 3: return multiply_rows<3, T>(block, row);
-    case 2: return multiply_rows<2, T>(block, row);
-    case 1: return multiply_rows<1, T>(block, row);
-    default: return;
+    case 5:
+      return multiply_rows<5, T>(block, row);
+    case 4:
+      return multiply_rows<4, T>(block, row);
+    case 3:
+      return multiply_rows<3, T>(block, row);
+    case 2:
+      return multiply_rows<2, T>(block, row);
+    case 1:
+      return multiply_rows<1, T>(block, row);
+    default:
+      return;
   }
 }
 
-void multiply_fp32(const BlockProduct& block) { multiply_block<float>(block); }
-void multiply_bf16(const BlockProduct& block) { multiply_block<bfloat16>(block); }
+void multiply_fp32(const BlockProduct& block) {
+  multiply_block<float>(block);
+}
+void multiply_bf16(const BlockProduct& block) {
+  multiply_block<bfloat16>(block);
+}
 
 }  // namespace strata::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -125,7 +138,8 @@ HWY_EXPORT(multiply_fp32);
 HWY_EXPORT(multiply_bf16);
 
 BlockProductFunction portable_block_product_for(DType dtype) {
-  if (dtype == DType::fp32) return [](const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(multiply_fp32)(block); };
+  if (dtype == DType::fp32)
+    return [](const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(multiply_fp32)(block); };
   return [](const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(multiply_bf16)(block); };
 }
 

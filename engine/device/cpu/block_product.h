@@ -1,9 +1,11 @@
-// The innermost matrix product: a few rows times a packed panel of 64 columns, on one thread, in fp32 accumulators that stay in
-// registers over the whole depth. Attention is made of these: its products are too small for a library call each, and its right
-// operands are formed in packed order. One order of summation: over depth, ascending, whatever the rows, columns or threads.
+// The innermost matrix product: a few rows times a packed panel of 64 columns, on one thread, in fp32
+// accumulators that stay in registers over the whole depth. Attention is made of these: its products are too
+// small for a library call each, and its right operands are formed in packed order. One order of summation:
+// over depth, ascending, whatever the rows, columns or threads.
 //
-// A panel holds `depth` rows of 64 columns. fp32: row after row. bf16: pairs of rows, interleaved, so that two products fall into
-// one 32-bit lane; an odd depth is padded with a row of zeros. Columns that do not exist are zeros.
+// A panel holds `depth` rows of 64 columns. fp32: row after row. bf16: pairs of rows, interleaved, so that
+// two products fall into one 32-bit lane; an odd depth is padded with a row of zeros. Columns that do not
+// exist are zeros.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,9 @@ constexpr std::int64_t kBlockRows = 6;
 constexpr std::int64_t padded_depth(DType dtype, std::int64_t depth) {
   return dtype == DType::bf16 ? (depth + 1) / 2 * 2 : depth;
 }
-constexpr std::int64_t panel_count(std::int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
+constexpr std::int64_t panel_count(std::int64_t columns) {
+  return (columns + kPanelColumns - 1) / kPanelColumns;
+}
 constexpr Bytes panel_bytes(DType dtype, std::int64_t depth) {
   return padded_depth(dtype, depth) * kPanelColumns * size_of(dtype);
 }

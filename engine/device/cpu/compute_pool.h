@@ -1,6 +1,7 @@
-// The compute threads of the CPU device: one TBB arena that all lanes' kernels and the optimizer share, so that the process never
-// has more runnable threads than cores. Work is split by the shape of a problem and never by the number of threads, which is
-// what keeps results equal for any thread count. Any thread may call; the caller works along.
+// The compute threads of the CPU device: one TBB arena that all lanes' kernels and the optimizer share, so
+// that the process never has more runnable threads than cores. Work is split by the shape of a problem and
+// never by the number of threads, which is what keeps results equal for any thread count. Any thread may
+// call; the caller works along.
 #pragma once
 
 #include <tbb/blocked_range.h>
@@ -19,7 +20,8 @@ class ComputePool {
   explicit ComputePool(int threads) : arena_(threads) {
     constexpr auto kParallelism = tbb::global_control::max_allowed_parallelism;
     const auto wanted = static_cast<std::size_t>(threads);
-    // By default TBB gives no more threads than there are cores. Of several limits the lowest counts, so set none without need.
+    // By default TBB gives no more threads than there are cores. Of several limits the lowest counts, so set
+    // none without need.
     if (wanted > tbb::global_control::active_value(kParallelism)) limit_.emplace(kParallelism, wanted);
   }
 
@@ -30,8 +32,9 @@ class ComputePool {
     arena_.execute(work);
   }
 
-  /// Calls body(first, last, slot) on pieces of [0, count) of at least `grain` items (the last may be shorter), in any order.
-  /// `slot` in [0, threads) is the running thread's own index: its scratch. Work of one grain stays on the calling thread.
+  /// Calls body(first, last, slot) on pieces of [0, count) of at least `grain` items (the last may be
+  /// shorter), in any order. `slot` in [0, threads) is the running thread's own index: its scratch. Work of
+  /// one grain stays on the calling thread.
   template <typename Body>
   void for_ranges(std::int64_t count, std::int64_t grain, const Body& body) {
     if (count <= 0) return;

@@ -1,5 +1,5 @@
-// What every CPU kernel works with: the device's threads and the lane's own scratch. Kernels are free functions of it, one file
-// each; CpuKernels only forwards.
+// What every CPU kernel works with: the device's threads and the lane's own scratch. Kernels are free
+// functions of it, one file each; CpuKernels only forwards.
 #pragma once
 
 #include "engine/device/cpu/compute_pool.h"
@@ -29,15 +29,16 @@ void attention_on_cpu(CpuContext& context, const AttentionForward& attention);
 void attention_backward_on_cpu(CpuContext& context, const AttentionBackward& attention);
 void rope_on_cpu(CpuContext& context, const Rope& rope);
 void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out);
-void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient);
+void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient,
+                          const Matrix& x_gradient);
 void swiglu_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out);
 void swiglu_backward_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out_gradient,
                             const Matrix& gate_up_gradient);
 void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
                       const Matrix& positions, std::int64_t sequence, const Matrix& out);
-void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                               const Matrix& out_gradient, const Matrix& table_gradient,
-                               const Matrix& positions_gradient);
+void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
+                               std::int64_t sequence, const Matrix& out_gradient,
+                               const Matrix& table_gradient, const Matrix& positions_gradient);
 void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& cross_entropy);
 void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
 void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out);

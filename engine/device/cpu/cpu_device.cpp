@@ -16,7 +16,9 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       to_host_(options.link.to_host) {}
 CpuDevice::~CpuDevice() = default;
 
-std::string CpuDevice::name() const { return fmt::format("cpu, {} threads", threads()); }
+std::string CpuDevice::name() const {
+  return fmt::format("cpu, {} threads", threads());
+}
 
 std::byte* CpuDevice::reserve(Bytes bytes) {
   assert(arena_.size() == 0);
@@ -24,7 +26,9 @@ std::byte* CpuDevice::reserve(Bytes bytes) {
   return arena_.data();
 }
 
-std::unique_ptr<Kernels> CpuDevice::make_kernels() { return std::make_unique<CpuKernels>(*pool_); }
+std::unique_ptr<Kernels> CpuDevice::make_kernels() {
+  return std::make_unique<CpuKernels>(*pool_);
+}
 
 void CpuDevice::copy_to_device(std::byte* device, const std::byte* host, Bytes bytes) {
   to_device_.copy(device, host, bytes);
@@ -34,8 +38,12 @@ void CpuDevice::copy_to_host(std::byte* host, const std::byte* device, Bytes byt
   to_host_.copy(host, device, bytes);
 }
 
-int CpuDevice::threads() const { return pool_->threads(); }
+int CpuDevice::threads() const {
+  return pool_->threads();
+}
 
-void CpuDevice::execute(const std::function<void()>& work) { pool_->execute(work); }
+void CpuDevice::execute(const std::function<void()>& work) {
+  pool_->execute(work);
+}
 
 }  // namespace strata

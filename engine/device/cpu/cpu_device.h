@@ -1,6 +1,6 @@
-// The CPU as a device: an arena of host memory stands for the device tier, copies are memcpy, optionally no faster than a given
-// link, and kernels run on threads that all lanes share. copy_to_device, copy_to_host and each Kernels object are used from one
-// thread each; these may run at the same time.
+// The CPU as a device: an arena of host memory stands for the device tier, copies are memcpy, optionally no
+// faster than a given link, and kernels run on threads that all lanes share. copy_to_device, copy_to_host and
+// each Kernels object are used from one thread each; these may run at the same time.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,8 @@ class CpuDevice final : public Device {
   int threads() const;
   /// The device tier; empty before reserve().
   const Arena& arena() const { return arena_; }
-  /// Runs `work` on the compute threads (TBB algorithms in it use them all) and returns when it is done. Any thread may call.
+  /// Runs `work` on the compute threads (TBB algorithms in it use them all) and returns when it is done. Any
+  /// thread may call.
   void execute(const std::function<void()>& work);
 
  private:

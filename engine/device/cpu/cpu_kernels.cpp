@@ -8,31 +8,48 @@ CpuKernels::CpuKernels(ComputePool& pool)
     : context_(std::make_unique<CpuContext>(CpuContext{pool, Scratch(pool.threads())})) {}
 CpuKernels::~CpuKernels() = default;
 
-void CpuKernels::matmul(const Product& product) { matmul_on_cpu(*context_, product); }
+void CpuKernels::matmul(const Product& product) {
+  matmul_on_cpu(*context_, product);
+}
 
 void CpuKernels::add_column_sums(const Matrix& x, const Matrix& gradient) {
   add_column_sums_on_cpu(*context_, x, gradient);
 }
 
-void CpuKernels::norm(const NormForward& call) { norm_on_cpu(*context_, call); }
+void CpuKernels::norm(const NormForward& call) {
+  norm_on_cpu(*context_, call);
+}
 
-void CpuKernels::norm_backward(const NormBackward& call) { norm_backward_on_cpu(*context_, call); }
+void CpuKernels::norm_backward(const NormBackward& call) {
+  norm_backward_on_cpu(*context_, call);
+}
 
-void CpuKernels::attention(const AttentionForward& call) { attention_on_cpu(*context_, call); }
+void CpuKernels::attention(const AttentionForward& call) {
+  attention_on_cpu(*context_, call);
+}
 
-void CpuKernels::attention_backward(const AttentionBackward& call) { attention_backward_on_cpu(*context_, call); }
+void CpuKernels::attention_backward(const AttentionBackward& call) {
+  attention_backward_on_cpu(*context_, call);
+}
 
-void CpuKernels::rope(const Rope& call) { rope_on_cpu(*context_, call); }
+void CpuKernels::rope(const Rope& call) {
+  rope_on_cpu(*context_, call);
+}
 
-void CpuKernels::gelu(const Matrix& x, const Matrix& out) { gelu_on_cpu(*context_, x, out); }
+void CpuKernels::gelu(const Matrix& x, const Matrix& out) {
+  gelu_on_cpu(*context_, x, out);
+}
 
 void CpuKernels::gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
   gelu_backward_on_cpu(*context_, x, out_gradient, x_gradient);
 }
 
-void CpuKernels::swiglu(const Matrix& gate_up, const Matrix& out) { swiglu_on_cpu(*context_, gate_up, out); }
+void CpuKernels::swiglu(const Matrix& gate_up, const Matrix& out) {
+  swiglu_on_cpu(*context_, gate_up, out);
+}
 
-void CpuKernels::swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
+void CpuKernels::swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
+                                 const Matrix& gate_up_gradient) {
   swiglu_backward_on_cpu(*context_, gate_up, out_gradient, gate_up_gradient);
 }
 
@@ -47,12 +64,20 @@ void CpuKernels::embedding_backward(std::span<const std::int32_t> tokens, std::i
   embedding_backward_on_cpu(*context_, tokens, sequence, out_gradient, table_gradient, positions_gradient);
 }
 
-void CpuKernels::cross_entropy(const CrossEntropy& call) { cross_entropy_on_cpu(*context_, call); }
+void CpuKernels::cross_entropy(const CrossEntropy& call) {
+  cross_entropy_on_cpu(*context_, call);
+}
 
-void CpuKernels::add(const Matrix& a, const Matrix& b, const Matrix& out) { add_on_cpu(*context_, a, b, out); }
+void CpuKernels::add(const Matrix& a, const Matrix& b, const Matrix& out) {
+  add_on_cpu(*context_, a, b, out);
+}
 
-void CpuKernels::cast(const Matrix& x, const Matrix& out) { cast_on_cpu(*context_, x, out); }
+void CpuKernels::cast(const Matrix& x, const Matrix& out) {
+  cast_on_cpu(*context_, x, out);
+}
 
-void CpuKernels::zero(const Matrix& x) { zero_on_cpu(*context_, x); }
+void CpuKernels::zero(const Matrix& x) {
+  zero_on_cpu(*context_, x);
+}
 
 }  // namespace strata

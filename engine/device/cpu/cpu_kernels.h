@@ -1,5 +1,6 @@
-// The CPU device's kernels (see engine/device/kernels.h for the contract): vector code chosen for the machine at run time,
-// threads from the device's pool. One object per lane; it owns that lane's scratch, which grows when a shape is first seen.
+// The CPU device's kernels (see engine/device/kernels.h for the contract): vector code chosen for the machine
+// at run time, threads from the device's pool. One object per lane; it owns that lane's scratch, which grows
+// when a shape is first seen.
 #pragma once
 
 #include <memory>
@@ -27,11 +28,13 @@ class CpuKernels final : public Kernels {
   void gelu(const Matrix& x, const Matrix& out) override;
   void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override;
   void swiglu(const Matrix& gate_up, const Matrix& out) override;
-  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) override;
+  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
+                       const Matrix& gate_up_gradient) override;
   void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
                  std::int64_t sequence, const Matrix& out) override;
-  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& out_gradient,
-                          const Matrix& table_gradient, const Matrix& positions_gradient) override;
+  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
+                          const Matrix& out_gradient, const Matrix& table_gradient,
+                          const Matrix& positions_gradient) override;
   void cross_entropy(const CrossEntropy& call) override;
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
   void cast(const Matrix& x, const Matrix& out) override;

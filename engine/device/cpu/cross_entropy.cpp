@@ -1,5 +1,5 @@
-// Softmax cross entropy and its gradient in place of the logits. One thread per row; the row and its exponentials stay in its cache
-// over the three passes: maximum, exponentials and their sum, gradient.
+// Softmax cross entropy and its gradient in place of the logits. One thread per row; the row and its
+// exponentials stay in its cache over the three passes: maximum, exponentials and their sum, gradient.
 #include <cassert>
 #include <cmath>
 #include <limits>

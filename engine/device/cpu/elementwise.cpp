@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-// gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u), u = sqrt(2/pi)·(x + 0.044715·x³): the latter form loses no digits.
+// gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u), u = sqrt(2/pi)·(x + 0.044715·x³): the latter form loses no
+// digits.
 constexpr float kLinear = 1.5957691216057308F;  // of 2u
 constexpr float kCubic = 0.044715F * kLinear;
 
@@ -63,8 +64,9 @@ void map(const Matrix& x, const Matrix& out, const Function& function) {
 #pragma GCC unroll 4
       for (int j = 0; j < kBatch; ++j) store(values[j], to + i + j * step);
     }
-    for_vectors(x.columns - i, [&](auto access, std::int64_t k)
-                                   HWY_ATTR { access.store(function(access.load(from + i + k)), to + i + k); });
+    for_vectors(x.columns - i, [&](auto access, std::int64_t k) HWY_ATTR {
+      access.store(function(access.load(from + i + k)), to + i + k);
+    });
   }
 }
 
@@ -93,18 +95,23 @@ void map(const Matrix& x, const Matrix& y, const Matrix& out, const Function& fu
 
 template <typename Function>
 void map(const Matrix& x, const Matrix& out) {
-  return x.dtype == DType::bf16 ? map<bfloat16, bfloat16>(x, out, Function()) : map<float, float>(x, out, Function());
+  return x.dtype == DType::bf16 ? map<bfloat16, bfloat16>(x, out, Function())
+                                : map<float, float>(x, out, Function());
 }
 template <typename Function>
 void map(const Matrix& x, const Matrix& y, const Matrix& out) {
   return x.dtype == DType::bf16 ? map<bfloat16>(x, y, out, Function()) : map<float>(x, y, out, Function());
 }
 
-void gelu(const Matrix& x, const Matrix& out) { map<Gelu>(x, out); }
+void gelu(const Matrix& x, const Matrix& out) {
+  map<Gelu>(x, out);
+}
 void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
   map<GeluBackward>(x, out_gradient, x_gradient);
 }
-void add(const Matrix& a, const Matrix& b, const Matrix& out) { map<Add>(a, b, out); }
+void add(const Matrix& a, const Matrix& b, const Matrix& out) {
+  map<Add>(a, b, out);
+}
 void cast(const Matrix& x, const Matrix& out) {
   if (x.dtype == DType::fp32 && out.dtype == DType::bf16) return map<float, bfloat16>(x, out, Copy());
   return map<bfloat16, float>(x, out, Copy());
@@ -167,14 +174,17 @@ HWY_EXPORT(cast);
 HWY_EXPORT(swiglu);
 HWY_EXPORT(swiglu_backward);
 
-/// A matrix whose rows follow each other as one of rows of about a task's size, where that comes out even; else itself.
+/// A matrix whose rows follow each other as one of rows of about a task's size, where that comes out even;
+/// else itself.
 std::int64_t balanced_columns(std::int64_t elements, std::int64_t columns) {
   std::int64_t width = columns;
   while (width > kTaskElements && width % 2 == 0) width /= 2;
   return elements % width == 0 ? width : columns;
 }
 
-Matrix reshaped(const Matrix& x, std::int64_t columns) { return {x.data, x.dtype, x.elements() / columns, columns}; }
+Matrix reshaped(const Matrix& x, std::int64_t columns) {
+  return {x.data, x.dtype, x.elements() / columns, columns};
+}
 
 /// Calls body on row ranges of the operands, which all have the first one's shape.
 template <typename Body, typename... Operands>
@@ -194,10 +204,12 @@ void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, 
 
 void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
   for_row_slices(
-      context, [](const Matrix& x, const Matrix& out) { HWY_DYNAMIC_DISPATCH(gelu)(x, out); }, x, out);
+      context, [](const Matrix& x, const Matrix& out) { HWY_DYNAMIC_DISPATCH(gelu)
+                                                        (x, out); }, x, out);
 }
 
-void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient,
+                          const Matrix& x_gradient) {
   for_row_slices(
       context,
       [](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
@@ -208,7 +220,9 @@ void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& ou
 
 void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
   for_row_slices(
-      context, [](const Matrix& a, const Matrix& b, const Matrix& out) { HWY_DYNAMIC_DISPATCH(add)(a, b, out); }, a, b,
+      context,
+      [](const Matrix& a, const Matrix& b, const Matrix& out) { HWY_DYNAMIC_DISPATCH(add)
+                                                                (a, b, out); }, a, b,
       out);
 }
 
@@ -241,9 +255,11 @@ void zero_on_cpu(CpuContext& context, const Matrix& x) {
 
 void swiglu_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out) {
   assert(gate_up.columns == 2 * out.columns);
-  context.pool.for_ranges(out.rows, rows_per_task(out.columns), [&](std::int64_t begin, std::int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(swiglu)(gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
-  });
+  context.pool.for_ranges(out.rows, rows_per_task(out.columns),
+                          [&](std::int64_t begin, std::int64_t end, int) {
+                            HWY_DYNAMIC_DISPATCH(swiglu)
+                            (gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
+                          });
 }
 
 void swiglu_backward_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out_gradient,

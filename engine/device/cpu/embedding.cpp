@@ -1,5 +1,5 @@
-// Table look-up, and its gradient: rows are added in token order, each thread working on columns of its own, so that tokens that
-// occur twice need no lock and sum in a fixed order.
+// Table look-up, and its gradient: rows are added in token order, each thread working on columns of its own,
+// so that tokens that occur twice need no lock and sum in a fixed order.
 #include <algorithm>
 #include <cassert>
 
@@ -15,8 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void look_up_rows(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
-                             std::int64_t sequence, const Matrix& out, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void look_up_rows(std::span<const std::int32_t> tokens, const Matrix& table,
+                             const Matrix& positions, std::int64_t sequence, const Matrix& out,
+                             std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const T* from = table.row<T>(tokens[static_cast<std::size_t>(row)]);
     const T* position = positions ? positions.row<T>(row % sequence) : nullptr;
@@ -29,8 +30,8 @@ HWY_INLINE void look_up_rows(std::span<const std::int32_t> tokens, const Matrix&
   }
 }
 
-void look_up(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions, std::int64_t sequence,
-             const Matrix& out, std::int64_t begin, std::int64_t end) {
+void look_up(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
+             std::int64_t sequence, const Matrix& out, std::int64_t begin, std::int64_t end) {
   if (out.dtype == DType::bf16) {
     look_up_rows<bfloat16>(tokens, table, positions, sequence, out, begin, end);
   } else {
@@ -40,13 +41,14 @@ void look_up(std::span<const std::int32_t> tokens, const Matrix& table, const Ma
 
 template <typename T>
 HWY_INLINE void add_row(const T* from, std::int64_t count, float* to) {
-  for_vectors(count, [&](auto access, std::int64_t i)
-                         HWY_ATTR { access.store(hn::Add(access.load(to + i), access.load(from + i)), to + i); });
+  for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.store(hn::Add(access.load(to + i), access.load(from + i)), to + i);
+  });
 }
 
 template <typename T>
-HWY_INLINE void scatter_rows(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& gradient,
-                             const Matrix& table, const Matrix& positions) {
+HWY_INLINE void scatter_rows(std::span<const std::int32_t> tokens, std::int64_t sequence,
+                             const Matrix& gradient, const Matrix& table, const Matrix& positions) {
   for (std::int64_t row = 0; row < gradient.rows; ++row) {
     const T* from = gradient.row<T>(row);
     add_row(from, gradient.columns, table.row<float>(tokens[static_cast<std::size_t>(row)]));
@@ -54,8 +56,8 @@ HWY_INLINE void scatter_rows(std::span<const std::int32_t> tokens, std::int64_t 
   }
 }
 
-void scatter(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& gradient, const Matrix& table,
-             const Matrix& positions) {
+void scatter(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& gradient,
+             const Matrix& table, const Matrix& positions) {
   if (gradient.dtype == DType::bf16) {
     scatter_rows<bfloat16>(tokens, sequence, gradient, table, positions);
   } else {
@@ -73,7 +75,8 @@ HWY_EXPORT(look_up);
 HWY_EXPORT(scatter);
 
 namespace {
-/// Columns of one task of the gradient: whole cache lines of every operand, and several tasks for a hidden size of 768.
+/// Columns of one task of the gradient: whole cache lines of every operand, and several tasks for a hidden
+/// size of 768.
 constexpr std::int64_t kScatterColumns = 64;
 }  // namespace
 
@@ -86,9 +89,9 @@ void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
       });
 }
 
-void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                               const Matrix& out_gradient, const Matrix& table_gradient,
-                               const Matrix& positions_gradient) {
+void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
+                               std::int64_t sequence, const Matrix& out_gradient,
+                               const Matrix& table_gradient, const Matrix& positions_gradient) {
   assert(static_cast<std::int64_t>(tokens.size()) == out_gradient.rows);
   const std::int64_t columns = out_gradient.columns;
   const std::int64_t groups = (columns + kScatterColumns - 1) / kScatterColumns;

@@ -1,11 +1,13 @@
-// The end of a matrix product: from fp32 sums in a small buffer to the output's dtype, with bias and accumulation.
+// The end of a matrix product: from fp32 sums in a small buffer to the output's dtype, with bias and
+// accumulation.
 #pragma once
 
 #include "engine/device/matrix.h"
 
 namespace strata {
 
-/// out = sums (+ bias) (+ out), rounded once. `sums` is fp32 of out's rows and columns, bias [1, columns] of any dtype.
+/// out = sums (+ bias) (+ out), rounded once. `sums` is fp32 of out's rows and columns, bias [1, columns] of
+/// any dtype.
 void finish_block(const Matrix& sums, const Matrix& bias, bool accumulate, const Matrix& out);
 
 }  // namespace strata

@@ -18,7 +18,8 @@ LinkThrottle::Clock steady_clock() {
 
 }  // namespace
 
-LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second) : LinkThrottle(bytes_per_second, steady_clock()) {}
+LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second)
+    : LinkThrottle(bytes_per_second, steady_clock()) {}
 
 LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second, Clock clock)
     : bytes_per_second_(bytes_per_second), clock_(std::move(clock)) {}

@@ -1,5 +1,6 @@
-// Limits a link to a rate: a copy of n bytes takes no less than n / rate seconds. One object per direction, used by that
-// direction's lane only, so the directions do not share bandwidth. Time is a parameter: tests run on a clock of their own.
+// Limits a link to a rate: a copy of n bytes takes no less than n / rate seconds. One object per direction,
+// used by that direction's lane only, so the directions do not share bandwidth. Time is a parameter: tests
+// run on a clock of their own.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Matrix products as fixed tiles of the output, each computed whole by one thread. Tiles depend on the shape alone, so any number of
-// threads gives the same bits.
+// Matrix products as fixed tiles of the output, each computed whole by one thread. Tiles depend on the shape
+// alone, so any number of threads gives the same bits.
 #include <algorithm>
 #include <cassert>
 
@@ -9,7 +9,8 @@
 namespace strata {
 namespace {
 
-/// Large enough that packing the operands costs little beside the product, small enough for two tiles to share a cache.
+/// Large enough that packing the operands costs little beside the product, small enough for two tiles to
+/// share a cache.
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileColumns = 768;
 constexpr std::int64_t kSmallestTile = 128;
@@ -18,7 +19,9 @@ constexpr std::int64_t kTiles = 16;
 /// Edges fall on multiples of this: whole vectors.
 constexpr std::int64_t kTileUnit = 64;
 
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 /// Splits `extent` into equal parts of at most `most`, rounded up to whole units.
 std::int64_t even_part(std::int64_t extent, std::int64_t most) {
@@ -65,7 +68,8 @@ void matmul_on_cpu(CpuContext& context, const Product& product) {
                        .bias = static_cast<bool>(product.bias)};
   };
   const std::int64_t down = divide_up(m, tiling.rows), across = divide_up(n, tiling.columns);
-  const std::int64_t last_rows = m - (down - 1) * tiling.rows, last_columns = n - (across - 1) * tiling.columns;
+  const std::int64_t last_rows = m - (down - 1) * tiling.rows,
+                     last_columns = n - (across - 1) * tiling.columns;
   Bytes scratch = 0;
   for (const std::int64_t rows : {tiling.rows, last_rows}) {
     for (const std::int64_t columns : {tiling.columns, last_columns}) {
@@ -77,10 +81,12 @@ void matmul_on_cpu(CpuContext& context, const Product& product) {
     const std::int64_t row = tile / across * tiling.rows, column = tile % across * tiling.columns;
     const std::int64_t rows = std::min(tiling.rows, m - row), columns = std::min(tiling.columns, n - column);
     const Matrix a = product.transpose_a ? product.a.column_slice(row, rows) : product.a.row_slice(row, rows);
-    const Matrix b = product.transpose_b ? product.b.row_slice(column, columns) : product.b.column_slice(column, columns);
+    const Matrix b =
+        product.transpose_b ? product.b.row_slice(column, columns) : product.b.column_slice(column, columns);
     const Matrix out = product.out.row_slice(row, rows).column_slice(column, columns);
     multiply_tile(tile_of(rows, columns), a.data, b.data, out.data,
-                  product.bias ? product.bias.column_slice(column, columns).data : nullptr, context.scratch.slot(slot));
+                  product.bias ? product.bias.column_slice(column, columns).data : nullptr,
+                  context.scratch.slot(slot));
   });
 }
 

@@ -1,5 +1,6 @@
-// LayerNorm and RMSNorm, forward and backward, and sums over rows. A row is handled by one thread. Sums over rows are formed over
-// fixed blocks of rows and combined in order, so they do not depend on the number of threads.
+// LayerNorm and RMSNorm, forward and backward, and sums over rows. A row is handled by one thread. Sums over
+// rows are formed over fixed blocks of rows and combined in order, so they do not depend on the number of
+// threads.
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -58,7 +59,8 @@ HWY_INLINE void norm_rows(const NormForward& norm, std::int64_t begin, std::int6
     norm.reciprocal_deviation.row<float>(0)[row] = reciprocal;
     T* out = norm.out.row<T>(row);
     for_vectors(columns, [&](auto access, std::int64_t i) HWY_ATTR {
-      const Float normalised = hn::Mul(hn::Sub(access.load(values + i), broadcast(mean)), broadcast(reciprocal));
+      const Float normalised =
+          hn::Mul(hn::Sub(access.load(values + i), broadcast(mean)), broadcast(reciprocal));
       const Float shift = bias != nullptr ? access.load(bias + i) : hn::Zero(FloatTag());
       access.store(hn::MulAdd(normalised, access.load(weight + i), shift), out + i);
     });
@@ -101,8 +103,8 @@ HWY_INLINE RowSums sum_row(const NormBackward& norm, std::int64_t row, float mea
 }
 
 template <typename T>
-HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* weight_sums,
-                                   float* bias_sums) {
+HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin, std::int64_t end,
+                                   float* weight_sums, float* bias_sums) {
   const std::int64_t columns = norm.input.columns;
   const bool centered = norm.kind == NormKind::layer_norm;
   const T* weight = norm.weight.row<T>(0);
@@ -120,7 +122,8 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
     const T* addend = norm.addend ? norm.addend.row<T>(row) : nullptr;
     T* to = norm.input_gradient.row<T>(row);
     for_vectors(columns, [&](auto access, std::int64_t i) HWY_ATTR {
-      const Float normalised = hn::Mul(hn::Sub(access.load(input + i), broadcast(mean)), broadcast(reciprocal));
+      const Float normalised =
+          hn::Mul(hn::Sub(access.load(input + i), broadcast(mean)), broadcast(reciprocal));
       const Float scaled = hn::MulSub(access.load(gradient + i), access.load(weight + i), broadcast(offset));
       const Float centre = hn::NegMulAdd(normalised, broadcast(projection), scaled);
       const Float joined = addend != nullptr ? access.load(addend + i) : hn::Zero(FloatTag());
@@ -143,8 +146,9 @@ template <typename T>
 HWY_INLINE void add_rows_of(const Matrix& from, float* to) {
   for (std::int64_t row = 0; row < from.rows; ++row) {
     const T* values = from.row<T>(row);
-    for_vectors(from.columns, [&](auto access, std::int64_t i)
-                                  HWY_ATTR { access.store(hn::Add(access.load(to + i), access.load(values + i)), to + i); });
+    for_vectors(from.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Add(access.load(to + i), access.load(values + i)), to + i);
+    });
   }
 }
 

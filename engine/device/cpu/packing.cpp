@@ -1,4 +1,5 @@
-// Three primitives serve all cases, on 32-bit words (a float, or a pair of bf16): copy, transpose, and interleave two bf16 rows.
+// Three primitives serve all cases, on 32-bit words (a float, or a pair of bf16): copy, transpose, and
+// interleave two bf16 rows.
 #include "engine/device/cpu/packing.h"
 
 #include <algorithm>
@@ -20,14 +21,16 @@ using Word = std::uint32_t;
 constexpr std::int64_t kSquare = 16;
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to, std::int64_t to_stride) {
+HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to,
+                                 std::int64_t to_stride) {
   for (std::int64_t i = 0; i < kSquare; ++i) {
     for (std::int64_t j = 0; j < kSquare; ++j) to[j * to_stride + i] = from[i * from_stride + j];
   }
 }
 #elif HWY_MAX_BYTES == 64
 /// 16 rows in 16 registers: words within 128-bit blocks first, then the blocks.
-HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to, std::int64_t to_stride) {
+HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to,
+                                 std::int64_t to_stride) {
   const hn::FixedTag<Word, 16> d;
   const hn::FixedTag<std::uint64_t, 8> d64;
   using V = hn::Vec<decltype(d)>;
@@ -59,7 +62,8 @@ HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Wor
   }
 }
 #else
-HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to, std::int64_t to_stride) {
+HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Word* to,
+                                 std::int64_t to_stride) {
   const hn::FixedTag<Word, 4> d;
   const hn::FixedTag<std::uint64_t, 2> d64;
   for (std::int64_t i = 0; i < kSquare; i += 4) {
@@ -82,8 +86,8 @@ HWY_INLINE void transpose_square(const Word* from, std::int64_t from_stride, Wor
 #endif
 
 /// to[columns, rows] = from[rows, columns] transposed, in words.
-void transpose_words(const Word* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, Word* to,
-                     std::int64_t to_stride) {
+void transpose_words(const Word* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
+                     Word* to, std::int64_t to_stride) {
   const std::int64_t whole_rows = rows / kSquare * kSquare;
   const std::int64_t whole_columns = columns / kSquare * kSquare;
   for (std::int64_t i = 0; i < whole_rows; i += kSquare) {
@@ -107,7 +111,8 @@ HWY_INLINE void interleave(const bfloat16* first, const bfloat16* second, std::i
   std::int64_t i = 0;
   for (; i + lanes() <= count; i += lanes()) {
     auto pairs = hn::PromoteTo(d, hn::LoadU(half, low + i));
-    if (high != nullptr) pairs = hn::Or(pairs, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(half, high + i))));
+    if (high != nullptr)
+      pairs = hn::Or(pairs, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(half, high + i))));
     hn::StoreU(pairs, d, to + i);
   }
   for (; i < count; ++i) to[i] = low[i] | (high == nullptr ? 0U : static_cast<Word>(high[i]) << 16U);
@@ -121,7 +126,8 @@ void panel_fp32(const PanelSource& source, Word* panel) {
     return;
   }
   for (std::int64_t k = 0; k < source.depth; ++k) {
-    std::memcpy(panel + k * kPanelColumns, from + k * source.stride, static_cast<std::size_t>(source.columns) * 4);
+    std::memcpy(panel + k * kPanelColumns, from + k * source.stride,
+                static_cast<std::size_t>(source.columns) * 4);
   }
 }
 
@@ -139,7 +145,8 @@ void panel_bf16(const PanelSource& source, Word* panel) {
     return;
   }
   if (source.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(from) % sizeof(Word) == 0) {
-    transpose_words(reinterpret_cast<const Word*>(from), source.stride / 2, source.columns, pairs, panel, kPanelColumns);
+    transpose_words(reinterpret_cast<const Word*>(from), source.stride / 2, source.columns, pairs, panel,
+                    kPanelColumns);
   } else {
     for (std::int64_t j = 0; j < source.columns; ++j) {
       for (std::int64_t k = 0; k < pairs; ++k) {
@@ -171,7 +178,8 @@ void transpose_bf16(const Matrix& from, Word* to, std::int64_t to_stride) {
         const bfloat16* first = from.row<bfloat16>(row + k) + column;
         interleave(first, k + 1 < rows ? first + from.stride : nullptr, columns, pairs + k / 2 * kColumns);
       }
-      transpose_words(pairs, kColumns, (rows + 1) / 2, columns, to + column * (to_stride / 2) + row / 2, to_stride / 2);
+      transpose_words(pairs, kColumns, (rows + 1) / 2, columns, to + column * (to_stride / 2) + row / 2,
+                      to_stride / 2);
     }
   }
 }

@@ -1,4 +1,5 @@
-// Copies of matrix operands in the order in which block products read them. Single-threaded: callers split the work.
+// Copies of matrix operands in the order in which block products read them. Single-threaded: callers split
+// the work.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace strata {
 
-/// One panel (block_product.h) from the operand's `depth` × `columns` part that starts at `source`, columns ≤ 64.
-/// transposed: the operand is stored as [columns, depth]. Depth and columns that do not exist are zeros.
+/// One panel (block_product.h) from the operand's `depth` × `columns` part that starts at `source`, columns
+/// ≤ 64. transposed: the operand is stored as [columns, depth]. Depth and columns that do not exist are
+/// zeros.
 struct PanelSource {
   const void* source = nullptr;
   DType dtype = DType::fp32;

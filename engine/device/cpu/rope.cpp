@@ -1,4 +1,5 @@
-// Rotary position embedding, in place. Every pair of elements is its own task item, so any split gives the same bits.
+// Rotary position embedding, in place. Every pair of elements is its own task item, so any split gives the
+// same bits.
 #include <cassert>
 
 #include "engine/device/cpu/context.h"
@@ -52,9 +53,10 @@ HWY_EXPORT(rotate);
 
 void rope_on_cpu(CpuContext& context, const Rope& rope) {
   assert(rope.head_dimension % 2 == 0 && rope.x.columns % rope.head_dimension == 0);
-  context.pool.for_ranges(
-      rope.x.rows, rows_per_task(rope.x.columns),
-      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(rotate)(rope, begin, end); });
+  context.pool.for_ranges(rope.x.rows, rows_per_task(rope.x.columns),
+                          [&](std::int64_t begin, std::int64_t end, int) {
+                            HWY_DYNAMIC_DISPATCH(rotate)(rope, begin, end);
+                          });
 }
 
 }  // namespace strata

@@ -1,5 +1,6 @@
-// Working memory of one Kernels object: one shared area and one area per compute thread. Areas only grow, and are sized by the
-// calling thread before work is split, so a shape that was seen once never allocates again, whichever threads run it.
+// Working memory of one Kernels object: one shared area and one area per compute thread. Areas only grow, and
+// are sized by the calling thread before work is split, so a shape that was seen once never allocates again,
+// whichever threads run it.
 #pragma once
 
 #include <vector>
@@ -31,7 +32,8 @@ class Scratch {
   std::vector<Arena> slots_;
 };
 
-/// Hands out aligned pieces of an area one after another; with a null area it only adds up how much is needed.
+/// Hands out aligned pieces of an area one after another; with a null area it only adds up how much is
+/// needed.
 class Pieces {
  public:
   explicit Pieces(std::byte* base) : base_(base) {}

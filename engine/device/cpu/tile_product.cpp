@@ -25,14 +25,17 @@ void use_one_thread() {
   static_cast<void>(done);
 }
 
-Type type_of(DType dtype) { return dtype == DType::fp32 ? Type::f32 : Type::bf16; }
+Type type_of(DType dtype) {
+  return dtype == DType::fp32 ? Type::f32 : Type::bf16;
+}
 
 struct Hash {
   std::size_t operator()(const TileProduct& p) const {
     std::uint64_t hash = 0;
-    for (const std::int64_t value : {p.m, p.n, p.k, p.a_row, p.a_column, p.b_row, p.b_column, p.out_row,
-                                     std::int64_t{p.dtype == DType::fp32} * 8 + std::int64_t{p.out_dtype == DType::fp32} * 4 +
-                                         std::int64_t{p.accumulate} * 2 + std::int64_t{p.bias}}) {
+    for (const std::int64_t value :
+         {p.m, p.n, p.k, p.a_row, p.a_column, p.b_row, p.b_column, p.out_row,
+          std::int64_t{p.dtype == DType::fp32} * 8 + std::int64_t{p.out_dtype == DType::fp32} * 4 +
+              std::int64_t{p.accumulate} * 2 + std::int64_t{p.bias}}) {
       hash = std::rotl(hash ^ static_cast<std::uint64_t>(value), 23) * 0x9E3779B97F4A7C15U;
     }
     return hash ^ (hash >> 32);
@@ -67,9 +70,9 @@ Compiled compile(const TileProduct& product) {
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);
   }
-  const dnnl::matmul::desc description = product.bias
-                                             ? dnnl::matmul::desc(layouts.a, layouts.b, layouts.bias, layouts.out)
-                                             : dnnl::matmul::desc(layouts.a, layouts.b, layouts.out);
+  const dnnl::matmul::desc description =
+      product.bias ? dnnl::matmul::desc(layouts.a, layouts.b, layouts.bias, layouts.out)
+                   : dnnl::matmul::desc(layouts.a, layouts.b, layouts.out);
   const dnnl::matmul::primitive_desc primitive(description, attributes, cpu_engine());
   return {dnnl::matmul(primitive), primitive.scratchpad_desc()};
 }
@@ -92,7 +95,8 @@ struct Execution {
     memory[1] = handle(layouts.b);
     memory[2] = handle(layouts.out);
     memory[3] = handle(compiled(product).scratchpad);
-    constexpr std::array kArguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
+    constexpr std::array kArguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD,
+                                       DNNL_ARG_BIAS};
     if (product.bias) memory[4] = handle(layouts.bias);
     for (std::size_t i = 0; i < kArguments.size(); ++i) arguments[i] = {kArguments[i], memory[i].get(true)};
     count = product.bias ? 5 : 4;
@@ -120,22 +124,26 @@ void multiply_native(const TileProduct& product, const void* a, const void* b, v
   Execution& run = execution(product);
   const std::array<const void*, 5> data = {a, b, out, scratch, bias};
   for (int i = 0; i < run.count; ++i) {
-    run.memory[static_cast<std::size_t>(i)].set_data_handle(const_cast<void*>(data[static_cast<std::size_t>(i)]));
+    run.memory[static_cast<std::size_t>(i)].set_data_handle(
+        const_cast<void*>(data[static_cast<std::size_t>(i)]));
   }
-  dnnl::error::wrap_c_api(dnnl_primitive_execute(run.primitive.get(), stream.get(), run.count, run.arguments.data()),
-                          "a matrix product failed");
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(run.primitive.get(), stream.get(), run.count, run.arguments.data()),
+      "a matrix product failed");
 }
 
 /// The product of upcast, contiguous operands.
 TileProduct upcast(const TileProduct& p) {
-  return {.m = p.m, .n = p.n, .k = p.k, .a_row = p.k, .a_column = 1, .b_row = p.n, .b_column = 1, .out_row = p.n};
+  return {
+      .m = p.m, .n = p.n, .k = p.k, .a_row = p.k, .a_column = 1, .b_row = p.n, .b_column = 1, .out_row = p.n};
 }
 
-void upcast_operand(const void* from, std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column,
-                    float* to) {
+void upcast_operand(const void* from, std::int64_t rows, std::int64_t columns, std::int64_t row,
+                    std::int64_t column, float* to) {
   const auto* values = static_cast<const bfloat16*>(from);
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) to[i * columns + j] = static_cast<float>(values[i * row + j * column]);
+    for (std::int64_t j = 0; j < columns; ++j)
+      to[i * columns + j] = static_cast<float>(values[i * row + j * column]);
   }
 }
 

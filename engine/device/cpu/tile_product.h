@@ -1,5 +1,5 @@
-// One matrix product on the calling thread through oneDNN, whose parallel loops would split sums differently for different thread
-// counts. oneDNN is known to this file only. Any thread may call.
+// One matrix product on the calling thread through oneDNN, whose parallel loops would split sums differently
+// for different thread counts. oneDNN is known to this file only. Any thread may call.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace strata {
 
-/// out[m,n] = a[m,k] · b[k,n] (+ bias[n]) (+ out). Strides in elements; one of each operand's two strides is 1.
+/// out[m,n] = a[m,k] · b[k,n] (+ bias[n]) (+ out). Strides in elements; one of each operand's two strides
+/// is 1.
 struct TileProduct {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_column = 0;
@@ -22,11 +23,13 @@ struct TileProduct {
   friend bool operator==(const TileProduct&, const TileProduct&) = default;
 };
 
-/// How bf16 operands are multiplied: as they are, or upcast first, where oneDNN has no bf16 code for the machine's vectors.
+/// How bf16 operands are multiplied: as they are, or upcast first, where oneDNN has no bf16 code for the
+/// machine's vectors.
 enum class Bf16Route : std::uint8_t { native, through_fp32 };
 Bf16Route bf16_route_of_this_machine();
 
-/// Scratch that multiply_tile needs for this shape. Compiles the product on first use, so call it before work is split.
+/// Scratch that multiply_tile needs for this shape. Compiles the product on first use, so call it before work
+/// is split.
 Bytes scratch_bytes(const TileProduct& product, Bf16Route route = bf16_route_of_this_machine());
 
 /// `bias` is null where the product has none. `scratch` belongs to the calling thread.

@@ -1,6 +1,6 @@
-// Vector helpers of the CPU kernels, compiled once per instruction set by Highway's foreach_target (hence no include guard in
-// the usual sense). Storage is fp32 or bf16, arithmetic is fp32; rounding to bf16 is that of engine/base/dtype.h bit for bit,
-// which Highway's own conversion does not promise.
+// Vector helpers of the CPU kernels, compiled once per instruction set by Highway's foreach_target (hence no
+// include guard in the usual sense). Storage is fp32 or bf16, arithmetic is fp32; rounding to bf16 is that of
+// engine/base/dtype.h bit for bit, which Highway's own conversion does not promise.
 #if defined(STRATA_DEVICE_CPU_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRATA_DEVICE_CPU_VECTOR_INL_H
 #undef STRATA_DEVICE_CPU_VECTOR_INL_H
@@ -25,12 +25,19 @@ using IntTag = hn::RebindToSigned<FloatTag>;
 using HalfWordTag = hn::Rebind<std::uint16_t, FloatTag>;
 using Float = hn::Vec<FloatTag>;
 
-HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
-HWY_INLINE Float broadcast(float value) { return hn::Set(FloatTag(), value); }
+HWY_INLINE std::int64_t lanes() {
+  return static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+}
+HWY_INLINE Float broadcast(float value) {
+  return hn::Set(FloatTag(), value);
+}
 
-HWY_INLINE Float load(const float* from) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE Float load(const float* from) {
+  return hn::LoadU(FloatTag(), from);
+}
 HWY_INLINE Float load(const bfloat16* from) {
-  const auto words = hn::PromoteTo(WordTag(), hn::LoadU(HalfWordTag(), reinterpret_cast<const std::uint16_t*>(from)));
+  const auto words =
+      hn::PromoteTo(WordTag(), hn::LoadU(HalfWordTag(), reinterpret_cast<const std::uint16_t*>(from)));
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words));
 }
 
@@ -44,27 +51,35 @@ HWY_INLINE hn::Vec<WordTag> rounded_bits(Float value) {
   return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), quiet, nearest));
 }
 
-/// The nearest bf16's bits in the low half of each lane, ties away from zero: cheaper, for factors that stay inside a kernel.
+/// The nearest bf16's bits in the low half of each lane, ties away from zero: cheaper, for factors that stay
+/// inside a kernel.
 HWY_INLINE hn::Vec<WordTag> nearest_bits(Float value) {
   return hn::ShiftRight<16>(hn::Add(hn::BitCast(WordTag(), value), hn::Set(WordTag(), 0x8000U)));
 }
 
-HWY_INLINE void store(Float value, float* to) { hn::StoreU(value, FloatTag(), to); }
+HWY_INLINE void store(Float value, float* to) {
+  hn::StoreU(value, FloatTag(), to);
+}
 /// The low halves of the lanes.
 HWY_INLINE void store_bits(hn::Vec<WordTag> bits, bfloat16* to) {
   // They fit 16 bits, so the saturating conversion is exact.
   const auto halves = hn::DemoteTo(HalfWordTag(), hn::BitCast(IntTag(), bits));
   hn::StoreU(halves, HalfWordTag(), reinterpret_cast<std::uint16_t*>(to));
 }
-HWY_INLINE void store(Float value, bfloat16* to) { store_bits(rounded_bits(value), to); }
+HWY_INLINE void store(Float value, bfloat16* to) {
+  store_bits(rounded_bits(value), to);
+}
 
 /// What a store and a load would make of the value.
-HWY_INLINE Float rounded(Float value, const float* /*storage*/) { return value; }
+HWY_INLINE Float rounded(Float value, const float* /*storage*/) {
+  return value;
+}
 HWY_INLINE Float rounded(Float value, const bfloat16* /*storage*/) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(rounded_bits(value)));
 }
 
-/// Access to whole vectors, and to the first `count` elements of one; missing elements read as zero and are not written.
+/// Access to whole vectors, and to the first `count` elements of one; missing elements read as zero and are
+/// not written.
 struct Whole {
   template <typename T>
   HWY_INLINE Float load(const T* from) const {
@@ -106,10 +121,15 @@ HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
   if (i < count) body(Tail{count - i}, i);
 }
 
-HWY_INLINE float sum(Float value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
-HWY_INLINE float maximum(Float value) { return hn::GetLane(hn::MaxOfLanes(FloatTag(), value)); }
+HWY_INLINE float sum(Float value) {
+  return hn::GetLane(hn::SumOfLanes(FloatTag(), value));
+}
+HWY_INLINE float maximum(Float value) {
+  return hn::GetLane(hn::MaxOfLanes(FloatTag(), value));
+}
 
-/// exp, relative error below 3e-7 (Cephes' expf polynomial). The argument is clamped to [-87, 88]; NaN stays NaN.
+/// exp, relative error below 3e-7 (Cephes' expf polynomial). The argument is clamped to [-87, 88]; NaN stays
+/// NaN.
 HWY_INLINE Float exponential(Float x) {
   const FloatTag d;
   const WordTag words;
@@ -131,15 +151,20 @@ HWY_INLINE Float exponential(Float x) {
   return hn::Mul(p, hn::BitCast(d, exponent));
 }
 
-/// 1 / x by one Newton step from the machine's estimate: error of an ulp or two, in a fraction of a division's time.
+/// 1 / x by one Newton step from the machine's estimate: error of an ulp or two, in a fraction of a
+/// division's time.
 HWY_INLINE Float reciprocal(Float x) {
   const Float estimate = hn::ApproximateReciprocal(x);
   return hn::MulAdd(hn::NegMulAdd(x, estimate, broadcast(1.0F)), estimate, estimate);
 }
 
 /// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)).
-HWY_INLINE Float sigmoid_of_negated(Float x) { return reciprocal(hn::Add(broadcast(1.0F), exponential(x))); }
-HWY_INLINE Float sigmoid(Float x) { return sigmoid_of_negated(hn::Neg(x)); }
+HWY_INLINE Float sigmoid_of_negated(Float x) {
+  return reciprocal(hn::Add(broadcast(1.0F), exponential(x)));
+}
+HWY_INLINE Float sigmoid(Float x) {
+  return sigmoid_of_negated(hn::Neg(x));
+}
 
 }  // namespace strata::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
