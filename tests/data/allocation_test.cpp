@@ -1,28 +1,9 @@
-// Counts every allocation of this test program by replacing the global operator new.
+// fill() runs while steps do, so it may not allocate at all.
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "engine/data/batch_loader.h"
 #include "tests/data/corpus.h"
-
-namespace {
-std::atomic<std::int64_t> allocations = 0;
-}
-
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/allocations.h"
 
 namespace strata {
 namespace {
@@ -37,11 +18,11 @@ TEST(BatchLoaderFill, AllocatesNothing) {
   config.train.microbatch = 2;
   const BatchLoader loader(config, 256);
   std::vector<std::int32_t> tokens(32), targets(32);
-  const std::int64_t before = allocations;
+  const std::int64_t before = testing::allocations_so_far().all;
   for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets);
   for (std::int64_t i = 0; i < loader.validation_microbatches(); ++i)
     loader.fill_validation(i, tokens, targets);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(testing::allocations_so_far().all, before);
   EXPECT_GT(before, 0);
 }
 

@@ -1,46 +1,9 @@
-// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows
-// with the problem. Counted by replacing the global operator new of this test program; small blocks are the
-// task scheduler's.
+// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows with the problem.
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "engine/device/cpu/cpu_device.h"
 #include "tests/device/kernel_scenarios.h"
-
-namespace {
-
-constexpr std::size_t kLarge = 4096;
-std::atomic<std::int64_t> large_blocks = 0;
-
-void* counted(std::size_t size) {
-  if (size >= kLarge) ++large_blocks;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  return counted(size);
-}
-void* operator new[](std::size_t size) {
-  return counted(size);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/allocations.h"
 
 namespace strata {
 namespace {
@@ -70,11 +33,11 @@ TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {
     std::vector<Matrix> views;
     for (Operand& operand : scenario.operands) views.push_back(operand.view());
     scenario.call(*kernels, views);
-    const std::int64_t before = large_blocks;
+    const std::int64_t before = testing::allocations_so_far().large;
     for (int repeat = 0; repeat < 5; ++repeat) scenario.call(*kernels, views);
-    EXPECT_EQ(large_blocks, before) << scenario.name;
+    EXPECT_EQ(testing::allocations_so_far().large, before) << scenario.name;
   }
-  EXPECT_GT(large_blocks, 0) << "the operands themselves must have been counted";
+  EXPECT_GT(testing::allocations_so_far().large, 0) << "the operands themselves must have been counted";
 }
 
 }  // namespace

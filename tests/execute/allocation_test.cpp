@@ -2,39 +2,8 @@
 // the libraries that kernels call (a few hundred bytes per call) are no memory of a tier and are not counted.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "tests/execute/support.h"
-
-namespace {
-
-constexpr std::size_t kCountedBytes = 4096;
-std::atomic<bool> counting = false;
-std::atomic<int> allocations = 0;
-
-void count(std::size_t bytes) {
-  if (counting && bytes >= kCountedBytes) ++allocations;
-}
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  count(bytes);
-  const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  if (void* memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace strata {
 namespace {
@@ -44,12 +13,13 @@ class CountBetween : public TrainListener {
  public:
   CountBetween(std::int64_t first, std::int64_t last) : first_(first), last_(last) {}
   void on_step(const StepReport& report) override {
-    if (report.step == first_) counting = true;
-    if (report.step == last_) counting = false;
+    if (report.step == first_) before_ = testing::allocations_so_far().large;
+    if (report.step == last_) counted_ = testing::allocations_so_far().large - before_;
   }
+  std::int64_t counted() const { return counted_; }
 
  private:
-  std::int64_t first_, last_;
+  std::int64_t first_, last_, before_ = 0, counted_ = -1;
 };
 
 TEST(Allocation, HappensInNoStepAfterTheFirst) {
@@ -60,20 +30,17 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
     for (const std::int64_t divisor : {1, 3}) {
       config.plan.lanes = lanes;
       config.memory.device = testing::resident_bytes(config) / divisor;
-      allocations = 0;
       CountBetween listener(1, 6);
       testing::run(config, {.listener = &listener});
-      EXPECT_EQ(allocations, 0) << "lanes " << static_cast<int>(lanes) << ", budget / " << divisor;
+      EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", budget / " << divisor;
     }
   }
 }
 
 TEST(Allocation, IsCountedWhereItHappens) {
-  allocations = 0;
-  counting = true;
-  { const std::vector<char> large(kCountedBytes); }
-  counting = false;
-  EXPECT_EQ(allocations, 1);
+  const std::int64_t before = testing::allocations_so_far().large;
+  { const std::vector<char> large(testing::kLargeAllocation); }
+  EXPECT_EQ(testing::allocations_so_far().large, before + 1);
 }
 
 TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {

@@ -1,0 +1,17 @@
+// Counts what the global operator new of a test program gives out. Linked into the programs that ask.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata::testing {
+
+/// From this size on a block counts as large: smaller ones are the small objects of libraries and schedulers.
+constexpr std::size_t kLargeAllocation = 4096;
+
+struct Allocations {
+  std::int64_t all = 0, large = 0;
+};
+Allocations allocations_so_far();
+
+}  // namespace strata::testing
