@@ -15,7 +15,7 @@ namespace {
 /// threads.
 constexpr std::int64_t kChunk = 64 * 1024;
 
-/// From here on a step's state does not fit the private caches, and non-temporal stores win.
+/// From here on a step's state does not fit the private caches, and writing the parameter past them wins.
 constexpr std::int64_t kStreamFrom = 256 * 1024;
 
 AdamWPointers pointers(const AdamWState& state, std::int64_t first) {

@@ -32,7 +32,8 @@ struct AdamWPointers {
   bfloat16* parameter;  ///< may be null
 };
 
-/// Updates `elements` elements. `stream`: past the caches, for stretches that are larger than them.
+/// Updates `elements` elements. `stream`: the parameter is written past the caches, for stretches that are
+/// larger than them.
 void adamw_kernel(const AdamWCoefficients& step, const AdamWPointers& at, std::int64_t elements, bool stream);
 
 }  // namespace strata
