@@ -23,8 +23,8 @@ struct TileProduct {
   friend bool operator==(const TileProduct&, const TileProduct&) = default;
 };
 
-/// How bf16 operands are multiplied: as they are, or upcast first, where oneDNN has no bf16 code for the
-/// machine's vectors.
+/// How bf16 operands are multiplied: as they are, or upcast first, where the machine has no bf16
+/// instructions.
 enum class Bf16Route : std::uint8_t { native, through_fp32 };
 Bf16Route bf16_route_of_this_machine();
 
