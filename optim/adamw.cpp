@@ -6,6 +6,8 @@
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
 
+#include "engine/base/storage_type.h"
+#include "engine/base/task_order.h"
 #include "optim/adamw_kernel.h"
 
 namespace strata {
@@ -18,25 +20,21 @@ constexpr std::int64_t kChunk = 64 * 1024;
 /// From here on a step's state does not fit the private caches, and writing the parameter past them wins.
 constexpr std::int64_t kStreamFrom = 256 * 1024;
 
-AdamWPointers pointers(const AdamWState& state, std::int64_t first) {
-  const auto* gradient =
-      static_cast<const std::byte*>(state.gradient) + first * size_of(state.gradient_dtype);
-  return {.master = state.master.data() + first,
-          .exp_avg = state.exp_avg.data() + first,
-          .exp_avg_sq = state.exp_avg_sq.data() + first,
-          .gradient = gradient,
-          .gradient_dtype = state.gradient_dtype,
-          .parameter = state.parameter == nullptr ? nullptr : state.parameter + first};
+float gradient_at(const AdamWState& state, std::size_t index) {
+  return with_storage_type(state.gradient_dtype, [&]<typename T>(T) {
+    return static_cast<float>(static_cast<const T*>(state.gradient)[index]);
+  });
 }
 
-float gradient_at(const AdamWState& state, std::size_t index) {
-  if (state.gradient_dtype == DType::fp32) return static_cast<const float*>(state.gradient)[index];
-  return static_cast<float>(static_cast<const bfloat16*>(state.gradient)[index]);
+void set_parameter(const AdamWState& state, std::size_t index, float value) {
+  with_storage_type(state.parameter_dtype,
+                    [&]<typename T>(T) { static_cast<T*>(state.parameter)[index] = T(value); });
 }
 
 }  // namespace
 
 AdamWCoefficients coefficients(const AdamWStep& step) {
+  assert(step.step >= 1);
   const double beta1 = step.beta1, beta2 = step.beta2, learning_rate = step.learning_rate;
   const auto count = static_cast<double>(step.step);
   return {.gradient_scale = step.gradient_scale,
@@ -50,22 +48,30 @@ AdamWCoefficients coefficients(const AdamWStep& step) {
           .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, count)))};
 }
 
-void adamw(const AdamWStep& step, const AdamWState& state) {
+void adamw(const AdamWCoefficients& step, const AdamWState& state) {
   assert(state.exp_avg.size() == state.master.size() && state.exp_avg_sq.size() == state.master.size());
-  assert(step.step >= 1);
-  const AdamWCoefficients scalars = coefficients(step);
+  assert(state.parameter == nullptr || state.parameter_dtype != DType::fp32);
   const auto elements = static_cast<std::int64_t>(state.master.size());
   const bool stream = elements >= kStreamFrom;
+  const AdamWPointers all = {.master = state.master.data(),
+                             .exp_avg = state.exp_avg.data(),
+                             .exp_avg_sq = state.exp_avg_sq.data(),
+                             .gradient = state.gradient,
+                             .gradient_dtype = state.gradient_dtype,
+                             .parameter = state.parameter,
+                             .parameter_dtype = state.parameter_dtype};
+  TaskOrder order;
+  order.publish();
   oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, (elements + kChunk - 1) / kChunk, 1),
                             [&](const oneapi::tbb::blocked_range<std::int64_t>& chunks) {
                               const std::int64_t first = chunks.begin() * kChunk;
                               const std::int64_t last = std::min(chunks.end() * kChunk, elements);
-                              adamw_kernel(scalars, pointers(state, first), last - first, stream);
+                              in_order(order, [&] { adamw_kernel(step, advanced(all, first), last - first, stream); });
                             });
+  order.observe();
 }
 
-void adamw_reference(const AdamWStep& step, const AdamWState& state) {
-  const AdamWCoefficients s = coefficients(step);
+void adamw_reference(const AdamWCoefficients& s, const AdamWState& state) {
   for (std::size_t i = 0; i < state.master.size(); ++i) {
     const float gradient = gradient_at(state, i) * s.gradient_scale;
     const float exp_avg = s.beta1 * state.exp_avg[i] + s.one_minus_beta1 * gradient;
@@ -75,7 +81,7 @@ void adamw_reference(const AdamWStep& step, const AdamWState& state) {
     state.exp_avg[i] = exp_avg;
     state.exp_avg_sq[i] = exp_avg_sq;
     state.master[i] = master;
-    if (state.parameter != nullptr) state.parameter[i] = bfloat16(master);
+    if (state.parameter != nullptr) set_parameter(state, i, master);
   }
 }
 

@@ -10,11 +10,16 @@
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_reduce.h>
 
+#include "engine/base/storage_type.h"
+#include "engine/base/task_order.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/gradient_norm.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 
 #include <hwy/highway.h>
+
+#include "engine/base/storage_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
@@ -22,19 +27,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Doubles = hn::CappedTag<double, 8>;
 using Floats = hn::Rebind<float, Doubles>;
-using Words = hn::RebindToUnsigned<Floats>;
-using Halves = hn::Rebind<std::uint16_t, Doubles>;
 
 constexpr std::int64_t kAccumulators = 32;
 /// Elements that stay in the first-level cache while narrow targets pass over them several times.
 constexpr std::int64_t kTile = 4096;
 
-HWY_INLINE hn::Vec<Doubles> load(const float* from) {
-  return hn::PromoteTo(Doubles(), hn::LoadU(Floats(), from));
-}
-HWY_INLINE hn::Vec<Doubles> load(const bfloat16* from) {
-  const auto half = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(from));
-  return hn::PromoteTo(Doubles(), hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half))));
+template <class T>
+HWY_INLINE hn::Vec<Doubles> load(const T* from) {
+  return hn::PromoteTo(Doubles(), load_elements(Floats(), from));
 }
 
 /// Adds the squares of `elements`, a multiple of kAccumulators, to the accumulators: four vectors of them per
@@ -80,11 +80,10 @@ double block_sum(const T* values, std::int64_t elements) {
   return accumulators[0];
 }
 
-double block_sum_fp32(const float* values, std::int64_t elements) {
-  return block_sum(values, elements);
-}
-double block_sum_bf16(const bfloat16* values, std::int64_t elements) {
-  return block_sum(values, elements);
+double sum_of_block(const void* values, DType dtype, std::int64_t first, std::int64_t elements) {
+  return with_storage_type(dtype, [&]<typename T>(T) HWY_ATTR {
+    return block_sum(static_cast<const T*>(values) + first, elements);
+  });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -94,8 +93,7 @@ HWY_AFTER_NAMESPACE();
 namespace strata {
 namespace {
 
-HWY_EXPORT(block_sum_fp32);
-HWY_EXPORT(block_sum_bf16);
+HWY_EXPORT(sum_of_block);
 
 /// Elements of one partial sum.
 constexpr std::int64_t kBlock = 64 * 1024;
@@ -104,10 +102,7 @@ constexpr std::int64_t kBlock = 64 * 1024;
 double squares_of_block(const void* values, DType dtype, std::int64_t elements, std::int64_t index) {
   const std::int64_t first = index * kBlock;
   const std::int64_t count = std::min(kBlock, elements - first);
-  if (dtype == DType::fp32) {
-    return HWY_DYNAMIC_DISPATCH(block_sum_fp32)(static_cast<const float*>(values) + first, count);
-  }
-  return HWY_DYNAMIC_DISPATCH(block_sum_bf16)(static_cast<const bfloat16*>(values) + first, count);
+  return HWY_DYNAMIC_DISPATCH(sum_of_block)(values, dtype, first, count);
 }
 
 }  // namespace
@@ -116,15 +111,19 @@ double sum_of_squares(const void* values, DType dtype, std::int64_t elements) {
   const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
   // The deterministic reduction halves the range down to single blocks: a tree that depends on `blocks`
   // alone.
-  return oneapi::tbb::parallel_deterministic_reduce(
+  TaskOrder order;
+  order.publish();
+  const double sum = oneapi::tbb::parallel_deterministic_reduce(
       oneapi::tbb::blocked_range<std::int64_t>(0, blocks, 1), 0.0,
       [&](const oneapi::tbb::blocked_range<std::int64_t>& range, double sum) {
         for (std::int64_t index = range.begin(); index < range.end(); ++index) {
-          sum += squares_of_block(values, dtype, elements, index);
+          sum += in_order(order, [&] { return squares_of_block(values, dtype, elements, index); });
         }
         return sum;
       },
       std::plus<>());
+  order.observe();
+  return sum;
 }
 
 float clip_factor(double norm, double clip_norm) {

@@ -2,6 +2,8 @@
 
 #include <tbb/task_arena.h>
 
+#include "engine/base/task_order.h"
+
 namespace strata {
 
 struct HostWorkers::Arena {
@@ -11,6 +13,12 @@ struct HostWorkers::Arena {
 
 HostWorkers::HostWorkers(int threads) : arena_(std::make_unique<Arena>(threads)) {}
 HostWorkers::~HostWorkers() = default;
-void HostWorkers::run(const std::function<void()>& work) { arena_->arena.execute(work); }
+
+void HostWorkers::run(const std::function<void()>& work) {
+  TaskOrder order;
+  order.publish();
+  arena_->arena.execute([&] { in_order(order, work); });
+  order.observe();
+}
 
 }  // namespace strata

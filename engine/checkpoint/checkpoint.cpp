@@ -65,7 +65,8 @@ std::vector<TensorToWrite> tensors_of(const Model& model) {
   return tensors;
 }
 
-std::span<float> part(std::span<float> flat, const TensorSpec& tensor) {
+template <typename T>
+std::span<T> part(std::span<T> flat, const TensorSpec& tensor) {
   return flat.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
 }
 
@@ -83,11 +84,12 @@ void read_state(const fs::path& folder, const Model& model, const StateAccess& s
   for (const StateKind kind : kStateKinds) readers.emplace_back(folder / file_name(kind));
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kStateKinds) {
-      const std::span<float> flat = state(unit, kind);
-      std::ranges::fill(flat, 0.0F);
-      for (const TensorSpec& tensor : model.units[unit].tensors) {
-        readers[static_cast<std::size_t>(kind)].read(tensor.hf_name, 0, part(flat, tensor));
-      }
+      state.write(unit, kind, [&](std::span<float> flat) {
+        std::ranges::fill(flat, 0.0F);
+        for (const TensorSpec& tensor : model.units[unit].tensors) {
+          readers[static_cast<std::size_t>(kind)].read(tensor.hf_name, 0, part(flat, tensor));
+        }
+      });
     }
   }
 }
@@ -180,7 +182,7 @@ void CheckpointStore::write_folder(const fs::path& folder, const Model& model, M
   }
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kStateKinds) {
-      const std::span<float> flat = state(unit, kind);
+      const std::span<const float> flat = state.read(unit, kind);
       for (const TensorSpec& tensor : model.units[unit].tensors) {
         writers[static_cast<std::size_t>(kind)]->write(part(flat, tensor));
       }

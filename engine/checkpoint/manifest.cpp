@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr const char* kOwnChecksum = "manifest_xxh3";
 
 std::string text_with_checksum(nlohmann::json manifest) {
@@ -34,6 +34,8 @@ std::string to_text(const Manifest& manifest) {
                          {"step", manifest.progress.step},
                          {"applied_updates", manifest.progress.applied_updates},
                          {"skipped_steps", manifest.progress.skipped_steps},
+                         {"loss_scale", manifest.progress.loss_scale.scale},
+                         {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
                          {"files", nlohmann::json::object()}};
   for (const auto& [name, file] : manifest.files)
@@ -56,8 +58,12 @@ Manifest read_manifest(const fs::path& path) {
   Manifest manifest;
   manifest.generation = json.at("generation");
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
-  manifest.progress = {json.at("step"), json.at("applied_updates"), json.at("skipped_steps"),
-                       json.at("sampler")};
+  manifest.progress = {
+      .step = json.at("step"),
+      .applied_updates = json.at("applied_updates"),
+      .skipped_steps = json.at("skipped_steps"),
+      .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
+      .sampler = json.at("sampler")};
   for (const auto& item : json.at("files").items()) {
     manifest.files[item.key()] = {item.value().at("bytes"), item.value().at("xxh3")};
   }

@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/model/architecture.h"
+#include "optim/loss_scale.h"
 
 namespace strata {
 
@@ -25,6 +26,7 @@ struct Progress {
   std::int64_t step = 0;             ///< steps done
   std::int64_t applied_updates = 0;  ///< AdamW's count for bias correction
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
+  LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   friend bool operator==(const Progress&, const Progress&) = default;
 };

@@ -23,9 +23,17 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// The flat buffer (unit.elements floats) of a unit, by its index in Model::units; valid until the next call
-/// for another unit.
-using StateAccess = std::function<std::span<float>(std::size_t unit, StateKind kind)>;
+/// A unit, by its index in Model::units, is a flat buffer of unit.elements floats.
+struct StateAccess {
+  /// Valid until the next call.
+  std::function<std::span<const float>(std::size_t unit, StateKind kind)> read;
+  /// `fill` gets the buffer to write all of.
+  std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
+      write;
+};
+
+/// Of state that lies in host memory as it is.
+StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
 /// XXH3 of master, exp_avg and exp_avg_sq of every unit in order, tensors only (padding depends on the
 /// layout), as hex.

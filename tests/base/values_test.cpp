@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +11,7 @@
 #include "engine/base/edit_distance.h"
 #include "engine/base/hash.h"
 #include "engine/base/random.h"
+#include "engine/base/storage_type.h"
 
 namespace strata {
 namespace {
@@ -62,6 +64,86 @@ TEST(Bfloat16, EveryValueSurvivesTheWayThroughFloat) {
       EXPECT_EQ(bfloat16(number).bits, bits);
     }
   }
+}
+
+float16 half_of(std::uint32_t bits) {
+  float16 half;
+  half.bits = static_cast<std::uint16_t>(bits);
+  return half;
+}
+
+constexpr std::uint32_t kHalfInfinity = 0x7c00;
+
+/// The value of a finite non-negative half, and 2^16 for infinity's bits, by the definition of binary16.
+double value_of_half(std::uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 10);
+  const auto fraction = static_cast<double>(bits & 0x3ff);
+  return exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+}
+
+TEST(Float16, EveryPatternDecodesToItsValue) {
+  for (std::uint32_t bits = 0; bits < kHalfInfinity; ++bits) {
+    EXPECT_EQ(static_cast<float>(half_of(bits)), value_of_half(bits));
+    EXPECT_EQ(static_cast<float>(half_of(bits | 0x8000)), -value_of_half(bits));
+  }
+  EXPECT_TRUE(std::signbit(static_cast<float>(half_of(0x8000))));
+  EXPECT_EQ(static_cast<float>(half_of(0x7c00)), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(static_cast<float>(half_of(0xfc00)), -std::numeric_limits<float>::infinity());
+  for (std::uint32_t payload = 1; payload < 0x400; ++payload) {
+    EXPECT_TRUE(std::isnan(static_cast<float>(half_of(0x7c00 | payload))));
+    EXPECT_TRUE(std::isnan(static_cast<float>(half_of(0xfc00 | payload))));
+  }
+}
+
+TEST(Float16, RoundsToNearestWithTiesToEvenBetweenAllNeighbours) {
+  for (std::uint32_t low = 0; low < kHalfInfinity; ++low) {  // the last pair is the largest half and infinity
+    const std::uint32_t even = low + low % 2;
+    const auto value = static_cast<float>(value_of_half(low));
+    const auto middle = static_cast<float>((value_of_half(low) + value_of_half(low + 1)) / 2);
+    for (const float sign : {1.0F, -1.0F}) {
+      const std::uint32_t bit = sign < 0 ? 0x8000 : 0;
+      EXPECT_EQ(float16(sign * value).bits, bit | low);
+      EXPECT_EQ(float16(sign * std::nextafter(middle, 0.0F)).bits, bit | low);
+      EXPECT_EQ(float16(sign * middle).bits, bit | even);
+      EXPECT_EQ(float16(sign * std::nextafter(middle, 1e5F)).bits, bit | (low + 1));
+    }
+  }
+}
+
+TEST(Float16, WhatIsTooLargeBecomesInfinityAndWhatIsTooSmallZero) {
+  for (const float value : {65520.0F, 65536.0F, 1e30F, std::numeric_limits<float>::max(),
+                            std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(float16(value).bits, 0x7c00);
+    EXPECT_EQ(float16(-value).bits, 0xfc00);
+  }
+  for (const float value : {0.0F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
+    EXPECT_EQ(float16(value).bits, 0);
+    EXPECT_EQ(float16(-value).bits, 0x8000);
+  }
+}
+
+TEST(Float16, NaNsStayQuietNaNs) {
+  for (const std::uint32_t word :
+       {0x7f800001U, 0x7f801fffU, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU}) {
+    const float16 half(std::bit_cast<float>(word));
+    EXPECT_EQ(half.bits & 0x7e00, 0x7e00);
+    EXPECT_EQ(half.bits >> 15, word >> 31);
+  }
+}
+
+TEST(StorageType, IsTheOneOfTheDType) {
+  const auto size = [](DType dtype) {
+    return with_storage_type(dtype, [](auto element) { return sizeof(element); });
+  };
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    EXPECT_EQ(static_cast<Bytes>(size(dtype)), size_of(dtype));
+  }
+  const auto rounded = [](DType dtype) {
+    return with_storage_type(dtype, []<typename T>(T) { return static_cast<float>(T(1.0F + 0x1p-9F)); });
+  };
+  EXPECT_EQ(rounded(DType::fp32), 1.0F + 0x1p-9F);
+  EXPECT_EQ(rounded(DType::fp16), 1.0F + 0x1p-9F);
+  EXPECT_EQ(rounded(DType::bf16), 1.0F);
 }
 
 TEST(Hash, PiecesHashAsTheWhole) {

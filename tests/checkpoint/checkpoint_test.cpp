@@ -24,7 +24,11 @@ using test::State;
 using test::TemporaryFolder;
 
 Progress progress_at(std::int64_t step) {
-  return {step, step - 1, 1, {{"epoch", 2}, {"position", step}}};
+  return {.step = step,
+          .applied_updates = step - 1,
+          .skipped_steps = 1,
+          .loss_scale = {.scale = 512, .finite_steps = 7},
+          .sampler = {{"epoch", 2}, {"position", step}}};
 }
 
 void save(const fs::path& path, const Model& model, State& state, std::int64_t step, std::int64_t keep = 2) {
@@ -238,7 +242,8 @@ TEST_F(Checkpoint, LeftoversOfADeadRunAreRemovedAtTheStart) {
 }
 
 TEST_F(Checkpoint, AnErrorOfTheStateItselfLeavesNothingBehind) {
-  const auto broken = [](std::size_t, StateKind) -> std::span<float> { throw DeviceError("no device"); };
+  const StateAccess broken =
+      access_in_memory([](std::size_t, StateKind) -> std::span<float> { throw DeviceError("no device"); });
   EXPECT_THROW(CheckpointStore(path(), 2, quick()).save(model_, progress_at(1), broken), DeviceError);
   EXPECT_TRUE(fs::is_empty(path()));
 }

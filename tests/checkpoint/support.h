@@ -56,7 +56,7 @@ class State {
     return buffers_[static_cast<std::size_t>(kind)][unit];
   }
   StateAccess access() {
-    return [this](std::size_t unit, StateKind kind) { return flat(unit, kind); };
+    return access_in_memory([this](std::size_t unit, StateKind kind) { return flat(unit, kind); });
   }
   void fill(float value) {
     for (auto& kind : buffers_) {

@@ -1,5 +1,6 @@
 #include "optim/gradient_norm.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include "engine/base/random.h"
+#include "tests/support/vector_target.h"
 
 namespace strata {
 namespace {
@@ -40,16 +42,22 @@ TEST_P(SumOfSquares, OfFp32IsThePlainSumAtAnyAlignment) {
   }
 }
 
-TEST_P(SumOfSquares, OfBf16IsThePlainSumOfTheRoundedValues) {
-  auto values = normals(GetParam());
-  std::vector<bfloat16> rounded;
+template <class T>
+void expect_plain_sum_of_rounded(DType dtype, std::size_t elements) {
+  auto values = normals(elements);
+  std::vector<T> rounded;
   for (float& value : values) {
     rounded.emplace_back(value);
     value = static_cast<float>(rounded.back());
   }
   const double expected = plain_sum(values, 0);
-  EXPECT_NEAR(sum_of_squares(rounded.data(), DType::bf16, static_cast<std::int64_t>(GetParam())), expected,
+  EXPECT_NEAR(sum_of_squares(rounded.data(), dtype, static_cast<std::int64_t>(elements)), expected,
               1e-13 * expected);
+}
+
+TEST_P(SumOfSquares, OfShorterTypesIsThePlainSumOfTheRoundedValues) {
+  expect_plain_sum_of_rounded<bfloat16>(DType::bf16, GetParam());
+  expect_plain_sum_of_rounded<float16>(DType::fp16, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, SumOfSquares,
@@ -66,6 +74,26 @@ TEST(SumOfSquaresOrder, AnyNumberOfThreadsGivesTheSameBits) {
   for (int round = 0; round < 5; ++round) {
     EXPECT_EQ(with_threads(2), one);
     EXPECT_EQ(with_threads(4), one);
+  }
+}
+
+TEST(SumOfSquaresOrder, EveryTargetGivesTheSameBits) {
+  const auto values = normals(200'003);
+  std::vector<bfloat16> bf16;
+  std::vector<float16> fp16;
+  for (const float value : values) {
+    bf16.emplace_back(value);
+    fp16.emplace_back(value * 1e-5F);  // many of them subnormal
+  }
+  const auto sums = [&] {
+    return std::array{sum_of_squares(values.data(), DType::fp32, 200'003),
+                      sum_of_squares(bf16.data(), DType::bf16, 200'003),
+                      sum_of_squares(fp16.data(), DType::fp16, 200'003)};
+  };
+  const auto expected = sums();
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const VectorTarget only(target);
+    EXPECT_EQ(sums(), expected) << hwy::TargetName(target);
   }
 }
 

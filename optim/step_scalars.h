@@ -1,0 +1,25 @@
+// What one step's updates need besides the state, as plain values that a device can read from its memory.
+#pragma once
+
+#include <cstdint>
+
+namespace strata {
+
+/// An AdamW step's settings with everything that does not depend on the element folded, in double precision, then rounded once.
+struct AdamWCoefficients {
+  float gradient_scale;  ///< unscale × clip: what the stored gradient is multiplied by
+  float keep;            ///< 1 - lr·wd
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float inverse_correction2;  ///< 1 / sqrt(1 - beta2^t)
+  float epsilon;
+  float step_size;  ///< lr / (1 - beta1^t)
+};
+
+/// What grad_norm decides for the step's updates.
+struct StepScalars {
+  AdamWCoefficients decayed, plain;  ///< for tensors with and without weight decay
+  std::uint32_t skip;                ///< not 0: the gradient is not finite, nothing is updated
+};
+
+}  // namespace strata
