@@ -27,15 +27,20 @@ int run_export(const ExportCommand& command) {
   }
   std::vector<float> moments(largest);  // read over and over: an export needs only the parameters
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
-  const auto loaded = checkpoints.load_newest(model, [&](std::size_t unit, StateKind kind) {
-    return kind == StateKind::master ? std::span(parameters[unit]) : std::span(moments).first(parameters[unit].size());
-  });
+  const auto loaded = checkpoints.load_newest(
+      model, access_in_memory([&](std::size_t unit, StateKind kind) {
+        return kind == StateKind::master ? std::span(parameters[unit])
+                                         : std::span(moments).first(parameters[unit].size());
+      }));
   if (!loaded) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
   for (const std::string& warning : loaded->warnings) std::cerr << "warning: " << warning << '\n';
   HfExport options;
-  options.config = config.model.path.empty() ? to_hf_config(model.architecture) : read_hf_config(config.model.path);
+  options.config =
+      config.model.path.empty() ? to_hf_config(model.architecture) : read_hf_config(config.model.path);
   options.dtype = command.dtype == "bf16" ? DType::bf16 : DType::fp32;
-  save_hf_folder(command.folder, model, [&](std::size_t unit) { return std::span<const float>(parameters[unit]); }, options);
+  save_hf_folder(
+      command.folder, model, [&](std::size_t unit) { return std::span<const float>(parameters[unit]); },
+      options);
   std::cout << fmt::format("wrote {} (step {}, {})\n", command.folder, loaded->progress.step, command.dtype);
   return 0;
 }

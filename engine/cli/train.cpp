@@ -10,10 +10,10 @@
 
 #include "engine/base/error.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/device.h"
 #include "engine/cli/setup.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
-#include "engine/device/cpu/cpu_device.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"
@@ -28,13 +28,6 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only
 void request_stop(int signal) {
   stop_requested = true;
   std::signal(signal, SIG_DFL);
-}
-
-LinkLimit link_limit(const RunConfig& config) {
-  LinkLimit limit;
-  if (config.device.h2d_per_second) limit.to_device = static_cast<double>(*config.device.h2d_per_second);
-  if (config.device.d2h_per_second) limit.to_host = static_cast<double>(*config.device.d2h_per_second);
-  return limit;
 }
 
 std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
@@ -60,10 +53,11 @@ int run_train(const TrainCommand& command) {
   const BatchLoader data(config, model.architecture.vocabulary);
   // The plan must not ask for more held-out microbatches than there are.
   if (config.train.validate_every > 0) config.train.validation_batches = data.validation_microbatches();
+  const std::unique_ptr<Device> device = make_device(config);
+  config.memory.device = device_budget(config, *device);
   const Plan plan = make_plan(config, model);
-  CpuDevice device({.threads = static_cast<int>(config.train.threads), .link = link_limit(config)});
-  const std::unique_ptr<Kernels> kernels = device.make_kernels();
-  const MachineRates rates = measure_machine(*kernels, config.train.precision, link_limit(config));
+  const MachineRates rates =
+      measure_machine(*device, config.train.precision, link_limit(config), host_threads(config));
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
   std::optional<MetricsLog> metrics;
@@ -74,7 +68,7 @@ int run_train(const TrainCommand& command) {
 
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  Trainer trainer(config, model, plan, device, training_data(data), {.fresh = command.fresh});
+  Trainer trainer(config, model, plan, *device, training_data(data), {.fresh = command.fresh});
   const TrainResult result = trainer.train(stop_requested, listeners);
   progress.finish();
   const TrainReport report{plan, result, rates};

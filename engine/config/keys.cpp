@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -204,7 +205,7 @@ void add_train(std::vector<Key>& keys) {
   section.add<Word<DType>>(
       "precision", &S::precision, "",
       "Type of weights, activations and products on the device. Sums, norms, loss and the "
-      "optimizer's state are fp32 either way.");
+      "optimizer's state are fp32 either way. fp16 scales the loss by itself (train.loss_scale).");
   section.add<Integer<std::uint64_t>>("seed", &S::seed, "",
                                       "Determines initial weights and the order of the data.");
   section.add<Word<Recompute>>(
@@ -228,6 +229,39 @@ void add_train(std::vector<Key>& keys) {
           });
   section.add<Int>("threads", &S::threads, "",
                    "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+}
+
+/// Loss scaling must not look as if it did something where it does nothing.
+std::string check_loss_scale(const RunConfig& config) {
+  using S = RunConfig::TrainSection;
+  const S defaults;
+  const auto& t = config.train;
+  const bool given =
+      std::tie(t.loss_scale_initial, t.loss_scale_growth, t.loss_scale_backoff, t.loss_scale_interval) !=
+      std::tie(defaults.loss_scale_initial, defaults.loss_scale_growth, defaults.loss_scale_backoff,
+               defaults.loss_scale_interval);
+  return given && t.precision != DType::fp16 ? "the loss is scaled with train.precision fp16 only" : "";
+}
+
+void add_loss_scale(std::vector<Key>& keys) {
+  using S = RunConfig::TrainSection;
+  SectionKeys<S> section(keys, "train.loss_scale", &RunConfig::train);
+  const auto scaled = [](Key& key) { require(key, {"train.precision"}, check_loss_scale); };
+  scaled(section.add<Number>("initial", &S::loss_scale_initial, "",
+                             "What the loss is multiplied by at first.", positive));
+  scaled(section.add<Number>(
+      "growth", &S::loss_scale_growth, "",
+      "Factor on the scale after `interval` steps in a row with finite gradients.",
+      [](const double& value) -> std::string { return value < 1 ? "must be at least 1" : ""; }));
+  scaled(section.add<Number>(
+      "backoff", &S::loss_scale_backoff, "",
+      "Factor on the scale after a step whose gradients were not finite; that step updates nothing.",
+      [](const double& value) -> std::string {
+        return value <= 0 || value >= 1 ? "must be between 0 and 1" : "";
+      }));
+  scaled(section.add<Integer<std::int64_t>>("interval", &S::loss_scale_interval, "steps",
+                                            "Steps with finite gradients before the scale grows.",
+                                            at_least_one));
 }
 
 void add_optimizer(std::vector<Key>& keys) {
@@ -316,27 +350,30 @@ void add_plan(std::vector<Key>& keys) {
       "instruction at a time, for testing; the results are the same bits.");
 }
 
-/// The word for a device, with a reason of its own for the one that other builds have.
-struct DeviceWord : Word<DeviceKind> {
-  static DeviceKind read(const YAML::Node& node) {
-    if (node.IsScalar() && node.Scalar() == "cuda")
-      throw WrongValue("this build has no CUDA device: use cpu");
-    return Word<DeviceKind>::read(node);
-  }
-};
+std::string check_link(const RunConfig& config) {
+  const bool limited = config.device.h2d_per_second || config.device.d2h_per_second;
+  return limited && config.device.kind != DeviceKind::cpu
+             ? "device.link slows down the CPU device's copies only: leave it out with another device.kind"
+             : "";
+}
 
 void add_device(std::vector<Key>& keys) {
   using S = RunConfig::DeviceSection;
   SectionKeys<S>(keys, "device", &RunConfig::device)
-      .add<DeviceWord>("kind", &S::kind, "", "The device that computes.");
+      .add<Word<DeviceKind>>(
+          "kind", &S::kind, "",
+          "The device that computes: the CPU, or an NVIDIA GPU where this program was built with CUDA.");
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
   const auto some_rate = [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; };
-  link.add<Rate>(
-      "h2d", &S::h2d_per_second, "",
-      "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
-      "goes.",
-      some_rate);
-  link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate);
+  require(
+      link.add<Rate>(
+          "h2d", &S::h2d_per_second, "",
+          "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
+          "goes.",
+          some_rate),
+      {"device.kind"}, check_link);
+  require(link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate),
+          {"device.kind"}, check_link);
 }
 
 void add_checkpoint(std::vector<Key>& keys) {
@@ -367,6 +404,7 @@ std::vector<Key> make_keys() {
   add_model(keys);
   add_data(keys);
   add_train(keys);
+  add_loss_scale(keys);
   add_optimizer(keys);
   add_schedule(keys);
   add_parallel(keys);
@@ -390,6 +428,8 @@ const std::vector<Section>& config_sections() {
       {"model", "The transformer to train: one of path and architecture."},
       {"data", "What it is trained on."},
       {"train", "How long, in which portions and how exactly."},
+      {"train.loss_scale",
+       "Dynamic loss scaling, as torch.amp.GradScaler does it; with precision fp16 only."},
       {"optimizer", "How a gradient becomes a step."},
       {"optimizer.schedule", "The learning rate over the run."},
       {"parallel", "The mesh of ranks."},

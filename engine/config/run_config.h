@@ -18,7 +18,7 @@ namespace strata {
 enum class Recompute : std::uint8_t { none, full, automatic };
 enum class Order : std::uint8_t { layer_major, microbatch_major };
 enum class LaneMode : std::uint8_t { serial, overlapped };
-enum class DeviceKind : std::uint8_t { cpu };
+enum class DeviceKind : std::uint8_t { cpu, cuda };
 enum class Tokenizer : std::uint8_t { bytes, none };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class Decay : std::uint8_t { matrices, all };
@@ -51,6 +51,11 @@ struct RunConfig {
     std::int64_t validate_every = 0;      ///< steps; 0: never
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores
+    // Dynamic loss scaling, with fp16 only.
+    double loss_scale_initial = 65536;
+    double loss_scale_growth = 2;
+    double loss_scale_backoff = 0.5;
+    std::int64_t loss_scale_interval = 2000;  ///< steps
     friend bool operator==(const TrainSection&, const TrainSection&) = default;
   } train;
 

@@ -16,7 +16,8 @@ struct Words;
 
 template <>
 struct Words<DType> {
-  static constexpr std::array<std::string_view, 2> list = {name_of(DType::fp32), name_of(DType::bf16)};
+  static constexpr std::array<std::string_view, 3> list = {name_of(DType::fp32), name_of(DType::bf16),
+                                                           name_of(DType::fp16)};
 };
 template <>
 struct Words<Recompute> {
@@ -32,7 +33,7 @@ struct Words<LaneMode> {
 };
 template <>
 struct Words<DeviceKind> {
-  static constexpr std::array<std::string_view, 1> list = {"cpu"};
+  static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
 };
 template <>
 struct Words<Tokenizer> {

@@ -4,7 +4,7 @@
 // Rules for every implementation:
 // - Deterministic: the same operands give the same bits, for any number of threads. Sums have a fixed order.
 // - No allocation: scratch is set up when the object is made.
-// - Storage is fp32 or bf16 (all of a call's activations and parameters have one dtype, unless said otherwise);
+// - Storage is fp32, bf16 or fp16 (all of a call's activations and parameters have one dtype, unless said otherwise);
 //   norms, softmax, losses and sums are computed in fp32. Gradients of parameters are fp32 and are ADDED to.
 // - One Kernels object serves one lane: its calls come from one thread at a time, and complete in order.
 #pragma once
@@ -13,6 +13,7 @@
 #include <span>
 
 #include "engine/device/matrix.h"
+#include "optim/step_scalars.h"
 
 namespace strata {
 
@@ -95,11 +96,21 @@ struct Rope {
 
 /// Softmax cross entropy of each row, and its gradient in place of the logits.
 struct CrossEntropy {
-  Matrix logits;                          ///< [rows, vocabulary]; becomes gradient_scale · (softmax - onehot)
+  Matrix logits;                          ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot)
   std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary)
   Matrix losses;                          ///< fp32 [1, rows], written: log_sum_exp - logit[target]
   float gradient_scale = 1;               ///< 1 / tokens of the whole batch
+  const float* loss_scale = nullptr;      ///< another factor, in the device's memory; none: 1
   bool gradient = true;                   ///< false: logits are left in an unspecified state
+};
+
+/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h.
+struct AdamWUpdate {
+  const StepScalars* scalars = nullptr;  ///< in the device's memory: the host decides them while the step runs
+  bool decay = true;                     ///< with weight decay, or without
+  Matrix master, exp_avg, exp_avg_sq;    ///< fp32 [1, n]
+  Matrix gradient;                       ///< [1, n], fp32 or the compute dtype
+  Matrix parameter = {};                 ///< optional [1, n]: the updated master in the compute dtype
 };
 
 class Kernels {
@@ -138,6 +149,11 @@ class Kernels {
   /// out = x in out's dtype (round to nearest even). Contiguous operands.
   virtual void cast(const Matrix& x, const Matrix& out) = 0;
   virtual void zero(const Matrix& x) = 0;
+
+  virtual void adamw(const AdamWUpdate&) = 0;
+  /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum` is in the device's
+  /// memory.
+  virtual void sum_of_squares(const Matrix& x, double* sum) = 0;
 };
 
 }  // namespace strata

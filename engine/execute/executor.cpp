@@ -14,10 +14,30 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
+/// "forward block.3 mb=2".
+std::string label(const Program& program, const Instruction& instruction) {
+  std::string text(name_of(instruction.operation));
+  if (instruction.unit >= 0) text += " " + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.microbatch >= 0) text += fmt::format(" mb={}", instruction.microbatch);
+  return text;
+}
+
 }  // namespace
 
-Executor::Executor(const PlannedProgram& program, Operations& operations, Options options)
-    : program_(program), operations_(operations), options_(std::move(options)) {}
+Executor::Executor(const PlannedProgram& program, Operations& operations, const LaneStreams& streams,
+                   Options options)
+    : program_(program),
+      operations_(operations),
+      streams_(streams),
+      options_(std::move(options)),
+      issued_(program.program.instructions.size()) {
+  for (std::size_t i = 0; i < issued_.size(); ++i) {
+    const Instruction& instruction = program.program.instructions[i];
+    labels_.push_back(label(program.program, instruction));
+    if (Stream* stream = streams.find(instruction.lane))
+      issued_[i] = {stream->make_event(), stream->make_event()};
+  }
+}
 
 Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                                   const std::function<void(const StepReport&)>& on_step) {
@@ -33,7 +53,8 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
     run_serial();
   } else {
     std::vector<std::thread> threads;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) threads.emplace_back([this, lane] { run_lane(lane); });
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
+      threads.emplace_back([this, lane] { run_lane(lane); });
     for (std::thread& thread : threads) thread.join();
   }
   if (error_) std::rethrow_exception(error_);
@@ -48,8 +69,10 @@ void Executor::run_serial() {
           const std::lock_guard lock(mutex_);
           if (abandoned(step)) return;
         }
+        const auto index = static_cast<std::int32_t>(i);
         const auto lane = static_cast<std::size_t>(program_.program.instructions[i].lane);
-        if (!execute(lane, static_cast<std::int32_t>(i), step)) return;
+        if (!execute(lane, index, step)) return;
+        finish_previous(lane, index);
         if (options_.observer) options_.observer(program_.program.instructions[i]);
       }
     }
@@ -62,15 +85,21 @@ void Executor::run_lane(std::size_t lane) {
   try {
     for (std::int64_t step = 0; step < steps_; ++step) {
       for (const std::int32_t index : program_.dependencies.lanes[lane]) {
-        if (!wait_until_ready(lane, index, step) || !execute(lane, index, step)) {
+        if (!wait_until_ready(lane, index, step)) {
+          step = steps_;
+          break;
+        }
+        wait_for_events(lane, index, step);
+        if (!execute(lane, index, step)) {
           step = steps_;
           break;
         }
         const std::lock_guard lock(mutex_);
-        ++lanes_[lane].completed;
+        ++lanes_[lane].issued;
         progress_.notify_all();
       }
     }
+    wait_until_idle(lane);
   } catch (...) {
     fail(std::current_exception());
   }
@@ -79,33 +108,99 @@ void Executor::run_lane(std::size_t lane) {
   progress_.notify_all();
 }
 
+/// Until the device has finished what the lane issued.
+void Executor::wait_until_idle(std::size_t lane) {
+  for (const std::int32_t index : program_.dependencies.lanes[lane]) finish_previous(lane, index);
+}
+
 /// False where the step was abandoned instead.
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool reports = instruction.operation == Operation::grad_norm;
   if (reports && !commit(step)) return false;
-  const Clock::time_point start = Clock::now();
   try {
-    operations_.perform(instruction, first_step_ + step);
+    if (Stream* stream = streams_.find(kLanes[lane])) {
+      finish_previous(lane, index);
+      issue(*stream, index, step);
+    } else {
+      const Clock::time_point start = Clock::now();
+      operations_.perform(instruction, first_step_ + step);
+      add_busy(lane, seconds_between(start, Clock::now()));
+    }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw DeviceError(fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
+    throw DeviceError(
+        fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
-  const Clock::time_point end = Clock::now();
-  measure(lane, instruction, seconds_between(start, end));
+  count_bytes(lane, instruction);
   if (reports) {
+    const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
-    report.seconds = seconds_between(last_report_, end);
-    last_report_ = end;
+    report.seconds = seconds_between(last_report_, now);
+    last_report_ = now;
     if (*on_step_) (*on_step_)(report);
   }
   return true;
 }
 
-void Executor::measure(std::size_t lane, const Instruction& instruction, double seconds) {
+void Executor::issue(Stream& stream, std::int32_t index, std::int64_t step) {
+  Issued& issued = issued_[static_cast<std::size_t>(index)];
+  stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
+  stream.record(*issued.start);
+  operations_.perform(program_.program.instructions[static_cast<std::size_t>(index)], first_step_ + step);
+  stream.record(*issued.end);
+  stream.end_range();
+  issued.pending = true;
+}
+
+/// Waits for the instruction's latest issue, if any, and counts its time: its events are about to be recorded
+/// anew.
+void Executor::finish_previous(std::size_t lane, std::int32_t index) {
+  Issued& issued = issued_[static_cast<std::size_t>(index)];
+  if (!issued.pending) return;
+  wait_for(*issued.end, index);
+  issued.pending = false;
+  add_busy(lane, issued.end->seconds_since(*issued.start));
+}
+
+void Executor::wait_for(Event& event, std::int32_t index) const {
+  if (event.wait(options_.watchdog_seconds)) return;
+  throw DeviceError(
+      fmt::format("the device did not finish '{}' within {} s",
+                  print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
+                  options_.watchdog_seconds));
+}
+
+/// For what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
+/// step's issue of the same instruction: that was issued without need of this one, so it ends too, only
+/// later.
+void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step) {
+  const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
+  Stream* own = streams_.find(kLanes[lane]);
+  for (std::size_t other = 0; other < waits.size(); ++other) {
+    const bool before_this_run = waits[other].previous_step && step == 0;
+    if (other == lane || waits[other].position < 0 || before_this_run ||
+        streams_.find(kLanes[other]) == nullptr)
+      continue;
+    const std::int32_t blocker =
+        program_.dependencies.lanes[other][static_cast<std::size_t>(waits[other].position)];
+    Event& event = *issued_[static_cast<std::size_t>(blocker)].end;
+    if (own != nullptr) {
+      own->wait(event);
+    } else {
+      wait_for(event, blocker);
+    }
+  }
+}
+
+void Executor::add_busy(std::size_t lane, double seconds) {
   const std::lock_guard lock(mutex_);
   measurements_.busy_seconds[lane] += seconds;
+}
+
+void Executor::count_bytes(std::size_t lane, const Instruction& instruction) {
+  const std::lock_guard lock(mutex_);
   for_each_operand(instruction, [&](const Operand& operand, bool) {
     const Buffer& buffer = program_.program.buffer(operand.buffer);
     Bytes& peak = measurements_.peak_bytes[static_cast<std::size_t>(buffer.tier)];
@@ -116,7 +211,9 @@ void Executor::measure(std::size_t lane, const Instruction& instruction, double 
   }
 }
 
-bool Executor::abandoned(std::int64_t step) const { return error_ || (stop_->load() && step > committed_); }
+bool Executor::abandoned(std::int64_t step) const {
+  return error_ || (stop_->load() && step > committed_);
+}
 
 bool Executor::commit(std::int64_t step) {
   const std::lock_guard lock(mutex_);
@@ -131,7 +228,7 @@ bool Executor::ready(std::int32_t index, std::int64_t step) const {
     if (waits[lane].position < 0) continue;
     const auto per_step = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());
     const std::int64_t whole_steps = waits[lane].previous_step ? step - 1 : step;
-    if (lanes_[lane].completed < whole_steps * per_step + waits[lane].position + 1) return false;
+    if (lanes_[lane].issued < whole_steps * per_step + waits[lane].position + 1) return false;
   }
   return true;
 }
@@ -147,18 +244,19 @@ bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64
     check_deadlock();
     const auto before = lanes_;
     const bool timed_out = progress_.wait_for(lock, watchdog) == std::cv_status::timeout;
-    const bool nothing_finished = std::equal(lanes_.begin(), lanes_.end(), before.begin(), [](auto& a, auto& b) {
-      return a.completed == b.completed;
-    });
+    const bool nothing_finished = std::equal(lanes_.begin(), lanes_.end(), before.begin(),
+                                             [](auto& a, auto& b) { return a.issued == b.issued; });
     if (timed_out && nothing_finished) {
-      throw DeviceError(fmt::format("nothing finished for {} s: {}", options_.watchdog_seconds, describe_wait(lane)));
+      throw DeviceError(
+          fmt::format("nothing finished for {} s: {}", options_.watchdog_seconds, describe_wait(lane)));
     }
   }
   state.waiting_for = -1;
   return !abandoned(step);
 }
 
-/// A program whose dependencies follow program order cannot deadlock; a defect that makes it do so shows here at once.
+/// A program whose dependencies follow program order cannot deadlock; a defect that makes it do so shows here
+/// at once.
 void Executor::check_deadlock() {
   const bool stuck = std::all_of(lanes_.begin(), lanes_.end(), [&](const LaneState& lane) {
     return lane.finished || (lane.waiting_for >= 0 && !ready(lane.waiting_for, lane.waiting_step) &&
@@ -181,9 +279,11 @@ std::string Executor::describe_wait(std::size_t lane) const {
                   first_step_ + lanes_[lane].waiting_step);
   for (std::size_t other = 0; other < waits.size(); ++other) {
     if (waits[other].position < 0) continue;
-    const std::int32_t blocker = program_.dependencies.lanes[other][static_cast<std::size_t>(waits[other].position)];
-    text += fmt::format(", after '{}'",
-                        print(program_.program, program_.program.instructions[static_cast<std::size_t>(blocker)]));
+    const std::int32_t blocker =
+        program_.dependencies.lanes[other][static_cast<std::size_t>(waits[other].position)];
+    text += fmt::format(
+        ", after '{}'",
+        print(program_.program, program_.program.instructions[static_cast<std::size_t>(blocker)]));
   }
   return text;
 }

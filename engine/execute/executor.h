@@ -1,6 +1,9 @@
-// The executor runs a program on its lanes, one thread each, for as many steps as asked. It never allocates and never
-// decides: an instruction starts when its lane is free and the bytes it touches are; steps overlap as far as that allows.
-// A failing instruction stops all lanes and surfaces as one error; a wait that cannot end is one too.
+// The executor runs a program on its lanes, one thread each, for as many steps as asked. It never allocates
+// and never decides: an instruction starts when its lane is free and the bytes it touches are; steps overlap
+// as far as that allows. The threads of device lanes only issue: what they issue waits on the device for
+// other lanes' events, so they run ahead of it by up to a step; a host lane's thread waits for the events
+// itself, and device lanes wait for host lanes before issuing. A failing instruction stops all lanes and
+// surfaces as one error; a wait that cannot end is one too.
 #pragma once
 
 #include <array>
@@ -18,29 +21,32 @@ namespace strata {
 /// What really happened, over all runs of an executor.
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
-  std::array<Bytes, kLanes.size()> copied_bytes = {};   ///< h2d and d2h
-  std::array<Bytes, kTiers.size()> peak_bytes = {};     ///< end of the highest byte of each tier that was ever touched
+  std::array<Bytes, kLanes.size()> copied_bytes = {};  ///< h2d and d2h
+  std::array<Bytes, kTiers.size()> peak_bytes =
+      {};  ///< end of the highest byte of each tier that was ever touched
 };
 
 class Executor {
  public:
   struct Options {
     LaneMode mode = LaneMode::overlapped;
-    double watchdog_seconds = 900;  ///< a wait longer than this, while nothing finishes, fails the run
+    double watchdog_seconds;  ///< a wait longer than this, while nothing finishes, fails the run
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
   };
 
-  Executor(const PlannedProgram& program, Operations& operations, Options options);
+  Executor(const PlannedProgram& program, Operations& operations, const LaneStreams& streams,
+           Options options);
 
   struct RunResult {
     std::int64_t completed_steps = 0;
     double tail_seconds = 0;  ///< from the last step's report until all lanes were idle
   };
 
-  /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called on the cpu lane
-  /// once a step's loss and norm are known. When `stop` becomes true, steps that have not reached grad_norm are abandoned
-  /// after the instruction in flight and the others are finished, so the state is that of a whole number of steps.
+  /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
+  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps that have not
+  /// reached grad_norm are abandoned after the instruction in flight and the others are finished, so the
+  /// state is that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 
@@ -51,32 +57,48 @@ class Executor {
 
   void run_serial();
   void run_lane(std::size_t lane);
+  void wait_until_idle(std::size_t lane);
   bool execute(std::size_t lane, std::int32_t index, std::int64_t step);
+  void issue(Stream& stream, std::int32_t index, std::int64_t step);
+  void finish_previous(std::size_t lane, std::int32_t index);
+  void wait_for(Event& event, std::int32_t index) const;
+  void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step);
   bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step);
   bool ready(std::int32_t index, std::int64_t step) const;
   bool abandoned(std::int64_t step) const;
   bool commit(std::int64_t step);
   void check_deadlock();
   void fail(std::exception_ptr error);
-  void measure(std::size_t lane, const Instruction& instruction, double seconds);
+  void add_busy(std::size_t lane, double seconds);
+  void count_bytes(std::size_t lane, const Instruction& instruction);
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {
-    std::int64_t completed = 0;   ///< instructions, over all steps of this run
+    std::int64_t issued = 0;  ///< instructions, over all steps of this run; on a host lane they are done too
     std::int32_t waiting_for = -1;  ///< instruction that the lane wants to start, or -1
     std::int64_t waiting_step = 0;
     bool finished = false;
   };
 
+  /// An instruction of a device lane: where its latest issue lies in its stream.
+  struct Issued {
+    std::unique_ptr<Event> start, end;
+    bool pending = false;  ///< its time is not counted yet
+  };
+
   const PlannedProgram& program_;
   Operations& operations_;
+  const LaneStreams& streams_;
   Options options_;
+  std::vector<Issued> issued_;       ///< per instruction; without events for host lanes
+  std::vector<std::string> labels_;  ///< per instruction, for profilers
   Measurements measurements_;
 
   std::mutex mutex_;
   std::condition_variable progress_;
   std::array<LaneState, kLanes.size()> lanes_;
-  std::int64_t committed_ = -1;  ///< latest step that will be finished whatever happens, counted from the run's first
+  std::int64_t committed_ =
+      -1;  ///< latest step that will be finished whatever happens, counted from the run's first
   std::exception_ptr error_;
 
   std::int64_t first_step_ = 0, steps_ = 0;

@@ -5,44 +5,100 @@
 #include <cstring>
 #include <functional>
 
+#include "engine/base/error.h"
 #include "offload/arena.h"
+#include "optim/adamw.h"
+#include "optim/host_workers.h"
+
 namespace strata {
 namespace {
 
+constexpr double kWatchdogSeconds = 60;
+
 /// Units of work per second: the best of a few repetitions after one that warms up.
-double best_rate(double work, const std::function<void()>& run) {
-  double best = 0;
-  for (int repetition = 0; repetition < 4; ++repetition) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (repetition > 0) best = std::max(best, work / elapsed.count());
-  }
-  return best;
+double best_rate(double work, const std::function<double()>& seconds) {
+  seconds();
+  double shortest = seconds();
+  for (int repetition = 0; repetition < 2; ++repetition) shortest = std::min(shortest, seconds());
+  return work / shortest;
+}
+
+double seconds_on_device(Stream& stream, const std::function<void()>& issue) {
+  const std::unique_ptr<Event> start = stream.make_event(), end = stream.make_event();
+  stream.record(*start);
+  issue();
+  stream.record(*end);
+  if (!end->wait(kWatchdogSeconds))
+    throw DeviceError("the device did not finish a measurement; is it shared or broken?");
+  return end->seconds_since(*start);
+}
+
+double seconds_on_host(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double product_rate(Device& device, Stream& stream, DType dtype) {
+  // Large enough to fill the device, small enough to take some milliseconds.
+  const std::int64_t side = device.host_addressable() ? 2048 : 8192;
+  const Bytes bytes = side * side * size_of(dtype);
+  const std::unique_ptr<DeviceMemory> memory = device.allocate(3 * bytes);
+  const auto matrix = [&](int index) { return Matrix(memory->data() + index * bytes, dtype, side, side); };
+  for (int index = 0; index < 3; ++index) stream.kernels().zero(matrix(index));
+  const auto length = static_cast<double>(side);
+  const Product product{
+      .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};
+  return best_rate(2 * length * length * length,
+                   [&] { return seconds_on_device(stream, [&] { stream.kernels().matmul(product); }); });
+}
+
+/// Bytes per second of `adamw` on memory that no cache holds.
+double host_memory_rate(int threads) {
+  constexpr std::int64_t kElements = 16 << 20;
+  constexpr Bytes kStateBytes = 3 * 4 + 2 * 2;  // fp32 master and moments, bf16 gradient and parameter
+  constexpr double kMovedBytes =
+      2 * 3 * 4 + 2 + 2;  // the state is read and written, the gradient read, the parameter written
+  Arena arena(kElements * kStateBytes);
+  std::memset(arena.data(), 0, static_cast<std::size_t>(arena.size()));
+  auto* state = reinterpret_cast<float*>(arena.data());
+  auto* halves = reinterpret_cast<bfloat16*>(state + 3 * kElements);
+  const auto stretch = [&](int index) {
+    return std::span(state + index * kElements, static_cast<std::size_t>(kElements));
+  };
+  const AdamWCoefficients step = coefficients({.learning_rate = 0, .step = 1});
+  const AdamWState all{.master = stretch(0),
+                       .exp_avg = stretch(1),
+                       .exp_avg_sq = stretch(2),
+                       .gradient = halves,
+                       .gradient_dtype = DType::bf16,
+                       .parameter = halves + kElements};
+  HostWorkers workers(threads);
+  return best_rate(kMovedBytes * static_cast<double>(kElements),
+                   [&] { return seconds_on_host([&] { workers.run([&] { adamw(step, all); }); }); });
 }
 
 }  // namespace
 
-MachineRates measure_machine(Kernels& kernels, DType dtype, const LinkLimit& link) {
-  constexpr std::int64_t kSide = 2048;
-  const Bytes matrix_bytes = kSide * kSide * size_of(dtype);
-  Arena arena(4 * 64 * MiB);
-  std::memset(arena.data(), 0, static_cast<std::size_t>(arena.size()));
-  const Matrix a(arena.data(), dtype, kSide, kSide);
-  const Matrix b(arena.data() + matrix_bytes, dtype, kSide, kSide);
-  const Matrix out(arena.data() + 2 * matrix_bytes, dtype, kSide, kSide);
+MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads) {
+  const std::unique_ptr<Stream> stream = device.make_stream();
   MachineRates rates;
-  rates.flops_per_second = best_rate(2.0 * kSide * kSide * kSide, [&] {
-    kernels.matmul({.a = a, .transpose_a = false, .b = b, .transpose_b = true, .out = out});
-  });
-  constexpr Bytes kStream = 64 * MiB;
-  const auto stream = [&](int index) { return Matrix(arena.data() + index * kStream, DType::fp32, 1, kStream / 4); };
-  rates.memory_bytes_per_second = best_rate(3.0 * kStream, [&] { kernels.add(stream(0), stream(1), stream(2)); });
-  const double copy = best_rate(static_cast<double>(kStream), [&] {
-    std::memcpy(arena.data() + 3 * kStream, arena.data(), static_cast<std::size_t>(kStream));
-  });
-  rates.h2d_bytes_per_second = link.to_device.value_or(copy);
-  rates.d2h_bytes_per_second = link.to_host.value_or(copy);
+  rates.cores_copy = device.host_addressable();
+  rates.flops_per_second = product_rate(device, *stream, dtype);
+  rates.memory_bytes_per_second = host_memory_rate(threads);
+  constexpr Bytes kCopied = 64 * MiB;
+  Arena host(kCopied);
+  const std::unique_ptr<PinnedHostMemory> pinned =
+      device.pin({host.data(), static_cast<std::size_t>(host.size())});
+  const std::unique_ptr<DeviceMemory> memory = device.allocate(kCopied);
+  const auto rate = [&](std::optional<double> limit, const std::function<void()>& copy) {
+    if (limit) return *limit;
+    return best_rate(static_cast<double>(kCopied), [&] { return seconds_on_device(*stream, copy); });
+  };
+  rates.h2d_bytes_per_second =
+      rate(link.to_device, [&] { stream->copy_to_device(memory->data(), host.data(), kCopied); });
+  rates.d2h_bytes_per_second =
+      rate(link.to_host, [&] { stream->copy_to_host(host.data(), memory->data(), kCopied); });
   return rates;
 }
 

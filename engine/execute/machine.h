@@ -1,4 +1,5 @@
-// What this machine can do, measured in a fraction of a second before training: the denominators of MFU and of the bound.
+// What this machine can do, measured in a fraction of a second before training: the denominators of MFU and
+// of the bound.
 #pragma once
 
 #include "engine/device/device.h"
@@ -6,8 +7,8 @@
 
 namespace strata {
 
-/// Times a large matrix product in `dtype`, a large addition and a large copy, the best of three each. A limited link counts
-/// at its limit.
-MachineRates measure_machine(Kernels& kernels, DType dtype, const LinkLimit& link);
+/// The best of three each: a large matrix product in `dtype` and a large copy in each direction on the
+/// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit.
+MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads);
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 #include "engine/execute/operations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -11,12 +12,11 @@ namespace strata {
 Operations::Operations(Setup setup)
     : setup_(std::move(setup)),
       compute_(*setup_.model, setup_.plan->strategy.precision, setup_.plan->strategy.microbatch),
-      workers_(setup_.threads),
-      device_workers_(setup_.threads) {}
+      kernels_(setup_.streams->of(Lane::compute).kernels()),
+      workers_(setup_.threads) {}
 
 std::byte* Operations::address(BufferId id) const {
-  const Buffer& buffer = setup_.program->program.buffer(id);
-  return (buffer.tier == Tier::device ? setup_.memory.device : setup_.memory.host) + buffer.offset;
+  return setup_.memory.at(setup_.program->program.buffer(id));
 }
 
 template <typename T>
@@ -37,31 +37,38 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
                   {operand<std::int32_t>(instruction, Role::targets), tokens});
       return;
     case Operation::copy_to_device:
-    case Operation::copy_to_host: {
-      const BufferId source = instruction.reads[0].buffer, destination = instruction.writes[0].buffer;
-      const Bytes bytes = setup_.program->program.buffer(source).bytes;
-      if (instruction.operation == Operation::copy_to_device) {
-        setup_.device->copy_to_device(address(destination), address(source), bytes);
-      } else {
-        setup_.device->copy_to_host(address(destination), address(source), bytes);
-      }
-      return;
-    }
+    case Operation::copy_to_host:
+      return copy(instruction);
     case Operation::zero:
-      setup_.kernels->zero({operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
+      kernels_.zero(
+          {operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
       return;
     case Operation::forward:
-      compute_.forward(*setup_.kernels, unit(instruction), unit_memory(instruction));
-      return;
+      return compute_.forward(kernels_, unit(instruction), unit_memory(instruction));
     case Operation::backward:
-      compute_.backward(*setup_.kernels, unit(instruction), unit_memory(instruction),
+      compute_.backward(kernels_, unit(instruction), unit_memory(instruction),
                         1.0F / static_cast<float>(setup_.plan->tokens_per_step));
       return;
-    case Operation::cast_gradient: return cast_gradient(instruction);
-    case Operation::sum_of_squares: return sum_squares(instruction);
-    case Operation::loss: return loss(instruction, step);
-    case Operation::grad_norm: return grad_norm(instruction, step);
-    case Operation::adamw: return update(instruction);
+    case Operation::cast_gradient:
+      return cast_gradient(instruction);
+    case Operation::sum_of_squares:
+      return sum_squares(instruction);
+    case Operation::loss:
+      return loss(instruction, step);
+    case Operation::grad_norm:
+      return grad_norm(instruction, step);
+    case Operation::adamw:
+      return instruction.lane == Lane::cpu ? update_on_host(instruction) : update_on_device(instruction);
+  }
+}
+
+void Operations::copy(const Instruction& instruction) {
+  const BufferId source = instruction.reads[0].buffer, destination = instruction.writes[0].buffer;
+  const Bytes bytes = setup_.program->program.buffer(source).bytes;
+  if (instruction.operation == Operation::copy_to_device) {
+    setup_.streams->of(instruction.lane).copy_to_device(address(destination), address(source), bytes);
+  } else {
+    setup_.streams->of(instruction.lane).copy_to_host(address(destination), address(source), bytes);
   }
 }
 
@@ -81,28 +88,35 @@ UnitMemory Operations::unit_memory(const Instruction& instruction) const {
   memory.tokens = operand<std::int32_t>(instruction, Role::tokens);
   memory.targets = operand<std::int32_t>(instruction, Role::targets);
   memory.losses = operand<float>(instruction, Role::losses);
+  memory.loss_scale = operand<float>(instruction, Role::loss_scale);
   return memory;
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
   const std::int64_t elements = unit(instruction).elements;
-  setup_.kernels->cast({operand<float>(instruction, Role::source), DType::fp32, 1, elements},
-                 {operand<std::byte>(instruction, Role::destination), setup_.plan->strategy.precision, 1, elements});
+  kernels_.cast(
+      {operand<float>(instruction, Role::source), DType::fp32, 1, elements},
+      {operand<std::byte>(instruction, Role::destination), setup_.plan->strategy.precision, 1, elements});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
-  HostWorkers& workers = instruction.lane == Lane::cpu ? workers_ : device_workers_;
-  workers.run([&] {
-    *operand<double>(instruction, Role::norm) = sum_of_squares(operand<std::byte>(instruction, Role::gradient),
-                                                               setup_.plan->strategy.precision, unit(instruction).elements);
-  });
+  auto* gradient = operand<std::byte>(instruction, Role::gradient);
+  auto* sum = operand<double>(instruction, Role::norm);
+  const DType dtype = setup_.plan->strategy.precision;
+  const std::int64_t elements = unit(instruction).elements;
+  if (instruction.lane == Lane::cpu) {
+    workers_.run([&] { *sum = sum_of_squares(gradient, dtype, elements); });
+  } else {
+    kernels_.sum_of_squares({gradient, dtype, 1, elements}, sum);
+  }
 }
 
 void Operations::loss(const Instruction& instruction, std::int64_t step) {
   const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
   double sum = 0;
   for (const Operand& losses : instruction.reads) {
-    for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens)) sum += loss;
+    for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens))
+      sum += loss;
   }
   report_.step = step;
   report_.loss = sum / static_cast<double>(tokens * instruction.reads.size());
@@ -110,50 +124,84 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   double sum = 0;
-  for (const Operand& norm : instruction.reads) sum += *reinterpret_cast<const double*>(address(norm.buffer));
-  const double norm = std::sqrt(sum);
+  for (const Operand& operand : instruction.reads) {
+    if (operand.role == Role::norm) sum += *reinterpret_cast<const double*>(address(operand.buffer));
+  }
+  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
+  const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
+  const double norm = std::sqrt(sum) / scale;
   report_.grad_norm = norm;
+  report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
   ++counters_.step;
   ++(report_.skipped ? counters_.skipped : counters_.updates);
-  *operand<StepScalars>(instruction, Role::step_scalars) = {
+  if (loss_scale != nullptr)
+    *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
+  AdamWStep scalars{
       .learning_rate = static_cast<float>(report_.learning_rate),
-      .gradient_scale = report_.skipped ? 0 : clip_factor(norm, setup_.optimizer.clip_norm),
-      .update = counters_.updates,
-      .skip = report_.skipped,
-  };
+      .beta1 = static_cast<float>(setup_.optimizer.beta1),
+      .beta2 = static_cast<float>(setup_.optimizer.beta2),
+      .epsilon = static_cast<float>(setup_.optimizer.epsilon),
+      .weight_decay = static_cast<float>(setup_.optimizer.weight_decay),
+      .gradient_scale =
+          report_.skipped ? 0 : static_cast<float>(clip_factor(norm, setup_.optimizer.clip_norm) / scale),
+      .step = std::max<std::int64_t>(counters_.updates, 1)};
+  const AdamWCoefficients decayed = coefficients(scalars);
+  scalars.weight_decay = 0;
+  *operand<StepScalars>(instruction, Role::step_scalars) = {
+      .decayed = decayed, .plain = coefficients(scalars), .skip = report_.skipped ? 1U : 0U};
 }
 
-void Operations::update(const Instruction& instruction) {
-  const StepScalars scalars = *operand<StepScalars>(instruction, Role::step_scalars);
-  if (scalars.skip) return;
-  const bool low_precision = setup_.plan->strategy.precision == DType::bf16;
-  const auto* gradient = operand<std::byte>(instruction, Role::gradient);
+/// Calls update(tensor, decays) for each tensor of the instruction's unit.
+template <typename Update>
+void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
+  for (const TensorSpec& tensor : unit(instruction).tensors)
+    update(tensor, setup_.optimizer.decay_all || tensor.decay);
+}
+
+void Operations::update_on_device(const Instruction& instruction) {
+  const DType dtype = setup_.plan->strategy.precision;
+  const bool low_precision = dtype != DType::fp32;
   auto* parameter = operand<std::byte>(instruction, Role::parameter);
-  float* master = low_precision ? operand<float>(instruction, Role::master) : reinterpret_cast<float*>(parameter);
+  auto* master = low_precision ? operand<std::byte>(instruction, Role::master) : parameter;
+  update_tensors(instruction, [&](const TensorSpec& tensor, bool decays) {
+    const auto part = [&](std::byte* flat, DType type) {
+      return Matrix(flat + tensor.offset * size_of(type), type, 1, tensor.elements);
+    };
+    kernels_.adamw({.scalars = operand<StepScalars>(instruction, Role::step_scalars),
+                    .decay = decays,
+                    .master = part(master, DType::fp32),
+                    .exp_avg = part(operand<std::byte>(instruction, Role::exp_avg), DType::fp32),
+                    .exp_avg_sq = part(operand<std::byte>(instruction, Role::exp_avg_sq), DType::fp32),
+                    .gradient = part(operand<std::byte>(instruction, Role::gradient), dtype),
+                    .parameter = low_precision ? part(parameter, dtype) : Matrix{}});
+  });
+}
+
+void Operations::update_on_host(const Instruction& instruction) {
+  const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
+  if (scalars.skip != 0) return;
+  const DType dtype = setup_.plan->strategy.precision;
+  const bool low_precision = dtype != DType::fp32;
+  auto* parameter = operand<std::byte>(instruction, Role::parameter);
+  auto* master =
+      low_precision ? operand<float>(instruction, Role::master) : reinterpret_cast<float*>(parameter);
   auto* exp_avg = operand<float>(instruction, Role::exp_avg);
   auto* exp_avg_sq = operand<float>(instruction, Role::exp_avg_sq);
-  AdamWStep step{.learning_rate = scalars.learning_rate,
-                 .beta1 = static_cast<float>(setup_.optimizer.beta1),
-                 .beta2 = static_cast<float>(setup_.optimizer.beta2),
-                 .epsilon = static_cast<float>(setup_.optimizer.epsilon),
-                 .weight_decay = 0,
-                 .gradient_scale = scalars.gradient_scale,
-                 .step = scalars.update};
-  HostWorkers& workers = instruction.lane == Lane::cpu ? workers_ : device_workers_;
-  workers.run([&] {
-    for (const TensorSpec& tensor : unit(instruction).tensors) {
+  const auto* gradient = operand<std::byte>(instruction, Role::gradient);
+  workers_.run([&] {
+    update_tensors(instruction, [&](const TensorSpec& tensor, bool decays) {
       const auto count = static_cast<std::size_t>(tensor.elements);
-      const bool decays = setup_.optimizer.decay_all || tensor.decay;
-      step.weight_decay = decays ? static_cast<float>(setup_.optimizer.weight_decay) : 0;
-      adamw(step, {.master = {master + tensor.offset, count},
-                   .exp_avg = {exp_avg + tensor.offset, count},
-                   .exp_avg_sq = {exp_avg_sq + tensor.offset, count},
-                   .gradient = gradient + tensor.offset * size_of(setup_.plan->strategy.precision),
-                   .gradient_dtype = setup_.plan->strategy.precision,
-                   .parameter = low_precision ? reinterpret_cast<bfloat16*>(parameter) + tensor.offset : nullptr});
-    }
+      adamw(decays ? scalars.decayed : scalars.plain,
+            {.master = {master + tensor.offset, count},
+             .exp_avg = {exp_avg + tensor.offset, count},
+             .exp_avg_sq = {exp_avg_sq + tensor.offset, count},
+             .gradient = gradient + tensor.offset * size_of(dtype),
+             .gradient_dtype = dtype,
+             .parameter = low_precision ? parameter + tensor.offset * size_of(dtype) : nullptr,
+             .parameter_dtype = dtype});
+    });
   });
 }
 

@@ -13,9 +13,12 @@ namespace {
 
 ScheduleType schedule_type(ScheduleKind kind) {
   switch (kind) {
-    case ScheduleKind::constant: return ScheduleType::constant;
-    case ScheduleKind::linear: return ScheduleType::linear;
-    case ScheduleKind::cosine: return ScheduleType::cosine;
+    case ScheduleKind::constant:
+      return ScheduleType::constant;
+    case ScheduleKind::linear:
+      return ScheduleType::linear;
+    case ScheduleKind::cosine:
+      return ScheduleType::cosine;
   }
   return ScheduleType::constant;
 }
@@ -32,11 +35,11 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
                        .peak = optimizer.learning_rate,
                        .minimum_ratio = optimizer.minimum_ratio,
                        .warmup = optimizer.warmup,
-                       .steps = config.train.steps}};
-}
-
-int thread_count(const RunConfig& config) {
-  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
+                       .steps = config.train.steps},
+          .loss_scale = {.initial = config.train.loss_scale_initial,
+                         .growth = config.train.loss_scale_growth,
+                         .backoff = config.train.loss_scale_backoff,
+                         .interval = config.train.loss_scale_interval}};
 }
 
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
@@ -44,22 +47,11 @@ std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t l
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
 }
 
-/// Where each unit's state lives: its adamw instruction names the buffers.
-std::vector<PersistentBuffers> find_persistent(const Program& program, std::size_t units) {
-  std::vector<PersistentBuffers> result(units);
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation != Operation::adamw) continue;
-    PersistentBuffers& buffers = result[static_cast<std::size_t>(instruction.unit)];
-    buffers.parameter = instruction.find(Role::parameter);
-    const BufferId master = instruction.find(Role::master);
-    buffers.master = master < 0 ? buffers.parameter : master;  // fp32: the parameter is its own master
-    buffers.exp_avg = instruction.find(Role::exp_avg);
-    buffers.exp_avg_sq = instruction.find(Role::exp_avg_sq);
-  }
-  return result;
-}
-
 }  // namespace
+
+int host_threads(const RunConfig& config) {
+  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
+}
 
 TrainingData training_data(const BatchLoader& loader) {
   return {.training = [&loader](std::int64_t step, std::int64_t microbatch, auto tokens,
@@ -76,33 +68,38 @@ TrainingData training_data(const BatchLoader& loader) {
               }};
 }
 
-Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
-                 Options options)
+Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device,
+                 TrainingData data, Options options)
     : config_(config),
       model_(model),
       plan_(plan),
-      device_(device),
       data_(std::move(data)),
       options_(std::move(options)),
-      host_arena_(plan.arena_bytes(Tier::host)),
-      memory_{device.reserve(plan.arena_bytes(Tier::device)), host_arena_.data()},
-      kernels_(device.make_kernels()),
-      persistent_(find_persistent(plan.training.program, model.units.size())) {
-  if (!config_.checkpoint.path.empty()) checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
+      state_(plan, model, device),
+      streams_(device) {
+  if (!config_.checkpoint.path.empty())
+    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load) {
-    return Operations::Setup{&plan_,           &program,        &model_, kernels_.get(), &device_, memory_,
-                             load, optimizer_settings(config_), thread_count(config_)};
+    return Operations::Setup{&plan_,
+                             &program,
+                             &model_,
+                             &streams_,
+                             state_.memory(),
+                             load,
+                             optimizer_settings(config_),
+                             host_threads(config_)};
   };
   training_operations_.emplace(setup(plan_.training, data_.training));
-  Executor::Options executor{.mode = config_.plan.lanes, .observer = {}};
+  Executor::Options executor{
+      .mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds, .observer = {}};
   if (plan_.validation) {
     validation_operations_.emplace(setup(*plan_.validation, data_.validation));
-    validation_.emplace(*plan_.validation, *validation_operations_, executor);
+    validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);
   }
   if (options_.observer) {
     executor.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
-  training_.emplace(plan_.training, *training_operations_, executor);
+  training_.emplace(plan_.training, *training_operations_, streams_, executor);
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
@@ -127,7 +124,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
       peak = std::max(peak, validation_->measurements().peak_bytes[tier]);
     }
   }
-  result_.state_hash = state_hash(model_, state_access());
+  result_.state_hash = state_hash(model_, state_.access());
   return result_;
 }
 
@@ -161,32 +158,32 @@ void Trainer::validate(const std::atomic<bool>& stop, TrainListener& listener) {
 void Trainer::save(TrainListener& listener) {
   const Counters& counters = training_operations_->counters();
   if (!checkpoints_ || counters.step == saved_step_) return;
-  const Progress progress{counters.step, counters.updates, counters.skipped, data_.sampler(counters.step)};
-  checkpoints_->save(model_, progress, state_access());
+  const Progress progress{counters.step, counters.updates, counters.skipped, state_.loss_scale(),
+                          data_.sampler(counters.step)};
+  checkpoints_->save(model_, progress, state_.access());
   saved_step_ = counters.step;
   listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, counters.step));
 }
 
 void Trainer::make_state(TrainListener& listener) {
-  if (plan_.training.program.buffers.front().name == "constants") {
-    UnitCompute(model_, plan_.strategy.precision, plan_.strategy.microbatch).fill_constants(bytes(0));
-  }
+  state_.write_constants();
   if (!resume(listener)) initialise_weights(listener);
-  if (plan_.strategy.precision == DType::bf16) round_parameters();
 }
 
 bool Trainer::resume(TrainListener& listener) {
   if (!checkpoints_) return false;
   checkpoints_->remove_leftovers();
   if (options_.fresh) return false;
-  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_access());
+  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_.access());
   if (!loaded) return false;
   for (const std::string& warning : loaded->warnings) listener.on_warning(warning);
   const Progress& progress = loaded->progress;
   training_operations_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
+  state_.write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   if (progress.sampler != data_.sampler(progress.step)) {
-    listener.on_warning("the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
+    listener.on_warning(
+        "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
   }
   listener.on_start(fmt::format("going on from {} (step {})", loaded->folder.string(), progress.step));
   return true;
@@ -196,43 +193,17 @@ void Trainer::initialise_weights(TrainListener& listener) {
   std::optional<HfFolder> folder;
   if (!config_.model.path.empty()) folder.emplace(config_.model.path, model_);
   for (std::size_t u = 0; u < model_.units.size(); ++u) {
-    const std::span<float> master = state(u, StateKind::master);
-    if (folder) {
-      folder->read_unit(model_.units[u], master);
-    } else {
-      initialize_unit(model_.architecture, model_.units[u], config_.train.seed, 0, master);
-    }
+    state_.write(u, StateKind::master, [&](std::span<float> master) {
+      if (folder) {
+        folder->read_unit(model_.units[u], master);
+      } else {
+        initialize_unit(model_.architecture, model_.units[u], config_.train.seed, 0, master);
+      }
+    });
   }
+  state_.write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
   listener.on_start(folder ? "weights from " + config_.model.path
                            : fmt::format("random weights, seed {}", config_.train.seed));
-}
-
-/// The compute copies of the fp32 masters.
-void Trainer::round_parameters() {
-  for (std::size_t u = 0; u < model_.units.size(); ++u) {
-    const std::span<float> master = state(u, StateKind::master);
-    const auto count = static_cast<std::int64_t>(master.size());
-    kernels_->cast({master.data(), DType::fp32, 1, count},
-                   {bytes(persistent_[u].parameter).data(), DType::bf16, 1, count});
-  }
-}
-
-std::span<float> Trainer::state(std::size_t unit, StateKind kind) const {
-  const PersistentBuffers& buffers = persistent_[unit];
-  const BufferId id = kind == StateKind::master    ? buffers.master
-                      : kind == StateKind::exp_avg ? buffers.exp_avg
-                                                   : buffers.exp_avg_sq;
-  return {reinterpret_cast<float*>(bytes(id).data()), static_cast<std::size_t>(model_.units[unit].elements)};
-}
-
-StateAccess Trainer::state_access() const {
-  return [this](std::size_t unit, StateKind kind) { return state(unit, kind); };
-}
-
-std::span<std::byte> Trainer::bytes(BufferId id) const {
-  const Buffer& buffer = plan_.training.program.buffer(id);
-  std::byte* base = buffer.tier == Tier::device ? memory_.device : memory_.host;
-  return {base + buffer.offset, static_cast<std::size_t>(buffer.bytes)};
 }
 
 }  // namespace strata

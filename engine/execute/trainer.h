@@ -1,5 +1,6 @@
-// A whole training run: gives the plan its memory, fills in the initial state (a checkpoint, a HF folder, or random weights by
-// seed), runs steps between validations and checkpoints, and collects what the report shows.
+// A whole training run: gives the plan its memory, fills in the initial state (a checkpoint, a HF folder, or
+// random weights by seed), runs steps between validations and checkpoints, and collects what the report
+// shows.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,7 @@
 #include "engine/data/batch_loader.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/machine.h"
-#include "offload/arena.h"
+#include "engine/execute/run_state.h"
 
 namespace strata {
 
@@ -45,57 +46,50 @@ class TrainListener {
 /// Where a run's tokens come from. The functions are called from the read lane.
 struct TrainingData {
   LoadMicrobatch training;
-  LoadMicrobatch validation;                                ///< its step is of no meaning
-  std::function<nlohmann::json(std::int64_t step)> sampler;  ///< where sampling stands before a step, for checkpoints
+  LoadMicrobatch validation;  ///< its step is of no meaning
+  std::function<nlohmann::json(std::int64_t step)>
+      sampler;  ///< where sampling stands before a step, for checkpoints
 };
 /// `loader` must outlive the result.
 TrainingData training_data(const BatchLoader& loader);
 
-/// The buffers of a unit's state in the training program.
-struct PersistentBuffers {
-  BufferId parameter = -1, master = -1, exp_avg = -1, exp_avg_sq = -1;
-};
+/// Threads of the optimizer on the host, and of the CPU device.
+int host_threads(const RunConfig& config);
 
 class Trainer {
  public:
   struct Options {
-    bool fresh = false;  ///< do not resume from checkpoint.path
-    std::function<void(const Instruction&, const Trainer&)> observer = {};  ///< serial mode, for tests
+    bool fresh = false;             ///< do not resume from checkpoint.path
+    double watchdog_seconds = 900;  ///< a wait longer than this fails the run
+    std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
   };
 
   Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
           Options options);
 
-  /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given. Throws what the run threw: the
-  /// last checkpoint stays whole.
+  /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given. Throws what the run
+  /// threw: the last checkpoint stays whole.
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
-  /// A unit's flat master parameter or moment, [unit.elements], wherever it lives.
-  std::span<float> state(std::size_t unit, StateKind kind) const;
-  /// The bytes of a buffer of the training program.
-  std::span<std::byte> bytes(BufferId id) const;
+  /// For tests, while no lane runs.
+  RunState& state() { return state_; }
 
  private:
   void make_state(TrainListener& listener);
   bool resume(TrainListener& listener);
   void initialise_weights(TrainListener& listener);
-  void round_parameters();
   void run_steps(std::int64_t until, const std::atomic<bool>& stop, TrainListener& listener);
   void validate(const std::atomic<bool>& stop, TrainListener& listener);
   void save(TrainListener& listener);
   std::int64_t next_pause();
-  StateAccess state_access() const;
 
   const RunConfig& config_;
   const Model& model_;
   const Plan& plan_;
-  Device& device_;
   TrainingData data_;
   Options options_;
-  Arena host_arena_;
-  TierMemory memory_;
-  std::unique_ptr<Kernels> kernels_;
-  std::vector<PersistentBuffers> persistent_;  ///< per unit
+  RunState state_;
+  LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<CheckpointStore> checkpoints_;
   std::optional<Operations> training_operations_, validation_operations_;
   std::optional<Executor> training_, validation_;

@@ -112,6 +112,7 @@ void HeadCompute::forward(Kernels& kernels, const UnitMemory& memory) const {
                            {memory.targets + first, static_cast<std::size_t>(rows)},
                            losses.column_slice(first, rows),
                            /*gradient_scale=*/1,
+                           /*loss_scale=*/nullptr,
                            /*gradient=*/false});
   });
 }
@@ -133,7 +134,8 @@ void HeadCompute::backward(Kernels& kernels, const UnitMemory& memory, float gra
     kernels.cross_entropy({logits,
                            {memory.targets + first, static_cast<std::size_t>(rows)},
                            losses.column_slice(first, rows),
-                           gradient_scale});
+                           gradient_scale,
+                           memory.loss_scale});
     projection_.add_gradients(kernels, projection, chunk, logits);
     projection_.input_gradient(kernels, projection, logits, chunk);
   });

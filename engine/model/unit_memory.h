@@ -31,6 +31,7 @@ struct UnitMemory {
   const std::int32_t* tokens = nullptr;  ///< embedding: [tokens]
   const std::int32_t* targets = nullptr;  ///< head: [tokens]
   float* losses = nullptr;                ///< head: [tokens], written
+  const float* loss_scale = nullptr;      ///< head, backward: a factor on the loss; null: 1
 };
 
 }  // namespace strata

@@ -4,7 +4,9 @@
 
 namespace strata {
 
-double StepBound::seconds() const { return std::max({compute, h2d, d2h, host_memory}); }
+double StepBound::seconds() const {
+  return std::max({compute, h2d, d2h, host_memory});
+}
 
 std::string StepBound::binding() const {
   const double longest = seconds();
@@ -17,10 +19,12 @@ StepBound step_bound(const Plan& plan, const MachineRates& rates) {
   const auto h2d = static_cast<double>(plan.training.h2d_bytes);
   const auto d2h = static_cast<double>(plan.training.d2h_bytes);
   constexpr double kAdamWBytes = 28;
+  // Where cores copy, the device's memory is the host's.
+  const auto updated = static_cast<double>(rates.cores_copy ? plan.parameters : plan.host_parameters);
   return {.compute = plan.flops.executed / rates.flops_per_second,
           .h2d = h2d / rates.h2d_bytes_per_second,
           .d2h = d2h / rates.d2h_bytes_per_second,
-          .host_memory = (kAdamWBytes * static_cast<double>(plan.parameters) + h2d + d2h) / rates.memory_bytes_per_second};
+          .host_memory = (kAdamWBytes * updated + h2d + d2h) / rates.memory_bytes_per_second};
 }
 
 }  // namespace strata

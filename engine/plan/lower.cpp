@@ -4,10 +4,14 @@
 
 #include <optional>
 
+#include "optim/loss_scale.h"
+#include "optim/step_scalars.h"
+
 namespace strata {
 namespace {
 
-/// Something the program computes with. Its device buffers come and go (one per visit in the plain program), its home stays.
+/// Something the program computes with. Its device buffers come and go (one per visit in the plain program),
+/// its home stays.
 struct Value {
   std::string name;
   BufferKind kind = BufferKind::activation;
@@ -93,6 +97,8 @@ class Lowering {
   std::int32_t head() const { return unit_count_ - 1; }
   bool tied() const { return model_.architecture.tied_head; }
   bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
+  /// Small gradients vanish in fp16, and only there.
+  bool scales_loss() const { return strategy_.precision == DType::fp16; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
 
   void make_values() {
@@ -123,15 +129,18 @@ class Lowering {
     const Bytes token_bytes = strategy_.microbatch.tokens() * 4;
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
       tokens_.push_back(make_value(fmt::format("tokens[mb={}]", mb), BufferKind::communication, token_bytes));
-      targets_.push_back(make_value(fmt::format("targets[mb={}]", mb), BufferKind::communication, token_bytes));
+      targets_.push_back(
+          make_value(fmt::format("targets[mb={}]", mb), BufferKind::communication, token_bytes));
       losses_.push_back(make_value(fmt::format("losses[mb={}]", mb), BufferKind::communication, token_bytes));
     }
     constants_ = make_value("constants", BufferKind::workspace, compute_.constant_bytes());
-    step_scalars_ = make_value("step_scalars", BufferKind::communication, kAlignment);
+    loss_scale_ = make_value("loss_scale", BufferKind::communication, scales_loss() ? sizeof(LossScale) : 0);
+    step_scalars_ = make_value("step_scalars", BufferKind::communication, sizeof(StepScalars));
   }
 
   void make_persistent_buffers() {
     if (constants_.bytes > 0) make_resident(constants_);
+    if (scales_loss()) program_.buffer(home(loss_scale_)).persistent = true;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = units_[index(u)];
       std::vector<Value*> state = {&values.parameter};
@@ -160,8 +169,12 @@ class Lowering {
   }
 
   void copy(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb, BufferId from, BufferId to) {
-    program_.instructions.push_back({operation, lane, unit, static_cast<std::int32_t>(mb),
-                                     {{Role::source, from}}, {{Role::destination, to}}});
+    program_.instructions.push_back({operation,
+                                     lane,
+                                     unit,
+                                     static_cast<std::int32_t>(mb),
+                                     {{Role::source, from}},
+                                     {{Role::destination, to}}});
   }
 
   /// An instruction of the compute lane: fetch what it reads, run, write back what it wrote.
@@ -188,7 +201,8 @@ class Lowering {
   }
 
   /// An instruction of a host lane: works on the homes.
-  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses) {
+  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
+               const std::vector<Use>& uses) {
     Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}};
     for (const Use& use : uses) {
       const BufferId id = home(*use.value);
@@ -201,7 +215,8 @@ class Lowering {
   void load() {
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
       on_host(Operation::load_tokens, Lane::read, -1, mb,
-              {{Role::tokens, &tokens_[index(mb)], Access::write}, {Role::targets, &targets_[index(mb)], Access::write}});
+              {{Role::tokens, &tokens_[index(mb)], Access::write},
+               {Role::targets, &targets_[index(mb)], Access::write}});
     }
   }
 
@@ -242,6 +257,7 @@ class Lowering {
     if (unit.kind == UnitKind::head) {
       uses.push_back({Role::targets, &targets_[index(mb)], Access::read});
       uses.push_back({Role::losses, &losses_[index(mb)], Access::write});
+      uses.push_back({Role::loss_scale, &loss_scale_, Access::read});
     } else {
       uses.push_back({Role::output_gradient, &units_[index(u + 1)].input_gradient[index(mb)], Access::read});
     }
@@ -255,10 +271,13 @@ class Lowering {
     if (mb == microbatches_ - 1) finish_gradient(u);
   }
 
-  void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses, Bytes workspace) {
-    Value scratch = make_value(fmt::format("{}/workspace", model_.units[index(u)].name), BufferKind::workspace, workspace);
+  void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
+                      Bytes workspace) {
+    Value scratch = make_value(fmt::format("{}/workspace", model_.units[index(u)].name),
+                               BufferKind::workspace, workspace);
     scratch.scratch = true;
-    if (model_.units[index(u)].kind == UnitKind::block) uses.push_back({Role::constants, &constants_, Access::read});
+    if (model_.units[index(u)].kind == UnitKind::block)
+      uses.push_back({Role::constants, &constants_, Access::read});
     uses.push_back({Role::workspace, &scratch, Access::write});
     on_compute(operation, u, mb, uses);
   }
@@ -284,11 +303,13 @@ class Lowering {
                   {Role::destination, &values.travelling_gradient, Access::write}});
     }
     if (on_device(u)) {
-      on_compute(Operation::sum_of_squares, u, -1,
-                 {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
+      on_compute(
+          Operation::sum_of_squares, u, -1,
+          {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
     } else {
-      on_host(Operation::sum_of_squares, Lane::cpu, u, -1,
-              {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
+      on_host(
+          Operation::sum_of_squares, Lane::cpu, u, -1,
+          {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
     }
   }
 
@@ -302,15 +323,18 @@ class Lowering {
     std::vector<Use> uses;
     for (UnitValues& values : units_) uses.push_back({Role::norm, &values.norm, Access::read});
     uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
+    if (scales_loss()) uses.push_back({Role::loss_scale, &loss_scale_, Access::update});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = units_[index(u)];
-      uses = {{Role::step_scalars, &step_scalars_, Access::read}, {Role::gradient, &final_gradient(u), Access::read}};
+      uses = {{Role::step_scalars, &step_scalars_, Access::read},
+              {Role::gradient, &final_gradient(u), Access::read}};
       if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
       uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
       uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
       // The bf16 copy is overwritten whole; in fp32 the parameter is the master and is updated.
-      uses.push_back({Role::parameter, &values.parameter, travels_as_fp32() ? Access::update : Access::write});
+      uses.push_back(
+          {Role::parameter, &values.parameter, travels_as_fp32() ? Access::update : Access::write});
       if (on_device(u)) {
         on_compute(Operation::adamw, u, -1, uses);
       } else {
@@ -327,7 +351,7 @@ class Lowering {
   Program program_;
   std::vector<UnitValues> units_;
   std::vector<Value> tokens_, targets_, losses_;
-  Value constants_, step_scalars_;
+  Value constants_, step_scalars_, loss_scale_;
 };
 
 }  // namespace

@@ -41,14 +41,16 @@ std::optional<Program> fit(const Program& plain, Bytes budget) {
   return placed;
 }
 
-/// Copies that no device memory avoids: parameters updated on the host, gradients on their way there, tokens and losses.
+/// Copies that no device memory avoids: parameters updated on the host, gradients on their way there, tokens
+/// and losses.
 bool nothing_spills(const Program& plain, Bytes budget) {
   if (budget < smallest_device_bytes(plain)) return false;
   return traffic(keep_resident(plain, budget)) == traffic(keep_resident(plain, kUnlimited));
 }
 
 Strategy with_device_state(Strategy strategy, std::size_t units) {
-  for (std::size_t u = 0; u < strategy.state.size(); ++u) strategy.state[u] = u < units ? Tier::device : Tier::host;
+  for (std::size_t u = 0; u < strategy.state.size(); ++u)
+    strategy.state[u] = u < units ? Tier::device : Tier::host;
   return strategy;
 }
 
@@ -59,8 +61,8 @@ Strategy with_saved_blocks(Strategy strategy, std::size_t blocks) {
   return strategy;
 }
 
-/// The largest count in [0, most] that `make` turns into a strategy of which nothing spills. That is monotone, so a binary
-/// search finds it.
+/// The largest count in [0, most] that `make` turns into a strategy of which nothing spills. That is
+/// monotone, so a binary search finds it.
 template <typename Make>
 std::size_t largest_that_fits(const Model& model, Bytes budget, std::size_t most, Make&& make) {
   std::size_t low = 0, high = most;
@@ -100,8 +102,8 @@ struct Choice {
   Bytes traffic = 0, live = 0;
 };
 
-/// Numbers of saved blocks worth comparing: none, as many as fit without anything spilling for it, all (activations that do
-/// not fit then travel, which can be cheaper than computing them twice).
+/// Numbers of saved blocks worth comparing: none, as many as fit without anything spilling for it, all
+/// (activations that do not fit then travel, which can be cheaper than computing them twice).
 std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy& strategy, Bytes budget) {
   const std::size_t blocks = model.units.size() - 2;
   const std::size_t fitting =
@@ -133,7 +135,8 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
       consider(strategy);
       continue;
     }
-    for (const std::size_t saved : saved_blocks_to_try(model, strategy, budget)) consider(with_saved_blocks(strategy, saved));
+    for (const std::size_t saved : saved_blocks_to_try(model, strategy, budget))
+      consider(with_saved_blocks(strategy, saved));
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
     return std::tie(a.seconds, a.traffic, a.live) < std::tie(b.seconds, b.traffic, b.live);
@@ -147,15 +150,16 @@ struct Placement {
   std::optional<Program> validation = {};
 };
 
-/// Gives room that is left to state, from the bottom unit up: its update must be done first in the next step, so it has the
-/// least slack to hide a transfer.
+/// Gives room that is left to state, from the bottom unit up: its update must be done first in the next step,
+/// so it has the least slack to hide a transfer.
 std::optional<Placement> place_choice(const Model& model, const Strategy& choice, const RunConfig& config) {
   const Bytes budget = config.memory.device;
   const std::size_t units = model.units.size();
   const bool host_is_used = config.memory.host.has_value();
   std::size_t on_device = units;
   if (host_is_used) {
-    on_device = largest_that_fits(model, budget, units, [&](std::size_t n) { return with_device_state(choice, n); });
+    on_device =
+        largest_that_fits(model, budget, units, [&](std::size_t n) { return with_device_state(choice, n); });
   }
   // Fragmentation may leave a little less room than live bytes promise.
   for (;; --on_device) {
@@ -205,24 +209,26 @@ std::optional<Program> place_validation(const Model& model, Strategy strategy, c
 }
 
 bool fits_host(const Placement& placement, const RunConfig& config) {
-  return fits_host(placement.training, config) && (!placement.validation || fits_host(*placement.validation, config));
+  return fits_host(placement.training, config) &&
+         (!placement.validation || fits_host(*placement.validation, config));
 }
 
 Bytes host_bytes(const Placement& placement) {
   const Bytes training = tier_use(placement.training, Tier::host).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes) : training;
+  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes)
+                              : training;
 }
 
 ConfigError host_error(const RunConfig& config, Bytes need) {
   if (!config.memory.host) {
-    return ConfigError(
-        fmt::format("memory.device: {} does not hold the whole run, and no other tier is given; add memory.host: {}",
-                    format_bytes(config.memory.device), format_bytes(need)));
+    return ConfigError(fmt::format(
+        "memory.device: {} does not hold the whole run, and no other tier is given; add memory.host: {}",
+        format_bytes(config.memory.device), format_bytes(need)));
   }
-  return ConfigError(fmt::format("memory.host: {} is too small: with memory.device {} this run keeps {} ({} bytes) on the "
-                                 "host; give memory.host at least that, or memory.device more",
-                                 format_bytes(*config.memory.host), format_bytes(config.memory.device), format_bytes(need),
-                                 need));
+  return ConfigError(fmt::format(
+      "memory.host: {} is too small: with memory.device {} this run keeps {} ({} bytes) on the "
+      "host; give memory.host at least that, or memory.device more",
+      format_bytes(*config.memory.host), format_bytes(config.memory.device), format_bytes(need), need));
 }
 
 PlannedProgram finish(Program placed, const Plan& plan) {
@@ -267,15 +273,19 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   if (!best && host_need != kUnlimited) throw host_error(config, host_need);
   if (!best) {
     const Bytes smallest = smallest_budget(model, base, config);
-    throw ConfigError(fmt::format("memory.device: {} is too small for this run; the smallest that works is {} ({} bytes){}",
-                                  format_bytes(config.memory.device), format_bytes(smallest), smallest,
-                                  config.memory.host ? "" : "; with memory.host given it would be less"));
+    throw ConfigError(
+        fmt::format("memory.device: {} is too small for this run; the smallest that works is {} ({} bytes){}",
+                    format_bytes(config.memory.device), format_bytes(smallest), smallest,
+                    config.memory.host ? "" : "; with memory.host given it would be less"));
   }
   plan.strategy = std::move(best->strategy);
   plan.training = finish(std::move(best->training), plan);
   if (best->validation) plan.validation = finish(std::move(*best->validation), plan);
   plan.flops = step_flops(model, plan.strategy);
   plan.parameters = model.parameters();
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    if (plan.strategy.state[u] == Tier::host) plan.host_parameters += model.units[u].elements;
+  }
   plan.tokens_per_step = plan.strategy.microbatches * plan.strategy.microbatch.tokens();
   return plan;
 }

@@ -1,5 +1,6 @@
-// The planner: run file and model in, complete plan out. It chooses what the run file leaves open (order, which units' state
-// lives on the device, what stays resident) from the budgets alone; nothing here needs a device or memory of the model's size.
+// The planner: run file and model in, complete plan out. It chooses what the run file leaves open (order,
+// which units' state lives on the device, what stays resident) from the budgets alone; nothing here needs a
+// device or memory of the model's size.
 #pragma once
 
 #include <memory>
@@ -33,13 +34,15 @@ struct Plan {
   Bytes device_budget = kUnlimited, host_budget = kUnlimited;
   StepFlops flops;
   std::int64_t parameters = 0;
+  std::int64_t host_parameters = 0;  ///< of them, those whose state lives on the host and is updated there
   std::int64_t tokens_per_step = 0;
 
   /// What the arenas must hold: the larger of both programs.
   Bytes arena_bytes(Tier tier) const;
 };
 
-/// Throws ConfigError where the budgets cannot hold the run, naming what does not fit and the smallest budget that would.
+/// Throws ConfigError where the budgets cannot hold the run, naming what does not fit and the smallest budget
+/// that would.
 Plan make_plan(const RunConfig& config, const Model& model);
 
 }  // namespace strata

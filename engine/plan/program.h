@@ -1,5 +1,6 @@
-// The program of a training step: buffers and instructions as plain values. Program order is the meaning: a program computes
-// what its instructions compute one at a time, in order. Passes rewrite it, the executor runs it, print() shows it.
+// The program of a training step: buffers and instructions as plain values. Program order is the meaning: a
+// program computes what its instructions compute one at a time, in order. Passes rewrite it, the executor
+// runs it, print() shows it.
 #pragma once
 
 #include <array>
@@ -20,31 +21,56 @@ inline constexpr std::array kTiers = {Tier::device, Tier::host};
 enum class Lane : std::uint8_t { compute, h2d, d2h, read, cpu };
 inline constexpr std::array kLanes = {Lane::compute, Lane::h2d, Lane::d2h, Lane::read, Lane::cpu};
 
-enum class BufferKind : std::uint8_t { parameter, gradient, optimizer_state, activation, workspace, communication };
-inline constexpr std::array kBufferKinds = {BufferKind::parameter,  BufferKind::gradient,  BufferKind::optimizer_state,
-                                     BufferKind::activation, BufferKind::workspace, BufferKind::communication};
+enum class BufferKind : std::uint8_t {
+  parameter,
+  gradient,
+  optimizer_state,
+  activation,
+  workspace,
+  communication
+};
+inline constexpr std::array kBufferKinds = {BufferKind::parameter,       BufferKind::gradient,
+                                            BufferKind::optimizer_state, BufferKind::activation,
+                                            BufferKind::workspace,       BufferKind::communication};
 
 enum class Operation : std::uint8_t {
   load_tokens,     ///< read the microbatch's tokens and targets into host memory
   copy_to_device,  ///< source → destination
   copy_to_host,
-  zero,             ///< clear the unit's gradient accumulator
-  forward,          ///< of one unit and microbatch
-  backward,         ///< recomputes what was not saved; the head's includes its forward and the loss
-  cast_gradient,    ///< fp32 accumulator → the dtype that travels
-  sum_of_squares,   ///< of the unit's gradient
-  loss,             ///< the step's mean loss from the tokens' losses
-  grad_norm,        ///< global norm, clip factor, learning rate; from here on the step will update
-  adamw,            ///< of one unit's state
+  zero,            ///< clear the unit's gradient accumulator
+  forward,         ///< of one unit and microbatch
+  backward,        ///< recomputes what was not saved; the head's includes its forward and the loss
+  cast_gradient,   ///< fp32 accumulator → the dtype that travels
+  sum_of_squares,  ///< of the unit's gradient
+  loss,            ///< the step's mean loss from the tokens' losses
+  grad_norm,       ///< global norm, clip factor, learning rate; from here on the step will update
+  adamw,           ///< of one unit's state
 };
 
 /// What a buffer is to an instruction.
 enum class Role : std::uint8_t {
-  source, destination,
-  parameter, shared_parameter, gradient, shared_gradient,
-  input, output, output_gradient, input_gradient, saved, workspace, constants,
-  tokens, targets, losses,
-  master, exp_avg, exp_avg_sq, norm, step_scalars,
+  source,
+  destination,
+  parameter,
+  shared_parameter,
+  gradient,
+  shared_gradient,
+  input,
+  output,
+  output_gradient,
+  input_gradient,
+  saved,
+  workspace,
+  constants,
+  tokens,
+  targets,
+  losses,
+  master,
+  exp_avg,
+  exp_avg_sq,
+  norm,
+  step_scalars,
+  loss_scale,
 };
 
 std::string_view name_of(Tier tier);
@@ -60,8 +86,9 @@ struct Buffer {
   Tier tier = Tier::device;
   BufferKind kind = BufferKind::activation;
   Bytes bytes = 0;
-  bool persistent = false;  ///< keeps its contents from step to step, and its place in every program of the run
-  Bytes offset = -1;        ///< in its tier's arena; the memory pass sets it
+  bool persistent =
+      false;          ///< keeps its contents from step to step, and its place in every program of the run
+  Bytes offset = -1;  ///< in its tier's arena; the memory pass sets it
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -74,8 +101,8 @@ struct Operand {
 struct Instruction {
   Operation operation = Operation::forward;
   Lane lane = Lane::compute;
-  std::int32_t unit = -1;        ///< index in Model::units, or -1
-  std::int32_t microbatch = -1;  ///< or -1
+  std::int32_t unit = -1;              ///< index in Model::units, or -1
+  std::int32_t microbatch = -1;        ///< or -1
   std::vector<Operand> reads, writes;  ///< a buffer that is updated in place stands in both
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
@@ -101,14 +128,16 @@ void for_each_operand(const Instruction& instruction, Visit&& visit) {
   for (const Operand& operand : instruction.writes) visit(operand, true);
 }
 
-/// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never touched.
+/// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never
+/// touched.
 struct Lifetime {
   std::int32_t first = 0, last = -1;
   bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
 };
 std::vector<Lifetime> lifetimes(const Program& program);
 
-/// One instruction per line: "forward block.3 mb=2 | parameter=block.3/parameter#12 … -> output=block.4/input[mb=2]#40".
+/// One instruction per line: "forward block.3 mb=2 | parameter=block.3/parameter#12 … ->
+/// output=block.4/input[mb=2]#40".
 std::string print(const Program& program);
 std::string print(const Program& program, const Instruction& instruction);
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -21,7 +22,8 @@ std::string format_duration(double seconds) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal)
+ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates,
+                           bool terminal)
     : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {}
 
 void ProgressLine::finish() {
@@ -34,21 +36,26 @@ void ProgressLine::say(const std::string& line) {
   line_open_ = false;
 }
 
-void ProgressLine::on_start(const std::string& source) { say(source); }
+void ProgressLine::on_start(const std::string& source) {
+  say(source);
+}
 
 void ProgressLine::on_step(const StepReport& report) {
   constexpr double kSmoothing = 0.2;
-  seconds_per_step_ =
-      seconds_per_step_ == 0 ? report.seconds : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
+  seconds_per_step_ = seconds_per_step_ == 0
+                          ? report.seconds
+                          : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
   if (report.skipped) say(fmt::format("step {} skipped: the gradient norm is not finite", report.step + 1));
   if (!terminal_) return;
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
   const std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  device {}  host {}  {} left", report.step + 1,
-      config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  device {}  host {}  "
+      "{} left",
+      report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
       static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
-      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second), format_bytes(plan_.arena_bytes(Tier::device)),
-      format_bytes(plan_.arena_bytes(Tier::host)), format_duration(left));
+      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second),
+      format_bytes(plan_.arena_bytes(Tier::device)), format_bytes(plan_.arena_bytes(Tier::host)),
+      format_duration(left));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
   line_open_ = true;
@@ -57,26 +64,41 @@ void ProgressLine::on_step(const StepReport& report) {
 void ProgressLine::on_validation(const ValidationPoint& point) {
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
-void ProgressLine::on_checkpoint(const std::string& path) { say("saved " + path); }
-void ProgressLine::on_warning(const std::string& warning) { say("warning: " + warning); }
+void ProgressLine::on_checkpoint(const std::string& path) {
+  say("saved " + path);
+}
+void ProgressLine::on_warning(const std::string& warning) {
+  say("warning: " + warning);
+}
 
 MetricsLog::MetricsLog(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;  // a folder that cannot be made shows in the opening
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   file_.open(path, std::ios::app);
-  if (!file_) throw ConfigError(fmt::format("report.metrics: cannot write {}: {}", path, std::strerror(errno)));
+  if (!file_)
+    throw ConfigError(fmt::format("report.metrics: cannot write {}: {}", path, std::strerror(errno)));
 }
 
 void MetricsLog::on_step(const StepReport& report) {
-  file_ << nlohmann::json{{"step", report.step + 1},         {"loss", report.loss},
-                          {"grad_norm", report.grad_norm},   {"learning_rate", report.learning_rate},
-                          {"seconds", report.seconds},       {"skipped", report.skipped}}
-        << std::endl;
+  nlohmann::json line = {{"step", report.step + 1},       {"loss", report.loss},
+                         {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
+                         {"seconds", report.seconds},     {"skipped", report.skipped}};
+  if (report.loss_scale != 1) line["loss_scale"] = report.loss_scale;
+  write(line);
 }
 
 void MetricsLog::on_validation(const ValidationPoint& point) {
-  file_ << nlohmann::json{{"step", point.step}, {"validation_loss", point.loss}} << std::endl;
+  write({{"step", point.step}, {"validation_loss", point.loss}});
+}
+
+/// A full disk must not end a run that could go on, but it must not pass unseen either.
+void MetricsLog::write(const nlohmann::json& line) {
+  file_ << line << std::endl;
+  if (file_ || failed_) return;
+  failed_ = true;
+  std::cerr << fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
+                           std::strerror(errno));
 }
 
 void Listeners::on_start(const std::string& source) {

@@ -1,4 +1,5 @@
-// What a user sees while a run goes on: a live line on a terminal, a plain line now and then elsewhere, and metrics as JSONL.
+// What a user sees while a run goes on: a live line on a terminal, a plain line now and then elsewhere, and
+// metrics as JSONL.
 #pragma once
 
 #include <cstdio>
@@ -9,8 +10,8 @@
 
 namespace strata {
 
-/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise nothing is said between the
-/// start, validations and checkpoints.
+/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise nothing is said
+/// between the start, validations and checkpoints.
 class ProgressLine : public TrainListener {
  public:
   ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal);
@@ -43,7 +44,10 @@ class MetricsLog : public TrainListener {
   void on_validation(const ValidationPoint& point) override;
 
  private:
+  void write(const nlohmann::json& line);
+
   std::ofstream file_;
+  bool failed_ = false;
 };
 
 /// Passes every event on to all listeners, in order.

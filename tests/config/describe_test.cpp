@@ -28,12 +28,16 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.steps", "1234567890123"},
     {"train.batch", "24"},
     {"train.microbatch", "4"},
-    {"train.precision", "fp32"},
+    {"train.precision", "fp16"},
     {"train.seed", "18446744073709551615"},
     {"train.recompute", "none"},
     {"train.validate_every", "11"},
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
+    {"train.loss_scale.initial", "1024"},
+    {"train.loss_scale.growth", "3"},
+    {"train.loss_scale.backoff", "0.25"},
+    {"train.loss_scale.interval", "7"},
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
     {"optimizer.epsilon", "1.2345678901234567e-8"},
@@ -55,14 +59,15 @@ const std::map<std::string, std::string> kOtherValues = {
     {"checkpoint.keep", "8"},
     {"report.metrics", "m.jsonl"},
 };
-/// Keys with one value only, so far.
+/// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
 const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.data", "parallel.tensor",
                                              "parallel.pipeline", "device.kind"};
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
-  return parse_run_config(model + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
+  const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
+  return parse_run_config(model + precision + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
                           {path + "=" + value});
 }
 
@@ -112,6 +117,11 @@ train:
   validate_every: 0
   validation_batches: 8
   threads: 0
+  loss_scale:
+    initial: 65536
+    growth: 2
+    backoff: 0.5
+    interval: 2000
 optimizer:
   type: adamw
   lr: 0.0003

@@ -1,5 +1,7 @@
 #include "tests/execute/support.h"
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <stdexcept>
 
@@ -26,8 +28,8 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   file.close();
   RunConfig config;
   config.model.architecture = "llama";
-  config.model.config = {{"num_hidden_layers", 3},   {"hidden_size", 32},         {"num_attention_heads", 4},
-                         {"num_key_value_heads", 2}, {"intermediate_size", 48},   {"vocab_size", 128},
+  config.model.config = {{"num_hidden_layers", 3},     {"hidden_size", 32},       {"num_attention_heads", 4},
+                         {"num_key_value_heads", 2},   {"intermediate_size", 48}, {"vocab_size", 128},
                          {"tie_word_embeddings", true}};
   config.data.path = {corpus.string()};
   config.data.sequence_length = 24;
@@ -50,12 +52,27 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const BatchLoader data(config, model.architecture.vocabulary);
   RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
   CpuDevice device({.threads = options.device_threads, .link = options.link});
-  Trainer trainer(config, model, outcome.plan, device, training_data(data), {.fresh = options.fresh, .observer = options.observer});
+  Trainer trainer(
+      config, model, outcome.plan, options.device != nullptr ? *options.device : device, training_data(data),
+      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .observer = options.observer});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,
                                  options.listener != nullptr ? *options.listener : silent);
   return outcome;
+}
+
+void expect_the_plan_was_exact(const RunOutcome& outcome) {
+  const auto steps = static_cast<Bytes>(outcome.result.steps.size());
+  const Measurements& measured = outcome.result.measured;
+  for (const Tier tier : kTiers) {
+    EXPECT_EQ(measured.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
+        << name_of(tier);
+  }
+  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::h2d)],
+            steps * outcome.plan.training.h2d_bytes);
+  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::d2h)],
+            steps * outcome.plan.training.d2h_bytes);
 }
 
 Bytes resident_bytes(RunConfig config) {

@@ -29,10 +29,25 @@ Model model_of(const RunConfig& config);
 struct RunOptions {
   int device_threads = 2;
   LinkLimit link = {};
+  Device* device = nullptr;  ///< instead of a CPU device of these threads and this link
   bool fresh = false;
-  std::function<void(const Instruction&, const Trainer&)> observer = {};
+  std::function<void(const Instruction&, Trainer&)> observer = {};
+  double watchdog_seconds = 900;
   const std::atomic<bool>* stop = nullptr;
   TrainListener* listener = nullptr;
+};
+
+/// Asks for a stop once a number of steps was reported.
+class StopAfter : public TrainListener {
+ public:
+  StopAfter(std::int64_t steps, std::atomic<bool>& stop) : steps_(steps), stop_(stop) {}
+  void on_step(const StepReport& report) override {
+    if (report.step + 1 == steps_) stop_ = true;
+  }
+
+ private:
+  std::int64_t steps_;
+  std::atomic<bool>& stop_;
 };
 
 struct RunOutcome {
@@ -40,6 +55,9 @@ struct RunOutcome {
   TrainResult result;
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
+
+/// Measured peaks and copied bytes of a whole run are those of its plan.
+void expect_the_plan_was_exact(const RunOutcome& outcome);
 
 /// Arena size of a run whose device budget never binds.
 Bytes resident_bytes(RunConfig config);

@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 using testing::resident_bytes;
 using testing::run;
 using testing::RunOptions;
+using testing::StopAfter;
 using testing::TemporaryFolder;
 using testing::tiny_run;
 
@@ -68,19 +69,6 @@ TEST(Resume, RefusesAnotherModel) {
   EXPECT_THROW(run(config), ConfigError);
 }
 
-/// Asks for a stop once a number of steps was reported.
-class StopAfter : public TrainListener {
- public:
-  StopAfter(std::int64_t steps, std::atomic<bool>& stop) : steps_(steps), stop_(stop) {}
-  void on_step(const StepReport& report) override {
-    if (report.step + 1 == steps_) stop_ = true;
-  }
-
- private:
-  std::int64_t steps_;
-  std::atomic<bool>& stop_;
-};
-
 TEST(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
@@ -121,15 +109,15 @@ TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
   config.plan.lanes = LaneMode::serial;
   config.train.steps = 3;
   std::string before, after;
-  const auto poison_second_step = [&, step = 0](const Instruction& instruction, const Trainer& trainer) mutable {
-    const auto hash = [&] {
-      return state_hash(testing::model_of(config), [&](std::size_t u, StateKind kind) { return trainer.state(u, kind); });
-    };
+  const auto poison_second_step = [&, step = 0](const Instruction& instruction, Trainer& trainer) mutable {
+    const auto hash = [&] { return state_hash(testing::model_of(config), trainer.state().access()); };
     if (instruction.operation == Operation::loss && step == 1) before = hash();
     if (instruction.operation == Operation::cast_gradient && instruction.unit == 1 && step == 1) {
-      auto* gradient =
-          reinterpret_cast<bfloat16*>(trainer.bytes(instruction.find(Role::destination)).data());
-      gradient[5] = bfloat16(std::numeric_limits<float>::infinity());
+      const BufferId id = instruction.find(Role::destination);
+      const std::span<const std::byte> bytes = trainer.state().read(id);
+      std::vector<std::byte> gradient(bytes.begin(), bytes.end());
+      reinterpret_cast<bfloat16*>(gradient.data())[5] = bfloat16(std::numeric_limits<float>::infinity());
+      trainer.state().write(id, gradient);
     }
     if (instruction.operation == Operation::adamw && instruction.unit == 4) {
       if (step == 1) after = hash();
@@ -150,19 +138,19 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const Model model = testing::model_of(config);
   const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = 2, .link = {}});
-  const auto kernels = device.make_kernels();
-  Arena host(plan.arena_bytes(Tier::host));
+  const RunState state(plan, model, device);
+  const LaneStreams streams(device);
   Operations operations({.plan = &plan,
                          .program = &plan.training,
                          .model = &model,
-                         .kernels = kernels.get(),
-                         .device = &device,
-                         .memory = {device.reserve(plan.arena_bytes(Tier::device)), host.data()},
+                         .streams = &streams,
+                         .memory = state.memory(),
                          .load = [](auto, auto, auto, auto) { throw std::runtime_error("the disk is gone"); },
                          .optimizer = {},
                          .threads = 1});
   for (const LaneMode mode : {LaneMode::serial, LaneMode::overlapped}) {
-    Executor executor(plan.training, operations, {.mode = mode, .observer = {}});
+    Executor executor(plan.training, operations, streams,
+                      {.mode = mode, .watchdog_seconds = 60, .observer = {}});
     try {
       executor.run(0, 2, std::atomic<bool>(false), {});
       FAIL() << "no error";
@@ -182,8 +170,10 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   // A cycle that no program order gives: the first load waits for the last update of its own step.
   auto& dependencies = plan.training.dependencies;
   const auto first_load = dependencies.lanes[static_cast<std::size_t>(Lane::read)].front();
-  const auto updates = static_cast<std::int32_t>(dependencies.lanes[static_cast<std::size_t>(Lane::cpu)].size());
-  dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {updates - 1, false};
+  const auto updates =
+      static_cast<std::int32_t>(dependencies.lanes[static_cast<std::size_t>(Lane::cpu)].size());
+  dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {
+      updates - 1, false};
   const BatchLoader data(config, model.architecture.vocabulary);
   CpuDevice device({.threads = 1, .link = {}});
   Trainer trainer(config, model, plan, device, training_data(data), {});

@@ -1,4 +1,5 @@
-// Parity with transformers and torch.optim.AdamW on the goldens beside this file: what Strata trains is the model people know.
+// Parity with transformers and torch.optim.AdamW on the goldens beside this file: what Strata trains is the
+// model people know.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,8 +9,9 @@
 
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/safetensors.h"
-#include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
+#include "tests/support/devices.h"
+#include "tests/support/source_folder.h"
 
 namespace strata {
 namespace {
@@ -24,7 +26,7 @@ struct Golden {
 
 Golden load_golden(const std::string& name) {
   Golden golden;
-  golden.folder = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/parity/goldens" / name;
+  golden.folder = testing::source_folder() / "tests/parity/goldens" / name;
   std::ifstream(golden.folder / "golden.json") >> golden.values;
   std::ifstream file(golden.folder / "tokens.bin", std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -53,7 +55,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.train.microbatch = v["microbatch"];
   config.train.precision = precision;
   config.train.steps =
-      static_cast<std::int64_t>(v[precision == DType::fp32 ? "fp32" : "bf16"]["losses"].size());
+      static_cast<std::int64_t>(v[precision == DType::bf16 ? "bf16" : "fp32"]["losses"].size());
   config.train.threads = 2;
   config.optimizer.learning_rate = optimizer["learning_rate"];
   config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
@@ -68,10 +70,12 @@ RunConfig config_of(const Golden& golden, DType precision) {
 TrainingData data_of(const Golden& golden, const RunConfig& config) {
   const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
   TrainingData data;
-  data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
+  data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch,
+                                             std::span<std::int32_t> tokens,
                                              std::span<std::int32_t> targets) {
     for (std::int64_t i = 0; i < config.train.microbatch; ++i) {
-      const auto index = static_cast<std::size_t>(step * config.train.batch + microbatch * config.train.microbatch + i);
+      const auto index =
+          static_cast<std::size_t>(step * config.train.batch + microbatch * config.train.microbatch + i);
       for (std::size_t t = 0; t + 1 < window; ++t) {
         const std::size_t at = static_cast<std::size_t>(i) * (window - 1) + t;
         tokens[at] = golden.tokens[index * window + t];
@@ -88,19 +92,19 @@ struct Outcome {
   Tensors first_gradients, weights;
 };
 
-Outcome train(const Golden& golden, const RunConfig& config) {
+Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path));
   const Plan plan = make_plan(config, model);
-  CpuDevice device({.threads = 2, .link = {}});
   Outcome outcome;
-  const auto collect = [&](const Instruction& instruction, const Trainer& trainer) {
+  const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
     // The update leaves the gradient it used in place, so the first step's is read right after it.
     if (instruction.operation != Operation::adamw || instruction.unit < 0) return;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
-    const auto* gradient = reinterpret_cast<const float*>(trainer.bytes(instruction.find(Role::gradient)).data());
+    const auto* gradient =
+        reinterpret_cast<const float*>(trainer.state().read(instruction.find(Role::gradient)).data());
     for (const TensorSpec& tensor : unit.tensors) {
-      outcome.first_gradients.try_emplace(
-          tensor.hf_name, gradient + tensor.offset, gradient + tensor.offset + tensor.elements);
+      outcome.first_gradients.try_emplace(tensor.hf_name, gradient + tensor.offset,
+                                          gradient + tensor.offset + tensor.elements);
     }
   };
   Trainer::Options options;
@@ -109,9 +113,10 @@ Outcome train(const Golden& golden, const RunConfig& config) {
   TrainListener silent;
   outcome.result = trainer.train(std::atomic<bool>(false), silent);
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    const std::span<const float> master = trainer.state(u, StateKind::master);
+    const std::span<const float> master = trainer.state().read(u, StateKind::master);
     for (const TensorSpec& tensor : model.units[u].tensors) {
-      const auto part = master.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
+      const auto part =
+          master.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
       outcome.weights[tensor.hf_name].assign(part.begin(), part.end());
     }
   }
@@ -144,32 +149,53 @@ void expect_losses(const TrainResult& result, const nlohmann::json& golden, doub
   }
 }
 
-class Parity : public ::testing::TestWithParam<std::string> {};
+/// Of a model on a device.
+class Parity : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  void SetUp() override {
+    const auto& [model, device] = GetParam();
+    if (const std::string why = testing::why_no_device(device); !why.empty()) GTEST_SKIP() << why;
+    golden_ = load_golden(model);
+    device_ = testing::make_device(device, {.threads = 2, .link = {}});
+  }
+  Outcome train_in(DType precision, LaneMode lanes) {
+    RunConfig config = config_of(golden_, precision);
+    config.device.kind = std::get<1>(GetParam()) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+    config.plan.lanes = lanes;
+    return train(golden_, config, *device_);
+  }
+
+  Golden golden_;
+  std::unique_ptr<Device> device_;
+};
 
 TEST_P(Parity, Fp32GradientsLossesAndWeightsFollowPyTorch) {
-  const Golden golden = load_golden(GetParam());
-  RunConfig config = config_of(golden, DType::fp32);
-  config.plan.lanes = LaneMode::serial;
-  const Outcome outcome = train(golden, config);
-  expect_close(outcome.first_gradients, load_tensors(golden.folder / "gradients.safetensors"), 1e-4);
-  expect_losses(outcome.result, golden.values["fp32"], 1e-4);
-  expect_close(outcome.weights, load_tensors(golden.folder / "weights.safetensors"), 1e-4);
+  const Outcome outcome = train_in(DType::fp32, LaneMode::serial);
+  expect_close(outcome.first_gradients, load_tensors(golden_.folder / "gradients.safetensors"), 1e-4);
+  expect_losses(outcome.result, golden_.values["fp32"], 1e-4);
+  expect_close(outcome.weights, load_tensors(golden_.folder / "weights.safetensors"), 1e-4);
   for (std::size_t s = 0; s < outcome.result.steps.size(); ++s) {
-    const double norm = golden.values["fp32"]["grad_norms"][s];
+    const double norm = golden_.values["fp32"]["grad_norms"][s];
     EXPECT_NEAR(outcome.result.steps[s].grad_norm, norm, 1e-3 * norm);
   }
 }
 
 TEST_P(Parity, Bf16LossesFollowPyTorch) {
-  const Golden golden = load_golden(GetParam());
-  const Outcome outcome = train(golden, config_of(golden, DType::bf16));
-  expect_losses(outcome.result, golden.values["bf16"], 1e-2);
+  expect_losses(train_in(DType::bf16, LaneMode::overlapped).result, golden_.values["bf16"], 1e-2);
+}
+
+TEST_P(Parity, Fp16LossesFollowPyTorchInFp32) {
+  const Outcome outcome = train_in(DType::fp16, LaneMode::overlapped);
+  EXPECT_EQ(outcome.result.counters.skipped, 0);
+  expect_losses(outcome.result, golden_.values["fp32"], 1e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
-                         ::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral"),
-                         [](const auto& param) {
-                           std::string name = param.param;
+                         ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
+                                                              "qwen3", "mistral"),
+                                            ::testing::ValuesIn(testing::device_names())),
+                         [](const auto& info) {
+                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

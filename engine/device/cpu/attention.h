@@ -38,7 +38,7 @@ inline void pack_row_panels(const Matrix& x, std::byte* panels) {
                 .depth = x.columns,
                 .columns = std::min(kPanelColumns, x.rows - row),
                 .transposed = true},
-               panels + row / kPanelColumns * panel_bytes(x.dtype, x.columns));
+               panels + row / kPanelColumns * panel_bytes(packed_dtype(x.dtype), x.columns));
   }
 }
 
@@ -51,7 +51,7 @@ inline void pack_column_panels(const Matrix& x, std::byte* panels) {
                 .depth = x.rows,
                 .columns = std::min(kPanelColumns, x.columns - column),
                 .transposed = false},
-               panels + column / kPanelColumns * panel_bytes(x.dtype, x.rows));
+               panels + column / kPanelColumns * panel_bytes(packed_dtype(x.dtype), x.rows));
   }
 }
 

@@ -7,6 +7,7 @@
 // Transposed sums let P and dS be right operands, whose packed form costs nothing extra to write.
 #include <cassert>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/finish.h"
@@ -90,8 +91,8 @@ HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
   }
 }
 
-void score_gradients(const ScoreRows& rows, DType dtype) {
-  if (dtype == DType::bf16) {
+void score_gradients(const ScoreRows& rows, DType packed) {
+  if (packed == DType::bf16) {
     score_gradient_rows<bfloat16>(rows);
   } else {
     score_gradient_rows<float>(rows);
@@ -107,9 +108,9 @@ HWY_INLINE float dot_of(const T* a, const T* b, std::int64_t count) {
 }
 
 float dot(const void* a, const void* b, std::int64_t count, DType dtype) {
-  if (dtype == DType::bf16)
-    return dot_of(static_cast<const bfloat16*>(a), static_cast<const bfloat16*>(b), count);
-  return dot_of(static_cast<const float*>(a), static_cast<const float*>(b), count);
+  return with_storage_type(dtype, [&]<typename T>(T) HWY_ATTR {
+    return dot_of(static_cast<const T*>(a), static_cast<const T*>(b), count);
+  });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -127,6 +128,7 @@ constexpr std::int64_t kChunkKeys = 256;
 constexpr std::int64_t kChunkPanels = kChunkKeys / kPanelColumns;
 
 struct BackwardScratch {
+  /// `dtype` is the packed one.
   BackwardScratch(std::byte* base, const AttentionShape& shape, DType dtype) {
     const std::int64_t d = shape.head_dimension;
     const std::int64_t key_panel_count = panel_count(shape.sequence);
@@ -171,7 +173,7 @@ class BackwardTask {
       : call_(call),
         shape_(call.shape),
         scratch_(scratch),
-        dtype_(call.query.dtype),
+        dtype_(packed_dtype(call.query.dtype)),
         block_product_(block_product_for(dtype_)),
         batch_(batch),
         kv_head_(kv_head) {}
@@ -207,7 +209,7 @@ class BackwardTask {
     for (std::int64_t i = 0; i < rows; ++i) {
       log_sum_exp_[i] = log_sum_exp[i];
       projection_[i] = HWY_DYNAMIC_DISPATCH(dot)(gradient.row_slice(i, 1).data, out.row_slice(i, 1).data,
-                                                 shape_.head_dimension, dtype_);
+                                                 shape_.head_dimension, gradient.dtype);
     }
     const std::int64_t first = visible_keys(shape_, row).first / kPanelColumns * kPanelColumns;
     const std::int64_t last = visible_keys(shape_, row + rows - 1).last;
@@ -307,7 +309,7 @@ class BackwardTask {
   const AttentionBackward& call_;
   const AttentionShape& shape_;
   const BackwardScratch& scratch_;
-  DType dtype_;
+  DType dtype_;  ///< of packed operands
   BlockProductFunction block_product_;
   std::int64_t batch_, kv_head_;
   float log_sum_exp_[kQueryRows];
@@ -319,9 +321,10 @@ class BackwardTask {
 void attention_backward_on_cpu(CpuContext& context, const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   assert(shape.heads % shape.kv_heads == 0 && call.query.rows == shape.batch * shape.sequence);
-  context.scratch.reserve_slots(BackwardScratch(nullptr, shape, call.query.dtype).bytes);
+  const DType packed = packed_dtype(call.query.dtype);
+  context.scratch.reserve_slots(BackwardScratch(nullptr, shape, packed).bytes);
   context.pool.for_each(shape.batch * shape.kv_heads, [&](std::int64_t task, int slot) {
-    const BackwardScratch scratch(context.scratch.slot(slot), shape, call.query.dtype);
+    const BackwardScratch scratch(context.scratch.slot(slot), shape, packed);
     BackwardTask(call, scratch, task / shape.kv_heads, task % shape.kv_heads).run();
   });
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
@@ -23,7 +24,7 @@ namespace strata {
 struct SoftmaxBlock {
   float* scores;             ///< [rows, width], width a multiple of every vector; destroyed
   std::byte* probabilities;  ///< [rows, width], written: exp(scale·score - maximum), zero where the key is
-                             ///< not visible
+                             ///< not visible; of the packed dtype
   std::int64_t rows, width;
   const VisibleKeys* visible;  ///< columns that each query sees
   float scale;
@@ -122,8 +123,8 @@ HWY_INLINE void softmax_rows(const SoftmaxBlock& block) {
   }
 }
 
-void softmax_block(const SoftmaxBlock& block, DType dtype) {
-  if (dtype == DType::bf16) {
+void softmax_block(const SoftmaxBlock& block, DType packed) {
+  if (packed == DType::bf16) {
     softmax_rows<bfloat16>(block);
   } else {
     softmax_rows<float>(block);
@@ -149,11 +150,7 @@ HWY_INLINE void write_normalised_rows(const NormalisedRows& rows) {
 }
 
 void write_normalised(const NormalisedRows& rows) {
-  if (rows.out.dtype == DType::bf16) {
-    write_normalised_rows<bfloat16>(rows);
-  } else {
-    write_normalised_rows<float>(rows);
-  }
+  with_storage_type(rows.out.dtype, [&]<typename T>(T) HWY_ATTR { write_normalised_rows<T>(rows); });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -173,6 +170,7 @@ constexpr std::int64_t kGroupRows = 512;
 constexpr std::int64_t kChunkKeys = 512;
 
 struct ForwardScratch {
+  /// `dtype` is the packed one.
   ForwardScratch(std::byte* base, const AttentionShape& shape, DType dtype) {
     const std::int64_t panels = panel_count(shape.head_dimension);
     query_stride = padded_depth(dtype, shape.head_dimension);
@@ -203,7 +201,7 @@ class ForwardTask {
               std::int64_t head)
       : shape_(call.shape),
         scratch_(scratch),
-        dtype_(call.query.dtype),
+        dtype_(packed_dtype(call.query.dtype)),
         block_product_(block_product_for(dtype_)),
         query_(head_of(call.query, shape_, batch, head)),
         key_(head_of(call.key, shape_, batch, head / (shape_.heads / shape_.kv_heads))),
@@ -304,7 +302,7 @@ class ForwardTask {
 
   const AttentionShape& shape_;
   const ForwardScratch& scratch_;
-  DType dtype_;
+  DType dtype_;  ///< of packed operands
   BlockProductFunction block_product_;
   Matrix query_, key_, value_, out_;
   float* log_sum_exp_;
@@ -315,10 +313,11 @@ class ForwardTask {
 void attention_on_cpu(CpuContext& context, const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   assert(shape.heads % shape.kv_heads == 0 && call.query.rows == shape.batch * shape.sequence);
-  context.scratch.reserve_slots(ForwardScratch(nullptr, shape, call.query.dtype).bytes);
+  const DType packed = packed_dtype(call.query.dtype);
+  context.scratch.reserve_slots(ForwardScratch(nullptr, shape, packed).bytes);
   const std::int64_t groups = (shape.sequence + kGroupRows - 1) / kGroupRows;
   context.pool.for_each(shape.batch * shape.heads * groups, [&](std::int64_t task, int slot) {
-    const ForwardScratch scratch(context.scratch.slot(slot), shape, call.query.dtype);
+    const ForwardScratch scratch(context.scratch.slot(slot), shape, packed);
     const std::int64_t sequence_head = task / groups;
     const std::int64_t begin = task % groups * kGroupRows;
     ForwardTask(call, scratch, sequence_head / shape.heads, sequence_head % shape.heads)

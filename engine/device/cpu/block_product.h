@@ -1,7 +1,8 @@
 // The innermost matrix product: a few rows times a packed panel of 64 columns, on one thread, in fp32
 // accumulators that stay in registers over the whole depth. Attention is made of these: its products are too
 // small for a library call each, and its right operands are formed in packed order. One order of summation:
-// over depth, ascending, whatever the rows, columns or threads.
+// over depth, ascending, whatever the rows, columns or threads. Operands are fp32 or bf16; fp16 becomes fp32
+// when it is packed.
 //
 // A panel holds `depth` rows of 64 columns. fp32: row after row. bf16: pairs of rows, interleaved, so that
 // two products fall into one 32-bit lane; an odd depth is padded with a row of zeros. Columns that do not
@@ -19,7 +20,11 @@ constexpr std::int64_t kPanelColumns = 64;
 /// Rows that one pass over a panel serves; a multiple of it wastes nothing.
 constexpr std::int64_t kBlockRows = 6;
 
-/// Depth rounded to whole pairs in bf16.
+/// The dtype of packed operands of `dtype`.
+constexpr DType packed_dtype(DType dtype) {
+  return dtype == DType::fp16 ? DType::fp32 : dtype;
+}
+/// Depth rounded to whole pairs in bf16. Here and below, `dtype` is a packed one.
 constexpr std::int64_t padded_depth(DType dtype, std::int64_t depth) {
   return dtype == DType::bf16 ? (depth + 1) / 2 * 2 : depth;
 }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/base/task_order.h"
+
 namespace strata {
 
 class ComputePool {
@@ -29,7 +31,10 @@ class ComputePool {
 
   template <typename Work>
   void execute(const Work& work) {
-    arena_.execute(work);
+    TaskOrder order;
+    order.publish();
+    arena_.execute([&] { in_order(order, work); });
+    order.observe();
   }
 
   /// Calls body(first, last, slot) on pieces of [0, count) of at least `grain` items (the last may be
@@ -42,12 +47,17 @@ class ComputePool {
       body(std::int64_t{0}, count, 0);
       return;
     }
+    TaskOrder order;
+    order.publish();
     arena_.execute([&] {
       tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, count, static_cast<std::size_t>(grain)),
                         [&](const tbb::blocked_range<std::int64_t>& range) {
-                          body(range.begin(), range.end(), tbb::this_task_arena::current_thread_index());
+                          in_order(order, [&] {
+                            body(range.begin(), range.end(), tbb::this_task_arena::current_thread_index());
+                          });
                         });
     });
+    order.observe();
   }
 
   /// Calls body(item, slot) for each item of [0, count); items are large enough to be tasks of their own.

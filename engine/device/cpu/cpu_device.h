@@ -1,15 +1,13 @@
-// The CPU as a device: an arena of host memory stands for the device tier, copies are memcpy, optionally no
-// faster than a given link, and kernels run on threads that all lanes share. copy_to_device, copy_to_host and
-// each Kernels object are used from one thread each; these may run at the same time.
+// The CPU as a device: host memory stands for the device tier, copies are memcpy, optionally no faster than a
+// given link, and kernels run on threads that all streams share. A stream performs what it is given before the
+// call returns, so its events have always happened.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "engine/device/cpu/link_throttle.h"
 #include "engine/device/device.h"
-#include "offload/arena.h"
 
 namespace strata {
 
@@ -26,23 +24,18 @@ class CpuDevice final : public Device {
   ~CpuDevice() override;
 
   std::string name() const override;
-  std::byte* reserve(Bytes bytes) override;
-  std::unique_ptr<Kernels> make_kernels() override;
-  void copy_to_device(std::byte* device, const std::byte* host, Bytes bytes) override;
-  void copy_to_host(std::byte* host, const std::byte* device, Bytes bytes) override;
+  bool host_addressable() const override { return true; }
+  Bytes available_bytes() const override { return kUnlimited; }
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
+  std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
+  std::unique_ptr<Stream> make_stream() override;
 
   int threads() const;
-  /// The device tier; empty before reserve().
-  const Arena& arena() const { return arena_; }
-  /// Runs `work` on the compute threads (TBB algorithms in it use them all) and returns when it is done. Any
-  /// thread may call.
-  void execute(const std::function<void()>& work);
 
  private:
   std::unique_ptr<ComputePool> pool_;
   LinkThrottle to_device_;
   LinkThrottle to_host_;
-  Arena arena_;
 };
 
 }  // namespace strata

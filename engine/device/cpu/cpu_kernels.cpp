@@ -1,6 +1,8 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include "engine/device/cpu/context.h"
+#include "engine/device/optimizer_state.h"
+#include "optim/gradient_norm.h"
 
 namespace strata {
 
@@ -78,6 +80,17 @@ void CpuKernels::cast(const Matrix& x, const Matrix& out) {
 
 void CpuKernels::zero(const Matrix& x) {
   zero_on_cpu(*context_, x);
+}
+
+void CpuKernels::adamw(const AdamWUpdate& call) {
+  if (call.scalars->skip != 0) return;
+  context_->pool.execute([&] {
+    strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, adamw_state(call));
+  });
+}
+
+void CpuKernels::sum_of_squares(const Matrix& x, double* sum) {
+  context_->pool.execute([&] { *sum = strata::sum_of_squares(x.data, x.dtype, x.elements()); });
 }
 
 }  // namespace strata

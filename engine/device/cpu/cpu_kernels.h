@@ -39,6 +39,8 @@ class CpuKernels final : public Kernels {
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
   void cast(const Matrix& x, const Matrix& out) override;
   void zero(const Matrix& x) override;
+  void adamw(const AdamWUpdate& update) override;
+  void sum_of_squares(const Matrix& x, double* sum) override;
 
  private:
   std::unique_ptr<CpuContext> context_;

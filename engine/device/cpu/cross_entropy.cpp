@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -51,6 +52,7 @@ template <typename T>
 HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end,
                                    float* exponentials) {
   const std::int64_t count = call.logits.columns;
+  const float factor = call.gradient_scale * (call.loss_scale == nullptr ? 1.0F : *call.loss_scale);
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
@@ -61,21 +63,18 @@ HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin,
     const float log_total = std::log(total);
     call.losses.row<float>(0)[row] = log_total - target_logit;
     if (!call.gradient) continue;
-    const Float scale = broadcast(call.gradient_scale / total);
+    const Float scale = broadcast(factor / total);
     for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
       access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
     });
     // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
-    logits[target] = T(std::expm1(target_logit - log_total) * call.gradient_scale);
+    logits[target] = T(std::expm1(target_logit - log_total) * factor);
   }
 }
 
 void cross_entropy(const CrossEntropy& call, std::int64_t begin, std::int64_t end, float* exponentials) {
-  if (call.logits.dtype == DType::bf16) {
-    cross_entropy_rows<bfloat16>(call, begin, end, exponentials);
-  } else {
-    cross_entropy_rows<float>(call, begin, end, exponentials);
-  }
+  with_storage_type(call.logits.dtype,
+                    [&]<typename T>(T) HWY_ATTR { cross_entropy_rows<T>(call, begin, end, exponentials); });
 }
 
 }  // namespace strata::HWY_NAMESPACE

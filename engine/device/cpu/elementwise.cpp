@@ -1,9 +1,11 @@
-// Kernels whose outputs depend on single elements: activations, addition, conversion.
+// Kernels whose outputs depend on single elements: activations, addition, conversion, zeros.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/context.h"
+#include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/elementwise.cpp"
@@ -41,37 +43,13 @@ struct Add {
   HWY_INLINE Float operator()(Float a, Float b) const { return hn::Add(a, b); }
 };
 
-struct Copy {
-  HWY_INLINE Float operator()(Float x) const { return x; }
-};
-
-/// Vectors that are computed side by side: one alone would wait for its own results.
-constexpr int kBatch = 4;
-
-template <typename In, typename Out, typename Function>
-void map(const Matrix& x, const Matrix& out, const Function& function) {
-  const std::int64_t step = lanes();
-  for (std::int64_t row = 0; row < x.rows; ++row) {
-    const In* from = x.row<In>(row);
-    Out* to = out.row<Out>(row);
-    std::int64_t i = 0;
-    for (; i + kBatch * step <= x.columns; i += kBatch * step) {
-      Float values[kBatch];
-#pragma GCC unroll 4
-      for (int j = 0; j < kBatch; ++j) values[j] = load(from + i + j * step);
-#pragma GCC unroll 4
-      for (int j = 0; j < kBatch; ++j) values[j] = function(values[j]);
-#pragma GCC unroll 4
-      for (int j = 0; j < kBatch; ++j) store(values[j], to + i + j * step);
-    }
-    for_vectors(x.columns - i, [&](auto access, std::int64_t k) HWY_ATTR {
-      access.store(function(access.load(from + i + k)), to + i + k);
-    });
-  }
+template <typename T, typename Function>
+HWY_INLINE void map_rows(const Matrix& x, const Matrix& out, const Function& function) {
+  for (std::int64_t row = 0; row < x.rows; ++row) map(x.row<T>(row), out.row<T>(row), x.columns, function);
 }
 
 template <typename T, typename Function>
-void map(const Matrix& x, const Matrix& y, const Matrix& out, const Function& function) {
+HWY_INLINE void map_rows(const Matrix& x, const Matrix& y, const Matrix& out, const Function& function) {
   const std::int64_t step = lanes();
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const T* first = x.row<T>(row);
@@ -93,32 +71,19 @@ void map(const Matrix& x, const Matrix& y, const Matrix& out, const Function& fu
   }
 }
 
-template <typename Function>
-void map(const Matrix& x, const Matrix& out) {
-  return x.dtype == DType::bf16 ? map<bfloat16, bfloat16>(x, out, Function())
-                                : map<float, float>(x, out, Function());
-}
-template <typename Function>
-void map(const Matrix& x, const Matrix& y, const Matrix& out) {
-  return x.dtype == DType::bf16 ? map<bfloat16>(x, y, out, Function()) : map<float>(x, y, out, Function());
-}
-
 void gelu(const Matrix& x, const Matrix& out) {
-  map<Gelu>(x, out);
+  with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, Gelu()); });
 }
 void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
-  map<GeluBackward>(x, out_gradient, x_gradient);
+  with_storage_type(
+      x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out_gradient, x_gradient, GeluBackward()); });
 }
 void add(const Matrix& a, const Matrix& b, const Matrix& out) {
-  map<Add>(a, b, out);
-}
-void cast(const Matrix& x, const Matrix& out) {
-  if (x.dtype == DType::fp32 && out.dtype == DType::bf16) return map<float, bfloat16>(x, out, Copy());
-  return map<bfloat16, float>(x, out, Copy());
+  with_storage_type(a.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(a, b, out, Add()); });
 }
 
 template <typename T>
-void swiglu_rows(const Matrix& gate_up, const Matrix& out) {
+HWY_INLINE void swiglu_rows(const Matrix& gate_up, const Matrix& out) {
   for (std::int64_t row = 0; row < out.rows; ++row) {
     const T* gate = gate_up.row<T>(row);
     const T* up = gate + out.columns;
@@ -131,7 +96,8 @@ void swiglu_rows(const Matrix& gate_up, const Matrix& out) {
 }
 
 template <typename T>
-void swiglu_backward_rows(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
+HWY_INLINE void swiglu_backward_rows(const Matrix& gate_up, const Matrix& out_gradient,
+                                     const Matrix& gate_up_gradient) {
   const std::int64_t n = out_gradient.columns;
   for (std::int64_t row = 0; row < out_gradient.rows; ++row) {
     const T* gate = gate_up.row<T>(row);
@@ -152,12 +118,12 @@ void swiglu_backward_rows(const Matrix& gate_up, const Matrix& out_gradient, con
 }
 
 void swiglu(const Matrix& gate_up, const Matrix& out) {
-  return out.dtype == DType::bf16 ? swiglu_rows<bfloat16>(gate_up, out) : swiglu_rows<float>(gate_up, out);
+  with_storage_type(out.dtype, [&]<typename T>(T) HWY_ATTR { swiglu_rows<T>(gate_up, out); });
 }
 void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
-  return out_gradient.dtype == DType::bf16
-             ? swiglu_backward_rows<bfloat16>(gate_up, out_gradient, gate_up_gradient)
-             : swiglu_backward_rows<float>(gate_up, out_gradient, gate_up_gradient);
+  with_storage_type(out_gradient.dtype, [&]<typename T>(T) HWY_ATTR {
+    swiglu_backward_rows<T>(gate_up, out_gradient, gate_up_gradient);
+  });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -170,7 +136,6 @@ namespace {
 HWY_EXPORT(gelu);
 HWY_EXPORT(gelu_backward);
 HWY_EXPORT(add);
-HWY_EXPORT(cast);
 HWY_EXPORT(swiglu);
 HWY_EXPORT(swiglu_backward);
 
@@ -204,8 +169,12 @@ void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, 
 
 void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
   for_row_slices(
-      context, [](const Matrix& x, const Matrix& out) { HWY_DYNAMIC_DISPATCH(gelu)
-                                                        (x, out); }, x, out);
+      context,
+      [](const Matrix& x, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(gelu)
+        (x, out);
+      },
+      x, out);
 }
 
 void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient,
@@ -221,25 +190,15 @@ void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& ou
 void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
   for_row_slices(
       context,
-      [](const Matrix& a, const Matrix& b, const Matrix& out) { HWY_DYNAMIC_DISPATCH(add)
-                                                                (a, b, out); }, a, b,
-      out);
+      [](const Matrix& a, const Matrix& b, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(add)
+        (a, b, out);
+      },
+      a, b, out);
 }
 
 void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
-  for_row_slices(
-      context,
-      [](const Matrix& x, const Matrix& out) {
-        if (x.dtype != out.dtype) {
-          HWY_DYNAMIC_DISPATCH(cast)(x, out);
-          return;
-        }
-        for (std::int64_t row = 0; row < x.rows; ++row) {
-          std::memcpy(out.row_slice(row, 1).data, x.row_slice(row, 1).data,
-                      static_cast<std::size_t>(x.columns * size_of(x.dtype)));
-        }
-      },
-      x, out);
+  for_row_slices(context, convert, x, out);
 }
 
 void zero_on_cpu(CpuContext& context, const Matrix& x) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -32,11 +33,9 @@ HWY_INLINE void look_up_rows(std::span<const std::int32_t> tokens, const Matrix&
 
 void look_up(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
              std::int64_t sequence, const Matrix& out, std::int64_t begin, std::int64_t end) {
-  if (out.dtype == DType::bf16) {
-    look_up_rows<bfloat16>(tokens, table, positions, sequence, out, begin, end);
-  } else {
-    look_up_rows<float>(tokens, table, positions, sequence, out, begin, end);
-  }
+  with_storage_type(out.dtype, [&]<typename T>(T) HWY_ATTR {
+    look_up_rows<T>(tokens, table, positions, sequence, out, begin, end);
+  });
 }
 
 template <typename T>
@@ -58,11 +57,9 @@ HWY_INLINE void scatter_rows(std::span<const std::int32_t> tokens, std::int64_t 
 
 void scatter(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& gradient,
              const Matrix& table, const Matrix& positions) {
-  if (gradient.dtype == DType::bf16) {
-    scatter_rows<bfloat16>(tokens, sequence, gradient, table, positions);
-  } else {
-    scatter_rows<float>(tokens, sequence, gradient, table, positions);
-  }
+  with_storage_type(gradient.dtype, [&]<typename T>(T) HWY_ATTR {
+    scatter_rows<T>(tokens, sequence, gradient, table, positions);
+  });
 }
 
 }  // namespace strata::HWY_NAMESPACE

@@ -1,5 +1,6 @@
 #include "engine/device/cpu/finish.h"
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/finish.cpp"
@@ -25,21 +26,11 @@ HWY_INLINE void finish_rows(const Matrix& sums, const Matrix& bias, bool accumul
   }
 }
 
-template <typename Out>
-HWY_INLINE void finish_to(const Matrix& sums, const Matrix& bias, bool accumulate, const Matrix& out) {
-  if (bias && bias.dtype == DType::bf16) {
-    finish_rows<bfloat16, Out>(sums, bias, accumulate, out);
-  } else {
-    finish_rows<float, Out>(sums, bias, accumulate, out);
-  }
-}
-
 void finish(const Matrix& sums, const Matrix& bias, bool accumulate, const Matrix& out) {
-  if (out.dtype == DType::bf16) {
-    finish_to<bfloat16>(sums, bias, accumulate, out);
-  } else {
-    finish_to<float>(sums, bias, accumulate, out);
-  }
+  with_storage_type(bias.dtype, [&]<typename Bias>(Bias) HWY_ATTR {
+    with_storage_type(
+        out.dtype, [&]<typename Out>(Out) HWY_ATTR { finish_rows<Bias, Out>(sums, bias, accumulate, out); });
+  });
 }
 
 }  // namespace strata::HWY_NAMESPACE

@@ -6,8 +6,8 @@
 
 namespace strata {
 
-/// out = sums (+ bias) (+ out), rounded once. `sums` is fp32 of out's rows and columns, bias [1, columns] of
-/// any dtype.
+/// out = sums (+ bias) (+ out if accumulate), rounded once. `sums` is fp32 of out's rows and columns; bias,
+/// optional, is [1, columns] of any dtype.
 void finish_block(const Matrix& sums, const Matrix& bias, bool accumulate, const Matrix& out);
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -68,11 +69,8 @@ HWY_INLINE void norm_rows(const NormForward& norm, std::int64_t begin, std::int6
 }
 
 void norm_forward(const NormForward& norm, std::int64_t begin, std::int64_t end, float* values) {
-  if (norm.input.dtype == DType::bf16) {
-    norm_rows<bfloat16>(norm, begin, end, values);
-  } else {
-    norm_rows<float>(norm, begin, end, values);
-  }
+  with_storage_type(norm.input.dtype,
+                    [&]<typename T>(T) HWY_ATTR { norm_rows<T>(norm, begin, end, values); });
 }
 
 /// Sums of one row that its gradient needs: of g and of g·x̂, for g = out_gradient · weight.
@@ -134,11 +132,9 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
 
 void norm_backward(const NormBackward& norm, std::int64_t begin, std::int64_t end, float* weight_sums,
                    float* bias_sums) {
-  if (norm.input.dtype == DType::bf16) {
-    norm_backward_rows<bfloat16>(norm, begin, end, weight_sums, bias_sums);
-  } else {
-    norm_backward_rows<float>(norm, begin, end, weight_sums, bias_sums);
-  }
+  with_storage_type(norm.input.dtype, [&]<typename T>(T) HWY_ATTR {
+    norm_backward_rows<T>(norm, begin, end, weight_sums, bias_sums);
+  });
 }
 
 /// to[columns] += from row 0, 1, … in order.
@@ -153,11 +149,7 @@ HWY_INLINE void add_rows_of(const Matrix& from, float* to) {
 }
 
 void add_rows(const Matrix& from, float* to) {
-  if (from.dtype == DType::bf16) {
-    add_rows_of<bfloat16>(from, to);
-  } else {
-    add_rows_of<float>(from, to);
-  }
+  with_storage_type(from.dtype, [&]<typename T>(T) HWY_ATTR { add_rows_of<T>(from, to); });
 }
 
 }  // namespace strata::HWY_NAMESPACE

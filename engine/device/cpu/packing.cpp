@@ -1,11 +1,12 @@
 // Three primitives serve all cases, on 32-bit words (a float, or a pair of bf16): copy, transpose, and
-// interleave two bf16 rows.
+// interleave two bf16 rows. fp16 is widened on the way into them.
 #include "engine/device/cpu/packing.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "engine/device/cpu/block_product.h"
+#include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/packing.cpp"
@@ -165,22 +166,50 @@ void transpose_fp32(const Matrix& from, Word* to, std::int64_t to_stride) {
   transpose_words(static_cast<const Word*>(from.data), from.stride, from.rows, from.columns, to, to_stride);
 }
 
-/// Through a buffer of pairs that stays in the first-level cache. `to_stride` is even.
+/// Rows and columns that are transposed through a buffer, which stays in the first-level cache.
+constexpr std::int64_t kBufferRows = 64;
+constexpr std::int64_t kBufferColumns = 64;
+
+/// Through a buffer of pairs. `to_stride` is even.
 void transpose_bf16(const Matrix& from, Word* to, std::int64_t to_stride) {
-  constexpr std::int64_t kDepth = 64;
-  constexpr std::int64_t kColumns = 64;
-  HWY_ALIGN Word pairs[kDepth / 2 * kColumns];
-  for (std::int64_t column = 0; column < from.columns; column += kColumns) {
-    const std::int64_t columns = std::min(kColumns, from.columns - column);
-    for (std::int64_t row = 0; row < from.rows; row += kDepth) {
-      const std::int64_t rows = std::min(kDepth, from.rows - row);
+  HWY_ALIGN Word pairs[kBufferRows / 2 * kBufferColumns];
+  for (std::int64_t column = 0; column < from.columns; column += kBufferColumns) {
+    const std::int64_t columns = std::min(kBufferColumns, from.columns - column);
+    for (std::int64_t row = 0; row < from.rows; row += kBufferRows) {
+      const std::int64_t rows = std::min(kBufferRows, from.rows - row);
       for (std::int64_t k = 0; k < rows; k += 2) {
         const bfloat16* first = from.row<bfloat16>(row + k) + column;
-        interleave(first, k + 1 < rows ? first + from.stride : nullptr, columns, pairs + k / 2 * kColumns);
+        interleave(first, k + 1 < rows ? first + from.stride : nullptr, columns,
+                   pairs + k / 2 * kBufferColumns);
       }
-      transpose_words(pairs, kColumns, (rows + 1) / 2, columns, to + column * (to_stride / 2) + row / 2,
+      transpose_words(pairs, kBufferColumns, (rows + 1) / 2, columns, to + column * (to_stride / 2) + row / 2,
                       to_stride / 2);
     }
+  }
+}
+
+/// Through a buffer of floats.
+void transpose_fp16(const Matrix& from, Word* to, std::int64_t to_stride) {
+  HWY_ALIGN Word wide[kBufferRows * kBufferColumns];
+  for (std::int64_t column = 0; column < from.columns; column += kBufferColumns) {
+    const std::int64_t columns = std::min(kBufferColumns, from.columns - column);
+    for (std::int64_t row = 0; row < from.rows; row += kBufferRows) {
+      const std::int64_t rows = std::min(kBufferRows, from.rows - row);
+      convert(from.row_slice(row, rows).column_slice(column, columns),
+              {wide, DType::fp32, rows, columns, kBufferColumns});
+      transpose_words(wide, kBufferColumns, rows, columns, to + column * to_stride + row, to_stride);
+    }
+  }
+}
+
+void panel_fp16(const PanelSource& source, Word* panel) {
+  if (source.columns < kPanelColumns) std::fill_n(panel, source.depth * kPanelColumns, 0U);
+  auto* from = const_cast<void*>(source.source);
+  if (source.transposed) {
+    transpose_fp16({from, DType::fp16, source.columns, source.depth, source.stride}, panel, kPanelColumns);
+  } else {
+    convert({from, DType::fp16, source.depth, source.columns, source.stride},
+            {panel, DType::fp32, source.depth, source.columns, kPanelColumns});
   }
 }
 
@@ -192,35 +221,43 @@ namespace strata {
 
 HWY_EXPORT(panel_fp32);
 HWY_EXPORT(panel_bf16);
+HWY_EXPORT(panel_fp16);
 HWY_EXPORT(transpose_fp32);
 HWY_EXPORT(transpose_bf16);
+HWY_EXPORT(transpose_fp16);
 
 void pack_panel(const PanelSource& source, void* panel) {
   auto* words = static_cast<std::uint32_t*>(panel);
-  if (source.dtype == DType::fp32) {
-    HWY_DYNAMIC_DISPATCH(panel_fp32)(source, words);
-  } else {
-    HWY_DYNAMIC_DISPATCH(panel_bf16)(source, words);
+  switch (source.dtype) {
+    case DType::fp32:
+      return HWY_DYNAMIC_DISPATCH(panel_fp32)(source, words);
+    case DType::bf16:
+      return HWY_DYNAMIC_DISPATCH(panel_bf16)(source, words);
+    case DType::fp16:
+      return HWY_DYNAMIC_DISPATCH(panel_fp16)(source, words);
   }
 }
 
 void pack_transposed(const Matrix& from, void* to, std::int64_t to_stride) {
   auto* words = static_cast<std::uint32_t*>(to);
-  if (from.dtype == DType::fp32) {
-    HWY_DYNAMIC_DISPATCH(transpose_fp32)(from, words, to_stride);
-  } else {
-    HWY_DYNAMIC_DISPATCH(transpose_bf16)(from, words, to_stride);
+  switch (from.dtype) {
+    case DType::fp32:
+      return HWY_DYNAMIC_DISPATCH(transpose_fp32)(from, words, to_stride);
+    case DType::bf16:
+      return HWY_DYNAMIC_DISPATCH(transpose_bf16)(from, words, to_stride);
+    case DType::fp16:
+      return HWY_DYNAMIC_DISPATCH(transpose_fp16)(from, words, to_stride);
   }
 }
 
 void pack_rows(const Matrix& from, void* to, std::int64_t to_stride) {
-  const auto element = static_cast<std::size_t>(size_of(from.dtype));
-  const auto used = static_cast<std::size_t>(from.columns) * element;
-  const auto padding = static_cast<std::size_t>(padded_depth(from.dtype, from.columns)) * element - used;
-  for (std::int64_t row = 0; row < from.rows; ++row) {
-    auto* out = static_cast<std::byte*>(to) + static_cast<std::size_t>(row * to_stride) * element;
-    std::memcpy(out, from.row_slice(row, 1).data, used);
-    std::memset(out + used, 0, padding);
+  const DType packed = packed_dtype(from.dtype);
+  const Matrix out(to, packed, from.rows, from.columns, to_stride);
+  convert(from, out);
+  const std::int64_t padding = padded_depth(packed, from.columns) - from.columns;
+  for (std::int64_t row = 0; row < from.rows && padding > 0; ++row) {
+    std::memset(out.row_slice(row, 1).column_slice(from.columns, padding).data, 0,
+                static_cast<std::size_t>(padding * size_of(packed)));
   }
 }
 

@@ -1,5 +1,5 @@
-// Copies of matrix operands in the order in which block products read them. Single-threaded: callers split
-// the work.
+// Copies of matrix operands in the order in which block products read them, and in the dtype: that of the
+// operand, but fp32 for fp16. Single-threaded: callers split the work.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct PanelSource {
 };
 void pack_panel(const PanelSource& source, void* panel);
 
-/// to[columns, padded_depth(depth)] from[depth, columns] transposed, of one dtype; the padding is zero.
+/// to[columns, padded_depth(depth)] = from[depth, columns] transposed; the padding is zero.
 void pack_transposed(const Matrix& from, void* to, std::int64_t to_stride);
 
-/// to[rows, padded_depth(depth)] = from[rows, depth], of one dtype; the padding is zero.
+/// to[rows, padded_depth(depth)] = from[rows, depth]; the padding is zero.
 void pack_rows(const Matrix& from, void* to, std::int64_t to_stride);
 
 }  // namespace strata

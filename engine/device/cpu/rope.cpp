@@ -2,6 +2,7 @@
 // same bits.
 #include <cassert>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -36,11 +37,7 @@ HWY_INLINE void rotate_rows(const Rope& rope, std::int64_t begin, std::int64_t e
 }
 
 void rotate(const Rope& rope, std::int64_t begin, std::int64_t end) {
-  if (rope.x.dtype == DType::bf16) {
-    rotate_rows<bfloat16>(rope, begin, end);
-  } else {
-    rotate_rows<float>(rope, begin, end);
-  }
+  with_storage_type(rope.x.dtype, [&]<typename T>(T) HWY_ATTR { rotate_rows<T>(rope, begin, end); });
 }
 
 }  // namespace strata::HWY_NAMESPACE

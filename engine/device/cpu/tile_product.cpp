@@ -8,6 +8,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "engine/device/cpu/conversion.h"
+#include "engine/device/cpu/finish.h"
+
 namespace strata {
 namespace {
 
@@ -25,6 +28,7 @@ void use_one_thread() {
   static_cast<void>(done);
 }
 
+/// REQUIRES: not fp16, whose products all go through fp32.
 Type type_of(DType dtype) {
   return dtype == DType::fp32 ? Type::f32 : Type::bf16;
 }
@@ -157,12 +161,9 @@ TileProduct upcast(const TileProduct& p) {
   return product;
 }
 
-void upcast_operand(const void* from, const Stored& layout, float* to) {
-  const auto* values = static_cast<const bfloat16*>(from);
-  for (std::int64_t i = 0; i < layout.rows; ++i) {
-    for (std::int64_t j = 0; j < layout.columns; ++j)
-      to[i * layout.columns + j] = static_cast<float>(values[i * layout.stride + j]);
-  }
+void upcast_operand(const void* from, DType dtype, const Stored& layout, float* to) {
+  convert({const_cast<void*>(from), dtype, layout.rows, layout.columns, layout.stride},
+          {to, DType::fp32, layout.rows, layout.columns});
 }
 
 void multiply_through_fp32(const TileProduct& p, const void* a, const void* b, void* out, const void* bias,
@@ -172,27 +173,15 @@ void multiply_through_fp32(const TileProduct& p, const void* a, const void* b, v
   float* sums = b_values + p.k * p.n;
   std::byte* inner = reinterpret_cast<std::byte*>(sums + p.m * p.n);
   inner += align_up(inner - scratch) - (inner - scratch);
-  upcast_operand(a, stored_a(p), a_values);
-  upcast_operand(b, stored_b(p), b_values);
+  upcast_operand(a, p.dtype, stored_a(p), a_values);
+  upcast_operand(b, p.dtype, stored_b(p), b_values);
   multiply_native(upcast(p), a_values, b_values, sums, nullptr, inner);
-  for (std::int64_t i = 0; i < p.m; ++i) {
-    for (std::int64_t j = 0; j < p.n; ++j) {
-      float sum = sums[i * p.n + j];
-      if (p.bias) sum += static_cast<float>(static_cast<const bfloat16*>(bias)[j]);
-      const std::int64_t place = i * p.out_row + j;
-      if (p.out_dtype == DType::fp32) {
-        float& value = static_cast<float*>(out)[place];
-        value = p.accumulate ? value + sum : sum;
-      } else {
-        bfloat16& value = static_cast<bfloat16*>(out)[place];
-        value = bfloat16(p.accumulate ? static_cast<float>(value) + sum : sum);
-      }
-    }
-  }
+  finish_block({sums, DType::fp32, p.m, p.n}, {const_cast<void*>(bias), p.dtype, 1, p.n}, p.accumulate,
+               {out, p.out_dtype, p.m, p.n, p.out_row});
 }
 
 bool goes_through_fp32(const TileProduct& product, Bf16Route route) {
-  return product.dtype == DType::bf16 && route == Bf16Route::through_fp32;
+  return product.dtype == DType::fp16 || (product.dtype == DType::bf16 && route == Bf16Route::through_fp32);
 }
 
 }  // namespace

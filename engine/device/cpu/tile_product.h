@@ -24,7 +24,7 @@ struct TileProduct {
 };
 
 /// How bf16 operands are multiplied: as they are, or upcast first, where the machine has no bf16
-/// instructions.
+/// instructions. fp16 ones are always upcast.
 enum class Bf16Route : std::uint8_t { native, through_fp32 };
 Bf16Route bf16_route_of_this_machine();
 

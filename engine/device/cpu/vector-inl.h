@@ -1,6 +1,6 @@
 // Vector helpers of the CPU kernels, compiled once per instruction set by Highway's foreach_target (hence no
-// include guard in the usual sense). Storage is fp32 or bf16, arithmetic is fp32; rounding to bf16 is that of
-// engine/base/dtype.h bit for bit, which Highway's own conversion does not promise.
+// include guard in the usual sense). Storage is fp32, bf16 or fp16, arithmetic is fp32; rounding is that of
+// engine/base/dtype.h bit for bit.
 #if defined(STRATA_DEVICE_CPU_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRATA_DEVICE_CPU_VECTOR_INL_H
 #undef STRATA_DEVICE_CPU_VECTOR_INL_H
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/base/dtype.h"
+#include "engine/base/storage_vectors-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,9 +20,8 @@ namespace strata::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::CappedTag<float, 16>;
-using WordTag = hn::RebindToUnsigned<FloatTag>;
-using IntTag = hn::RebindToSigned<FloatTag>;
-using HalfWordTag = hn::Rebind<std::uint16_t, FloatTag>;
+using WordTag = WordsOf<FloatTag>;
+using HalfWordTag = HalvesOf<FloatTag>;
 using Float = hn::Vec<FloatTag>;
 
 HWY_INLINE std::int64_t lanes() {
@@ -32,23 +31,9 @@ HWY_INLINE Float broadcast(float value) {
   return hn::Set(FloatTag(), value);
 }
 
-HWY_INLINE Float load(const float* from) {
-  return hn::LoadU(FloatTag(), from);
-}
-HWY_INLINE Float load(const bfloat16* from) {
-  const auto words =
-      hn::PromoteTo(WordTag(), hn::LoadU(HalfWordTag(), reinterpret_cast<const std::uint16_t*>(from)));
-  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words));
-}
-
-/// The rounded value's bits in the low half of each lane: round to nearest even, NaN stays NaN.
-HWY_INLINE hn::Vec<WordTag> rounded_bits(Float value) {
-  const WordTag d;
-  const auto bits = hn::BitCast(d, value);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1U));
-  const auto nearest = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffU)));
-  const auto quiet = hn::Or(bits, hn::Set(d, 0x400000U));
-  return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), quiet, nearest));
+template <typename T>
+HWY_INLINE Float load(const T* from) {
+  return load_elements(FloatTag(), from);
 }
 
 /// The nearest bf16's bits in the low half of each lane, ties away from zero: cheaper, for factors that stay
@@ -60,14 +45,14 @@ HWY_INLINE hn::Vec<WordTag> nearest_bits(Float value) {
 HWY_INLINE void store(Float value, float* to) {
   hn::StoreU(value, FloatTag(), to);
 }
-/// The low halves of the lanes.
-HWY_INLINE void store_bits(hn::Vec<WordTag> bits, bfloat16* to) {
-  // They fit 16 bits, so the saturating conversion is exact.
-  const auto halves = hn::DemoteTo(HalfWordTag(), hn::BitCast(IntTag(), bits));
-  hn::StoreU(halves, HalfWordTag(), reinterpret_cast<std::uint16_t*>(to));
+template <typename T>
+HWY_INLINE void store(Float value, T* to) {
+  const auto bits = to_bits(FloatTag(), value, to);
+  hn::StoreU(bits, HalfWordTag(), reinterpret_cast<std::uint16_t*>(to));
 }
-HWY_INLINE void store(Float value, bfloat16* to) {
-  store_bits(rounded_bits(value), to);
+/// The low halves of the lanes, whose high halves are zero.
+HWY_INLINE void store_bits(hn::Vec<WordTag> bits, bfloat16* to) {
+  hn::StoreU(low_halves(FloatTag(), bits), HalfWordTag(), reinterpret_cast<std::uint16_t*>(to));
 }
 
 /// What a store and a load would make of the value.
@@ -75,7 +60,10 @@ HWY_INLINE Float rounded(Float value, const float* /*storage*/) {
   return value;
 }
 HWY_INLINE Float rounded(Float value, const bfloat16* /*storage*/) {
-  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(rounded_bits(value)));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(bf16_bits(FloatTag(), value)));
+}
+HWY_INLINE Float rounded(Float value, const float16* storage) {
+  return from_bits(FloatTag(), to_bits(FloatTag(), value, storage), storage);
 }
 
 /// Access to whole vectors, and to the first `count` elements of one; missing elements read as zero and are
@@ -119,6 +107,27 @@ HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
   std::int64_t i = 0;
   for (; i + step <= count; i += step) body(Whole{}, i);
   if (i < count) body(Tail{count - i}, i);
+}
+
+/// Vectors that are computed side by side: one alone would wait for its own results.
+constexpr int kBatch = 4;
+
+/// to[i] = function(from[i]) for i in [0, count).
+template <typename From, typename To, typename Function>
+HWY_INLINE void map(const From* from, To* to, std::int64_t count, const Function& function) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + kBatch * step <= count; i += kBatch * step) {
+    Float values[kBatch];
+#pragma GCC unroll 4
+    for (int j = 0; j < kBatch; ++j) values[j] = load(from + i + j * step);
+#pragma GCC unroll 4
+    for (int j = 0; j < kBatch; ++j) values[j] = function(values[j]);
+#pragma GCC unroll 4
+    for (int j = 0; j < kBatch; ++j) store(values[j], to + i + j * step);
+  }
+  for_vectors(count - i, [&](auto access, std::int64_t k)
+                             HWY_ATTR { access.store(function(access.load(from + i + k)), to + i + k); });
 }
 
 HWY_INLINE float sum(Float value) {

@@ -5,22 +5,19 @@
 #include <stdexcept>
 #include <string>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/matrix.h"
 
 namespace strata::reference {
 
 inline double load(const Matrix& x, std::int64_t row, std::int64_t column) {
-  return x.dtype == DType::fp32 ? x.row<const float>(row)[column]
-                                : static_cast<float>(x.row<const bfloat16>(row)[column]);
+  return with_storage_type(x.dtype,
+                           [&]<typename T>(T) { return static_cast<float>(x.row<const T>(row)[column]); });
 }
 
 /// Rounds to nearest even in the storage dtype.
 inline void store(const Matrix& x, std::int64_t row, std::int64_t column, double value) {
-  if (x.dtype == DType::fp32) {
-    x.row<float>(row)[column] = static_cast<float>(value);
-  } else {
-    x.row<bfloat16>(row)[column] = bfloat16(static_cast<float>(value));
-  }
+  with_storage_type(x.dtype, [&]<typename T>(T) { x.row<T>(row)[column] = T(static_cast<float>(value)); });
 }
 
 inline void add_to(const Matrix& x, std::int64_t row, std::int64_t column, double value) {

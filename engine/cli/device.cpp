@@ -1,0 +1,41 @@
+#include "engine/cli/device.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
+#include "engine/device/cpu/cpu_device.h"
+#ifdef STRATA_CUDA
+#include "engine/device/cuda/cuda_device.h"
+#endif
+
+namespace strata {
+
+LinkLimit link_limit(const RunConfig& config) {
+  LinkLimit limit;
+  if (config.device.h2d_per_second) limit.to_device = static_cast<double>(*config.device.h2d_per_second);
+  if (config.device.d2h_per_second) limit.to_host = static_cast<double>(*config.device.d2h_per_second);
+  return limit;
+}
+
+std::unique_ptr<Device> make_device(const RunConfig& config) {
+  if (config.device.kind == DeviceKind::cpu) {
+    return std::make_unique<CpuDevice>(
+        CpuDeviceOptions{.threads = static_cast<int>(config.train.threads), .link = link_limit(config)});
+  }
+#ifdef STRATA_CUDA
+  return std::make_unique<CudaDevice>();
+#else
+  throw ConfigError(
+      "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found (STRATA_CUDA=ON)");
+#endif
+}
+
+Bytes device_budget(const RunConfig& config, const Device& device) {
+  const Bytes available = device.available_bytes();
+  if (config.memory.device == kUnlimited) return available;
+  if (config.memory.device <= available) return config.memory.device;
+  throw ConfigError(fmt::format("memory.device: {} is more than the {} that {} has free; give at most that, or unlimited",
+                                format_bytes(config.memory.device), format_bytes(available), device.name()));
+}
+
+}  // namespace strata

@@ -1,0 +1,20 @@
+// The device that a run file asks for.
+#pragma once
+
+#include <memory>
+
+#include "engine/config/run_config.h"
+#include "engine/device/device.h"
+
+namespace strata {
+
+LinkLimit link_limit(const RunConfig& config);
+
+/// Throws ConfigError where this program was built without it, DeviceError where the machine has none.
+std::unique_ptr<Device> make_device(const RunConfig& config);
+
+/// memory.device of a run on `device`: what the run file gives, or all there is where that is unlimited. Throws ConfigError where
+/// the device has less.
+Bytes device_budget(const RunConfig& config, const Device& device);
+
+}  // namespace strata

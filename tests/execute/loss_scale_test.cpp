@@ -1,0 +1,79 @@
+// fp16 runs: an overflow skips the step exactly, the scale finds its way, and a resumed run goes on with it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using testing::run;
+using testing::TemporaryFolder;
+using testing::tiny_run;
+
+RunConfig fp16_run(const std::filesystem::path& folder) {
+  RunConfig config = tiny_run(folder);
+  config.train.precision = DType::fp16;
+  return config;
+}
+
+TEST(LossScaling, SkipsOverflowingStepsAndBacksOff) {
+  const TemporaryFolder folder;
+  RunConfig config = fp16_run(folder.path());
+  config.train.steps = 14;
+  config.train.loss_scale_initial = 0x1p24;  // far above what gradients in fp16 allow
+  config.plan.lanes = LaneMode::serial;
+  std::vector<std::string> hashes;
+  const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
+    const bool last = instruction.operation == Operation::adamw && instruction.unit == 4;
+    if (last) hashes.push_back(state_hash(testing::model_of(config), trainer.state().access()));
+  };
+  const TrainResult result = run(config, {.observer = collect}).result;
+  const std::int64_t skipped = result.counters.skipped;
+  ASSERT_GT(skipped, 0);
+  ASSERT_LT(skipped, config.train.steps);
+  EXPECT_EQ(result.counters.updates, config.train.steps - skipped);
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
+    const StepReport& report = result.steps[static_cast<std::size_t>(step)];
+    EXPECT_EQ(report.skipped, step < skipped) << step;
+    EXPECT_EQ(report.loss_scale, std::ldexp(1.0, 24 - static_cast<int>(std::min(step, skipped)))) << step;
+    const auto index = static_cast<std::size_t>(step);
+    if (step > 0) {
+      EXPECT_EQ(hashes[index] == hashes[index - 1], step < skipped) << step;
+    }
+  }
+}
+
+TEST(LossScaling, DoesNotShowInNormsAndUpdates) {
+  const TemporaryFolder folder;
+  RunConfig config = fp16_run(folder.path());
+  config.train.loss_scale_initial = 1024;
+  const TrainResult low = run(config).result;
+  config.train.loss_scale_initial = 4096;
+  const TrainResult high = run(config).result;
+  for (std::size_t step = 0; step < low.steps.size(); ++step) {
+    EXPECT_NEAR(low.steps[step].grad_norm, high.steps[step].grad_norm, 1e-3 * low.steps[step].grad_norm);
+    EXPECT_NEAR(low.steps[step].loss, high.steps[step].loss, 1e-3 * low.steps[step].loss);
+  }
+}
+
+TEST(LossScaling, GrowsAndIsResumed) {
+  const TemporaryFolder folder;
+  RunConfig config = fp16_run(folder.path());
+  config.train.steps = 6;
+  config.train.loss_scale_initial = 256;
+  config.train.loss_scale_interval = 2;
+  const TrainResult straight = run(config).result;
+  EXPECT_EQ(straight.steps.back().loss_scale, 1024);
+  config.checkpoint.path = (folder.path() / "out").string();
+  config.train.steps = 3;
+  run(config);
+  config.train.steps = 6;
+  const TrainResult resumed = run(config).result;
+  EXPECT_EQ(resumed.steps.front().loss_scale, 512);
+  EXPECT_EQ(resumed.state_hash, straight.state_hash);
+}
+
+}  // namespace
+}  // namespace strata

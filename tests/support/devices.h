@@ -1,0 +1,22 @@
+// The devices that tests of whole runs go through: the CPU, and a GPU where the program is built with CUDA. A test of a GPU that
+// is not there is skipped and says why.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/cpu/cpu_device.h"
+
+namespace strata::testing {
+
+/// "cpu", and "cuda" where it is built.
+std::vector<std::string> device_names();
+
+/// Empty where the machine has the device.
+std::string why_no_device(const std::string& name);
+
+/// `options` are the CPU's.
+std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOptions& options);
+
+}  // namespace strata::testing

@@ -1,0 +1,182 @@
+#include "tests/support/queued_device.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace strata::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Counts records: the latest issued and the latest performed.
+class Tickets {
+ public:
+  std::int64_t issue() {
+    const std::lock_guard lock(mutex_);
+    return ++issued_;
+  }
+  std::int64_t issued() const {
+    const std::lock_guard lock(mutex_);
+    return issued_;
+  }
+  void perform(std::int64_t ticket, bool failed) {
+    const std::lock_guard lock(mutex_);
+    performed_ = ticket;
+    failed_ = failed_ || failed;
+    time_ = Clock::now();
+    changed_.notify_all();
+  }
+  void wait_until_performed(std::int64_t ticket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return performed_ >= ticket; });
+  }
+  bool wait(double seconds) {
+    std::unique_lock lock(mutex_);
+    const bool done =
+        changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return performed_ >= issued_; });
+    if (failed_) throw DeviceError("the device failed");
+    return done;
+  }
+  Clock::time_point time() const {
+    const std::lock_guard lock(mutex_);
+    return time_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t issued_ = 0, performed_ = 0;
+  bool failed_ = false;
+  Clock::time_point time_;
+};
+
+/// May end before what was issued with it, as CUDA's events may.
+struct QueuedEvent final : Event {
+  bool wait(double seconds) override { return tickets->wait(seconds); }
+  double seconds_since(const Event& start) const override {
+    return std::chrono::duration<double>(tickets->time() - static_cast<const QueuedEvent&>(start).tickets->time()).count();
+  }
+  std::shared_ptr<Tickets> tickets = std::make_shared<Tickets>();
+};
+
+class Queue {
+ public:
+  Queue() : thread_([this] { work(); }) {}
+  ~Queue() {
+    add(nullptr);
+    thread_.join();
+  }
+
+  void add(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !tasks_.empty(); });
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      if (!task) return;
+      task();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  std::thread thread_;
+};
+
+/// Copies each call's operands and performs it later.
+class QueuedKernels final : public Kernels {
+ public:
+  QueuedKernels(Queue& queue, Kernels& kernels) : queue_(queue), kernels_(kernels) {}
+
+  void matmul(const Product& call) override { later(&Kernels::matmul, call); }
+  void add_column_sums(const Matrix& x, const Matrix& gradient) override { later(&Kernels::add_column_sums, x, gradient); }
+  void norm(const NormForward& call) override { later(&Kernels::norm, call); }
+  void norm_backward(const NormBackward& call) override { later(&Kernels::norm_backward, call); }
+  void attention(const AttentionForward& call) override { later(&Kernels::attention, call); }
+  void attention_backward(const AttentionBackward& call) override { later(&Kernels::attention_backward, call); }
+  void rope(const Rope& call) override { later(&Kernels::rope, call); }
+  void gelu(const Matrix& x, const Matrix& out) override { later(&Kernels::gelu, x, out); }
+  void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override {
+    later(&Kernels::gelu_backward, x, out_gradient, x_gradient);
+  }
+  void swiglu(const Matrix& gate_up, const Matrix& out) override { later(&Kernels::swiglu, gate_up, out); }
+  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) override {
+    later(&Kernels::swiglu_backward, gate_up, out_gradient, gate_up_gradient);
+  }
+  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions, std::int64_t sequence,
+                 const Matrix& out) override {
+    later(&Kernels::embedding, tokens, table, positions, sequence, out);
+  }
+  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& out_gradient,
+                          const Matrix& table_gradient, const Matrix& positions_gradient) override {
+    later(&Kernels::embedding_backward, tokens, sequence, out_gradient, table_gradient, positions_gradient);
+  }
+  void cross_entropy(const CrossEntropy& call) override { later(&Kernels::cross_entropy, call); }
+  void add(const Matrix& a, const Matrix& b, const Matrix& out) override { later(&Kernels::add, a, b, out); }
+  void cast(const Matrix& x, const Matrix& out) override { later(&Kernels::cast, x, out); }
+  void zero(const Matrix& x) override { later(&Kernels::zero, x); }
+  void adamw(const AdamWUpdate& call) override { later(&Kernels::adamw, call); }
+  void sum_of_squares(const Matrix& x, double* sum) override { later(&Kernels::sum_of_squares, x, sum); }
+
+ private:
+  template <typename... Parameters, typename... Arguments>
+  void later(void (Kernels::*kernel)(Parameters...), const Arguments&... arguments) {
+    queue_.add([this, kernel, arguments...] { (kernels_.*kernel)(arguments...); });
+  }
+
+  Queue& queue_;
+  Kernels& kernels_;
+};
+
+}  // namespace
+
+class QueuedStream final : public Stream {
+ public:
+  QueuedStream(QueuedDevice& device, std::unique_ptr<Stream> cpu)
+      : device_(device), cpu_(std::move(cpu)), kernels_(queue_, cpu_->kernels()) {}
+
+  Kernels& kernels() override { return kernels_; }
+  void copy_to_device(std::byte* to, const std::byte* from, Bytes bytes) override {
+    queue_.add([=, this] { cpu_->copy_to_device(to, from, bytes); });
+  }
+  void copy_to_host(std::byte* to, const std::byte* from, Bytes bytes) override {
+    queue_.add([=, this] { cpu_->copy_to_host(to, from, bytes); });
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<QueuedEvent>(); }
+  void record(Event& event) override {
+    const std::shared_ptr<Tickets> tickets = static_cast<QueuedEvent&>(event).tickets;
+    const std::int64_t ticket = tickets->issue();
+    if (device_.hanging_) return;
+    queue_.add([tickets, ticket, failed = device_.failing_.load()] { tickets->perform(ticket, failed); });
+  }
+  void wait(const Event& event) override {
+    const std::shared_ptr<Tickets> tickets = static_cast<const QueuedEvent&>(event).tickets;
+    if (device_.hanging_) return;
+    queue_.add([tickets, ticket = tickets->issued()] { tickets->wait_until_performed(ticket); });
+  }
+
+ private:
+  QueuedDevice& device_;
+  std::unique_ptr<Stream> cpu_;
+  Queue queue_;
+  QueuedKernels kernels_;
+};
+
+std::unique_ptr<Stream> QueuedDevice::make_stream() { return std::make_unique<QueuedStream>(*this, cpu_.make_stream()); }
+
+}  // namespace strata::testing

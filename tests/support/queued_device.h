@@ -1,0 +1,35 @@
+// A device that works in the background like a GPU, without one: each stream is a thread that performs what was issued to it,
+// events are tickets, and host code is told that it cannot address the device's memory. Arithmetic is the CPU device's. With it
+// tests reach everything that asynchrony can break: missing waits, reused events, results read too early.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "engine/device/cpu/cpu_device.h"
+
+namespace strata::testing {
+
+class QueuedDevice final : public Device {
+ public:
+  explicit QueuedDevice(const CpuDeviceOptions& options) : cpu_(options) {}
+
+  std::string name() const override { return "queued " + cpu_.name(); }
+  bool host_addressable() const override { return false; }
+  Bytes available_bytes() const override { return cpu_.available_bytes(); }
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override { return cpu_.allocate(bytes); }
+  std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override { return cpu_.pin(host); }
+  std::unique_ptr<Stream> make_stream() override;
+
+  /// From now on nothing that is issued ends, as on a device that hangs.
+  void hang() { hanging_ = true; }
+  /// From now on what is issued fails, and the failure shows where somebody waits for it.
+  void fail() { failing_ = true; }
+
+ private:
+  friend class QueuedStream;
+  CpuDevice cpu_;
+  std::atomic<bool> hanging_ = false, failing_ = false;
+};
+
+}  // namespace strata::testing
