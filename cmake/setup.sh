@@ -44,6 +44,25 @@ install_packages() {
   quietly "${as_root[@]}" apt-get install --yes --no-install-recommends $missing
 }
 
+# The headers of cuDNN's frontend, which no Debian package has: from an x86-64 wheel, but headers serve every machine.
+# Builds without CUDA do not need them, and builds with CUDA do without.
+fetch_cudnn_frontend() {
+  local version=1.32.0 sha256=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
+  local folder=$root/.deps/cudnn-frontend download status=0
+  [ ! -d "$folder/include" ] || return 0
+  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+  download=$(mktemp -d)
+  {
+    python3 -m pip download --no-deps --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 \
+      --platform manylinux_2_28_x86_64 --dest "$download" "nvidia-cudnn-frontend==$version" &&
+      echo "$sha256 $(echo "$download"/*.whl)" | sha256sum --check &&
+      python3 -m zipfile -e "$download"/*.whl "$download" &&
+      mkdir -p "$folder" && mv "$download/include" "$folder/"
+  } >"$download/log" 2>&1 || status=$?
+  [ "$status" -eq 0 ] || say "Without cuDNN's frontend, attention on CUDA is slower: $(tail -n 1 "$download/log")"
+  rm -rf "$download"
+}
+
 # As many compilers as there are cores, and 1.5 GiB of free memory for each.
 parallel_jobs() {
   local by_memory
@@ -58,6 +77,7 @@ parallel_jobs() {
 # build TARGET
 build() {
   install_packages
+  fetch_cudnn_frontend
   (
     cd "$root" || return
     [ -f build/build.ninja ] || say "Building into build/; the first time takes some minutes"

@@ -1,18 +1,25 @@
 # How every target of the project is declared: one library per folder, one test program per folder of tests/.
 
 add_library(strata_options INTERFACE)
-target_compile_options(strata_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
+target_compile_options(strata_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>")
+if(STRATA_WITH_CUDA)
+  # No -Wpedantic: what nvcc makes of a kernel launch is not ISO C++.
+  target_compile_options(strata_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Werror all-warnings>")
+endif()
 target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR})
+set(STRATA_TEST_TIMEOUT 300)
 if(STRATA_SANITIZE)
-  target_compile_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer
-                                                  -fno-sanitize-recover=all)
+  set(STRATA_TEST_TIMEOUT 1500)  # the thread sanitizer slows kernels down a hundredfold
+  target_compile_options(strata_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${STRATA_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
-# strata_library(NAME DEPENDS target...): the sources of this folder as the static library strata_NAME.
+# strata_library(NAME DEPENDS target...): the C++ and CUDA sources of this folder as the static library strata_NAME.
 function(strata_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS *.cpp *.cu)
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})
@@ -33,5 +40,5 @@ function(strata_test name)
   target_link_libraries(${name}_test PRIVATE strata_options ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." PROPERTIES TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)
 endfunction()

@@ -1,127 +1,73 @@
-// Every kernel against the plain reference, in forward and gradient, at sizes around the vectors', panels'
-// and blocks' edges.
+// Every kernel of every implementation against the plain reference, in forward and gradient, at sizes around
+// the vectors', panels', warps' and blocks' edges.
 #include <array>
 
+#include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16};
+constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
+using Agreement = EveryImplementation;
+INSTANTIATE_TEST_SUITE_P(, Agreement, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
+
 constexpr NormKind kNorms[] = {NormKind::layer_norm, NormKind::rms_norm};
 
-TEST(Matmul, AgreesWithTheReferenceForEverySizeAndLayout) {
-  for (const auto& [m, n, k] : {std::array{1, 1, 1},
-                                {3, 17, 65},
-                                {65, 3, 17},
-                                {17, 130, 3},
-                                {64, 64, 64},
-                                {7, 129, 33},
-                                {200, 70, 260},
-                                {130, 65, 2}}) {
-    for (const bool transpose_a : {false, true}) {
-      for (const bool transpose_b : {false, true}) {
-        for (const DType dtype : kDTypes) {
-          for (const DType out : {DType::fp32, dtype}) {
-            expect_agrees_with_reference(matmul_scenario({.m = m,
-                                                          .n = n,
-                                                          .k = k,
-                                                          .transpose_a = transpose_a,
-                                                          .transpose_b = transpose_b,
-                                                          .dtype = dtype,
-                                                          .out = out}));
-          }
-        }
-      }
-    }
+struct Size {
+  std::int64_t rows, columns;
+  std::int64_t padding_unit = 1;  ///< see kernel_scenarios.h
+};
+
+TEST_P(Agreement, ColumnSums) {
+  for (const auto& [rows, columns, padding_unit] :
+       std::vector<Size>{{1, 1}, {3, 17}, {130, 65}, {65, 1030}, {5, 64, 8}, {300, 136, 8}, {130, 1027, 7}}) {
+    for (const DType dtype : kDTypes) expect_agrees(column_sums_scenario(dtype, rows, columns, padding_unit));
   }
 }
 
-TEST(Matmul, ReadsAndWritesOnlyItsViews) {
-  for (const std::int64_t padding : {1, 2, 64}) {
-    for (const DType dtype : kDTypes) {
-      for (const bool transposed : {false, true}) {
-        expect_agrees_with_reference(matmul_scenario({.m = 37,
-                                                      .n = 70,
-                                                      .k = 51,
-                                                      .transpose_a = transposed,
-                                                      .transpose_b = transposed,
-                                                      .padding = padding,
-                                                      .dtype = dtype,
-                                                      .out = dtype}));
-      }
-    }
-  }
-}
-
-TEST(Matmul, AddsBiasAndAccumulates) {
-  for (const DType dtype : kDTypes) {
-    for (const DType out : {DType::fp32, dtype}) {
-      for (const bool accumulate : {false, true}) {
-        for (const bool bias : {false, true}) {
-          for (const std::int64_t n : {5, 64, 100}) {
-            expect_agrees_with_reference(matmul_scenario({.m = 33,
-                                                          .n = n,
-                                                          .k = 40,
-                                                          .accumulate = accumulate,
-                                                          .bias = bias,
-                                                          .dtype = dtype,
-                                                          .out = out}));
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(Matmul, CutsALongDepthWithoutLosingAnything) {
-  for (const DType dtype : kDTypes) {
-    for (const bool accumulate : {false, true}) {
-      for (const bool bias : {false, true}) {
-        for (const std::int64_t n : {5, 64}) {
-          Scenario scenario = matmul_scenario({.m = 7,
-                                               .n = n,
-                                               .k = 9001,
-                                               .transpose_a = bias,
-                                               .accumulate = accumulate,
-                                               .bias = bias,
-                                               .dtype = dtype,
-                                               .out = dtype});
-          expect_agrees_with_reference(scenario);
-        }
-      }
-    }
-  }
-}
-
-TEST(ColumnSums, AgreeWithTheReference) {
-  for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 17}, {130, 65}, {65, 1030}}) {
-    for (const DType dtype : kDTypes)
-      expect_agrees_with_reference(column_sums_scenario(dtype, rows, columns));
-  }
-}
-
-TEST(Norm, AgreesWithTheReference) {
-  // Not one column: its variance is zero, and what is left of it is rounding.
-  for (const auto& [rows, columns] : {std::pair{1, 3}, {3, 17}, {17, 65}, {65, 130}, {40, 768}}) {
+TEST_P(Agreement, Norm) {
+  // Not one column: its variance is zero, and what is left of it is rounding. The CUDA device's cuts are at
+  // 32, 64, 128 and 4096 times 16 bytes.
+  for (const auto& [rows, columns, padding_unit] : std::vector<Size>{{1, 3},
+                                                                     {3, 17},
+                                                                     {17, 65},
+                                                                     {65, 130},
+                                                                     {40, 768},
+                                                                     {9, 64, 8},
+                                                                     {9, 320, 8},
+                                                                     {9, 768, 8},
+                                                                     {3, 1032, 8},
+                                                                     {2, 4104, 8},
+                                                                     {2, 16392, 8},
+                                                                     {1, 32776, 8}}) {
     for (const DType dtype : kDTypes) {
       for (const NormKind kind : kNorms) {
         for (const bool addend : {false, true}) {
-          expect_agrees_with_reference(norm_scenario(kind, dtype, rows, columns, addend));
+          expect_agrees(norm_scenario(kind, dtype, rows, columns, addend, padding_unit));
         }
       }
-      expect_agrees_with_reference(norm_in_place_scenario(dtype, rows, columns));
+      expect_agrees(norm_in_place_scenario(dtype, rows, columns, padding_unit));
     }
   }
 }
 
-TEST(Norm, BackwardAgreesWithTheReference) {
-  for (const auto& [rows, columns] : {std::pair{1, 3}, {3, 17}, {130, 65}, {40, 768}}) {
+TEST_P(Agreement, NormBackward) {
+  // The CUDA device's cuts are at 32, 1024 and 2048 times 16 bytes, and every 8 rows.
+  for (const auto& [rows, columns, padding_unit] : std::vector<Size>{{1, 3},
+                                                                     {3, 17},
+                                                                     {130, 65},
+                                                                     {40, 768},
+                                                                     {20, 64, 8},
+                                                                     {9, 768, 8},
+                                                                     {2, 4104, 8},
+                                                                     {2, 8200, 8},
+                                                                     {2, 16392, 8}}) {
     for (const DType dtype : kDTypes) {
       for (const NormKind kind : kNorms) {
         for (const GradientPlace place :
              {GradientPlace::own, GradientPlace::over_out_gradient, GradientPlace::over_addend}) {
-          expect_agrees_with_reference(norm_backward_scenario(kind, dtype, rows, columns, place));
+          expect_agrees(norm_backward_scenario(kind, dtype, rows, columns, place, padding_unit));
         }
       }
     }
@@ -161,86 +107,96 @@ const std::vector<AttentionShape>& attention_shapes() {
   return shapes;
 }
 
-TEST(Attention, AgreesWithTheReference) {
+TEST_P(Agreement, Attention) {
   for (const AttentionShape& shape : attention_shapes()) {
-    for (const DType dtype : kDTypes) expect_agrees_with_reference(attention_scenario(shape, dtype));
-  }
-}
-
-TEST(Attention, BackwardAgreesWithTheReference) {
-  for (const AttentionShape& shape : attention_shapes()) {
-    for (const DType dtype : kDTypes) expect_agrees_with_reference(attention_backward_scenario(shape, dtype));
-  }
-}
-
-TEST(Rope, AgreesWithTheReferenceInBothDirections) {
-  for (const DType dtype : kDTypes) {
-    for (const bool inverse : {false, true}) {
-      expect_agrees_with_reference(rope_scenario(dtype, 1, 1, 1, 2, inverse));
-      expect_agrees_with_reference(rope_scenario(dtype, 2, 17, 3, 34, inverse));
-      expect_agrees_with_reference(rope_scenario(dtype, 2, 65, 2, 64, inverse));
+    for (const DType dtype : kDTypes) {
+      for (const std::int64_t padding_unit : {1, 8})
+        expect_agrees(attention_scenario(shape, dtype, padding_unit));
     }
   }
 }
 
-TEST(Activations, AgreeWithTheReference) {
-  for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 17}, {130, 65}, {9, 4100}}) {
+TEST_P(Agreement, AttentionBackward) {
+  for (const AttentionShape& shape : attention_shapes()) {
     for (const DType dtype : kDTypes) {
-      for (const std::int64_t padding : {0, 3}) {
+      for (const std::int64_t padding_unit : {1, 8})
+        expect_agrees(attention_backward_scenario(shape, dtype, padding_unit));
+    }
+  }
+}
+
+TEST_P(Agreement, RopeInBothDirections) {
+  for (const DType dtype : kDTypes) {
+    for (const bool inverse : {false, true}) {
+      expect_agrees(rope_scenario(dtype, 1, 1, 1, 2, inverse));
+      expect_agrees(rope_scenario(dtype, 2, 17, 3, 34, inverse));
+      expect_agrees(rope_scenario(dtype, 2, 65, 2, 64, inverse));
+      expect_agrees(rope_scenario(dtype, 3, 5, 9, 128, inverse, 8));
+    }
+  }
+}
+
+TEST_P(Agreement, Activations) {
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 17}, {130, 65}, {9, 4100}, {7, 520}}) {
+    for (const DType dtype : kDTypes) {
+      for (const std::int64_t padding : {0, 3, 8}) {
         for (const bool in_place : {false, true}) {
-          expect_agrees_with_reference(gelu_scenario(dtype, rows, columns, padding, in_place));
-          expect_agrees_with_reference(swiglu_backward_scenario(dtype, rows, columns, padding, in_place));
-          expect_agrees_with_reference(add_scenario(dtype, rows, columns, padding, in_place));
+          expect_agrees(gelu_scenario(dtype, rows, columns, padding, in_place));
+          expect_agrees(swiglu_backward_scenario(dtype, rows, columns, padding, in_place));
+          expect_agrees(add_scenario(dtype, rows, columns, padding, in_place));
         }
-        expect_agrees_with_reference(swiglu_scenario(dtype, rows, columns, padding));
+        expect_agrees(swiglu_scenario(dtype, rows, columns, padding));
         for (const ActivationGradientPlace place :
              {ActivationGradientPlace::own, ActivationGradientPlace::over_out_gradient,
               ActivationGradientPlace::over_x}) {
-          expect_agrees_with_reference(gelu_backward_scenario(dtype, rows, columns, padding, place));
+          expect_agrees(gelu_backward_scenario(dtype, rows, columns, padding, place));
         }
       }
     }
   }
 }
 
-TEST(Cast, AgreesWithTheReferenceToTheBit) {
+TEST_P(Agreement, CastToTheBit) {
   for (const DType from : kDTypes) {
     for (const DType to : kDTypes) {
       for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 17}, {130, 1030}}) {
         Scenario scenario = cast_scenario(from, to, rows, columns);
         scenario.fp32_tolerance = 0;
         scenario.bf16_tolerance = 4e-3;
-        expect_agrees_with_reference(scenario);
+        scenario.fp16_tolerance = 5e-4;
+        expect_agrees(scenario);
       }
     }
   }
 }
 
-TEST(Zero, WritesZerosAndOnlyThere) {
+TEST_P(Agreement, ZeroWritesZerosAndOnlyThere) {
   for (const DType dtype : kDTypes) {
-    expect_agrees_with_reference(zero_scenario(dtype, 1, 1, 0));
-    expect_agrees_with_reference(zero_scenario(dtype, 17, 65, 3));
-    expect_agrees_with_reference(zero_scenario(dtype, 130, 1030, 0));
+    expect_agrees(zero_scenario(dtype, 1, 1, 0));
+    expect_agrees(zero_scenario(dtype, 17, 65, 3));
+    expect_agrees(zero_scenario(dtype, 17, 65, 7));
+    expect_agrees(zero_scenario(dtype, 130, 1030, 0));
   }
 }
 
-TEST(Embedding, AgreesWithTheReference) {
+TEST_P(Agreement, Embedding) {
   for (const DType dtype : kDTypes) {
     for (const bool positions : {false, true}) {
-      for (const std::int64_t columns : {1, 65, 130}) {
-        expect_agrees_with_reference(embedding_scenario(dtype, 3, 17, columns, positions));
-        expect_agrees_with_reference(embedding_backward_scenario(dtype, 3, 17, columns, positions));
+      for (const auto& [columns, padding_unit] : {std::pair{1, 1}, {65, 1}, {130, 1}, {136, 8}}) {
+        expect_agrees(embedding_scenario(dtype, 3, 17, columns, positions, padding_unit));
+        expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit));
       }
     }
   }
 }
 
-TEST(CrossEntropy, AgreesWithTheReference) {
+TEST_P(Agreement, CrossEntropy) {
   for (const auto& [rows, vocabulary] : {std::pair{1, 1}, {3, 17}, {17, 65}, {5, 1030}}) {
     for (const DType dtype : kDTypes) {
-      for (const std::int64_t padding : {0, 3}) {
-        expect_agrees_with_reference(cross_entropy_scenario(dtype, rows, vocabulary, padding));
+      for (const std::int64_t padding : {0, 3, 8}) {
+        expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, padding));
       }
+      expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 0, true));
     }
   }
 }

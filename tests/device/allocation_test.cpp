@@ -29,12 +29,12 @@ std::vector<Scenario> every_kernel() {
 TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {
   CpuDevice device({.threads = 2, .link = {}});
   for (Scenario& scenario : every_kernel()) {
-    const std::unique_ptr<Kernels> kernels = device.make_kernels();
+    const std::unique_ptr<Stream> stream = device.make_stream();
     std::vector<Matrix> views;
     for (Operand& operand : scenario.operands) views.push_back(operand.view());
-    scenario.call(*kernels, views);
+    scenario.call(stream->kernels(), views);
     const std::int64_t before = testing::allocations_so_far().large;
-    for (int repeat = 0; repeat < 5; ++repeat) scenario.call(*kernels, views);
+    for (int repeat = 0; repeat < 5; ++repeat) scenario.call(stream->kernels(), views);
     EXPECT_EQ(testing::allocations_so_far().large, before) << scenario.name;
   }
   EXPECT_GT(testing::allocations_so_far().large, 0) << "the operands themselves must have been counted";

@@ -1,8 +1,11 @@
 // The specialised and the portable block product are two implementations of one thing; the faster one must
-// not be the only one that is ever run.
+// not be the only one that is ever run. And how operands of fp16 reach them.
 #include "engine/device/cpu/block_product.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "engine/device/cpu/packing.h"
 #include "tests/device/scenario.h"
@@ -58,6 +61,43 @@ TEST(BlockProduct, OfEveryImplementationIsTheProduct) {
         EXPECT_LE(relative_error(multiply(portable_block_product_for(dtype), dtype, rows, depth), reference),
                   1e-6);
         EXPECT_LE(relative_error(multiply(block_product_for(dtype), dtype, rows, depth), reference), 1e-6);
+      }
+    }
+  }
+}
+
+/// What `pack(operand, to)` writes into `elements` floats.
+template <typename Pack>
+std::vector<float> packed(const Operand& operand, std::int64_t elements, const Pack& pack) {
+  std::vector<float> to(static_cast<std::size_t>(elements), -1.0F);
+  Operand copy = operand;
+  pack(copy.view(), to.data());
+  return to;
+}
+
+TEST(Packing, OfFp16IsThatOfTheSameValuesInFp32) {
+  for (const std::int64_t columns : {1, 17, 64}) {
+    for (const std::int64_t depth : {1, 33, 130}) {
+      for (const bool transposed : {false, true}) {
+        const Operand operand = transposed ? random_operand(1, DType::fp16, columns, depth, 3)
+                                           : random_operand(1, DType::fp16, depth, columns, 3);
+        const auto panel = [&](const Matrix& x, float* to) {
+          pack_panel({.source = x.data,
+                      .dtype = x.dtype,
+                      .stride = x.stride,
+                      .depth = depth,
+                      .columns = columns,
+                      .transposed = transposed},
+                     to);
+        };
+        const std::int64_t panel_elements = depth * kPanelColumns;
+        EXPECT_EQ(packed(operand, panel_elements, panel), packed(operand.widened(), panel_elements, panel));
+        constexpr std::int64_t kStride = 140;
+        const auto turned = [&](const Matrix& x, float* to) { pack_transposed(x, to, kStride); };
+        const auto rows = [&](const Matrix& x, float* to) { pack_rows(x, to, kStride); };
+        const std::int64_t elements = kStride * std::max(operand.rows(), operand.columns());
+        EXPECT_EQ(packed(operand, elements, turned), packed(operand.widened(), elements, turned));
+        EXPECT_EQ(packed(operand, elements, rows), packed(operand.widened(), elements, rows));
       }
     }
   }

@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16};
+constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
 
 TEST(AnyThreadCount, GivesTheSameProduct) {
   for (const DType dtype : kDTypes) {
@@ -56,7 +56,9 @@ TEST(AnyThreadCount, GivesTheSameActivations) {
     expect_same_bits_for_any_thread_count(add_scenario(dtype, 200, 1030, 0, true));
     expect_same_bits_for_any_thread_count(zero_scenario(dtype, 200, 1030, 0));
   }
-  expect_same_bits_for_any_thread_count(cast_scenario(DType::fp32, DType::bf16, 200, 1030));
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    expect_same_bits_for_any_thread_count(cast_scenario(DType::fp32, dtype, 200, 1030));
+  }
 }
 
 TEST(AnyThreadCount, GivesTheSameEmbeddingAndLoss) {

@@ -70,25 +70,32 @@ Scenario matmul_scenario(const ProductCase& c) {
   return scenario;
 }
 
-Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns) {
-  return {fmt::format("column sums {} {}x{}", name_of(dtype), rows, columns),
-          {random_operand(1, dtype, rows, columns, 3), random_operand(2, DType::fp32, 1, columns)},
-          [](Kernels& kernels, const Views& x) { kernels.add_column_sums(x[0], x[1]); }};
+Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
+                              std::int64_t padding_unit) {
+  return {
+      fmt::format("column sums {} {}x{}", name_of(dtype), rows, columns),
+      {random_operand(1, dtype, rows, columns, 3 * padding_unit), random_operand(2, DType::fp32, 1, columns)},
+      [](Kernels& kernels, const Views& x) { kernels.add_column_sums(x[0], x[1]); }};
 }
 
-Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend) {
+Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
+                       std::int64_t padding_unit) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
   scenario.name = fmt::format("{} {} {}x{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
                               columns, flag(addend, "addend"));
-  scenario.operands = {random_operand(1, dtype, rows, columns, 5), random_operand(2, dtype, rows, columns, 2),
-                       poisoned_operand(dtype, rows, columns, 1),  random_operand(3, dtype, 1, columns),
-                       random_operand(4, dtype, 1, columns),       poisoned_operand(dtype, rows, columns, 4),
-                       poisoned_operand(DType::fp32, 1, rows),     poisoned_operand(DType::fp32, 1, rows)};
-  if (!addend) scenario.operands[2] = random_operand(5, dtype, rows, columns, 1);
+  scenario.operands = {random_operand(1, dtype, rows, columns, 5 * padding_unit),
+                       random_operand(2, dtype, rows, columns, 2 * padding_unit),
+                       poisoned_operand(dtype, rows, columns, padding_unit),
+                       random_operand(3, dtype, 1, columns),
+                       random_operand(4, dtype, 1, columns),
+                       poisoned_operand(dtype, rows, columns, 4 * padding_unit),
+                       poisoned_operand(DType::fp32, 1, rows),
+                       poisoned_operand(DType::fp32, 1, rows)};
+  if (!addend) scenario.operands[2] = random_operand(5, dtype, rows, columns, padding_unit);
   if (!layer) scenario.operands[6] = random_operand(6, DType::fp32, 1, rows);
-  // The sum is rounded to bf16 before its statistics are taken; the reference's fp32 copy is not.
-  if (addend && dtype == DType::bf16) scenario.fp32_tolerance = 1e-2;
+  // The sum is rounded to its dtype before its statistics are taken; the reference's fp32 copy is not.
+  if (addend && dtype != DType::fp32) scenario.fp32_tolerance = scenario.tolerance(dtype);
   scenario.call = [=](Kernels& kernels, const Views& x) {
     kernels.norm({.kind = kind,
                   .epsilon = 1e-5F,
@@ -105,9 +112,10 @@ Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64
   return scenario;
 }
 
-Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns) {
+Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
+                                std::int64_t padding_unit) {
   return {fmt::format("norm in place {} {}x{}", name_of(dtype), rows, columns),
-          {random_operand(1, dtype, rows, columns, 5), random_operand(2, dtype, 1, columns),
+          {random_operand(1, dtype, rows, columns, 5 * padding_unit), random_operand(2, dtype, 1, columns),
            poisoned_operand(DType::fp32, 1, rows)},
           [](Kernels& kernels, const Views& x) {
             kernels.norm({.kind = NormKind::rms_norm,
@@ -120,7 +128,7 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
 }
 
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place) {
+                                GradientPlace place, std::int64_t padding_unit) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
   scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm",
@@ -128,13 +136,17 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
   Operand reciprocal(DType::fp32, 1, rows);
   for (std::int64_t row = 0; row < rows; ++row)
     reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
-  scenario.operands = {
-      random_operand(1, dtype, rows, columns, 5),       random_operand(2, dtype, 1, columns),
-      random_operand(3, DType::fp32, 1, rows, 0, 0.1F), reciprocal,
-      random_operand(4, dtype, rows, columns, 2),       random_operand(5, dtype, rows, columns, 3),
-      poisoned_operand(dtype, rows, columns, 1),        random_operand(6, DType::fp32, 1, columns),
-      random_operand(7, DType::fp32, 1, columns)};
-  if (place != GradientPlace::own) scenario.operands[6] = random_operand(8, dtype, rows, columns, 1);
+  scenario.operands = {random_operand(1, dtype, rows, columns, 5 * padding_unit),
+                       random_operand(2, dtype, 1, columns),
+                       random_operand(3, DType::fp32, 1, rows, 0, 0.1F),
+                       reciprocal,
+                       random_operand(4, dtype, rows, columns, 2 * padding_unit),
+                       random_operand(5, dtype, rows, columns, 3 * padding_unit),
+                       poisoned_operand(dtype, rows, columns, padding_unit),
+                       random_operand(6, DType::fp32, 1, columns),
+                       random_operand(7, DType::fp32, 1, columns)};
+  if (place != GradientPlace::own)
+    scenario.operands[6] = random_operand(8, dtype, rows, columns, padding_unit);
   scenario.call = [=](Kernels& kernels, const Views& x) {
     const Matrix target = place == GradientPlace::own           ? x[6]
                           : place == GradientPlace::over_addend ? x[5]
@@ -153,11 +165,11 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
   return scenario;
 }
 
-Scenario attention_scenario(const AttentionShape& shape, DType dtype) {
+Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
   const std::int64_t rows = shape.batch * shape.sequence;
   return {"attention " + describe(shape, dtype),
-          {random_operand(1, dtype, rows, fused_columns(shape), 3),
-           poisoned_operand(dtype, rows, shape.heads * shape.head_dimension, 1),
+          {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
+           poisoned_operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
            poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2)},
           [shape](Kernels& kernels, const Views& x) {
             const Fused fused = split(x[0], shape);
@@ -170,15 +182,15 @@ Scenario attention_scenario(const AttentionShape& shape, DType dtype) {
           }};
 }
 
-Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype) {
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
   const std::int64_t rows = shape.batch * shape.sequence;
   Scenario scenario;
   scenario.name = "attention backward " + describe(shape, dtype);
-  scenario.operands = {random_operand(1, dtype, rows, fused_columns(shape), 3),
-                       Operand(dtype, rows, shape.heads * shape.head_dimension, 1),
+  scenario.operands = {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
+                       Operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
                        Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2),
-                       random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4),
-                       poisoned_operand(dtype, rows, fused_columns(shape), 5)};
+                       random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
+                       poisoned_operand(dtype, rows, fused_columns(shape), 5 * padding_unit)};
   // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,
   // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
@@ -207,7 +219,7 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype) {
 }
 
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                       std::int64_t head_dimension, bool inverse) {
+                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit) {
   Operand cosine(DType::fp32, sequence, head_dimension / 2);
   Operand sine(DType::fp32, sequence, head_dimension / 2);
   for (std::int64_t t = 0; t < sequence; ++t) {
@@ -217,17 +229,18 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
       sine.set(t, i, std::sin(angle));
     }
   }
-  return {fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads,
-                      head_dimension, flag(inverse, "inverse")),
-          {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3), cosine, sine},
-          [=](Kernels& kernels, const Views& x) {
-            kernels.rope({.x = x[0],
-                          .sequence = sequence,
-                          .head_dimension = head_dimension,
-                          .cosine = x[1],
-                          .sine = x[2],
-                          .inverse = inverse});
-          }};
+  return {
+      fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads,
+                  head_dimension, flag(inverse, "inverse")),
+      {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3 * padding_unit), cosine, sine},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.rope({.x = x[0],
+                      .sequence = sequence,
+                      .head_dimension = head_dimension,
+                      .cosine = x[1],
+                      .sine = x[2],
+                      .inverse = inverse});
+      }};
 }
 
 Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
@@ -303,42 +316,45 @@ Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
 }
 
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions) {
+                            bool positions, std::int64_t padding_unit) {
   constexpr std::int64_t kVocabulary = 11;
-  return {
-      fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
-                  flag(positions, "positions")),
-      {random_operand(1, dtype, kVocabulary, columns, 2), random_operand(2, dtype, sequence + 3, columns, 1),
-       poisoned_operand(dtype, batch * sequence, columns, 3)},
-      [=](Kernels& kernels, const Views& x) {
-        const auto tokens = tokens_below(kVocabulary, batch * sequence);
-        kernels.embedding(tokens, x[0], positions ? x[1] : Matrix(), sequence, x[2]);
-      }};
-}
-
-Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
-                                     std::int64_t columns, bool positions) {
-  constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding backward {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
+  return {fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
                       flag(positions, "positions")),
-          {random_operand(1, dtype, batch * sequence, columns, 2),
-           random_operand(2, DType::fp32, kVocabulary, columns, 1),
-           random_operand(3, DType::fp32, sequence + 3, columns)},
+          {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
+           random_operand(2, dtype, sequence + 3, columns, padding_unit),
+           poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
+           index_operand(tokens_below(kVocabulary, batch * sequence))},
           [=](Kernels& kernels, const Views& x) {
-            const auto tokens = tokens_below(kVocabulary, batch * sequence);
-            kernels.embedding_backward(tokens, sequence, x[0], x[1], positions ? x[2] : Matrix());
+            kernels.embedding(indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2]);
           }};
 }
 
-Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
-                                std::int64_t padding) {
-  return {
-      fmt::format("cross entropy {} {}x{}", name_of(dtype), rows, vocabulary),
-      {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows)},
-      [=](Kernels& kernels, const Views& x) {
-        const auto targets = tokens_below(vocabulary, rows);
-        kernels.cross_entropy({.logits = x[0], .targets = targets, .losses = x[1], .gradient_scale = 0.125F});
-      }};
+Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
+                                     std::int64_t columns, bool positions, std::int64_t padding_unit) {
+  constexpr std::int64_t kVocabulary = 11;
+  return {fmt::format("embedding backward {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
+                      flag(positions, "positions")),
+          {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
+           random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
+           random_operand(3, DType::fp32, sequence + 3, columns),
+           index_operand(tokens_below(kVocabulary, batch * sequence))},
+          [=](Kernels& kernels, const Views& x) {
+            kernels.embedding_backward(indices_of(x[3]), sequence, x[0], x[1], positions ? x[2] : Matrix());
+          }};
+}
+
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
+                                bool scaled) {
+  return {fmt::format("cross entropy {} {}x{}{}", name_of(dtype), rows, vocabulary, flag(scaled, "scaled")),
+          {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows),
+           index_operand(tokens_below(vocabulary, rows)), random_operand(2, DType::fp32, 1, 1, 0, 64)},
+          [=](Kernels& kernels, const Views& x) {
+            kernels.cross_entropy({.logits = x[0],
+                                   .targets = indices_of(x[2]),
+                                   .losses = x[1],
+                                   .gradient_scale = 0.125F,
+                                   .loss_scale = scaled ? x[3].row<const float>(0) : nullptr});
+          }};
 }
 
 }  // namespace strata

@@ -1,4 +1,6 @@
-// One scenario per kernel and size: the calls that the tests of this folder make.
+// One scenario per kernel and size: the calls that the tests of this folder make. Where a scenario has a
+// padding unit, every operand has another padding, of that many elements times some number: 1 makes rows
+// start anywhere, 8 where 16-byte accesses may.
 #pragma once
 
 #include "tests/device/scenario.h"
@@ -16,20 +18,23 @@ struct ProductCase {
   DType out = DType::fp32;
 };
 Scenario matmul_scenario(const ProductCase& product);
-Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns);
+Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
+                              std::int64_t padding_unit = 1);
 
-Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend);
+Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
+                       std::int64_t padding_unit = 1);
 /// The output overwrites the input.
-Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns);
+Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
+                                std::int64_t padding_unit = 1);
 enum class GradientPlace { own, over_out_gradient, over_addend };
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place);
+                                GradientPlace place, std::int64_t padding_unit = 1);
 
 /// Query, key and value are slices of one fused matrix.
-Scenario attention_scenario(const AttentionShape& shape, DType dtype);
-Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype);
+Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                       std::int64_t head_dimension, bool inverse);
+                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1);
 
 Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                        bool in_place);
@@ -46,10 +51,11 @@ Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
 
 /// Tokens repeat, so gradients of one row meet.
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions);
+                            bool positions, std::int64_t padding_unit = 1);
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
-                                     std::int64_t columns, bool positions);
-Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
-                                std::int64_t padding);
+                                     std::int64_t columns, bool positions, std::int64_t padding_unit = 1);
+/// With a loss scale too where `scaled`.
+Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
+                                bool scaled = false);
 
 }  // namespace strata

@@ -1,10 +1,13 @@
 #include "tests/device/scenario.h"
 
+#include <fmt/format.h>
+
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/device/reference/reference_kernels.h"
 
@@ -24,6 +27,13 @@ std::vector<Operand> run(const Scenario& scenario, Kernels& kernels, std::vector
   return operands;
 }
 
+void expect_equal_bits(const std::vector<Operand>& actual, const std::vector<Operand>& expected,
+                       const std::string& run) {
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_TRUE(actual[i].memory() == expected[i].memory()) << "operand " << i << " of " << run;
+  }
+}
+
 }  // namespace
 
 Operand::Operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding)
@@ -35,17 +45,14 @@ Operand::Operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int6
 
 float Operand::at(std::int64_t row, std::int64_t column) const {
   const auto index = static_cast<std::size_t>(row * (columns_ + padding_) + column);
-  if (dtype_ == DType::fp32) return reinterpret_cast<const float*>(memory_.data())[index];
-  return static_cast<float>(reinterpret_cast<const bfloat16*>(memory_.data())[index]);
+  return with_storage_type(dtype_, [&]<typename T>(T) {
+    return static_cast<float>(reinterpret_cast<const T*>(memory_.data())[index]);
+  });
 }
 
 void Operand::set(std::int64_t row, std::int64_t column, float value) {
   const auto index = static_cast<std::size_t>(row * (columns_ + padding_) + column);
-  if (dtype_ == DType::fp32) {
-    reinterpret_cast<float*>(memory_.data())[index] = value;
-  } else {
-    reinterpret_cast<bfloat16*>(memory_.data())[index] = bfloat16(value);
-  }
+  with_storage_type(dtype_, [&]<typename T>(T) { reinterpret_cast<T*>(memory_.data())[index] = T(value); });
 }
 
 bool Operand::padding_is_untouched() const {
@@ -78,6 +85,20 @@ Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::
   return result;
 }
 
+// They are floats to whoever copies or compares them, of values next to nothing.
+Operand index_operand(const std::vector<std::int32_t>& indices) {
+  Operand result(DType::fp32, 1, static_cast<std::int64_t>(indices.size()));
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    result.set(0, static_cast<std::int64_t>(i), std::bit_cast<float>(indices[i]));
+  }
+  return result;
+}
+
+std::span<const std::int32_t> indices_of(const Matrix& index_operand) {
+  return {static_cast<const std::int32_t*>(index_operand.data),
+          static_cast<std::size_t>(index_operand.columns)};
+}
+
 Operand poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
   Operand result(dtype, rows, columns, padding);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -102,33 +123,55 @@ double relative_error(const Operand& actual, const Operand& expected) {
   return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
-void expect_agrees_with_reference(const Scenario& scenario) {
+std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& implementation) {
+  std::vector<Operand> operands = scenario.operands;
+  std::vector<Matrix> placed = views(operands);
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    placed[i].data = implementation.place(operands[i].bytes());
+  scenario.call(implementation.kernels(), placed);
+  implementation.bring_back();
+  return operands;
+}
+
+double Scenario::tolerance(DType dtype) const {
+  switch (dtype) {
+    case DType::bf16:
+      return bf16_tolerance;
+    case DType::fp16:
+      return fp16_tolerance;
+    case DType::fp32:
+      break;
+  }
+  return fp32_tolerance;
+}
+
+void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation) {
   SCOPED_TRACE(scenario.name);
   std::vector<Operand> wide;
   for (const Operand& operand : scenario.operands) wide.push_back(operand.widened());
   ReferenceKernels reference;
   const std::vector<Operand> expected = run(scenario, reference, wide);
-  CpuDevice device({.threads = 2, .link = {}});
-  const std::vector<Operand> actual = run(scenario, *device.make_kernels(), scenario.operands);
+  implementation.begin_run(0);
+  const std::vector<Operand> actual = run_scenario(scenario, implementation);
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    const double tolerance =
-        actual[i].dtype() == DType::bf16 ? scenario.bf16_tolerance : scenario.fp32_tolerance;
-    EXPECT_LE(relative_error(actual[i], expected[i]), tolerance) << "operand " << i;
+    EXPECT_LE(relative_error(actual[i], expected[i]), scenario.tolerance(actual[i].dtype()))
+        << "operand " << i;
     EXPECT_TRUE(actual[i].padding_is_untouched()) << "operand " << i;
+  }
+  for (int repeat = 1; repeat < implementation.runs(); ++repeat) {
+    implementation.begin_run(repeat);
+    expect_equal_bits(run_scenario(scenario, implementation), actual, fmt::format("run {}", repeat));
   }
 }
 
 void expect_same_bits_for_any_thread_count(const Scenario& scenario) {
   SCOPED_TRACE(scenario.name);
   CpuDevice one({.threads = 1, .link = {}});
-  const std::vector<Operand> expected = run(scenario, *one.make_kernels(), scenario.operands);
+  const std::vector<Operand> expected = run(scenario, one.make_stream()->kernels(), scenario.operands);
   for (const int threads : {2, 3}) {
     CpuDevice device({.threads = threads, .link = {}});
-    const std::vector<Operand> actual = run(scenario, *device.make_kernels(), scenario.operands);
-    for (std::size_t i = 0; i < actual.size(); ++i) {
-      EXPECT_EQ(actual[i].memory(), expected[i].memory())
-          << "operand " << i << " with " << threads << " threads";
-    }
+    expect_equal_bits(run(scenario, device.make_stream()->kernels(), scenario.operands), expected,
+                      fmt::format("{} threads", threads));
   }
 }
 

@@ -5,7 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,7 @@ class Operand {
   /// The same values in fp32, with the same padding.
   Operand widened() const;
   const std::vector<std::byte>& memory() const { return memory_; }
+  std::span<std::byte> bytes() { return memory_; }
 
  private:
   DType dtype_;
@@ -38,6 +43,9 @@ class Operand {
 /// Values about N(0, scale²), equal in every run.
 Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
                        std::int64_t padding = 0, float scale = 1);
+/// Whole numbers of 32 bits as kernels read them, in memory that a device may copy like other operands'.
+Operand index_operand(const std::vector<std::int32_t>& indices);
+std::span<const std::int32_t> indices_of(const Matrix& index_operand);
 /// NaN everywhere: what an output holds before.
 Operand poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0);
 
@@ -46,17 +54,39 @@ struct Scenario {
   std::string name;
   std::vector<Operand> operands;
   Call call;
-  /// Bound of the relative Frobenius error of fp32 and of bf16 operands.
+  /// Bounds of the relative Frobenius error of an operand, by its dtype.
   double fp32_tolerance = 1e-5;
   double bf16_tolerance = 1e-2;
+  double fp16_tolerance = 2e-3;
+
+  double tolerance(DType dtype) const;
 };
 
-/// Runs the scenario on the CPU's kernels, and on the reference with fp32 copies of the operands; every
-/// operand must agree afterwards (inputs are unchanged, outputs are equal within the tolerance) and no
-/// padding may be touched.
-void expect_agrees_with_reference(const Scenario& scenario);
+/// Kernels under test, and the memory that they reach.
+class Implementation {
+ public:
+  virtual ~Implementation() = default;
+  virtual Kernels& kernels() = 0;
 
-/// Runs the scenario with 1, 2 and 3 threads; every byte of every operand must be equal.
+  /// Where the kernels find these bytes. Kernels that reach the host's memory find them where they are.
+  virtual std::byte* place(std::span<std::byte> host) { return host.data(); }
+  /// Waits for the kernels; what was placed is then back on the host, and nothing is placed any more.
+  virtual void bring_back() {}
+
+  /// Runs that must give the same bits, and what is different about each.
+  virtual int runs() const { return 1; }
+  virtual void begin_run(int /*run*/) {}
+};
+
+/// The scenario's operands after its call.
+std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& implementation);
+
+/// Runs the scenario on the implementation, and on the reference with fp32 copies of the operands; every
+/// operand must agree afterwards (inputs are unchanged, outputs are equal within the tolerance) and no
+/// padding may be touched. Each run of the implementation must give the same bits.
+void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation);
+
+/// Runs the scenario on the CPU with 1, 2 and 3 threads; every byte of every operand must be equal.
 void expect_same_bits_for_any_thread_count(const Scenario& scenario);
 
 /// ‖actual - expected‖ / ‖expected‖; infinite where a value is not finite.

@@ -1,0 +1,41 @@
+// How the backward pass of attention is cut into calls of cuDNN. Its deterministic algorithm keeps a whole
+// matrix of scores for every head of a call (cuDNN before 9.25), so calls get as many heads as a fixed amount
+// of memory holds. Needs no CUDA.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/device/kernels.h"
+
+namespace strata {
+
+/// What one call computes: whole sequences with all heads, or some key/value heads of one sequence, with the
+/// heads that read them.
+struct AttentionChunk {
+  std::int64_t batch = 0;
+  std::int64_t kv_heads = 0;
+  friend bool operator==(const AttentionChunk&, const AttentionChunk&) = default;
+};
+
+/// Scores of one call, unless a single key/value head takes more; and the most that it may take.
+constexpr Bytes kAttentionChunkBytes = 256 * MiB;
+constexpr Bytes kLargestAttentionChunkBytes = GiB;
+
+inline std::int64_t largest_divisor(std::int64_t number, std::int64_t limit) {
+  std::int64_t divisor = std::clamp<std::int64_t>(limit, 1, number);
+  while (number % divisor != 0) --divisor;
+  return divisor;
+}
+
+/// Equal chunks that cover the shape; nothing where one key/value head alone is too large.
+inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape) {
+  const Bytes scores = align_up(shape.sequence, 64) * align_up(shape.sequence, 128) * size_of(DType::bf16);
+  const Bytes kv_head = shape.heads / shape.kv_heads * scores;
+  if (kv_head > kLargestAttentionChunkBytes) return std::nullopt;
+  const std::int64_t kv_heads = largest_divisor(shape.kv_heads, kAttentionChunkBytes / kv_head);
+  if (kv_heads < shape.kv_heads) return AttentionChunk{1, kv_heads};
+  return AttentionChunk{largest_divisor(shape.batch, kAttentionChunkBytes / (kv_head * kv_heads)), kv_heads};
+}
+
+}  // namespace strata

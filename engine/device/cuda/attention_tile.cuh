@@ -1,0 +1,219 @@
+// The two products that attention.cu's kernels are made of, over tiles of 64 tokens of one head: tokens
+// against tokens (scores) and weights times tokens, both through slices of 32 columns in shared memory.
+// Everything is fp32 and zero beyond the head's ends. A block of 256 threads works on one tile; sums stay in
+// its threads' registers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+
+namespace strata::attention_tile {
+
+constexpr int kTile = 64;      ///< tokens of a tile
+constexpr int kSlice = 32;     ///< columns of a head that are in shared memory at a time
+constexpr int kThreads = 256;  ///< a square of 16 × 16
+constexpr int kSide = 16;      ///< of the square
+constexpr int kMine = 4;  ///< rows of a tile, and columns of its scores, that are one thread's: every 16th
+constexpr int kPairs = kSlice / kSide;  ///< neighbouring columns of a slice that are one thread's
+constexpr int kPadding = 4;             ///< keeps rows aligned to 16 bytes and spreads them over the banks
+
+struct Shape {
+  int batch, sequence, heads, dimension;
+  int group;   ///< query heads of one key/value head
+  int window;  ///< 0: none
+  float scale;
+};
+
+/// An operand of the call. `vectors`: all of its heads' rows can be read in steps of 16 bytes.
+template <typename T>
+struct Operand {
+  T* data;
+  std::int64_t stride;
+  bool vectors;
+};
+
+/// One head of one sequence.
+template <typename T>
+struct Head {
+  T* data;
+  std::int64_t stride;
+  int rows, columns;
+  bool vectors;
+};
+
+template <typename T>
+__device__ Head<T> head_of(const Operand<T>& x, const Shape& shape, std::int64_t batch, std::int64_t head) {
+  return {x.data + batch * shape.sequence * x.stride + head * shape.dimension, x.stride, shape.sequence,
+          shape.dimension, x.vectors};
+}
+
+/// What a block computes: one tile of one of `heads` heads. Blocks with the same `tile` are neighbours.
+struct Place {
+  __device__ Place(const Shape& shape, unsigned heads)
+      : tile(static_cast<int>(blockIdx.x / (shape.batch * heads))),
+        batch(static_cast<int>(blockIdx.x / heads % shape.batch)),
+        head(static_cast<int>(blockIdx.x % heads)) {}
+  int tile, batch, head;
+};
+
+using Slice = float[kTile][kSlice + kPadding];
+
+struct Shared {
+  Slice own, other;
+  float weights[kTile][kTile + kPadding];
+};
+
+using Scores = float[kMine][kMine];
+template <int slices>
+using Sums = float[slices][kMine][kPairs];
+
+__device__ inline int my_row(int i) {
+  return static_cast<int>(threadIdx.x) / kSide + kSide * i;
+}
+__device__ inline int my_score_column(int i) {
+  return static_cast<int>(threadIdx.x) % kSide + kSide * i;
+}
+__device__ inline int my_slice_column() {
+  return static_cast<int>(threadIdx.x) % kSide * kPairs;
+}
+
+__device__ inline bool visible(const Shape& shape, int query, int key) {
+  return key <= query && query < shape.sequence && (shape.window == 0 || query - key < shape.window);
+}
+
+/// Neighbouring columns that a thread loads of a slice; heads whose size this divides can be read in steps of
+/// 16 bytes.
+constexpr int kLoaded = kTile * kSlice / kThreads;
+
+/// values = the first `available` elements at `from`; the rest stays.
+template <typename T>
+__device__ void load_columns(const T* from, int available, bool vectors, float (&values)[kLoaded]) {
+  constexpr int kStep = 16 / sizeof(T);
+  if (vectors) {
+#pragma unroll
+    for (int i = 0; i < kLoaded; i += kStep) {
+      const auto run = load_run<kStep>(from + i);
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) values[i + j] = to_float(run.values[j]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kLoaded; ++i) {
+      if (i < available) values[i] = to_float(from[i]);
+    }
+  }
+}
+
+/// to = columns [column, column + kSlice) of the tile that begins at `first_row`; zero beyond the head.
+template <typename T>
+__device__ void load_slice(const Head<const T>& x, int first_row, int column, Slice& to) {
+  constexpr int kThreadsPerRow = kSlice / kLoaded;
+  const int row = static_cast<int>(threadIdx.x) / kThreadsPerRow;
+  const int offset = static_cast<int>(threadIdx.x) % kThreadsPerRow * kLoaded;
+  const int available = first_row + row < x.rows ? x.columns - column - offset : 0;
+  float values[kLoaded] = {};
+  if (available > 0) {
+    load_columns(x.data + (first_row + row) * x.stride + column + offset, available, x.vectors, values);
+  }
+#pragma unroll
+  for (int i = 0; i < kLoaded; i += 4) {
+    *reinterpret_cast<float4*>(&to[row][offset + i]) =
+        make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
+  }
+}
+
+/// scores[i][j] += own row my_row(i) · other row my_score_column(j).
+template <typename T>
+__device__ void add_scores(const Head<const T>& own, int own_first, const Head<const T>& other,
+                           int other_first, Shared& shared, Scores& scores) {
+  for (int column = 0; column < own.columns; column += kSlice) {
+    __syncthreads();  // every thread is done with the slices of before
+    load_slice(own, own_first, column, shared.own);
+    load_slice(other, other_first, column, shared.other);
+    __syncthreads();
+#pragma unroll 2
+    for (int d = 0; d < kSlice; d += 4) {
+      float4 a[kMine], b[kMine];
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) a[i] = *reinterpret_cast<const float4*>(&shared.own[my_row(i)][d]);
+#pragma unroll
+      for (int j = 0; j < kMine; ++j)
+        b[j] = *reinterpret_cast<const float4*>(&shared.other[my_score_column(j)][d]);
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) {
+#pragma unroll
+        for (int j = 0; j < kMine; ++j) {
+          scores[i][j] = fmaf(a[i].x, b[j].x, scores[i][j]);
+          scores[i][j] = fmaf(a[i].y, b[j].y, scores[i][j]);
+          scores[i][j] = fmaf(a[i].z, b[j].z, scores[i][j]);
+          scores[i][j] = fmaf(a[i].w, b[j].w, scores[i][j]);
+        }
+      }
+    }
+  }
+}
+
+/// sums[i] += shared.weights[my_row(i)] · the tile's rows of x. Waits for the weights that other threads
+/// write before.
+template <int slices, typename T>
+__device__ void add_weighted_rows(const Head<const T>& x, int first_row, Shared& shared, Sums<slices>& sums) {
+#pragma unroll
+  for (int s = 0; s < slices; ++s) {
+    if (s * kSlice >= x.columns) continue;
+    __syncthreads();
+    load_slice(x, first_row, s * kSlice, shared.other);
+    __syncthreads();
+#pragma unroll 2
+    for (int k = 0; k < kTile; k += 4) {
+      float weights[kMine][4];
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) {
+        const float4 four = *reinterpret_cast<const float4*>(&shared.weights[my_row(i)][k]);
+        weights[i][0] = four.x, weights[i][1] = four.y, weights[i][2] = four.z, weights[i][3] = four.w;
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float2 pair = *reinterpret_cast<const float2*>(&shared.other[k + j][my_slice_column()]);
+#pragma unroll
+        for (int i = 0; i < kMine; ++i) {
+          sums[s][i][0] = fmaf(weights[i][j], pair.x, sums[s][i][0]);
+          sums[s][i][1] = fmaf(weights[i][j], pair.y, sums[s][i][1]);
+        }
+      }
+    }
+  }
+}
+
+/// The tile's rows of x = factors · sums.
+template <int slices, typename T>
+__device__ void store_rows(const Sums<slices>& sums, const float (&factors)[kMine], const Head<T>& x,
+                           int first_row) {
+#pragma unroll
+  for (int s = 0; s < slices; ++s) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      if (first_row + my_row(i) >= x.rows) continue;
+      T* row = x.data + (first_row + my_row(i)) * x.stride;
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int column = s * kSlice + my_slice_column() + j;
+        if (column < x.columns) row[column] = from_float<T>(sums[s][i][j] * factors[i]);
+      }
+    }
+  }
+}
+
+/// Over the threads that share a row of the tile; all of them get the same bits.
+template <typename Reduction>
+__device__ float over_row(float value) {
+#pragma unroll
+  for (int distance = kSide / 2; distance > 0; distance /= 2) {
+    value = Reduction::combine(value, __shfl_xor_sync(0xffffffffU, value, distance));
+  }
+  return value;
+}
+
+}  // namespace strata::attention_tile

@@ -1,0 +1,158 @@
+// Softmax cross entropy and its gradient in place of the logits, a block per row. The row is read once for
+// its running maximum and sum (Milakov & Gimelshein 2018), and once more for the gradient: from shared memory
+// where it fits.
+#include <algorithm>
+#include <cassert>
+#include <cfloat>
+#include <cstdint>
+
+#include "engine/device/cuda/context.h"
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+
+namespace strata {
+namespace {
+
+constexpr int kMostThreads = 512;
+
+/// Rows up to this size stay in shared memory, together with the reductions' words within the 48 KiB that
+/// need no opting in.
+constexpr std::int64_t kCacheBytes = 47 * 1024;
+
+template <typename T>
+constexpr int kRun = 16 / static_cast<int>(sizeof(T));
+
+template <typename T>
+struct RowsOfLogits {
+  Rows<T> logits;
+  std::int64_t columns;
+  const std::int32_t* targets;
+  float* losses;
+  float gradient_scale;
+  const float* loss_scale;  ///< may be null: 1
+  bool gradient;
+  bool cached;
+};
+
+/// How a row falls apart: runs of 16 aligned bytes, and fewer than two runs of single elements at its ends.
+template <typename T>
+struct Parts {
+  __device__ Parts(const T* row, std::int64_t columns) {
+    const std::int64_t misaligned = reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T);
+    head = std::min((kRun<T> - misaligned) % kRun<T>, columns);
+    runs = (columns - head) / kRun<T>;
+    ends = columns - runs * kRun<T>;
+  }
+  __device__ std::int64_t run_column(std::int64_t i) const { return head + i * kRun<T>; }
+  __device__ std::int64_t end_column(std::int64_t i) const { return i < head ? i : runs * kRun<T> + i; }
+  std::int64_t head, runs, ends;
+};
+
+/// Maximum of logits, and the sum of exp(logit - maximum).
+struct RunningSum {
+  float largest = -FLT_MAX;  ///< finite, so that differences from it are never NaN
+  float total = 0;
+
+  template <int count>
+  __device__ void add(const float (&values)[count]) {
+    float new_largest = largest;
+#pragma unroll
+    for (int i = 0; i < count; ++i) new_largest = fmaxf(new_largest, values[i]);
+    total *= expf(largest - new_largest);
+#pragma unroll
+    for (int i = 0; i < count; ++i) total += expf(values[i] - new_largest);
+    largest = new_largest;
+  }
+};
+
+/// Leaves what single threads have summed as one sum in all of them.
+__device__ RunningSum over_block(const RunningSum& mine) {
+  RunningSum all;
+  all.largest = block_max(mine.largest);
+  all.total = block_sum(mine.total * expf(mine.largest - all.largest));
+  return all;
+}
+
+template <typename T>
+__device__ RunningSum sum_of_row(const RowsOfLogits<T>& x, const T* row, const Parts<T>& parts) {
+  Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
+  RunningSum sum;
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x) {
+    const auto run = load_run<kRun<T>>(row + parts.run_column(i));
+    if (x.cached) cache[i] = run;
+    float values[kRun<T>];
+    to_floats(run, values);
+    sum.add(values);
+  }
+  if (threadIdx.x < parts.ends) {
+    const float values[] = {to_float(row[parts.end_column(threadIdx.x)])};
+    sum.add(values);
+  }
+  return over_block(sum);
+}
+
+/// Each thread writes the elements that it has read in sum_of_row.
+template <typename T>
+__device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, float loss,
+                               std::int32_t target, T* row, const Parts<T>& parts) {
+  const Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
+  const float factor = x.loss_scale == nullptr ? x.gradient_scale : x.gradient_scale * *x.loss_scale;
+  const float scale = factor / sum.total;
+  const T of_target = from_float<T>(expm1f(-loss) * factor);  // softmax - 1, without cancellation
+  const auto gradient = [&](T logit, std::int64_t column) {
+    return column == target ? of_target : from_float<T>(expf(to_float(logit) - sum.largest) * scale);
+  };
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x) {
+    const std::int64_t column = parts.run_column(i);
+    auto run = x.cached ? cache[i] : load_run<kRun<T>>(row + column);
+#pragma unroll
+    for (int j = 0; j < kRun<T>; ++j) run.values[j] = gradient(run.values[j], column + j);
+    store_run(run, row + column);
+  }
+  if (threadIdx.x < parts.ends) {
+    const std::int64_t column = parts.end_column(threadIdx.x);
+    row[column] = gradient(row[column], column);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(RowsOfLogits<T> x) {
+  T* row = x.logits.row(blockIdx.x);
+  const Parts<T> parts(row, x.columns);
+  const std::int32_t target = x.targets[blockIdx.x];
+  const float target_logit = to_float(row[target]);  // before any thread overwrites it
+  const RunningSum sum = sum_of_row(x, row, parts);
+  const float loss = sum.largest - target_logit + logf(sum.total);
+  if (threadIdx.x == 0) x.losses[blockIdx.x] = loss;
+  if (x.gradient) write_gradient(x, sum, loss, target, row, parts);
+}
+
+template <typename T>
+void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call) {
+  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
+                             .columns = call.logits.columns,
+                             .targets = call.targets.data(),
+                             .losses = call.losses.row<float>(0),
+                             .gradient_scale = call.gradient_scale,
+                             .loss_scale = call.loss_scale,
+                             .gradient = call.gradient,
+                             .cached = call.logits.columns * size_of(call.logits.dtype) <= kCacheBytes};
+  const std::int64_t runs = divide_rounding_up(x.columns, kRun<T>);
+  const std::int64_t threads = std::min<std::int64_t>(divide_rounding_up(runs, kWarp) * kWarp, kMostThreads);
+  const std::size_t shared_bytes = x.cached ? static_cast<std::size_t>(runs) * 16 : 0;
+  launch(cross_entropy_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
+         dim3(static_cast<unsigned>(threads)), shared_bytes, context.stream, x);
+}
+
+}  // namespace
+
+void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  if (call.logits.rows == 0) return;
+  with_element(call.logits.dtype,
+               [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
+}
+
+}  // namespace strata

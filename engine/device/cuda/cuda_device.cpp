@@ -1,0 +1,116 @@
+#include "engine/device/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/device/cuda/cuda_error.h"
+#include "engine/device/cuda/cuda_memory.h"
+#include "engine/device/cuda/cuda_stream.h"
+#include "engine/device/cuda/numa.h"
+
+namespace strata {
+namespace {
+
+/// The build has code for this compute capability and later ones.
+constexpr int kOldestMajor = 8;
+
+/// Left for kernels: cuBLASLt's workspace, cuDNN's (kLargestAttentionChunkBytes at most), scratch, and the
+/// code of the libraries, of which a few hundred MiB are loaded as shapes are seen.
+constexpr Bytes kKernelBytes = 2 * GiB;
+
+/// CUDA's 13000 as "13.0".
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, which, device), "the GPU's properties cannot be read");
+  return value;
+}
+
+std::string describe(int device) {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, device), "the GPU's properties cannot be read");
+  const double gibibytes = static_cast<double>(properties.totalGlobalMem) / static_cast<double>(GiB);
+  return fmt::format("{}, {:.0f} GiB", static_cast<const char*>(properties.name), std::round(gibibytes));
+}
+
+std::string pci_bus_id(int device) {
+  std::array<char, 32> text{};
+  check_cuda(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device),
+             "the GPU's place on the PCI bus cannot be read");
+  return text.data();
+}
+
+}  // namespace
+
+std::string why_no_cuda_device(int index) {
+  int driver = 0;
+  int runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return "this machine has no NVIDIA driver: install one, or set device.kind to cpu";
+  }
+  cudaRuntimeGetVersion(&runtime);
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  if (status == cudaErrorInsufficientDriver) {
+    return fmt::format(
+        "the NVIDIA driver is for CUDA {} and this build needs CUDA {}: update the driver, or set "
+        "device.kind to cpu",
+        version_text(driver), version_text(runtime));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    return "the NVIDIA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set device.kind to "
+           "cpu";
+  }
+  if (status != cudaSuccess) {
+    return fmt::format("the NVIDIA driver fails ({}): check nvidia-smi, or set device.kind to cpu",
+                       cudaGetErrorString(status));
+  }
+  if (index < 0 || index >= count) {
+    return fmt::format("there is no GPU {}: this machine shows {}; check CUDA_VISIBLE_DEVICES", index, count);
+  }
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, index);
+  if (major < kOldestMajor) {
+    return fmt::format(
+        "GPU {} ({}) has compute capability {}.{} and this build needs {}.0: set device.kind to cpu", index,
+        describe(index), major, attribute(cudaDevAttrComputeCapabilityMinor, index), kOldestMajor);
+  }
+  return {};
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  if (std::string why = why_no_cuda_device(index); !why.empty()) throw DeviceError(why);
+  use_device(index);
+  name_ = describe(index);
+  numa_node_ = numa_node_of_pci(pci_bus_id(index));
+}
+
+std::unique_ptr<DeviceMemory> CudaDevice::allocate(Bytes bytes) {
+  return std::make_unique<CudaMemory>(index_, bytes);
+}
+
+std::unique_ptr<PinnedHostMemory> CudaDevice::pin(std::span<std::byte> host) {
+  prefer_numa_node(host, numa_node_);
+  return std::make_unique<CudaPinnedMemory>(index_, host);
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream() {
+  return std::make_unique<CudaStream>(index_);
+}
+
+Bytes CudaDevice::available_bytes() const {
+  use_device(index_);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "the GPU's free memory is unknown");
+  return std::max<Bytes>(0, static_cast<Bytes>(free) - kKernelBytes);
+}
+
+}  // namespace strata

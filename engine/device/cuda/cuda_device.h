@@ -1,0 +1,39 @@
+// One NVIDIA GPU as a device. Any thread may call: every call makes the GPU its thread's current one first.
+// Several devices of one process may be different GPUs or the same.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/device/device.h"
+
+namespace strata {
+
+/// A sentence on why GPU `index` cannot be used, and what to do about it; empty where it can.
+std::string why_no_cuda_device(int index = 0);
+
+class CudaDevice final : public Device {
+ public:
+  /// Throws DeviceError with why_no_cuda_device(index) where there is a reason.
+  explicit CudaDevice(int index = 0);
+
+  /// "NVIDIA H200, 140 GiB"
+  std::string name() const override { return name_; }
+  bool host_addressable() const override { return false; }
+  /// Of the memory that is free now.
+  Bytes available_bytes() const override;
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
+  /// Pages that are not touched yet come from the GPU's NUMA node where they can.
+  std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
+  std::unique_ptr<Stream> make_stream() override;
+
+  /// NUMA node of the host memory next to the GPU; -1 where the system does not say.
+  int numa_node() const { return numa_node_; }
+
+ private:
+  int index_;
+  std::string name_;
+  int numa_node_ = -1;
+};
+
+}  // namespace strata

@@ -1,0 +1,174 @@
+// What kernels of every family need: storage types to and from float, accesses of several neighbouring
+// elements at once, sums and maxima over a warp or a block in a fixed order, and the way from a DType to a
+// template's type.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "engine/base/dtype.h"
+#include "engine/base/storage_type.h"
+#include "engine/device/cuda/launch.cuh"
+#include "engine/device/matrix.h"
+
+namespace strata {
+
+__device__ __forceinline__ float to_float(float value) {
+  return value;
+}
+__device__ __forceinline__ float to_float(bfloat16 value) {
+  return static_cast<float>(value);
+}
+__device__ __forceinline__ float to_float(float16 value) {
+#if defined(__CUDA_ARCH__)
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+#else
+  return static_cast<float>(value);
+#endif
+}
+
+/// The bits of T(value), but for a NaN, whose payload the GPU drops: the branch for it would cost more than
+/// the conversion.
+template <typename T>
+__device__ __forceinline__ T from_float(float value) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (!std::is_same_v<T, float>) {
+    T result;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    } else {
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    }
+    return result;
+  }
+#endif
+  return T(value);
+}
+
+/// Neighbouring elements, moved by one instruction of up to 16 bytes.
+template <typename T, int count>
+struct alignas(sizeof(T) * count) Run {
+  static_assert(sizeof(T) * count <= 16);
+  T values[count];
+};
+
+/// REQUIRES: is_aligned<count>(from).
+template <int count, typename T>
+__device__ __forceinline__ Run<std::remove_const_t<T>, count> load_run(T* from) {
+  return *reinterpret_cast<const Run<std::remove_const_t<T>, count>*>(from);
+}
+
+/// REQUIRES: is_aligned<count>(to).
+template <int count, typename T>
+__device__ __forceinline__ void store_run(const Run<T, count>& run, T* to) {
+  *reinterpret_cast<Run<T, count>*>(to) = run;
+}
+
+template <int count, typename T>
+__device__ __forceinline__ void to_floats(const Run<T, count>& run, float (&values)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) values[i] = to_float(run.values[i]);
+}
+
+template <typename T, int count>
+__device__ __forceinline__ Run<T, count> from_floats(const float (&values)[count]) {
+  Run<T, count> run;
+#pragma unroll
+  for (int i = 0; i < count; ++i) run.values[i] = from_float<T>(values[i]);
+  return run;
+}
+
+/// A matrix as kernels see it.
+template <typename T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  __device__ T* row(std::int64_t row) const { return data + row * stride; }
+};
+
+/// REQUIRES: T is the C++ type of the matrix' dtype. Of an empty view: null.
+template <typename T>
+Rows<T> rows_of(const Matrix& x) {
+  return x ? Rows<T>{x.row<T>(0), x.stride} : Rows<T>{nullptr, 0};
+}
+
+/// Runs of `count` elements may start at `data`.
+template <int count, typename T>
+bool is_aligned(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * count) == 0;
+}
+/// Runs may start at every multiple of `count` columns.
+template <int count, typename T>
+bool is_aligned(const Rows<T>& x) {
+  return is_aligned<count>(x.data) && x.stride % count == 0;
+}
+
+/// The built-in warpSize isn't known when a kernel is compiled.
+constexpr int kWarp = 32;
+
+struct Sum {
+  __device__ static float combine(float a, float b) { return a + b; }
+};
+struct Maximum {
+  /// Of a number and NaN: the number.
+  __device__ static float combine(float a, float b) { return fmaxf(a, b); }
+};
+
+/// Of a whole warp; every lane gets the same bits.
+template <typename Reduction>
+__device__ __forceinline__ float over_warp(float value) {
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = Reduction::combine(value, __shfl_xor_sync(0xffffffffU, value, distance));
+  }
+  return value;
+}
+
+/// Each value over a row of the block's threads, which are whole warps; every thread gets the same bits.
+/// Where a row has more than one warp the block has one row, and all of its threads must call this.
+template <typename Reduction, int count>
+__device__ __forceinline__ void each_over_block(float (&values)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) values[i] = over_warp<Reduction>(values[i]);
+  if (blockDim.x == kWarp) return;
+  __shared__ float of_warp[count][kWarp];
+  __syncthreads();  // all threads have read what an earlier call left there
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (threadIdx.x % kWarp == 0) of_warp[i][threadIdx.x / kWarp] = values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    values[i] = of_warp[i][0];
+    for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) {
+      values[i] = Reduction::combine(values[i], of_warp[i][warp]);
+    }
+  }
+}
+
+__device__ __forceinline__ float block_sum(float value) {
+  float values[] = {value};
+  each_over_block<Sum>(values);
+  return values[0];
+}
+__device__ __forceinline__ float block_max(float value) {
+  float values[] = {value};
+  each_over_block<Maximum>(values);
+  return values[0];
+}
+
+/// call(element), whose type is the C++ type of `dtype`.
+template <typename Call>
+void with_element(DType dtype, const Call& call) {
+  with_storage_type(dtype, call);
+}
+
+constexpr std::int64_t divide_rounding_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+}  // namespace strata

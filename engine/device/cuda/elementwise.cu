@@ -1,0 +1,218 @@
+// Kernels whose every output element depends on the input elements at its own place only: activations, sums,
+// casts. One kernel runs them all: a thread moves 16 bytes of each operand where all are aligned for that,
+// and single elements otherwise.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "engine/base/storage_type.h"
+#include "engine/device/cuda/context.h"
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t kElementThreads = 256;
+constexpr std::int64_t kMostElementBlocksDown = 65535;
+
+/// Operands of one shape. They may be the same memory where their elements are at the same places.
+template <typename Operation, typename In, typename Out>
+struct Elementwise {
+  std::int64_t rows, columns;
+  std::array<Rows<const In>, Operation::kInputs> inputs;
+  std::array<Rows<Out>, Operation::kOutputs> outputs;
+};
+
+/// Reads every input before it writes an output.
+template <int width, typename Operation, typename In, typename Out>
+__device__ __forceinline__ void compute_run(const Elementwise<Operation, In, Out>& x, std::int64_t row,
+                                            std::int64_t column) {
+  std::array<Run<In, width>, Operation::kInputs> inputs;
+#pragma unroll
+  for (int i = 0; i < Operation::kInputs; ++i) inputs[i] = load_run<width>(x.inputs[i].row(row) + column);
+  std::array<Run<Out, width>, Operation::kOutputs> outputs;
+#pragma unroll
+  for (int k = 0; k < width; ++k) {
+    std::array<float, Operation::kInputs> values;
+#pragma unroll
+    for (int i = 0; i < Operation::kInputs; ++i) values[i] = to_float(inputs[i].values[k]);
+    const std::array<float, Operation::kOutputs> results = Operation::of(values);
+#pragma unroll
+    for (int i = 0; i < Operation::kOutputs; ++i) outputs[i].values[k] = from_float<Out>(results[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < Operation::kOutputs; ++i) store_run(outputs[i], x.outputs[i].row(row) + column);
+}
+
+template <int width, typename Operation, typename In, typename Out>
+__global__ void __launch_bounds__(kElementThreads) elementwise_kernel(Elementwise<Operation, In, Out> x) {
+  const std::int64_t column = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width;
+  const std::int64_t first_row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  for (std::int64_t row = first_row; row < x.rows; row += std::int64_t{gridDim.y} * blockDim.y) {
+    if (column + width <= x.columns) {
+      compute_run<width>(x, row, column);
+    } else {
+      for (std::int64_t c = column; c < x.columns; ++c) compute_run<1>(x, row, c);
+    }
+  }
+}
+
+/// Where the rows of all operands lie end to end they are one long row.
+template <typename Operation, typename In, typename Out>
+void join_rows(Elementwise<Operation, In, Out>& x) {
+  const auto follow = [&](const auto& operand) { return operand.stride == x.columns; };
+  if (x.rows != 1 && !(std::all_of(x.inputs.begin(), x.inputs.end(), follow) &&
+                       std::all_of(x.outputs.begin(), x.outputs.end(), follow))) {
+    return;
+  }
+  x.columns *= x.rows;
+  x.rows = 1;
+  for (auto& operand : x.inputs) operand.stride = 0;
+  for (auto& operand : x.outputs) operand.stride = 0;
+}
+
+template <int width, typename Operation, typename In, typename Out>
+void launch_elementwise(const CudaContext& context, const Elementwise<Operation, In, Out>& x) {
+  const std::int64_t runs = divide_rounding_up(x.columns, width);
+  std::int64_t across = 1;
+  while (across < runs && across < kElementThreads) across *= 2;
+  const std::int64_t down = x.rows == 1 ? 1 : kElementThreads / across;
+  const dim3 grid(static_cast<unsigned>(divide_rounding_up(runs, across)),
+                  static_cast<unsigned>(std::min(divide_rounding_up(x.rows, down), kMostElementBlocksDown)));
+  const dim3 block(static_cast<unsigned>(across), static_cast<unsigned>(down));
+  launch(elementwise_kernel<width, Operation, In, Out>, grid, block, 0, context.stream, x);
+}
+
+template <typename Operation, typename In, typename Out>
+void run_elementwise(const CudaContext& context, Elementwise<Operation, In, Out> x) {
+  if (x.rows == 0 || x.columns == 0) return;
+  join_rows(x);
+  constexpr int kWidth = 16 / std::max(sizeof(In), sizeof(Out));
+  const auto aligned = [](const auto& operand) { return is_aligned<kWidth>(operand); };
+  if (std::all_of(x.inputs.begin(), x.inputs.end(), aligned) &&
+      std::all_of(x.outputs.begin(), x.outputs.end(), aligned)) {
+    launch_elementwise<kWidth>(context, x);
+  } else {
+    launch_elementwise<1>(context, x);
+  }
+}
+
+/// Inputs and outputs of one dtype and of the first output's shape.
+template <typename Operation>
+void run_elementwise(const CudaContext& context, const std::array<Matrix, Operation::kInputs>& inputs,
+                     const std::array<Matrix, Operation::kOutputs>& outputs) {
+  with_storage_type(outputs[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    Elementwise<Operation, T, T> x{outputs[0].rows, outputs[0].columns, {}, {}};
+    for (int i = 0; i < Operation::kInputs; ++i) x.inputs[i] = rows_of<const T>(inputs[i]);
+    for (int i = 0; i < Operation::kOutputs; ++i) x.outputs[i] = rows_of<T>(outputs[i]);
+    run_elementwise(context, x);
+  });
+}
+
+__device__ float sigmoid(float x) {
+  return 1.0F / (1.0F + expf(-x));
+}
+
+// gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u) with u = sqrt(2/pi) · (x + 0.044715 x³).
+constexpr float kTwiceGeluSlope = 1.5957691216057308F;
+constexpr float kGeluCubic = 0.044715F;
+
+__device__ float gelu_sigmoid(float x) {
+  return sigmoid(kTwiceGeluSlope * (x + kGeluCubic * x * x * x));
+}
+
+struct Gelu {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 1>& x) {
+    return {x[0] * gelu_sigmoid(x[0])};
+  }
+};
+
+struct GeluBackward {
+  static constexpr int kInputs = 2, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
+    const auto [x, gradient] = x_and_gradient;
+    // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays.
+    const float near = x > 16.0F ? 16.0F : x < -16.0F ? -16.0F : x;
+    const float sigma = gelu_sigmoid(near);
+    const float slope = kTwiceGeluSlope * (1.0F + 3.0F * kGeluCubic * near * near);
+    return {gradient * (sigma + near * sigma * (1.0F - sigma) * slope)};
+  }
+};
+
+struct Swiglu {
+  static constexpr int kInputs = 2, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 2>& gate_and_up) {
+    const auto [gate, up] = gate_and_up;
+    return {gate * sigmoid(gate) * up};
+  }
+};
+
+struct SwigluBackward {
+  static constexpr int kInputs = 3, kOutputs = 2;
+  __device__ static std::array<float, 2> of(const std::array<float, 3>& gate_up_and_gradient) {
+    const auto [gate, up, gradient] = gate_up_and_gradient;
+    const float sigma = sigmoid(gate);
+    return {gradient * up * sigma * (1.0F + gate * (1.0F - sigma)), gradient * gate * sigma};
+  }
+};
+
+struct Add {
+  static constexpr int kInputs = 2, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 2>& x) { return {x[0] + x[1]}; }
+};
+
+struct Copy {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 1>& x) { return x; }
+};
+
+struct Zero {
+  static constexpr int kInputs = 0, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 0>&) { return {0.0F}; }
+};
+
+Matrix left_half(const Matrix& x) {
+  return x.column_slice(0, x.columns / 2);
+}
+Matrix right_half(const Matrix& x) {
+  return x.column_slice(x.columns / 2, x.columns / 2);
+}
+
+}  // namespace
+
+void gelu_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out) {
+  run_elementwise<Gelu>(context, {x}, {out});
+}
+void gelu_backward_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out_gradient,
+                           const Matrix& x_gradient) {
+  run_elementwise<GeluBackward>(context, {x, out_gradient}, {x_gradient});
+}
+void swiglu_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out) {
+  run_elementwise<Swiglu>(context, {left_half(gate_up), right_half(gate_up)}, {out});
+}
+void swiglu_backward_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out_gradient,
+                             const Matrix& gate_up_gradient) {
+  run_elementwise<SwigluBackward>(context, {left_half(gate_up), right_half(gate_up), out_gradient},
+                                  {left_half(gate_up_gradient), right_half(gate_up_gradient)});
+}
+void add_on_cuda(const CudaContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
+  run_elementwise<Add>(context, {a, b}, {out});
+}
+void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out) {
+  with_storage_type(x.dtype, [&](auto in) {
+    with_storage_type(out.dtype, [&](auto element) {
+      using In = decltype(in);
+      using Out = decltype(element);
+      run_elementwise(context, Elementwise<Copy, In, Out>{
+                                   x.rows, x.columns, {rows_of<const In>(x)}, {rows_of<Out>(out)}});
+    });
+  });
+}
+void zero_on_cuda(const CudaContext& context, const Matrix& x) {
+  run_elementwise<Zero>(context, {}, {x});
+}
+
+}  // namespace strata

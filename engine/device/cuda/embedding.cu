@@ -1,0 +1,302 @@
+// Table look-up, and its gradient: positions are sorted by token, keeping their order, and every table row
+// then collects its gradients one after another. No two threads ever add to one place.
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <type_traits>
+
+#include "engine/device/cuda/context.h"
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+
+namespace strata {
+namespace {
+
+constexpr int kRows = 8;  ///< rows of a block, a warp each
+
+/// A warp per token; every lane copies `run` columns at a time.
+template <int run, typename T>
+__global__ void __launch_bounds__(kRows* kWarp)
+    embedding_kernel(const std::int32_t* tokens, std::int64_t count, Rows<const T> table,
+                     Rows<const T> positions, std::int64_t sequence, Rows<T> out, std::int64_t columns) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
+  if (row >= count) return;
+  const T* from = table.row(tokens[row]);
+  const T* position = positions.data == nullptr ? nullptr : positions.row(row % sequence);
+  T* to = out.row(row);
+  for (std::int64_t column = threadIdx.x * run; column < columns; column += kWarp * run) {
+    auto values = load_run<run>(from + column);
+    if (position != nullptr) {
+      const auto addends = load_run<run>(position + column);
+#pragma unroll
+      for (int i = 0; i < run; ++i) {
+        values.values[i] = from_float<T>(to_float(values.values[i]) + to_float(addends.values[i]));
+      }
+    }
+    store_run(values, to + column);
+  }
+}
+
+// The sort: a radix sort from the lowest digit up. A thread of a block owns one digit and meets the block's
+// entries in order, which makes each pass stable without any coordination.
+
+struct Entry {
+  std::int32_t token, position;
+};
+
+constexpr int kDigitBits = 8;
+constexpr int kDigits = 1 << kDigitBits;
+constexpr int kEntries = 512;  ///< of a block
+
+struct SortPass {
+  const std::int32_t* tokens;
+  const Entry* from;  ///< or nullptr in the first pass: the tokens at their positions
+  Entry* to;
+  std::int32_t* counts;  ///< [blocks, kDigits]
+  std::int64_t count;
+  int shift;  ///< of the digit in a token
+
+  __device__ Entry entry(std::int64_t i) const {
+    return from == nullptr ? Entry{tokens[i], static_cast<std::int32_t>(i)} : from[i];
+  }
+  __device__ int digit(const Entry& entry) const { return entry.token >> shift & (kDigits - 1); }
+};
+
+__global__ void __launch_bounds__(kDigits) count_digits_kernel(SortPass pass) {
+  __shared__ std::uint8_t digits[kEntries];
+  const std::int64_t first = std::int64_t{blockIdx.x} * kEntries;
+  const int entries = static_cast<int>(std::min(std::int64_t{kEntries}, pass.count - first));
+  const int mine = static_cast<int>(threadIdx.x);
+  for (int i = mine; i < entries; i += kDigits)
+    digits[i] = static_cast<std::uint8_t>(pass.digit(pass.entry(first + i)));
+  __syncthreads();
+  std::int32_t count = 0;
+  for (int i = 0; i < entries; ++i) count += digits[i] == mine;
+  pass.counts[std::int64_t{blockIdx.x} * kDigits + mine] = count;
+}
+
+/// Where this block's first entry of this thread's digit goes: after all entries of lower digits, and those
+/// of its digit in earlier blocks.
+__device__ std::int32_t first_place(const SortPass& pass) {
+  __shared__ std::int32_t totals[kDigits];
+  std::int32_t before = 0, total = 0;
+#pragma unroll 8
+  for (unsigned block = 0; block < gridDim.x; ++block) {
+    const std::int32_t count = pass.counts[std::int64_t{block} * kDigits + threadIdx.x];
+    total += count;
+    before += block < blockIdx.x ? count : 0;
+  }
+  totals[threadIdx.x] = total;
+  __syncthreads();
+  for (unsigned lower = 0; lower < threadIdx.x; ++lower) before += totals[lower];
+  return before;
+}
+
+__global__ void __launch_bounds__(kDigits) move_entries_kernel(SortPass pass) {
+  __shared__ Entry entries[kEntries];
+  const std::int64_t first = std::int64_t{blockIdx.x} * kEntries;
+  const int count = static_cast<int>(std::min(std::int64_t{kEntries}, pass.count - first));
+  const int mine = static_cast<int>(threadIdx.x);
+  for (int i = mine; i < count; i += kDigits) entries[i] = pass.entry(first + i);
+  std::int32_t place = first_place(pass);  // has a barrier
+  for (int i = 0; i < count; ++i) {
+    if (pass.digit(entries[i]) == mine) pass.to[place++] = entries[i];
+  }
+}
+
+/// Rows that a lane has in flight.
+constexpr int kAhead = 16;
+
+/// The bits of a run that is in flight. Elements of 16 bits would be taken apart at once, which waits for
+/// them.
+template <typename T, int run>
+using Bits = std::conditional_t<sizeof(T) * run == 2, Run<std::uint16_t, 1>,
+                                Run<std::uint32_t, static_cast<int>(sizeof(T)) * run / 4>>;
+
+template <int run, typename T>
+__device__ Bits<T, run> load_bits(const T* from) {
+  return *reinterpret_cast<const Bits<T, run>*>(from);
+}
+
+/// Adds rows row_of(first), ..., row_of(last - 1) of x to gradient[0, run), one after another. The lanes of a
+/// warp have the same rows, and look up a row each ahead of time; a lane without columns only takes part in
+/// that.
+template <int run, typename T, typename RowOf>
+__device__ void add_rows_in_order(const Rows<const T>& x, std::int64_t column, std::int64_t columns,
+                                  std::int64_t first, std::int64_t last, const RowOf& row_of,
+                                  float* gradient) {
+  const auto look_up = [&](std::int64_t i) {
+    const std::int64_t mine = i + threadIdx.x;
+    return mine < last ? static_cast<std::int32_t>(row_of(mine)) : 0;
+  };
+  Bits<T, run> ahead[kAhead] = {};
+  const auto load = [&](std::int64_t i, std::int32_t rows, int slot) {
+    const std::int32_t row = __shfl_sync(0xffffffffU, rows, slot);
+    if (i + slot < last && column < columns) ahead[slot] = load_bits<run>(x.row(row) + column);
+  };
+  Run<float, run> sums = {};
+  if (column < columns) sums = load_run<run>(gradient);
+  std::int32_t rows = look_up(first);
+#pragma unroll
+  for (int slot = 0; slot < kAhead; ++slot) load(first, rows, slot);
+  for (; first < last; first += kAhead) {
+    rows = look_up(first + kAhead);
+#pragma unroll
+    for (int slot = 0; slot < kAhead; ++slot) {
+      if (first + slot < last) {
+        const auto values = std::bit_cast<Run<T, run>>(ahead[slot]);
+#pragma unroll
+        for (int i = 0; i < run; ++i) sums.values[i] += to_float(values.values[i]);
+      }
+      load(first + kAhead, rows, slot);
+    }
+  }
+  if (column < columns) store_run(sums, gradient);
+}
+
+/// One past the last entry of the token at `first`: doubling steps, then halving ones.
+__device__ std::int64_t end_of_token(const Entry* entries, std::int64_t count, std::int64_t first) {
+  const std::int32_t token = entries[first].token;
+  std::int64_t inside = first, step = 1;
+  while (inside + step < count && entries[inside + step].token == token) {
+    inside += step;
+    step *= 2;
+  }
+  for (; step > 0; step /= 2) {
+    if (inside + step < count && entries[inside + step].token == token) inside += step;
+  }
+  return inside + 1;
+}
+
+/// The columns of a block's thread; blocks along y share a row.
+template <int run>
+__device__ std::int64_t my_column() {
+  return (std::int64_t{blockIdx.y} * kWarp + threadIdx.x) * run;
+}
+
+/// A warp per entry and 32 · run columns; the warp of a token's first entry adds the gradients of all.
+template <int run, typename T>
+__global__ void __launch_bounds__(kRows* kWarp)
+    table_gradient_kernel(const Entry* entries, std::int64_t count, Rows<const T> out_gradient,
+                          std::int64_t columns, Rows<float> table_gradient) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
+  const std::int64_t column = my_column<run>();
+  if (first >= count) return;
+  const std::int32_t token = entries[first].token;
+  if (first > 0 && entries[first - 1].token == token) return;
+  add_rows_in_order<run>(
+      out_gradient, column, columns, first, end_of_token(entries, count, first),
+      [&](std::int64_t i) { return entries[i].position; }, table_gradient.row(token) + column);
+}
+
+/// A warp per position of the sequence and 32 · run columns.
+template <int run, typename T>
+__global__ void __launch_bounds__(kRows* kWarp)
+    positions_gradient_kernel(std::int64_t count, std::int64_t sequence, Rows<const T> out_gradient,
+                              std::int64_t columns, Rows<float> positions_gradient) {
+  const std::int64_t position = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
+  const std::int64_t column = my_column<run>();
+  if (position >= sequence || position >= count) return;
+  add_rows_in_order<run>(
+      out_gradient, column, columns, 0, (count - position + sequence - 1) / sequence,
+      [&](std::int64_t i) { return i * sequence + position; }, positions_gradient.row(position) + column);
+}
+
+unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
+  return static_cast<unsigned>(divide_rounding_up(count, per_block));
+}
+
+/// The columns of one thread at a time: `most` where all operands are aligned for it.
+template <int most, typename Call, typename... Operands>
+void with_run(std::int64_t columns, const Call& call, const Rows<Operands>&... operands) {
+  if (columns % most == 0 && (is_aligned<most>(operands) && ...)) {
+    call(std::integral_constant<int, most>());
+  } else {
+    call(std::integral_constant<int, 1>());
+  }
+}
+
+template <typename T>
+void embedding_of_type(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
+                       const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+  const auto table_rows = rows_of<const T>(table);
+  const auto position_rows = positions ? rows_of<const T>(positions) : Rows<const T>{};
+  const auto out_rows = rows_of<T>(out);
+  const auto enqueue = [&](auto run) {
+    launch(embedding_kernel<run(), T>, dim3(blocks_for(out.rows, kRows)), dim3(kWarp, kRows), 0,
+           context.stream, tokens.data(), out.rows, table_rows, position_rows, sequence, out_rows,
+           out.columns);
+  };
+  with_run<16 / sizeof(T)>(out.columns, enqueue, table_rows, position_rows, out_rows);
+}
+
+/// Entries of all tokens, sorted by token and then by position; lives in the scratch memory.
+const Entry* sorted_entries(const CudaContext& context, std::span<const std::int32_t> tokens,
+                            std::int64_t vocabulary) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const unsigned blocks = blocks_for(count, kEntries);
+  const Bytes entry_bytes = align_up(count * sizeof(Entry), 16);
+  std::byte* scratch = context.scratch.at_least(2 * entry_bytes + blocks * kDigits * sizeof(std::int32_t));
+  Entry* const buffers[] = {reinterpret_cast<Entry*>(scratch),
+                            reinterpret_cast<Entry*>(scratch + entry_bytes)};
+  auto* counts = reinterpret_cast<std::int32_t*>(scratch + 2 * entry_bytes);
+  const Entry* sorted = nullptr;
+  for (int shift = 0; sorted == nullptr || (vocabulary - 1) >> shift > 0; shift += kDigitBits) {
+    const SortPass pass = {.tokens = tokens.data(),
+                           .from = sorted,
+                           .to = sorted == buffers[0] ? buffers[1] : buffers[0],
+                           .counts = counts,
+                           .count = count,
+                           .shift = shift};
+    launch(count_digits_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
+    launch(move_entries_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
+    sorted = pass.to;
+  }
+  return sorted;
+}
+
+template <typename T>
+void embedding_backward_of_type(const CudaContext& context, std::span<const std::int32_t> tokens,
+                                std::int64_t sequence, const Matrix& out_gradient,
+                                const Matrix& table_gradient, const Matrix& positions_gradient) {
+  const auto gradient_rows = rows_of<const T>(out_gradient);
+  const auto table_rows = rows_of<float>(table_gradient);
+  const auto position_rows = rows_of<float>(positions_gradient);
+  const Entry* entries = sorted_entries(context, tokens, table_gradient.rows);
+  const auto enqueue = [&](auto run) {
+    const unsigned column_blocks = blocks_for(out_gradient.columns, kWarp * run());
+    launch(table_gradient_kernel<run(), T>, dim3(blocks_for(out_gradient.rows, kRows), column_blocks),
+           dim3(kWarp, kRows), 0, context.stream, entries, out_gradient.rows, gradient_rows,
+           out_gradient.columns, table_rows);
+    if (!positions_gradient) return;
+    launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(sequence, kRows), column_blocks),
+           dim3(kWarp, kRows), 0, context.stream, out_gradient.rows, sequence, gradient_rows,
+           out_gradient.columns, position_rows);
+  };
+  with_run<4>(out_gradient.columns, enqueue, gradient_rows, table_rows, position_rows);
+}
+
+}  // namespace
+
+void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
+                       const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+  assert(static_cast<std::int64_t>(tokens.size()) == out.rows && table.dtype == out.dtype);
+  if (out.rows == 0) return;
+  with_element(out.dtype, [&](auto element) {
+    embedding_of_type<decltype(element)>(context, tokens, table, positions, sequence, out);
+  });
+}
+
+void embedding_backward_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens,
+                                std::int64_t sequence, const Matrix& out_gradient,
+                                const Matrix& table_gradient, const Matrix& positions_gradient) {
+  assert(static_cast<std::int64_t>(tokens.size()) == out_gradient.rows);
+  if (out_gradient.rows == 0) return;
+  with_element(out_gradient.dtype, [&](auto element) {
+    embedding_backward_of_type<decltype(element)>(context, tokens, sequence, out_gradient, table_gradient,
+                                                  positions_gradient);
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,29 @@
+// How .cu files reach the GPU. Kernels use only what is declared here and the built-ins of CUDA C++, so that tests can compile
+// the same files for the CPU: tests/cuda_emulation holds a file of this name that runs blocks on fibers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace strata {
+
+/// Throws DeviceError with CUDA's words where `status` is not success.
+void check_cuda(cudaError_t status, const char* what);
+
+/// Enqueues kernel(arguments...) on `stream`.
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            const Arguments&... arguments) {
+  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  check_cuda(cudaGetLastError(), "a kernel could not be started");
+}
+
+/// The dynamic shared memory of the block, aligned to 16 bytes.
+template <typename T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
+  return reinterpret_cast<T*>(dynamic_shared_bytes);
+}
+
+}  // namespace strata

@@ -1,0 +1,66 @@
+// A row-major Product as cuBLASLt's column-major one. The memory of a row-major matrix is its transpose,
+// column by column; so out = a·b is computed as outᵀ = bᵀ·aᵀ on the same memory: b becomes the left operand,
+// a the right one. Needs no CUDA.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "engine/device/kernels.h"
+
+namespace strata {
+
+/// Largest power of two that divides the address, at most kAlignment. All buffers start at multiples of that,
+/// so that a plan's placement of buffers never changes the choice of an algorithm, and with it the bits.
+inline int known_alignment(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | static_cast<std::uintptr_t>(kAlignment);
+  return static_cast<int>(address & -address);
+}
+
+/// out[rows, columns] = left·right (+ out) (+ bias), column-major. Equal problems get the same algorithm.
+struct ColumnMajorProduct {
+  struct Operand {
+    DType dtype = DType::fp32;
+    bool transpose = false;    ///< stored as the transpose of what is multiplied
+    std::int64_t leading = 0;  ///< elements from one stored column to the next
+    int alignment = 0;         ///< of the address, in bytes
+    auto operator<=>(const Operand&) const = default;
+  };
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  Operand left, right, out;
+  bool accumulate = false;
+  /// Of the bias's address; 0: none. The bias has one element for each row, of out's dtype.
+  int bias_alignment = 0;
+
+  auto operator<=>(const ColumnMajorProduct&) const = default;
+};
+
+/// REQUIRES: a bias has out's dtype.
+inline ColumnMajorProduct column_major(const Product& product) {
+  const auto operand = [](const Matrix& matrix, bool transpose) {
+    return ColumnMajorProduct::Operand{matrix.dtype, transpose, matrix.stride, known_alignment(matrix.data)};
+  };
+  return {.rows = product.out.columns,
+          .columns = product.out.rows,
+          .depth = product.transpose_a ? product.a.rows : product.a.columns,
+          .left = operand(product.b, product.transpose_b),
+          .right = operand(product.a, product.transpose_a),
+          .out = operand(product.out, false),
+          .accumulate = product.accumulate,
+          .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0};
+}
+
+/// For messages, in the words of Product: "a product of bf16 [3, 5] and [5, 17] (stored transposed) to fp32".
+inline std::string describe(const ColumnMajorProduct& problem) {
+  const auto stored = [](const ColumnMajorProduct::Operand& operand) {
+    return operand.transpose ? " (stored transposed)" : "";
+  };
+  return fmt::format("a product of {} [{}, {}]{} and [{}, {}]{} to {}", name_of(problem.right.dtype),
+                     problem.columns, problem.depth, stored(problem.right), problem.depth, problem.rows,
+                     stored(problem.left), name_of(problem.out.dtype));
+}
+
+}  // namespace strata

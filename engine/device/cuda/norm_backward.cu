@@ -1,0 +1,252 @@
+// Gradients of LayerNorm and RMSNorm. A block goes through a chunk of rows and adds up the parameters'
+// gradients of its columns on the way, so that each operand is read once; the chunks' sums are then added in
+// their order.
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/base/storage_type.h"
+#include "engine/device/cuda/column_sums.h"
+#include "engine/device/cuda/context.h"
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/norm_row.cuh"
+
+namespace strata {
+namespace {
+
+constexpr int kMostGradientThreads = 1024;
+constexpr std::int64_t kLongGradientThreads = 512;
+constexpr std::int64_t kUnalignedGradientThreads = 256;
+constexpr std::int64_t kMinRowsOfChunk = 8;
+constexpr std::int64_t kMultiprocessors = 132;  ///< an H100's; a constant, since the sums' bits depend on it
+constexpr std::int64_t kWantedNormThreads = 1024;  ///< on each of them
+constexpr std::int64_t kMostNormBlocks = 16;       ///< on each of them
+
+template <typename T>
+struct GradientOperands {
+  bool centred;
+  std::int64_t rows, columns, chunk_rows;
+  Rows<const T> input, out_gradient, addend;  ///< addend.data may be null
+  Rows<T> input_gradient;
+  const T* weight;
+  const float *mean, *reciprocal_deviation;
+  float *weight_sums, *bias_sums;  ///< [chunks, columns]; bias_sums may be null
+};
+
+template <typename T, int width>
+struct InputAndGradient {
+  Run<T, width> input, gradient;
+};
+
+/// Sums over a chunk's rows for the runs of columns of a thread: in registers, or in their places of
+/// GradientOperands where `runs` is 0.
+template <int width, int runs, typename T>
+class ParameterSums {
+ public:
+  __device__ explicit ParameterSums(const GradientOperands<T>& x)
+      : bias_(x.bias_sums == nullptr ? nullptr : x.bias_sums + blockIdx.x * x.columns),
+        weight_(x.weight_sums + blockIdx.x * x.columns) {}
+
+  /// Run i is at `column`.
+  __device__ __forceinline__ void begin(int i, std::int64_t column) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      weight(i, column, k) = 0;
+      if (bias_ != nullptr) bias(i, column, k) = 0;
+    }
+  }
+  __device__ __forceinline__ void add(int i, std::int64_t column, const float (&gradient)[width],
+                                      const float (&normalised)[width]) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      weight(i, column, k) += gradient[k] * normalised[k];
+      if (bias_ != nullptr) bias(i, column, k) += gradient[k];
+    }
+  }
+  __device__ __forceinline__ void store(int i, std::int64_t column) {
+    if constexpr (runs > 0) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        weight_[column + k] = weight(i, column, k);
+        if (bias_ != nullptr) bias_[column + k] = bias(i, column, k);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ float& weight(int i, std::int64_t column, int k) {
+    if constexpr (runs == 0) return weight_[column + k];
+    return kept_weight_[i][k];
+  }
+  __device__ __forceinline__ float& bias(int i, std::int64_t column, int k) {
+    if constexpr (runs == 0) return bias_[column + k];
+    return kept_bias_[i][k];
+  }
+
+  float *bias_, *weight_;
+  float kept_bias_[runs > 0 ? runs : 1][width] = {}, kept_weight_[runs > 0 ? runs : 1][width] = {};
+};
+
+/// One row's statistics, and the averages over its columns that its gradient needs. With n = (x - mean) · r
+/// and g = out_gradient · weight, input_gradient = r · (g - average(g) - n · average(g · n)) + addend,
+/// without average(g) for RMSNorm.
+template <int width, typename T>
+struct RowGradient {
+  __device__ RowGradient(const GradientOperands<T>& x, std::int64_t row)
+      : x(x),
+        row(row),
+        mean(x.centred ? x.mean[row] : 0.0F),
+        reciprocal_deviation(x.reciprocal_deviation[row]) {}
+
+  __device__ __forceinline__ InputAndGradient<T, width> read(std::int64_t column) const {
+    return {load_run<width>(x.input.row(row) + column), load_run<width>(x.out_gradient.row(row) + column)};
+  }
+
+  /// gradient = out_gradient, scaled = g, normalised = n.
+  __device__ __forceinline__ void unpack(const InputAndGradient<T, width>& run, std::int64_t column,
+                                         float (&gradient)[width], float (&scaled)[width],
+                                         float (&normalised)[width]) const {
+    to_floats(run.input, normalised);
+    to_floats(run.gradient, gradient);
+    to_floats(load_run<width>(x.weight + column), scaled);
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      normalised[k] = (normalised[k] - mean) * reciprocal_deviation;
+      scaled[k] *= gradient[k];
+    }
+  }
+
+  /// Leaves input_gradient in `scaled`, and in memory.
+  __device__ __forceinline__ void write(std::int64_t column, const float (&averages)[2],
+                                        float (&scaled)[width], const float (&normalised)[width]) const {
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      scaled[k] = reciprocal_deviation * (scaled[k] - averages[0] - normalised[k] * averages[1]);
+    }
+    if (x.addend.data != nullptr) {
+      const auto addend = load_run<width>(x.addend.row(row) + column);
+#pragma unroll
+      for (int k = 0; k < width; ++k) scaled[k] += to_float(addend.values[k]);
+    }
+    store_run(from_floats<T>(scaled), x.input_gradient.row(row) + column);
+  }
+
+  const GradientOperands<T>& x;
+  std::int64_t row;
+  float mean, reciprocal_deviation;
+};
+
+template <int width, int runs, typename T>
+__device__ __forceinline__ void backward_row(const GradientOperands<T>& x, std::int64_t row,
+                                             ParameterSums<width, runs, T>& parameters) {
+  using Kept = InputAndGradient<T, width>;
+  const RowGradient<width, T> of_row(x, row);
+  const auto read = [&](std::int64_t column) { return of_row.read(column); };
+  ThreadRow<Kept, width, runs> values(x.columns);
+  float averages[2] = {};  // of g and of g · n
+  float gradient[width], scaled[width], normalised[width];
+  values.for_each_first(read, [&](int, std::int64_t column, const Kept& run) {
+    of_row.unpack(run, column, gradient, scaled, normalised);
+#pragma unroll
+    for (int k = 0; k < width; ++k) {
+      averages[0] += scaled[k];
+      averages[1] += scaled[k] * normalised[k];
+    }
+  });
+  each_over_block<Sum>(averages);
+  averages[0] = x.centred ? averages[0] / static_cast<float>(x.columns) : 0.0F;
+  averages[1] /= static_cast<float>(x.columns);
+  values.for_each(read, [&](int i, std::int64_t column, const Kept& run) {
+    of_row.unpack(run, column, gradient, scaled, normalised);
+    parameters.add(i, column, gradient, normalised);
+    of_row.write(column, averages, scaled, normalised);
+  });
+}
+
+template <int width, int runs, typename T>
+__global__ void __launch_bounds__(kMostGradientThreads) norm_backward_kernel(GradientOperands<T> x) {
+  ParameterSums<width, runs, T> parameters(x);
+  const ThreadRow<char, width, runs> own(x.columns);
+  const auto nothing = [](std::int64_t) { return '\0'; };
+  own.for_each(nothing, [&](int i, std::int64_t column, char) { parameters.begin(i, column); });
+  const std::int64_t first_row = blockIdx.x * x.chunk_rows;
+  const std::int64_t last_row = std::min(x.rows, first_row + x.chunk_rows);
+  for (std::int64_t row = first_row; row < last_row; ++row) backward_row(x, row, parameters);
+  own.for_each(nothing, [&](int i, std::int64_t column, char) { parameters.store(i, column); });
+}
+
+/// How a call is cut. Depends on the shape only, as the sums' bits do.
+struct Chunks {
+  std::int64_t rows, count;
+};
+Chunks cut(std::int64_t rows, std::int64_t threads) {
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>(kWantedNormThreads / threads, 1, kMostNormBlocks) * kMultiprocessors;
+  const std::int64_t chunk_rows = std::max(kMinRowsOfChunk, divide_rounding_up(rows, blocks));
+  return {chunk_rows, divide_rounding_up(rows, chunk_rows)};
+}
+
+template <int width, int runs, typename T>
+void launch_norm_backward(const CudaContext& context, GradientOperands<T> x, std::int64_t threads,
+                          const NormBackward& norm) {
+  const Chunks chunks = cut(x.rows, threads);
+  const Bytes sum_bytes = chunks.count * x.columns * size_of(DType::fp32);
+  std::byte* scratch = context.scratch.at_least(norm.bias_gradient ? 2 * sum_bytes : sum_bytes);
+  const Matrix weight_sums(scratch, DType::fp32, chunks.count, x.columns);
+  const Matrix bias_sums(scratch + sum_bytes, DType::fp32, chunks.count, x.columns);
+  x.chunk_rows = chunks.rows;
+  x.weight_sums = weight_sums.row<float>(0);
+  if (norm.bias_gradient) x.bias_sums = bias_sums.row<float>(0);
+  launch(norm_backward_kernel<width, runs, T>, dim3(static_cast<unsigned>(chunks.count)),
+         dim3(static_cast<unsigned>(threads)), 0, context.stream, x);
+  add_partial_sums_on_cuda(context, weight_sums, norm.weight_gradient);
+  if (norm.bias_gradient) add_partial_sums_on_cuda(context, bias_sums, norm.bias_gradient);
+}
+
+/// As few runs for a thread as a block allows: the parameters' sums take as many registers again.
+template <int width, typename T>
+void launch_aligned_norm_backward(const CudaContext& context, const GradientOperands<T>& x,
+                                  const NormBackward& norm) {
+  const std::int64_t runs = x.columns / width;
+  if (runs <= kMostGradientThreads) {
+    launch_norm_backward<width, 1>(context, x, whole_warps(runs), norm);
+  } else if (runs <= 2 * kMostGradientThreads) {
+    launch_norm_backward<width, 2>(context, x, whole_warps(divide_rounding_up(runs, 2)), norm);
+  } else {
+    launch_norm_backward<width, 0>(context, x, kLongGradientThreads, norm);
+  }
+}
+
+}  // namespace
+
+void norm_backward_on_cuda(const CudaContext& context, const NormBackward& norm) {
+  if (norm.input.elements() == 0) return;
+  with_storage_type(norm.input.dtype, [&](auto element) {
+    using T = decltype(element);
+    const GradientOperands<T> x = {
+        .centred = norm.kind == NormKind::layer_norm,
+        .rows = norm.input.rows,
+        .columns = norm.input.columns,
+        .chunk_rows = 0,
+        .input = rows_of<const T>(norm.input),
+        .out_gradient = rows_of<const T>(norm.out_gradient),
+        .addend = rows_of<const T>(norm.addend),
+        .input_gradient = rows_of<T>(norm.input_gradient),
+        .weight = rows_of<const T>(norm.weight).data,
+        .mean = rows_of<const float>(norm.mean).data,
+        .reciprocal_deviation = rows_of<const float>(norm.reciprocal_deviation).data,
+        .weight_sums = nullptr,
+        .bias_sums = nullptr};
+    constexpr int kWidth = 16 / sizeof(T);
+    if (x.columns % kWidth == 0 && is_aligned<kWidth>(x.input) && is_aligned<kWidth>(x.out_gradient) &&
+        is_aligned<kWidth>(x.addend) && is_aligned<kWidth>(x.input_gradient) &&
+        is_aligned<kWidth>(x.weight)) {
+      launch_aligned_norm_backward<kWidth>(context, x, norm);
+    } else {
+      launch_norm_backward<1, 0>(context, x, whole_warps(std::min(x.columns, kUnalignedGradientThreads)),
+                                 norm);
+    }
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,200 @@
+// AdamW and sums of squares with the bits of the CPU's optim/adamw.cpp and optim/gradient_norm.cpp, so that a
+// tensor's update may run on either. AdamW rounds every operation by itself; a sum of squares adds doubles in
+// the CPU's order.
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/device/cuda/context.h"
+#include "engine/device/cuda/element.cuh"
+#include "engine/device/cuda/launch.cuh"
+
+namespace strata {
+namespace {
+
+constexpr int kUpdateThreads = 256;
+
+/// Elements of one thread: 16 bytes of each fp32 array.
+constexpr int kUpdateRun = 4;
+
+template <typename Gradient, typename Parameter>
+struct Update {
+  const StepScalars* scalars;
+  bool decay;
+  float *master, *exp_avg, *exp_avg_sq;
+  const Gradient* gradient;
+  Parameter* parameter;  ///< or nullptr
+  std::int64_t elements;
+};
+
+/// See optim/adamw.h for the formula. Explicit roundings keep the compiler from fusing.
+__device__ void update_element(const AdamWCoefficients& s, float stored_gradient, float& master,
+                               float& exp_avg, float& exp_avg_sq) {
+  const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
+  exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
+  exp_avg_sq =
+      __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
+  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
+  master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
+}
+
+/// Elements [first, first + run).
+template <int run, typename Gradient, typename Parameter>
+__device__ void update_run(const Update<Gradient, Parameter>& x, const AdamWCoefficients& s,
+                           std::int64_t first) {
+  const auto gradient = load_run<run>(x.gradient + first);
+  auto master = load_run<run>(x.master + first);
+  auto exp_avg = load_run<run>(x.exp_avg + first);
+  auto exp_avg_sq = load_run<run>(x.exp_avg_sq + first);
+  Run<Parameter, run> parameter;
+#pragma unroll
+  for (int i = 0; i < run; ++i) {
+    update_element(s, to_float(gradient.values[i]), master.values[i], exp_avg.values[i],
+                   exp_avg_sq.values[i]);
+    parameter.values[i] = from_float<Parameter>(master.values[i]);
+  }
+  store_run(master, x.master + first);
+  store_run(exp_avg, x.exp_avg + first);
+  store_run(exp_avg_sq, x.exp_avg_sq + first);
+  if (x.parameter != nullptr) store_run(parameter, x.parameter + first);
+}
+
+/// `run`: kUpdateRun where every array is aligned for it, or 1.
+template <int run, typename Gradient, typename Parameter>
+__global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Gradient, Parameter> x) {
+  if (x.scalars->skip != 0) return;
+  const AdamWCoefficients s = x.decay ? x.scalars->decayed : x.scalars->plain;
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
+  if (first + run <= x.elements) {
+    update_run<run>(x, s, first);
+  } else {
+    for (std::int64_t i = first; i < x.elements; ++i) update_run<1>(x, s, i);
+  }
+}
+
+template <typename Gradient, typename Parameter>
+void adamw_of_types(const CudaContext& context, const AdamWUpdate& update) {
+  const Update<Gradient, Parameter> x = {
+      .scalars = update.scalars,
+      .decay = update.decay,
+      .master = update.master.row<float>(0),
+      .exp_avg = update.exp_avg.row<float>(0),
+      .exp_avg_sq = update.exp_avg_sq.row<float>(0),
+      .gradient = update.gradient.row<const Gradient>(0),
+      .parameter = update.parameter ? update.parameter.row<Parameter>(0) : nullptr,
+      .elements = update.master.columns};
+  const bool aligned = is_aligned<kUpdateRun>(x.master) && is_aligned<kUpdateRun>(x.exp_avg) &&
+                       is_aligned<kUpdateRun>(x.exp_avg_sq) && is_aligned<kUpdateRun>(x.gradient) &&
+                       is_aligned<kUpdateRun>(x.parameter);
+  const auto enqueue = [&](auto kernel, std::int64_t run) {
+    const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
+    launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
+  };
+  if (aligned) {
+    enqueue(adamw_kernel<kUpdateRun, Gradient, Parameter>, kUpdateRun);
+  } else {
+    enqueue(adamw_kernel<1, Gradient, Parameter>, 1);
+  }
+}
+
+constexpr std::int64_t kBlock = 64 * 1024;  ///< elements of one partial sum, as in optim/gradient_norm.cpp
+constexpr int kAccumulators = 32;           ///< of a block: element i goes to accumulator i mod 32
+constexpr int kSquareThreads = 256;
+constexpr int kLoads = 16;  ///< elements that a thread has in flight
+constexpr int kTile = kSquareThreads * kLoads;
+
+template <typename T>
+__device__ void load_tile(const T* from, std::int64_t available, T (&to)[kLoads]) {
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const int offset = i * kSquareThreads + static_cast<int>(threadIdx.x);
+    to[i] = offset < available ? from[offset] : T{};
+  }
+}
+
+/// partial[b] = sum of squares of block b. The first warp adds, a lane per accumulator, while the loads of
+/// the next tile by all warps are under way. Zeros beyond the end change nothing: no sum is ever -0.
+template <typename T>
+__global__ void __launch_bounds__(kSquareThreads)
+    block_squares_kernel(const T* values, std::int64_t elements, double* partial) {
+  __shared__ T tiles[2][kTile];
+  const T* from = values + blockIdx.x * kBlock;
+  const std::int64_t available = std::min(std::int64_t{kBlock}, elements - blockIdx.x * kBlock);
+  T loaded[kLoads];
+  load_tile(from, available, loaded);
+  double sum = 0;
+  for (std::int64_t first = 0; first < available; first += kTile) {
+    T(&tile)[kTile] = tiles[first / kTile % 2];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) tile[i * kSquareThreads + threadIdx.x] = loaded[i];
+    load_tile(from + first + kTile, available - first - kTile, loaded);
+    __syncthreads();  // also: the first warp is done with the other tile, which is written next
+    if (threadIdx.x < kAccumulators) {
+#pragma unroll 16
+      for (int i = 0; i < kTile; i += kAccumulators) {
+        const auto value = static_cast<double>(to_float(tile[i + threadIdx.x]));
+        sum += value * value;  // exact in double, so that fusing it changes nothing
+      }
+    }
+  }
+  if (threadIdx.x >= kAccumulators) return;
+  for (int width = kAccumulators / 2; width > 0; width /= 2) {
+    sum += __shfl_down_sync(0xffffffffU, sum, static_cast<unsigned>(width));
+  }
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+constexpr int kTreeThreads = 512;
+
+/// Node `index` of the 2^level nodes of a level: blocks [begin, end).
+struct TreeNode {
+  __device__ TreeNode(std::int64_t blocks, int level, std::int64_t index) : begin(0), end(blocks) {
+    for (int bit = level - 1; bit >= 0; --bit) (index >> bit & 1 ? begin : end) = middle();
+  }
+  __device__ std::int64_t middle() const { return begin + (end - begin) / 2; }
+  std::int64_t begin, end;
+};
+
+/// Adds partial sums in the tree of TBB's deterministic reduction, which halves ranges down to one block. A
+/// node's sum takes the place of its first block's.
+__global__ void __launch_bounds__(kTreeThreads)
+    tree_sum_kernel(double* partial, std::int64_t blocks, int levels, double* sum) {
+  for (int level = levels - 1; level >= 0; --level) {
+    for (std::int64_t index = threadIdx.x; index < std::int64_t{1} << level; index += kTreeThreads) {
+      const TreeNode node(blocks, level, index);
+      if (node.end - node.begin > 1) partial[node.begin] += partial[node.middle()];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *sum = blocks > 0 ? partial[0] : 0.0;
+}
+
+template <typename T>
+void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double* sum) {
+  const std::int64_t blocks = divide_rounding_up(x.columns, kBlock);
+  std::byte* scratch = context.scratch.at_least(std::max<Bytes>(1, blocks) * sizeof(double));
+  auto* partial = reinterpret_cast<double*>(scratch);
+  if (blocks > 0) {
+    launch(block_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0,
+           context.stream, x.row<const T>(0), x.columns, partial);
+  }
+  int levels = 0;
+  while (std::int64_t{1} << levels < blocks) ++levels;
+  launch(tree_sum_kernel, dim3(1), dim3(kTreeThreads), 0, context.stream, partial, blocks, levels, sum);
+}
+
+}  // namespace
+
+void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
+  if (update.master.columns == 0) return;
+  with_element(update.gradient.dtype, [&](auto gradient) {
+    with_element(update.parameter ? update.parameter.dtype : DType::fp32, [&](auto parameter) {
+      adamw_of_types<decltype(gradient), decltype(parameter)>(context, update);
+    });
+  });
+}
+
+void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {
+  with_element(x.dtype, [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
+}
+
+}  // namespace strata

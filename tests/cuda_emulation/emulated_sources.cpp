@@ -1,0 +1,10 @@
+// The CUDA device's kernels for the CPU: their launch.cuh is that of tests/cuda_emulation.
+#include "engine/device/cuda/attention.cu"
+#include "engine/device/cuda/column_sums.cu"
+#include "engine/device/cuda/cross_entropy.cu"
+#include "engine/device/cuda/elementwise.cu"
+#include "engine/device/cuda/embedding.cu"
+#include "engine/device/cuda/norm.cu"
+#include "engine/device/cuda/norm_backward.cu"
+#include "engine/device/cuda/optimizer.cu"
+#include "engine/device/cuda/rope.cu"

@@ -1,0 +1,210 @@
+// Every device updates parameters and adds squares with the bits of optim's functions for the CPU.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/device/optimizer_state.h"
+#include "optim/adamw.h"
+#include "optim/gradient_norm.h"
+#include "tests/device/implementations.h"
+#include "tests/device/scenario.h"
+
+namespace strata {
+namespace {
+
+/// What an update works on: `elements` from `first` on of longer vectors, of which nothing else may change.
+struct Stretch {
+  std::int64_t first, elements;
+  Operand master, exp_avg, exp_avg_sq, gradient;
+  std::optional<Operand> parameter;
+
+  Stretch(std::int64_t first, std::int64_t elements, DType gradient_dtype,
+          std::optional<DType> parameter_dtype)
+      : first(first),
+        elements(elements),
+        master(random_operand(1, DType::fp32, 1, length())),
+        exp_avg(random_operand(2, DType::fp32, 1, length(), 0, 0.1F)),
+        exp_avg_sq(random_operand(3, DType::fp32, 1, length(), 0, 0.01F)),
+        gradient(random_operand(4, gradient_dtype, 1, length())) {
+    for (std::int64_t i = 0; i < length(); ++i) exp_avg_sq.set(0, i, std::abs(exp_avg_sq.at(0, i)));
+    if (parameter_dtype) parameter = poisoned_operand(*parameter_dtype, 1, length());
+  }
+
+  std::int64_t length() const { return first + elements + 9; }
+
+  /// `place` says where the update finds an operand's memory.
+  template <typename Place>
+  AdamWUpdate update(const Place& place) {
+    const auto view = [&](Operand& operand) {
+      Matrix whole = operand.view();
+      whole.data = place(operand.bytes());
+      return whole.column_slice(first, elements);
+    };
+    return {.master = view(master),
+            .exp_avg = view(exp_avg),
+            .exp_avg_sq = view(exp_avg_sq),
+            .gradient = view(gradient),
+            .parameter = parameter ? view(*parameter) : Matrix()};
+  }
+};
+
+void expect_same_bits(const Stretch& a, const Stretch& b) {
+  EXPECT_EQ(a.master.memory(), b.master.memory());
+  EXPECT_EQ(a.exp_avg.memory(), b.exp_avg.memory());
+  EXPECT_EQ(a.exp_avg_sq.memory(), b.exp_avg_sq.memory());
+  EXPECT_EQ(a.gradient.memory(), b.gradient.memory());
+  if (a.parameter) {
+    EXPECT_EQ(a.parameter->memory(), b.parameter->memory());
+  }
+}
+
+StepScalars third_step() {
+  AdamWStep step = {.learning_rate = 3e-3F,
+                    .beta1 = 0.9F,
+                    .beta2 = 0.95F,
+                    .epsilon = 1e-8F,
+                    .gradient_scale = 0.37F,
+                    .step = 3};
+  const AdamWCoefficients plain = coefficients(step);
+  step.weight_decay = 0.1F;
+  return {.decayed = coefficients(step), .plain = plain, .skip = 0};
+}
+
+class OptimizerKernels : public ::testing::TestWithParam<ImplementationChoice> {
+ protected:
+  void SetUp() override {
+    const ImplementationChoice& choice = GetParam();
+    if (const std::string why = choice.why_missing(choice.name); !why.empty()) GTEST_SKIP() << why;
+    implementation_ = choice.make(choice.name);
+  }
+
+  Stretch updated(const Stretch& before, StepScalars scalars, bool decay) {
+    std::optional<Stretch> result;
+    for (int run = 0; run < implementation_->runs(); ++run) {
+      implementation_->begin_run(run);
+      Stretch stretch = before;
+      AdamWUpdate call =
+          stretch.update([&](std::span<std::byte> host) { return implementation_->place(host); });
+      call.scalars = place_as<StepScalars>(scalars);
+      call.decay = decay;
+      implementation_->kernels().adamw(call);
+      implementation_->bring_back();
+      if (result) expect_same_bits(stretch, *result);
+      result = std::move(stretch);
+    }
+    return *result;
+  }
+
+  void expect_reference_bits(const Stretch& stretch, bool decay) {
+    const StepScalars scalars = third_step();
+    Stretch expected = stretch;
+    const AdamWUpdate call = expected.update([](std::span<std::byte> host) { return host.data(); });
+    adamw_reference(decay ? scalars.decayed : scalars.plain, adamw_state(call));
+    expect_same_bits(updated(stretch, scalars, decay), expected);
+  }
+
+  /// Of `elements` from `first` on.
+  double sum_of_squares_of(Operand x, std::int64_t first, std::int64_t elements) {
+    std::optional<double> result;
+    for (int run = 0; run < implementation_->runs(); ++run) {
+      implementation_->begin_run(run);
+      double sum = -1;
+      Matrix whole = x.view();
+      whole.data = implementation_->place(x.bytes());
+      implementation_->kernels().sum_of_squares(whole.column_slice(first, elements), place_as<double>(sum));
+      implementation_->bring_back();
+      EXPECT_EQ(std::bit_cast<std::uint64_t>(sum), std::bit_cast<std::uint64_t>(result.value_or(sum)));
+      result = sum;
+    }
+    return *result;
+  }
+
+ private:
+  template <typename T>
+  T* place_as(T& host) {
+    return reinterpret_cast<T*>(implementation_->place(std::as_writable_bytes(std::span(&host, 1))));
+  }
+
+  std::unique_ptr<Implementation> implementation_;
+};
+
+TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTouchesNothingElse) {
+  for (const DType gradient : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const std::optional<DType> parameter : {std::optional<DType>(), {DType::bf16}, {DType::fp16}}) {
+      for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
+        for (const std::int64_t first : {0, 1, 4}) {
+          SCOPED_TRACE(::testing::Message()
+                       << name_of(gradient) << " gradient, " << elements << " from " << first);
+          expect_reference_bits(Stretch(first, elements, gradient, parameter), elements % 2 == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
+  // Without gradient and decay the master stays: ties, overflow, subnormals and infinities reach the copy
+  // untouched.
+  const std::vector<std::uint32_t> words = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff,
+                                            0x7f7fffff, 0x7f800000, 0xff800000, 0x00000001, 0x80000000,
+                                            0x00008000, 0x00018000, 0xbf808000, 0x477ff000, 0x477fefff,
+                                            0x33000000, 0x33000001, 0x38801000};
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    Stretch stretch(0, static_cast<std::int64_t>(words.size()), DType::fp32, dtype);
+    for (std::int64_t i = 0; i < stretch.elements; ++i) {
+      stretch.master.set(0, i, std::bit_cast<float>(words[static_cast<std::size_t>(i)]));
+      for (Operand* zero : {&stretch.exp_avg, &stretch.exp_avg_sq, &stretch.gradient}) zero->set(0, i, 0);
+    }
+    const Stretch after = updated(stretch, third_step(), false);
+    EXPECT_EQ(after.master.memory(), stretch.master.memory());
+    for (std::int64_t i = 0; i < stretch.elements; ++i) {
+      stretch.parameter->set(0, i, stretch.master.at(0, i));
+    }
+    EXPECT_EQ(after.parameter->memory(), stretch.parameter->memory()) << name_of(dtype);
+  }
+}
+
+TEST_P(OptimizerKernels, AdamWOfASkippedStepTouchesNothing) {
+  StepScalars scalars = third_step();
+  scalars.skip = 1;
+  const Stretch before(0, 5000, DType::bf16, DType::bf16);
+  expect_same_bits(updated(before, scalars, true), before);
+}
+
+TEST_P(OptimizerKernels, SumOfSquaresHasTheBitsOfTheCpuAtEverySizeAndAlignment) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const Operand x = random_operand(5, dtype, 1, 851'980);
+    for (const std::int64_t elements : {0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 200'001, 851'973}) {
+      for (const std::int64_t first : {0, 1}) {
+        const double expected = sum_of_squares(x.memory().data() + first * size_of(dtype), dtype, elements);
+        EXPECT_EQ(sum_of_squares_of(x, first, elements), expected)
+            << name_of(dtype) << ", " << elements << " from " << first;
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, SumOfSquaresShowsOneInfinityOrNaNAnywhere) {
+  for (const std::int64_t place : {0, 17, 70'000, 99'999}) {
+    Operand x = random_operand(6, DType::fp32, 1, 100'000);
+    x.set(0, place, -std::numeric_limits<float>::infinity());
+    EXPECT_EQ(sum_of_squares_of(x, 0, 100'000), std::numeric_limits<double>::infinity());
+    x.set(0, place, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_TRUE(std::isnan(sum_of_squares_of(x, 0, 100'000)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, OptimizerKernels, ::testing::ValuesIn(implementation_choices()),
+                         name_of_choice);
+
+}  // namespace
+}  // namespace strata
