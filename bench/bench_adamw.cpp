@@ -100,7 +100,7 @@ class State {
 
   void run_adamw() {
     const auto size = static_cast<std::size_t>(elements_);
-    adamw({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10},
+    adamw(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
           {.master = {master_, size},
            .exp_avg = {exp_avg_, size},
            .exp_avg_sq = {exp_avg_sq_, size},

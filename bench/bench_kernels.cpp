@@ -1,78 +1,125 @@
-// Every CPU kernel at the shapes of a GPT-2 124M step with 2048 tokens, as GFLOP/s or GB/s, so that each can
-// be held against the machine's limit. STRATA_BENCH_THREADS sets the compute threads (default: one per core).
+// Every kernel of a device as FLOP/s or bytes/s, so that each can be held against the machine's limit: at the
+// shapes of a GPT-2 124M step with 2048 tokens on the CPU, of a Llama 8B step with 16384 tokens on a GPU.
+// STRATA_BENCH_DEVICE is cpu (default) or cuda; STRATA_BENCH_THREADS sets the CPU's compute threads (default:
+// one per core). Times are the device's own.
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <cmath>
+#include <iostream>
 #include <vector>
 
-#include "engine/device/cpu/cpu_device.h"
+#include "bench/device.h"
+#include "optim/adamw.h"
 
 namespace strata {
 namespace {
 
-constexpr std::int64_t kSequence = 512;
-constexpr std::int64_t kBatch = 4;
-constexpr std::int64_t kTokens = kBatch * kSequence;
-constexpr std::int64_t kHidden = 768;
-constexpr std::int64_t kHeads = 12;
-constexpr std::int64_t kVocabulary = 50257;
-/// Rows of logits that exist at once.
-constexpr std::int64_t kLossRows = 640;
+using bench::DeviceArray;
+using bench::Operand;
 
-CpuDevice& device() {
-  const char* threads = std::getenv("STRATA_BENCH_THREADS");
-  static CpuDevice instance({.threads = threads == nullptr ? 0 : std::atoi(threads), .link = {}});
-  return instance;
+constexpr DType kBf16 = DType::bf16;
+constexpr DType kFp32 = DType::fp32;
+
+struct Shapes {
+  std::int64_t batch, sequence, hidden, heads, kv_heads;
+  std::int64_t up;    ///< columns of the MLP's first product; in a gated MLP gate and up
+  std::int64_t down;  ///< rows of the MLP's second product
+  std::int64_t vocabulary;
+  std::int64_t loss_rows;          ///< rows of logits that exist at once: 64 MiB of them, as in engine/model
+  std::int64_t update_parameters;  ///< of one optimizer update: a block's
+  int calls;                       ///< per measurement, so that a GPU is never waiting for the host
+
+  std::int64_t tokens() const { return batch * sequence; }
+  std::int64_t head_dimension() const { return hidden / heads; }
+  std::int64_t kv() const { return kv_heads * head_dimension(); }
+  std::int64_t qkv() const { return hidden + 2 * kv(); }
+};
+
+constexpr Shapes kGpt2Small = {.batch = 4,
+                               .sequence = 512,
+                               .hidden = 768,
+                               .heads = 12,
+                               .kv_heads = 12,
+                               .up = 4 * 768,
+                               .down = 4 * 768,
+                               .vocabulary = 50257,
+                               .loss_rows = 640,
+                               .update_parameters = 12 * 768 * 768,
+                               .calls = 1};
+constexpr Shapes kLlama8B = {.batch = 8,
+                             .sequence = 2048,
+                             .hidden = 4096,
+                             .heads = 32,
+                             .kv_heads = 8,
+                             .up = 2 * 14336,
+                             .down = 14336,
+                             .vocabulary = 128256,
+                             .loss_rows = 256,
+                             .update_parameters = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336),
+                             .calls = 10};
+
+Device& device() {
+  static const std::unique_ptr<Device> instance = bench::make_device_from_environment();
+  return *instance;
 }
 
-/// A matrix of its own memory, filled with small numbers.
-class Operand {
- public:
-  Operand(DType dtype, std::int64_t rows, std::int64_t columns)
-      : arena_(rows * columns * size_of(dtype)), matrix_(arena_.data(), dtype, rows, columns) {
-    for (std::int64_t i = 0; i < matrix_.elements(); ++i) {
-      const float value = static_cast<float>(i * 7919 % 2003 - 1001) / 2003.0F;
-      if (dtype == DType::fp32) {
-        matrix_.row<float>(0)[i] = value;
-      } else {
-        matrix_.row<bfloat16>(0)[i] = bfloat16(value);
-      }
-    }
-  }
-  operator const Matrix&() const { return matrix_; }
-  Bytes bytes() const { return arena_.size(); }
+const Shapes& shapes() {
+  return device().host_addressable() ? kGpt2Small : kLlama8B;
+}
 
- private:
-  Arena arena_;
-  Matrix matrix_;
-};
+Operand operand(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return {device(), dtype, rows, columns};
+}
+/// [tokens, columns] in bf16.
+Operand activation(std::int64_t columns) {
+  return operand(kBf16, shapes().tokens(), columns);
+}
+Operand vector_of(DType dtype, std::int64_t columns) {
+  return operand(dtype, 1, columns);
+}
 
 template <typename Call>
 void measure(benchmark::State& state, double operations, double bytes, const Call& call) {
-  const std::unique_ptr<Kernels> kernels = device().make_kernels();
-  call(*kernels);  // scratch is set up by the first call
-  for (auto _ : state) call(*kernels);
+  const std::unique_ptr<Stream> stream = device().make_stream();
+  Kernels& kernels = stream->kernels();
+  call(kernels);  // scratch is set up by the first call
+  bench::wait_for_all(*stream);
+  const int calls = shapes().calls;
+  for (auto _ : state) {
+    const double seconds = bench::seconds_on_device(*stream, [&] {
+      for (int i = 0; i < calls; ++i) call(kernels);
+    });
+    state.SetIterationTime(seconds / calls);
+  }
   using benchmark::Counter;
   const auto rate = [](double amount) { return Counter(amount, Counter::kIsIterationInvariantRate); };
   if (operations > 0) state.counters["FLOPS"] = rate(operations);
   if (bytes > 0) state.counters["bytes/s"] = rate(bytes);
 }
 
+template <typename Call>
+void measure_operations(benchmark::State& state, double operations, const Call& call) {
+  measure(state, operations, 0, call);
+}
+template <typename Call>
+void measure_bytes(benchmark::State& state, double bytes, const Call& call) {
+  measure(state, 0, bytes, call);
+}
+
 struct MatmulCase {
   const char* name;
   std::int64_t m, n, k;
-  bool transpose_a, transpose_b, accumulate;
-  DType dtype, out;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+  DType dtype = kBf16, out = kBf16;
 };
 
 void bench_matmul(benchmark::State& state, const MatmulCase& c) {
-  const Operand a(c.dtype, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
-  const Operand b(c.dtype, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
-  const Operand out(c.out, c.m, c.n);
+  const Operand a = operand(c.dtype, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k);
+  const Operand b = operand(c.dtype, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n);
+  const Operand out = operand(c.out, c.m, c.n);
   const double operations =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
-  measure(state, operations, 0, [&](Kernels& kernels) {
+  measure_operations(state, operations, [&](Kernels& kernels) {
     kernels.matmul({.a = a,
                     .transpose_a = c.transpose_a,
                     .b = b,
@@ -83,205 +130,276 @@ void bench_matmul(benchmark::State& state, const MatmulCase& c) {
 }
 
 AttentionShape attention_shape() {
-  return {.batch = kBatch,
-          .sequence = kSequence,
-          .heads = kHeads,
-          .kv_heads = kHeads,
-          .head_dimension = kHidden / kHeads,
-          .scale = 0.125F};
+  const Shapes& s = shapes();
+  return {.batch = s.batch,
+          .sequence = s.sequence,
+          .heads = s.heads,
+          .kv_heads = s.kv_heads,
+          .head_dimension = s.head_dimension(),
+          .scale = 1 / std::sqrt(static_cast<float>(s.head_dimension()))};
 }
 
 /// Of `products` causal matrix products.
 double attention_operations(int products) {
-  return products * static_cast<double>(kTokens) * kSequence * kHidden;
+  const Shapes& s = shapes();
+  return products * static_cast<double>(s.tokens()) * static_cast<double>(s.sequence * s.hidden);
 }
 
+/// Query, key and value as they lie in one fused matrix.
+struct QueryKeyValue {
+  explicit QueryKeyValue(const Matrix& fused)
+      : query(fused.column_slice(0, shapes().hidden)),
+        key(fused.column_slice(shapes().hidden, shapes().kv())),
+        value(fused.column_slice(shapes().hidden + shapes().kv(), shapes().kv())) {}
+  Matrix query, key, value;
+};
+
 void bench_attention(benchmark::State& state) {
-  const Operand fused(DType::bf16, kTokens, 3 * kHidden), out(DType::bf16, kTokens, kHidden);
-  const Operand log_sum_exp(DType::fp32, kBatch * kHeads, kSequence);
-  const Matrix& qkv = fused;
-  measure(state, attention_operations(2), 0, [&](Kernels& kernels) {
+  const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
+  const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
+  const QueryKeyValue in(fused);
+  measure_operations(state, attention_operations(2), [&](Kernels& kernels) {
     kernels.attention({.shape = attention_shape(),
-                       .query = qkv.column_slice(0, kHidden),
-                       .key = qkv.column_slice(kHidden, kHidden),
-                       .value = qkv.column_slice(2 * kHidden, kHidden),
+                       .query = in.query,
+                       .key = in.key,
+                       .value = in.value,
                        .out = out,
                        .log_sum_exp = log_sum_exp});
   });
 }
 
 void bench_attention_backward(benchmark::State& state) {
-  const Operand fused(DType::bf16, kTokens, 3 * kHidden), out(DType::bf16, kTokens, kHidden);
-  const Operand gradient(DType::bf16, kTokens, 3 * kHidden);
-  const Operand log_sum_exp(DType::fp32, kBatch * kHeads, kSequence);
-  const Matrix& qkv = fused;
-  const Matrix& qkv_gradient = gradient;
-  measure(state, attention_operations(5), 0, [&](Kernels& kernels) {
+  const Operand fused = activation(shapes().qkv()), out = activation(shapes().hidden);
+  const Operand fused_gradient = activation(shapes().qkv());
+  const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
+  const QueryKeyValue in(fused), gradient(fused_gradient);
+  measure_operations(state, attention_operations(5), [&](Kernels& kernels) {
     kernels.attention_backward({.shape = attention_shape(),
-                                .query = qkv.column_slice(0, kHidden),
-                                .key = qkv.column_slice(kHidden, kHidden),
-                                .value = qkv.column_slice(2 * kHidden, kHidden),
+                                .query = in.query,
+                                .key = in.key,
+                                .value = in.value,
                                 .out = out,
                                 .log_sum_exp = log_sum_exp,
                                 .out_gradient = out,
-                                .query_gradient = qkv_gradient.column_slice(0, kHidden),
-                                .key_gradient = qkv_gradient.column_slice(kHidden, kHidden),
-                                .value_gradient = qkv_gradient.column_slice(2 * kHidden, kHidden)});
+                                .query_gradient = gradient.query,
+                                .key_gradient = gradient.key,
+                                .value_gradient = gradient.value});
   });
 }
 
-void bench_norm(benchmark::State& state) {
-  const Operand input(DType::bf16, kTokens, kHidden), branch(DType::bf16, kTokens, kHidden);
-  const Operand sum(DType::bf16, kTokens, kHidden), out(DType::bf16, kTokens, kHidden);
-  const Operand weight(DType::bf16, 1, kHidden), bias(DType::bf16, 1, kHidden);
-  const Operand mean(DType::fp32, 1, kTokens), reciprocal(DType::fp32, 1, kTokens);
-  measure(state, 0, 4.0 * static_cast<double>(input.bytes()), [&](Kernels& kernels) {
-    kernels.norm({.kind = NormKind::layer_norm,
+void bench_norm(benchmark::State& state, NormKind kind) {
+  const std::int64_t hidden = shapes().hidden, tokens = shapes().tokens();
+  const bool layer = kind == NormKind::layer_norm;
+  const Operand input = activation(hidden), branch = activation(hidden), sum = activation(hidden),
+                out = activation(hidden);
+  const Operand weight = vector_of(kBf16, hidden), bias = vector_of(kBf16, hidden);
+  const Operand mean = vector_of(kFp32, tokens), reciprocal = vector_of(kFp32, tokens);
+  measure_bytes(state, 4 * input.bytes(), [&](Kernels& kernels) {
+    kernels.norm({.kind = kind,
                   .epsilon = 1e-5F,
                   .input = input,
                   .addend = branch,
                   .sum = sum,
                   .weight = weight,
-                  .bias = bias,
+                  .bias = layer ? bias.matrix() : Matrix(),
                   .out = out,
-                  .mean = mean,
+                  .mean = layer ? mean.matrix() : Matrix(),
                   .reciprocal_deviation = reciprocal});
   });
 }
 
-void bench_norm_backward(benchmark::State& state) {
-  const Operand input(DType::bf16, kTokens, kHidden), gradient(DType::bf16, kTokens, kHidden);
-  const Operand addend(DType::bf16, kTokens, kHidden), out(DType::bf16, kTokens, kHidden);
-  const Operand weight(DType::bf16, 1, kHidden);
-  const Operand mean(DType::fp32, 1, kTokens), reciprocal(DType::fp32, 1, kTokens);
-  const Operand weight_gradient(DType::fp32, 1, kHidden), bias_gradient(DType::fp32, 1, kHidden);
-  measure(state, 0, 4.0 * static_cast<double>(input.bytes()), [&](Kernels& kernels) {
-    kernels.norm_backward({.kind = NormKind::layer_norm,
+void bench_norm_backward(benchmark::State& state, NormKind kind) {
+  const std::int64_t hidden = shapes().hidden, tokens = shapes().tokens();
+  const bool layer = kind == NormKind::layer_norm;
+  const Operand input = activation(hidden), gradient = activation(hidden), addend = activation(hidden),
+                out = activation(hidden);
+  const Operand weight = vector_of(kBf16, hidden);
+  const Operand mean = vector_of(kFp32, tokens), reciprocal = vector_of(kFp32, tokens);
+  const Operand weight_gradient = vector_of(kFp32, hidden), bias_gradient = vector_of(kFp32, hidden);
+  measure_bytes(state, 4 * input.bytes(), [&](Kernels& kernels) {
+    kernels.norm_backward({.kind = kind,
                            .input = input,
                            .weight = weight,
-                           .mean = mean,
+                           .mean = layer ? mean.matrix() : Matrix(),
                            .reciprocal_deviation = reciprocal,
                            .out_gradient = gradient,
                            .addend = addend,
                            .input_gradient = out,
                            .weight_gradient = weight_gradient,
-                           .bias_gradient = bias_gradient});
+                           .bias_gradient = layer ? bias_gradient.matrix() : Matrix()});
   });
 }
 
 void bench_gelu(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, 4 * kHidden), out(DType::bf16, kTokens, 4 * kHidden);
-  measure(state, 0, 2.0 * static_cast<double>(x.bytes()), [&](Kernels& kernels) { kernels.gelu(x, out); });
+  const Operand x = activation(shapes().down), out = activation(shapes().down);
+  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) { kernels.gelu(x, out); });
 }
 
 void bench_gelu_backward(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, 4 * kHidden), gradient(DType::bf16, kTokens, 4 * kHidden);
-  const Operand out(DType::bf16, kTokens, 4 * kHidden);
-  measure(state, 0, 3.0 * static_cast<double>(x.bytes()),
-          [&](Kernels& kernels) { kernels.gelu_backward(x, gradient, out); });
+  const Operand x = activation(shapes().down), gradient = activation(shapes().down),
+                out = activation(shapes().down);
+  measure_bytes(state, 3 * x.bytes(), [&](Kernels& kernels) { kernels.gelu_backward(x, gradient, out); });
 }
 
 void bench_swiglu(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, 4 * kHidden), out(DType::bf16, kTokens, 2 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()),
-          [&](Kernels& kernels) { kernels.swiglu(x, out); });
+  const Operand x = activation(shapes().up), out = activation(shapes().up / 2);
+  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) { kernels.swiglu(x, out); });
 }
 
 void bench_swiglu_backward(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, 4 * kHidden), gradient(DType::bf16, kTokens, 2 * kHidden);
-  const Operand out(DType::bf16, kTokens, 4 * kHidden);
-  measure(state, 0, static_cast<double>(2 * x.bytes() + gradient.bytes()),
-          [&](Kernels& kernels) { kernels.swiglu_backward(x, gradient, out); });
+  const Operand x = activation(shapes().up), gradient = activation(shapes().up / 2),
+                out = activation(shapes().up);
+  measure_bytes(state, 2 * x.bytes() + gradient.bytes(),
+                [&](Kernels& kernels) { kernels.swiglu_backward(x, gradient, out); });
 }
 
 void bench_rope(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, kHidden);
-  const Operand cosine(DType::fp32, kSequence, 32), sine(DType::fp32, kSequence, 32);
-  measure(state, 0, 2.0 * static_cast<double>(x.bytes()), [&](Kernels& kernels) {
-    kernels.rope({.x = x, .sequence = kSequence, .head_dimension = 64, .cosine = cosine, .sine = sine});
+  const Shapes& s = shapes();
+  const Operand x = activation(s.hidden);
+  const Operand cosine = operand(kFp32, s.sequence, s.head_dimension() / 2),
+                sine = operand(kFp32, s.sequence, s.head_dimension() / 2);
+  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) {
+    kernels.rope({.x = x,
+                  .sequence = s.sequence,
+                  .head_dimension = s.head_dimension(),
+                  .cosine = cosine,
+                  .sine = sine});
   });
 }
 
 void bench_column_sums(benchmark::State& state) {
-  const Operand x(DType::bf16, kTokens, 4 * kHidden), gradient(DType::fp32, 1, 4 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes()),
-          [&](Kernels& kernels) { kernels.add_column_sums(x, gradient); });
+  const Operand x = activation(shapes().down), gradient = vector_of(kFp32, shapes().down);
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.add_column_sums(x, gradient); });
 }
 
 void bench_add(benchmark::State& state) {
-  const Operand a(DType::bf16, kTokens, kHidden), b(DType::bf16, kTokens, kHidden);
-  measure(state, 0, 3.0 * static_cast<double>(a.bytes()), [&](Kernels& kernels) { kernels.add(a, b, b); });
+  const Operand a = activation(shapes().hidden), b = activation(shapes().hidden);
+  measure_bytes(state, 3 * a.bytes(), [&](Kernels& kernels) { kernels.add(a, b, b); });
 }
 
 void bench_cast(benchmark::State& state) {
-  const Operand x(DType::fp32, kTokens, 12 * kHidden), out(DType::bf16, kTokens, 12 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes() + out.bytes()),
-          [&](Kernels& kernels) { kernels.cast(x, out); });
+  const Operand x = operand(kFp32, shapes().tokens(), 12 * shapes().hidden),
+                out = activation(12 * shapes().hidden);
+  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) { kernels.cast(x, out); });
 }
 
 void bench_zero(benchmark::State& state) {
-  const Operand x(DType::fp32, kTokens, 12 * kHidden);
-  measure(state, 0, static_cast<double>(x.bytes()), [&](Kernels& kernels) { kernels.zero(x); });
+  const Operand x = operand(kFp32, shapes().tokens(), 12 * shapes().hidden);
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.zero(x); });
 }
 
-std::vector<std::int32_t> tokens(std::int64_t count) {
+DeviceArray<std::int32_t> tokens(std::int64_t count) {
   std::vector<std::int32_t> result;
   for (std::int64_t i = 0; i < count; ++i)
-    result.push_back(static_cast<std::int32_t>(i * 7919 % kVocabulary));
-  return result;
+    result.push_back(static_cast<std::int32_t>(i * 7919 % shapes().vocabulary));
+  return {device(), result};
 }
 
 void bench_embedding(benchmark::State& state) {
-  const Operand table(DType::bf16, kVocabulary, kHidden), positions(DType::bf16, kSequence, kHidden);
-  const Operand out(DType::bf16, kTokens, kHidden);
-  const auto ids = tokens(kTokens);
-  measure(state, 0, 3.0 * static_cast<double>(out.bytes()),
-          [&](Kernels& kernels) { kernels.embedding(ids, table, positions, kSequence, out); });
+  const Shapes& s = shapes();
+  const Operand table = operand(kBf16, s.vocabulary, s.hidden),
+                positions = operand(kBf16, s.sequence, s.hidden);
+  const Operand out = activation(s.hidden);
+  const auto ids = tokens(s.tokens());
+  measure_bytes(state, 3 * out.bytes(),
+                [&](Kernels& kernels) { kernels.embedding(ids.span(), table, positions, s.sequence, out); });
 }
 
 void bench_embedding_backward(benchmark::State& state) {
-  const Operand table(DType::fp32, kVocabulary, kHidden), positions(DType::fp32, kSequence, kHidden);
-  const Operand gradient(DType::bf16, kTokens, kHidden);
-  const auto ids = tokens(kTokens);
-  measure(state, 0, 9.0 * static_cast<double>(gradient.bytes()),
-          [&](Kernels& kernels) { kernels.embedding_backward(ids, kSequence, gradient, table, positions); });
-}
-
-void bench_cross_entropy(benchmark::State& state) {
-  const Operand logits(DType::bf16, kLossRows, kVocabulary), losses(DType::fp32, 1, kLossRows);
-  const auto targets = tokens(kLossRows);
-  measure(state, 0, 2.0 * static_cast<double>(logits.bytes()), [&](Kernels& kernels) {
-    kernels.cross_entropy({.logits = logits, .targets = targets, .losses = losses, .gradient_scale = 1e-3F});
+  const Shapes& s = shapes();
+  const Operand table = operand(kFp32, s.vocabulary, s.hidden),
+                positions = operand(kFp32, s.sequence, s.hidden);
+  const Operand gradient = activation(s.hidden);
+  const auto ids = tokens(s.tokens());
+  measure_bytes(state, 9 * gradient.bytes(), [&](Kernels& kernels) {
+    kernels.embedding_backward(ids.span(), s.sequence, gradient, table, positions);
   });
 }
 
+void bench_cross_entropy(benchmark::State& state) {
+  const Shapes& s = shapes();
+  const Operand logits = operand(kBf16, s.loss_rows, s.vocabulary), losses = vector_of(kFp32, s.loss_rows);
+  const auto targets = tokens(s.loss_rows);
+  measure_bytes(state, 2 * logits.bytes(), [&](Kernels& kernels) {
+    kernels.cross_entropy(
+        {.logits = logits, .targets = targets.span(), .losses = losses, .gradient_scale = 1e-3F});
+  });
+}
+
+void bench_adamw(benchmark::State& state) {
+  const std::int64_t count = shapes().update_parameters;
+  const Operand master = vector_of(kFp32, count), exp_avg = vector_of(kFp32, count),
+                exp_avg_sq = vector_of(kFp32, count);
+  const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
+  const AdamWCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
+  const DeviceArray<StepScalars> scalars(device(), {{.decayed = step, .plain = step, .skip = 0}});
+  const std::unique_ptr<Stream> stream = device().make_stream();
+  stream->kernels().zero(exp_avg_sq);  // squares are not negative
+  bench::wait_for_all(*stream);
+  measure_bytes(state, 28 * static_cast<double>(count), [&](Kernels& kernels) {
+    kernels.adamw({.scalars = scalars.data(),
+                   .master = master,
+                   .exp_avg = exp_avg,
+                   .exp_avg_sq = exp_avg_sq,
+                   .gradient = gradient,
+                   .parameter = parameter});
+  });
+}
+
+void bench_sum_of_squares(benchmark::State& state) {
+  const Operand x = vector_of(kBf16, shapes().update_parameters);
+  const DeviceArray<double> sum(device(), {0});
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.sum_of_squares(x, sum.data()); });
+}
+
+std::vector<MatmulCase> matmul_cases() {
+  const Shapes& s = shapes();
+  const std::int64_t tokens = s.tokens(), hidden = s.hidden;
+  const auto forward = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{.name = name, .m = m, .n = n, .k = k};
+  };
+  const auto input_gradient = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{.name = name, .m = m, .n = n, .k = k, .transpose_b = true};
+  };
+  const auto weight_gradient = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{
+        .name = name, .m = m, .n = n, .k = k, .transpose_a = true, .accumulate = true, .out = kFp32};
+  };
+  std::vector<MatmulCase> cases = {
+      forward("matmul/qkv", tokens, s.qkv(), hidden),
+      forward("matmul/up", tokens, s.up, hidden),
+      forward("matmul/down", tokens, hidden, s.down),
+      forward("matmul/out", tokens, hidden, hidden),
+      input_gradient("matmul/up_input_gradient", tokens, hidden, s.up),
+      input_gradient("matmul/down_input_gradient", tokens, s.down, hidden),
+      weight_gradient("matmul/up_weight_gradient", hidden, s.up, tokens),
+      weight_gradient("matmul/down_weight_gradient", s.down, hidden, tokens),
+      weight_gradient("matmul/out_weight_gradient", hidden, hidden, tokens),
+      input_gradient("matmul/logits", s.loss_rows, s.vocabulary, hidden),
+      forward("matmul/logits_input_gradient", s.loss_rows, hidden, s.vocabulary),
+      weight_gradient("matmul/logits_weight_gradient", s.vocabulary, hidden, s.loss_rows),
+      forward("matmul/up_fp32", tokens, s.up, hidden),
+      weight_gradient("matmul/up_weight_gradient_fp32", hidden, s.up, tokens),
+  };
+  for (auto fp32 = cases.end() - 2; fp32 != cases.end(); ++fp32) fp32->dtype = fp32->out = kFp32;
+  return cases;
+}
+
 void register_all() {
-  constexpr DType bf16 = DType::bf16;
-  constexpr DType fp32 = DType::fp32;
-  static const std::vector<MatmulCase> products = {
-      {"matmul/qkv", kTokens, 3 * kHidden, kHidden, false, false, false, bf16, bf16},
-      {"matmul/up", kTokens, 4 * kHidden, kHidden, false, false, false, bf16, bf16},
-      {"matmul/down", kTokens, kHidden, 4 * kHidden, false, false, false, bf16, bf16},
-      {"matmul/out", kTokens, kHidden, kHidden, false, false, false, bf16, bf16},
-      {"matmul/up_input_gradient", kTokens, kHidden, 4 * kHidden, false, true, false, bf16, bf16},
-      {"matmul/down_input_gradient", kTokens, 4 * kHidden, kHidden, false, true, false, bf16, bf16},
-      {"matmul/up_weight_gradient", kHidden, 4 * kHidden, kTokens, true, false, true, bf16, fp32},
-      {"matmul/down_weight_gradient", 4 * kHidden, kHidden, kTokens, true, false, true, bf16, fp32},
-      {"matmul/out_weight_gradient", kHidden, kHidden, kTokens, true, false, true, bf16, fp32},
-      {"matmul/logits", kLossRows, kVocabulary, kHidden, false, true, false, bf16, bf16},
-      {"matmul/logits_input_gradient", kLossRows, kHidden, kVocabulary, false, false, false, bf16, bf16},
-      {"matmul/logits_weight_gradient", kVocabulary, kHidden, kLossRows, true, false, true, bf16, fp32},
-      {"matmul/up_fp32", kTokens, 4 * kHidden, kHidden, false, false, false, fp32, fp32},
-      {"matmul/up_weight_gradient_fp32", kHidden, 4 * kHidden, kTokens, true, false, true, fp32, fp32},
-  };
   const auto add = [](const char* name, auto function) {
-    benchmark::RegisterBenchmark(name, function)->UseRealTime()->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(name, function)->UseManualTime()->Unit(benchmark::kMillisecond);
   };
-  for (const MatmulCase& c : products) add(c.name, [&c](benchmark::State& state) { bench_matmul(state, c); });
+  for (const MatmulCase& c : matmul_cases())
+    add(c.name, [c](benchmark::State& state) { bench_matmul(state, c); });
+  const auto norm = [](auto function, NormKind kind) {
+    return [=](benchmark::State& state) { function(state, kind); };
+  };
   add("attention", bench_attention);
   add("attention_backward", bench_attention_backward);
-  add("norm", bench_norm);
-  add("norm_backward", bench_norm_backward);
+  add("norm", norm(bench_norm, NormKind::layer_norm));
+  add("norm_backward", norm(bench_norm_backward, NormKind::layer_norm));
+  add("rms_norm", norm(bench_norm, NormKind::rms_norm));
+  add("rms_norm_backward", norm(bench_norm_backward, NormKind::rms_norm));
   add("gelu", bench_gelu);
   add("gelu_backward", bench_gelu_backward);
   add("swiglu", bench_swiglu);
@@ -294,13 +412,18 @@ void register_all() {
   add("add", bench_add);
   add("cast", bench_cast);
   add("zero", bench_zero);
+  add("adamw", bench_adamw);
+  add("sum_of_squares", bench_sum_of_squares);
 }
 
 }  // namespace
 }  // namespace strata
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   strata::register_all();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
+} catch (const strata::DeviceError& error) {
+  std::cerr << "bench_kernels: " << error.what() << '\n';
+  return 1;
 }

@@ -8,6 +8,7 @@
 
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "tests/support/source_folder.h"
 #include "tests/cli/workspace.h"
 
 namespace strata::test {
@@ -25,7 +26,7 @@ constexpr double kPlanSeconds = 5;  // a tenth of it where nothing else runs
 class Output : public Workspace {
  protected:
   static std::string documentation(const std::string& name) {
-    std::ifstream file(std::string(STRATA_SOURCE_DIR) + "/docs/" + name);
+    std::ifstream file(testing::source_folder() / "docs" / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
 };
