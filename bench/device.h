@@ -2,8 +2,10 @@
 // cuda), memory on it that is filled through a stream, and time by its events. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

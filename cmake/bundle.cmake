@@ -1,6 +1,6 @@
-# The target `bundle`: build/strata-bundle-VERSION.tar.gz, which needs no installation. It holds the program, the tests that use a GPU,
-# the benchmarks, run files, and every shared library that these need apart from glibc's and CUDA's; it runs where glibc is no older
-# than here. bench/gpu.sh in it is the way to use it on a GPU machine.
+# The target `bundle`: build/strata-bundle-VERSION.tar.gz, which needs no installation. It holds the program, the tests
+# that use a GPU, the benchmarks, run files, and every shared library that these need apart from glibc's and CUDA's; it
+# runs where glibc is no older than here. bench/gpu.sh in it is the way to use it on a GPU machine.
 
 set(bundle_programs strata bench_adamw bench_kernels bench_ceilings)
 foreach(test device_test execute_test parity_test)

@@ -8,14 +8,18 @@ stage=$build/bundle/$name
 archive=$build/$name.tar.gz
 largest_mib=60
 
-# The licences of the libraries, as Debian's packages have them.
+# The licences of the libraries, as Debian's packages have them, and of what the programs have compiled in.
 copy_licences() {
-  local library package
+  local file package
   mkdir -p "$stage/licences"
-  for library in "$stage"/lib/*; do
-    [ ! -L "$library" ] || continue
-    package=$(dpkg-query -S "*/$(basename "$library")" 2>/dev/null | head -n 1 | cut -d : -f 1)
-    [ -z "$package" ] || cp "/usr/share/doc/$package/copyright" "$stage/licences/$package"
+  {
+    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev
+    for file in "$stage"/lib/*; do
+      [ -L "$file" ] || dpkg-query -S "*-linux-gnu/$(basename "$file")" 2>/dev/null | head -n 1 | cut -d : -f 1
+    done
+  } | while read -r package; do
+    file=/usr/share/doc/$package/copyright
+    [ ! -f "$file" ] || cp "$file" "$stage/licences/$package"
   done
 }
 
@@ -25,19 +29,27 @@ check_libraries() {
   for program in "$stage"/bin/*; do
     foreign=$(env -i PATH="$PATH" ldd "$program" | awk -v own="$stage/" '
       /linux-vdso|ld-linux/ || index($3, own) == 1 { next }
-      $1 ~ /^lib(c|m|mvec|dl|pthread|rt|resolv|util)\.so/ || $1 ~ /^lib(cuda|cudart|cublas|cublasLt|cudnn|nvrtc)\.so/ { next }
+      $1 ~ /^lib(c|m|mvec|dl|pthread|rt|resolv|util)\.so/ { next }
+      $1 ~ /^lib(cuda|cudart|cublas|cublasLt|cudnn[a-z_]*|nvrtc|nvJitLink)\.so/ { next }
       { print $1, $3 }')
-    [ -z "$foreign" ] || { printf '%s needs what is not in the bundle: %s\n' "$program" "$foreign" >&2 && return 1; }
+    if [ -n "$foreign" ]; then
+      printf '%s needs what is not in the bundle: %s\n' "$program" "$foreign" >&2
+      return 1
+    fi
   done
 }
 
 rm -rf "$build/bundle" "$archive"
 "$cmake" --install "$build" --component bundle --strip --prefix "$stage" >/dev/null
-printf '%s (%s)\n' "$version" "$(git -C "$source" describe --always --dirty 2>/dev/null || echo 'no commit')" >"$stage/VERSION"
+commit=$(git -C "$source" describe --always --dirty 2>/dev/null || echo 'no commit')
+echo "$version ($commit)" >"$stage/VERSION"
 copy_licences
 check_libraries
 tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9 -n >"$archive"
 rm -rf "$build/bundle"
 mib=$(($(stat -c %s "$archive") / 1048576))
-[ "$mib" -lt "$largest_mib" ] || { echo "$archive has $mib MiB; it should stay under $largest_mib" >&2 && exit 1; }
+if [ "$mib" -ge "$largest_mib" ]; then
+  echo "$archive has $mib MiB; it should stay under $largest_mib" >&2
+  exit 1
+fi
 echo "$archive: $mib MiB"

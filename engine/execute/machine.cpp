@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/base/storage_type.h"
 #include "offload/arena.h"
 #include "optim/adamw.h"
 #include "optim/host_workers.h"
@@ -39,13 +42,39 @@ double seconds_on_host(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Random numbers, over and over. Zeros would not do: a GPU draws less power on them, and runs faster than it
+/// ever will.
+void fill(Device& device, Stream& stream, std::byte* memory, Bytes bytes, DType dtype) {
+  constexpr std::int64_t kElements = 1 << 20;
+  std::vector<std::byte> pattern(static_cast<std::size_t>(kElements * size_of(dtype)));
+  const CounterRandom random(1, 0);
+  with_storage_type(dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      reinterpret_cast<T*>(pattern.data())[i] = T(random.normal(static_cast<std::uint64_t>(i)));
+    }
+  });
+  const auto length = static_cast<Bytes>(pattern.size());
+  for (Bytes at = 0; at < bytes; at += length) {
+    const Bytes piece = std::min(length, bytes - at);
+    if (device.host_addressable()) {  // not over a link that may be throttled
+      std::memcpy(memory + at, pattern.data(), static_cast<std::size_t>(piece));
+    } else {
+      stream.copy_to_device(memory + at, pattern.data(), piece);
+    }
+  }
+  const std::unique_ptr<Event> copied = stream.make_event();
+  stream.record(*copied);
+  if (!copied->wait(kWatchdogSeconds))
+    throw DeviceError("the device did not take a copy; is it shared or broken?");
+}
+
 double product_rate(Device& device, Stream& stream, DType dtype) {
   // Large enough to fill the device, small enough to take some milliseconds.
   const std::int64_t side = device.host_addressable() ? 2048 : 8192;
   const Bytes bytes = side * side * size_of(dtype);
   const std::unique_ptr<DeviceMemory> memory = device.allocate(3 * bytes);
   const auto matrix = [&](int index) { return Matrix(memory->data() + index * bytes, dtype, side, side); };
-  for (int index = 0; index < 3; ++index) stream.kernels().zero(matrix(index));
+  fill(device, stream, memory->data(), 2 * bytes, dtype);
   const auto length = static_cast<double>(side);
   const Product product{
       .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};

@@ -38,7 +38,9 @@ nlohmann::json tier(const TrainReport& report, Tier tier) {
 }
 
 nlohmann::json link(const TrainReport& report, Lane lane) {
-  return {{"planned_bytes", planned_traffic(report, lane)}, {"measured_bytes", measured_traffic(report, lane)}};
+  return {{"planned_bytes", planned_traffic(report, lane)},
+          {"measured_bytes", measured_traffic(report, lane)},
+          {"busy_seconds", report.result.measured.busy_seconds[static_cast<std::size_t>(lane)]}};
 }
 
 }  // namespace

@@ -110,8 +110,10 @@ const std::vector<AttentionShape>& attention_shapes() {
 TEST_P(Agreement, Attention) {
   for (const AttentionShape& shape : attention_shapes()) {
     for (const DType dtype : kDTypes) {
-      for (const std::int64_t padding_unit : {1, 8})
-        expect_agrees(attention_scenario(shape, dtype, padding_unit));
+      expect_agrees(attention_scenario(shape, dtype));
+      if (shape.head_dimension % 8 == 0 && shape.sequence <= 130) {
+        expect_agrees(attention_scenario(shape, dtype, 8));
+      }
     }
   }
 }
@@ -119,8 +121,10 @@ TEST_P(Agreement, Attention) {
 TEST_P(Agreement, AttentionBackward) {
   for (const AttentionShape& shape : attention_shapes()) {
     for (const DType dtype : kDTypes) {
-      for (const std::int64_t padding_unit : {1, 8})
-        expect_agrees(attention_backward_scenario(shape, dtype, padding_unit));
+      expect_agrees(attention_backward_scenario(shape, dtype));
+      if (shape.head_dimension % 8 == 0 && shape.sequence <= 130) {
+        expect_agrees(attention_backward_scenario(shape, dtype, 8));
+      }
     }
   }
 }
