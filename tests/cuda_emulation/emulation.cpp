@@ -53,8 +53,11 @@ class Emulator {
   using State = Thread::State;
 
   void run_block();
-  void start_threads();
-  bool resume_ready_threads();
+  void start_warp(unsigned warp);
+  bool run_warp(unsigned warp);
+  unsigned lanes_of(unsigned warp) const {
+    return std::min(kWarp, static_cast<unsigned>(threads_.size()) - warp * kWarp);
+  }
   void resume(Fiber& fiber);
   static void run_threads(void* emulator);
   void run_thread(unsigned index);
@@ -73,7 +76,8 @@ class Emulator {
   std::size_t used_fibers_ = 0;
   Fiber* fiber_ = nullptr;   ///< the running one
   unsigned running_ = 0;     ///< the running thread
-  unsigned started_ = 0;     ///< threads of the block that have begun
+  unsigned warp_ = 0;        ///< the warp whose threads begin
+  unsigned started_ = 0;     ///< lanes of it that have begun
   unsigned at_barrier_ = 0;  ///< threads waiting at __syncthreads
   std::exception_ptr error_;
 };
@@ -125,12 +129,15 @@ void Emulator::run_block() {
     threads_[i] = {};
     threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
   }
-  started_ = at_barrier_ = 0;
+  at_barrier_ = 0;
   used_fibers_ = 0;
   error_ = nullptr;
+  const auto warps = (static_cast<unsigned>(threads_.size()) + kWarp - 1) / kWarp;
   try {
-    start_threads();
-    while (resume_ready_threads()) {
+    for (unsigned i = 0; i < warps; ++i) start_warp(in_order(i, warps));
+    for (bool any = true; any;) {
+      any = false;
+      for (unsigned i = 0; i < warps; ++i) any |= run_warp(in_order(i, warps));
     }
     if (count(State::returned) < threads_.size()) throw_stuck();
   } catch (...) {
@@ -140,26 +147,32 @@ void Emulator::run_block() {
 }
 
 /// One fiber runs thread after thread until one of them waits; the next fiber goes on after that one.
-void Emulator::start_threads() {
-  while (started_ < threads_.size()) {
+void Emulator::start_warp(unsigned warp) {
+  warp_ = warp;
+  started_ = 0;
+  while (started_ < lanes_of(warp)) {
     if (used_fibers_ == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>());
     Fiber& fiber = *fibers_[used_fibers_++];
     fiber.start(&Emulator::run_threads, this);
     resume(fiber);
   }
+  run_warp(warp);
 }
 
-/// False where there was none.
-bool Emulator::resume_ready_threads() {
+/// Until all its threads wait for other warps, so that what lacks a barrier goes wrong. False where they did
+/// already.
+bool Emulator::run_warp(unsigned warp) {
   bool any = false;
-  const auto count = static_cast<unsigned>(threads_.size());
-  for (unsigned i = 0; i < count; ++i) {
-    const unsigned index = in_order(i, count);
-    if (threads_[index].state != State::ready) continue;
-    any = true;
-    running_ = index;
-    threadIdx = threads_[index].index;
-    resume(*threads_[index].fiber);
+  for (bool ready = true; ready;) {
+    ready = false;
+    for (unsigned i = 0; i < lanes_of(warp); ++i) {
+      const unsigned index = warp * kWarp + in_order(i, lanes_of(warp));
+      if (threads_[index].state != State::ready) continue;
+      ready = any = true;
+      running_ = index;
+      threadIdx = threads_[index].index;
+      resume(*threads_[index].fiber);
+    }
   }
   return any;
 }
@@ -172,8 +185,9 @@ void Emulator::resume(Fiber& fiber) {
 
 void Emulator::run_threads(void* emulator) {
   auto& self = *static_cast<Emulator*>(emulator);
-  const auto count = static_cast<unsigned>(self.threads_.size());
-  while (!self.error_ && self.started_ < count) self.run_thread(self.in_order(self.started_++, count));
+  while (!self.error_ && self.started_ < self.lanes_of(self.warp_)) {
+    self.run_thread(self.warp_ * kWarp + self.in_order(self.started_++, self.lanes_of(self.warp_)));
+  }
 }
 
 void Emulator::run_thread(unsigned index) {
