@@ -61,7 +61,8 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   }
   for (const char* link : {"h2d", "d2h"}) {
     const nlohmann::json& traffic = json["traffic"][link];
-    expect_keys(traffic, {"planned_bytes", "measured_bytes"});
+    expect_keys(traffic, {"planned_bytes", "measured_bytes", "busy_seconds"});
+    EXPECT_GT(traffic["busy_seconds"], 0);
     EXPECT_EQ(traffic["planned_bytes"], traffic["measured_bytes"]);
     EXPECT_GT(traffic["measured_bytes"], 0);
   }

@@ -79,6 +79,7 @@ class Emulator {
   unsigned warp_ = 0;        ///< the warp whose threads begin
   unsigned started_ = 0;     ///< lanes of it that have begun
   unsigned at_barrier_ = 0;  ///< threads waiting at __syncthreads
+  bool released_ = false;    ///< the running thread let them all go on
   std::exception_ptr error_;
 };
 
@@ -130,14 +131,15 @@ void Emulator::run_block() {
     threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
   }
   at_barrier_ = 0;
+  released_ = false;
   used_fibers_ = 0;
   error_ = nullptr;
   const auto warps = (static_cast<unsigned>(threads_.size()) + kWarp - 1) / kWarp;
   try {
     for (unsigned i = 0; i < warps; ++i) start_warp(in_order(i, warps));
     for (bool any = true; any;) {
-      any = false;
-      for (unsigned i = 0; i < warps; ++i) any |= run_warp(in_order(i, warps));
+      any = released_ = false;
+      for (unsigned i = 0; i < warps && !released_; ++i) any |= run_warp(in_order(i, warps));
     }
     if (count(State::returned) < threads_.size()) throw_stuck();
   } catch (...) {
@@ -156,11 +158,11 @@ void Emulator::start_warp(unsigned warp) {
     fiber.start(&Emulator::run_threads, this);
     resume(fiber);
   }
-  run_warp(warp);
+  if (!released_) run_warp(warp);
 }
 
-/// Until all its threads wait for other warps, so that what lacks a barrier goes wrong. False where they did
-/// already.
+/// Until all its threads wait for other warps, so that what lacks a barrier goes wrong, or a barrier lets the
+/// whole block go on. False where none was ready.
 bool Emulator::run_warp(unsigned warp) {
   bool any = false;
   for (bool ready = true; ready;) {
@@ -172,6 +174,7 @@ bool Emulator::run_warp(unsigned warp) {
       running_ = index;
       threadIdx = threads_[index].index;
       resume(*threads_[index].fiber);
+      if (released_) return true;
     }
   }
   return any;
@@ -218,14 +221,15 @@ void Emulator::suspend_running(State state) {
   threads_[index].fiber->suspend();
 }
 
+/// Whoever comes last waits like the others, so that the first warp goes first again.
 void Emulator::block_barrier() {
-  if (++at_barrier_ < threads_.size()) {
+  if (++at_barrier_ == threads_.size()) {
+    at_barrier_ = 0;
+    released_ = true;
+    for (Thread& thread : threads_) thread.state = State::ready;
+    suspend_running(State::ready);
+  } else {
     suspend_running(State::at_block_barrier);
-    return;
-  }
-  at_barrier_ = 0;
-  for (Thread& thread : threads_) {
-    if (thread.state == State::at_block_barrier) thread.state = State::ready;
   }
 }
 

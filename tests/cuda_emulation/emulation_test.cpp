@@ -61,6 +61,23 @@ TEST(Emulation, TheOrderOfThreadsShowsAMissingBarrier) {
   EXPECT_NE(forward, backward);
 }
 
+/// Lacks a barrier at the end of its loop, before the word is overwritten.
+__global__ void overtake(int* out) {
+  __shared__ int word;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    if (threadIdx.x == 0) word = repeat;
+    __syncthreads();
+    out[threadIdx.x] += word;
+  }
+}
+
+TEST(Emulation, AWarpRunsAheadOfTheOthersAsFarAsBarriersLetIt) {
+  std::vector<int> out(64);
+  launch(overtake, 1, 64, 0, nullptr, out.data());
+  EXPECT_EQ(out[0], 1);
+  EXPECT_EQ(out[63], 2);
+}
+
 __global__ void shuffle_all(int* out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int value = 100 + static_cast<int>(threadIdx.x);
