@@ -21,7 +21,8 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMaxBlockThreads = 1024;
 constexpr unsigned kMaxGridYZ = 65535;
-constexpr std::size_t kMaxSharedBytes = 48 * 1024;  // what a kernel may use without asking CUDA for more
+constexpr std::size_t kMaxSharedBytes =
+    std::size_t{48} * 1024;  // what a kernel may use without asking CUDA for more
 
 /// A thread of the running block.
 struct Thread {
