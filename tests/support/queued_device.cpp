@@ -101,7 +101,8 @@ class Queue {
 /// Copies each call's operands and performs it later.
 class QueuedKernels final : public Kernels {
  public:
-  QueuedKernels(Queue& queue, Kernels& kernels) : queue_(queue), kernels_(kernels) {}
+  QueuedKernels(Queue& queue, Kernels& kernels, const std::atomic<bool>& hanging)
+      : queue_(queue), kernels_(kernels), hanging_(hanging) {}
 
   void matmul(const Product& call) override { later(&Kernels::matmul, call); }
   void add_column_sums(const Matrix& x, const Matrix& gradient) override { later(&Kernels::add_column_sums, x, gradient); }
@@ -136,11 +137,14 @@ class QueuedKernels final : public Kernels {
  private:
   template <typename... Parameters, typename... Arguments>
   void later(void (Kernels::*kernel)(Parameters...), const Arguments&... arguments) {
-    queue_.add([this, kernel, arguments...] { (kernels_.*kernel)(arguments...); });
+    queue_.add([this, kernel, arguments...] {
+      if (!hanging_) (kernels_.*kernel)(arguments...);
+    });
   }
 
   Queue& queue_;
   Kernels& kernels_;
+  const std::atomic<bool>& hanging_;
 };
 
 }  // namespace
@@ -148,14 +152,18 @@ class QueuedKernels final : public Kernels {
 class QueuedStream final : public Stream {
  public:
   QueuedStream(QueuedDevice& device, std::unique_ptr<Stream> cpu)
-      : device_(device), cpu_(std::move(cpu)), kernels_(queue_, cpu_->kernels()) {}
+      : device_(device), cpu_(std::move(cpu)), kernels_(queue_, cpu_->kernels(), device.hanging_) {}
 
   Kernels& kernels() override { return kernels_; }
   void copy_to_device(std::byte* to, const std::byte* from, Bytes bytes) override {
-    queue_.add([=, this] { cpu_->copy_to_device(to, from, bytes); });
+    queue_.add([=, this] {
+      if (!device_.hanging_) cpu_->copy_to_device(to, from, bytes);
+    });
   }
   void copy_to_host(std::byte* to, const std::byte* from, Bytes bytes) override {
-    queue_.add([=, this] { cpu_->copy_to_host(to, from, bytes); });
+    queue_.add([=, this] {
+      if (!device_.hanging_) cpu_->copy_to_host(to, from, bytes);
+    });
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<QueuedEvent>(); }
   void record(Event& event) override {
