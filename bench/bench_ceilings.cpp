@@ -21,10 +21,10 @@
 
 #include "bench/device.h"
 #include "engine/base/file.h"
+#include "engine/base/task_arena.h"
 #include "engine/base/topology.h"
 #include "offload/arena.h"
 #include "optim/adamw.h"
-#include "optim/host_workers.h"
 
 namespace strata {
 namespace {
@@ -178,9 +178,10 @@ void measure_host_memory(int threads, int repetitions) {
                        .gradient_dtype = DType::bf16,
                        .parameter = halves + kElements};
   const AdamWCoefficients step = coefficients({.learning_rate = 0, .step = 1});
-  HostWorkers workers(threads);
+  TaskArena workers(threads);
   print("host_adamw", "B/s", kMovedBytes * static_cast<double>(kElements),
-        repeat(repetitions, [&] { return seconds_on_host([&] { workers.run([&] { adamw(step, all); }); }); }),
+        repeat(repetitions,
+               [&] { return seconds_on_host([&] { workers.execute([&] { adamw(step, all); }); }); }),
         fmt::format("28 bytes per parameter of {} parameters, {} threads", kElements, threads));
 }
 

@@ -3,11 +3,8 @@
 #include <cassert>
 #include <cmath>
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-
 #include "engine/base/storage_type.h"
-#include "engine/base/task_order.h"
+#include "engine/base/task_arena.h"
 #include "optim/adamw_kernel.h"
 
 namespace strata {
@@ -60,15 +57,12 @@ void adamw(const AdamWCoefficients& step, const AdamWState& state) {
                              .gradient_dtype = state.gradient_dtype,
                              .parameter = state.parameter,
                              .parameter_dtype = state.parameter_dtype};
-  TaskOrder order;
-  order.publish();
-  oneapi::tbb::parallel_for(oneapi::tbb::blocked_range<std::int64_t>(0, (elements + kChunk - 1) / kChunk, 1),
-                            [&](const oneapi::tbb::blocked_range<std::int64_t>& chunks) {
-                              const std::int64_t first = chunks.begin() * kChunk;
-                              const std::int64_t last = std::min(chunks.end() * kChunk, elements);
-                              in_order(order, [&] { adamw_kernel(step, advanced(all, first), last - first, stream); });
-                            });
-  order.observe();
+  for_ranges((elements + kChunk - 1) / kChunk, 1,
+             [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
+               const std::int64_t first = first_chunk * kChunk;
+               const std::int64_t last = std::min(last_chunk * kChunk, elements);
+               adamw_kernel(step, advanced(all, first), last - first, stream);
+             });
 }
 
 void adamw_reference(const AdamWCoefficients& s, const AdamWState& state) {

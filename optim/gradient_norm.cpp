@@ -5,13 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_reduce.h>
 
 #include "engine/base/storage_type.h"
-#include "engine/base/task_order.h"
+#include "engine/base/task_arena.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/gradient_norm.cpp"
@@ -98,32 +94,14 @@ HWY_EXPORT(sum_of_block);
 /// Elements of one partial sum.
 constexpr std::int64_t kBlock = 64 * 1024;
 
-/// The squares of block `index`.
-double squares_of_block(const void* values, DType dtype, std::int64_t elements, std::int64_t index) {
-  const std::int64_t first = index * kBlock;
-  const std::int64_t count = std::min(kBlock, elements - first);
-  return HWY_DYNAMIC_DISPATCH(sum_of_block)(values, dtype, first, count);
-}
-
 }  // namespace
 
 double sum_of_squares(const void* values, DType dtype, std::int64_t elements) {
   const std::int64_t blocks = (elements + kBlock - 1) / kBlock;
-  // The deterministic reduction halves the range down to single blocks: a tree that depends on `blocks`
-  // alone.
-  TaskOrder order;
-  order.publish();
-  const double sum = oneapi::tbb::parallel_deterministic_reduce(
-      oneapi::tbb::blocked_range<std::int64_t>(0, blocks, 1), 0.0,
-      [&](const oneapi::tbb::blocked_range<std::int64_t>& range, double sum) {
-        for (std::int64_t index = range.begin(); index < range.end(); ++index) {
-          sum += in_order(order, [&] { return squares_of_block(values, dtype, elements, index); });
-        }
-        return sum;
-      },
-      std::plus<>());
-  order.observe();
-  return sum;
+  return sum_of(blocks, [&](std::int64_t block) {
+    const std::int64_t first = block * kBlock;
+    return HWY_DYNAMIC_DISPATCH(sum_of_block)(values, dtype, first, std::min(kBlock, elements - first));
+  });
 }
 
 float clip_factor(double norm, double clip_norm) {

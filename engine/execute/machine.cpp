@@ -9,9 +9,9 @@
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/base/storage_type.h"
+#include "engine/base/task_arena.h"
 #include "offload/arena.h"
 #include "optim/adamw.h"
-#include "optim/host_workers.h"
 
 namespace strata {
 namespace {
@@ -102,9 +102,9 @@ double host_memory_rate(int threads) {
                        .gradient = halves,
                        .gradient_dtype = DType::bf16,
                        .parameter = halves + kElements};
-  HostWorkers workers(threads);
+  TaskArena workers(threads);
   return best_rate(kMovedBytes * static_cast<double>(kElements),
-                   [&] { return seconds_on_host([&] { workers.run([&] { adamw(step, all); }); }); });
+                   [&] { return seconds_on_host([&] { workers.execute([&] { adamw(step, all); }); }); });
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ void Operations::sum_squares(const Instruction& instruction) {
   const DType dtype = setup_.plan->strategy.precision;
   const std::int64_t elements = unit(instruction).elements;
   if (instruction.lane == Lane::cpu) {
-    workers_.run([&] { *sum = sum_of_squares(gradient, dtype, elements); });
+    workers_.execute([&] { *sum = sum_of_squares(gradient, dtype, elements); });
   } else {
     kernels_.sum_of_squares({gradient, dtype, 1, elements}, sum);
   }
@@ -190,7 +190,7 @@ void Operations::update_on_host(const Instruction& instruction) {
   auto* exp_avg = operand<float>(instruction, Role::exp_avg);
   auto* exp_avg_sq = operand<float>(instruction, Role::exp_avg_sq);
   const auto* gradient = operand<std::byte>(instruction, Role::gradient);
-  workers_.run([&] {
+  workers_.execute([&] {
     update_tensors(instruction, [&](const TensorSpec& tensor, bool decays) {
       const auto count = static_cast<std::size_t>(tensor.elements);
       adamw(decays ? scalars.decayed : scalars.plain,

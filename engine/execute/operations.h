@@ -7,11 +7,11 @@
 #include <memory>
 #include <span>
 
+#include "engine/base/task_arena.h"
 #include "engine/execute/lane_streams.h"
 #include "engine/execute/run_state.h"
 #include "engine/model/compute.h"
 #include "engine/plan/planner.h"
-#include "optim/host_workers.h"
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
 
@@ -86,7 +86,7 @@ class Operations {
   Setup setup_;
   UnitCompute compute_;
   Kernels& kernels_;
-  HostWorkers workers_;
+  TaskArena workers_;
   StepReport report_;
   Counters counters_;
 };

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/task_arena.h>
 
 #include "engine/base/random.h"
+#include "engine/base/task_arena.h"
 #include "tests/support/vector_target.h"
 
 namespace strata {
@@ -155,12 +154,9 @@ TEST(AdamW, AnySplitGivesTheSameBits) {
 }
 
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
-  const oneapi::tbb::global_control allow(oneapi::tbb::global_control::max_allowed_parallelism, 3);
   Buffers one(kLarge), three(kLarge);
-  oneapi::tbb::task_arena(1).execute(
-      [&] { adamw(coefficients(kStep), one.state(kFp32Gradient, 0, kLarge)); });
-  oneapi::tbb::task_arena(3).execute(
-      [&] { adamw(coefficients(kStep), three.state(kFp32Gradient, 0, kLarge)); });
+  TaskArena(1).execute([&] { adamw(coefficients(kStep), one.state(kFp32Gradient, 0, kLarge)); });
+  TaskArena(3).execute([&] { adamw(coefficients(kStep), three.state(kFp32Gradient, 0, kLarge)); });
   expect_same_bits(one, three);
 }
 

@@ -2,14 +2,14 @@
 // functions of it, one file each; CpuKernels only forwards.
 #pragma once
 
-#include "engine/device/cpu/compute_pool.h"
+#include "engine/base/task_arena.h"
 #include "engine/device/cpu/scratch.h"
 #include "engine/device/kernels.h"
 
 namespace strata {
 
 struct CpuContext {
-  ComputePool& pool;
+  TaskArena& pool;
   Scratch scratch;
 };
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include "engine/base/task_arena.h"
 #include "engine/base/topology.h"
-#include "engine/device/cpu/compute_pool.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "offload/arena.h"
 
@@ -39,7 +39,7 @@ class CpuEvent final : public Event {
 
 class CpuStream final : public Stream {
  public:
-  CpuStream(ComputePool& pool, const LinkThrottle& to_device, const LinkThrottle& to_host)
+  CpuStream(TaskArena& pool, const LinkThrottle& to_device, const LinkThrottle& to_host)
       : kernels_(pool), to_device_(to_device), to_host_(to_host) {}
 
   Kernels& kernels() override { return kernels_; }
@@ -62,7 +62,7 @@ class CpuStream final : public Stream {
 }  // namespace
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
-    : pool_(std::make_unique<ComputePool>(options.threads > 0 ? options.threads : usable_cores())),
+    : pool_(std::make_unique<TaskArena>(options.threads > 0 ? options.threads : usable_cores())),
       to_device_(options.link.to_device),
       to_host_(options.link.to_host) {}
 CpuDevice::~CpuDevice() = default;

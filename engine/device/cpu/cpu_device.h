@@ -1,6 +1,6 @@
 // The CPU as a device: host memory stands for the device tier, copies are memcpy, optionally no faster than a
-// given link, and kernels run on threads that all streams share. A stream performs what it is given before the
-// call returns, so its events have always happened.
+// given link, and kernels run on threads that all streams share. A stream performs what it is given before
+// the call returns, so its events have always happened.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace strata {
 
-class ComputePool;
+class TaskArena;
 
 struct CpuDeviceOptions {
   int threads = 0;  ///< compute threads; 0: one per core this process may use
@@ -33,7 +33,7 @@ class CpuDevice final : public Device {
   int threads() const;
 
  private:
-  std::unique_ptr<ComputePool> pool_;
+  std::unique_ptr<TaskArena> pool_;
   LinkThrottle to_device_;
   LinkThrottle to_host_;
 };

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-CpuKernels::CpuKernels(ComputePool& pool)
+CpuKernels::CpuKernels(TaskArena& pool)
     : context_(std::make_unique<CpuContext>(CpuContext{pool, Scratch(pool.threads())})) {}
 CpuKernels::~CpuKernels() = default;
 
@@ -84,9 +84,8 @@ void CpuKernels::zero(const Matrix& x) {
 
 void CpuKernels::adamw(const AdamWUpdate& call) {
   if (call.scalars->skip != 0) return;
-  context_->pool.execute([&] {
-    strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, adamw_state(call));
-  });
+  context_->pool.execute(
+      [&] { strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, adamw_state(call)); });
 }
 
 void CpuKernels::sum_of_squares(const Matrix& x, double* sum) {

@@ -9,13 +9,13 @@
 
 namespace strata {
 
-class ComputePool;
+class TaskArena;
 struct CpuContext;
 
 class CpuKernels final : public Kernels {
  public:
   /// `pool` outlives this object.
-  explicit CpuKernels(ComputePool& pool);
+  explicit CpuKernels(TaskArena& pool);
   ~CpuKernels() override;
 
   void matmul(const Product& product) override;
