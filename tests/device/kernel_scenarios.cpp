@@ -170,7 +170,7 @@ Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64
   return {"attention " + describe(shape, dtype),
           {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
            poisoned_operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
-           poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2)},
+           poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit)},
           [shape](Kernels& kernels, const Views& x) {
             const Fused fused = split(x[0], shape);
             kernels.attention({.shape = shape,
@@ -188,7 +188,7 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
   scenario.name = "attention backward " + describe(shape, dtype);
   scenario.operands = {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
                        Operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
-                       Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2),
+                       Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
                        random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
                        poisoned_operand(dtype, rows, fused_columns(shape), 5 * padding_unit)};
   // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,

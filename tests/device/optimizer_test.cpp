@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -79,25 +78,19 @@ StepScalars third_step() {
   return {.decayed = coefficients(step), .plain = plain, .skip = 0};
 }
 
-class OptimizerKernels : public ::testing::TestWithParam<ImplementationChoice> {
+class OptimizerKernels : public EveryImplementation {
  protected:
-  void SetUp() override {
-    const ImplementationChoice& choice = GetParam();
-    if (const std::string why = choice.why_missing(choice.name); !why.empty()) GTEST_SKIP() << why;
-    implementation_ = choice.make(choice.name);
-  }
-
   Stretch updated(const Stretch& before, StepScalars scalars, bool decay) {
     std::optional<Stretch> result;
-    for (int run = 0; run < implementation_->runs(); ++run) {
-      implementation_->begin_run(run);
+    for (int run = 0; run < implementation().runs(); ++run) {
+      implementation().begin_run(run);
       Stretch stretch = before;
       AdamWUpdate call =
-          stretch.update([&](std::span<std::byte> host) { return implementation_->place(host); });
+          stretch.update([&](std::span<std::byte> host) { return implementation().place(host); });
       call.scalars = place_as<StepScalars>(scalars);
       call.decay = decay;
-      implementation_->kernels().adamw(call);
-      implementation_->bring_back();
+      implementation().kernels().adamw(call);
+      implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
     }
@@ -115,13 +108,13 @@ class OptimizerKernels : public ::testing::TestWithParam<ImplementationChoice> {
   /// Of `elements` from `first` on.
   double sum_of_squares_of(Operand x, std::int64_t first, std::int64_t elements) {
     std::optional<double> result;
-    for (int run = 0; run < implementation_->runs(); ++run) {
-      implementation_->begin_run(run);
+    for (int run = 0; run < implementation().runs(); ++run) {
+      implementation().begin_run(run);
       double sum = -1;
       Matrix whole = x.view();
-      whole.data = implementation_->place(x.bytes());
-      implementation_->kernels().sum_of_squares(whole.column_slice(first, elements), place_as<double>(sum));
-      implementation_->bring_back();
+      whole.data = implementation().place(x.bytes());
+      implementation().kernels().sum_of_squares(whole.column_slice(first, elements), place_as<double>(sum));
+      implementation().bring_back();
       EXPECT_EQ(std::bit_cast<std::uint64_t>(sum), std::bit_cast<std::uint64_t>(result.value_or(sum)));
       result = sum;
     }
@@ -131,10 +124,8 @@ class OptimizerKernels : public ::testing::TestWithParam<ImplementationChoice> {
  private:
   template <typename T>
   T* place_as(T& host) {
-    return reinterpret_cast<T*>(implementation_->place(std::as_writable_bytes(std::span(&host, 1))));
+    return reinterpret_cast<T*>(implementation().place(std::as_writable_bytes(std::span(&host, 1))));
   }
-
-  std::unique_ptr<Implementation> implementation_;
 };
 
 TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTouchesNothingElse) {
