@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cstdint>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -151,7 +152,7 @@ void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call)
 void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& call) {
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
   if (call.logits.rows == 0) return;
-  with_element(call.logits.dtype,
+  with_storage_type(call.logits.dtype,
                [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
 }
 

@@ -1,13 +1,11 @@
 // What kernels of every family need: storage types to and from float, accesses of several neighbouring
-// elements at once, sums and maxima over a warp or a block in a fixed order, and the way from a DType to a
-// template's type.
+// elements at once, sums and maxima over a warp or a block in a fixed order.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "engine/base/dtype.h"
-#include "engine/base/storage_type.h"
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/matrix.h"
 
@@ -159,12 +157,6 @@ __device__ __forceinline__ float block_max(float value) {
   float values[] = {value};
   each_over_block<Maximum>(values);
   return values[0];
-}
-
-/// call(element), whose type is the C++ type of `dtype`.
-template <typename Call>
-void with_element(DType dtype, const Call& call) {
-  with_storage_type(dtype, call);
 }
 
 constexpr std::int64_t divide_rounding_up(std::int64_t value, std::int64_t divisor) {

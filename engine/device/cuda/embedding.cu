@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -283,7 +284,7 @@ void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t>
                        const Matrix& positions, std::int64_t sequence, const Matrix& out) {
   assert(static_cast<std::int64_t>(tokens.size()) == out.rows && table.dtype == out.dtype);
   if (out.rows == 0) return;
-  with_element(out.dtype, [&](auto element) {
+  with_storage_type(out.dtype, [&](auto element) {
     embedding_of_type<decltype(element)>(context, tokens, table, positions, sequence, out);
   });
 }
@@ -293,7 +294,7 @@ void embedding_backward_on_cuda(const CudaContext& context, std::span<const std:
                                 const Matrix& table_gradient, const Matrix& positions_gradient) {
   assert(static_cast<std::int64_t>(tokens.size()) == out_gradient.rows);
   if (out_gradient.rows == 0) return;
-  with_element(out_gradient.dtype, [&](auto element) {
+  with_storage_type(out_gradient.dtype, [&](auto element) {
     embedding_backward_of_type<decltype(element)>(context, tokens, sequence, out_gradient, table_gradient,
                                                   positions_gradient);
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -186,15 +187,15 @@ void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double*
 
 void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
   if (update.master.columns == 0) return;
-  with_element(update.gradient.dtype, [&](auto gradient) {
-    with_element(update.parameter ? update.parameter.dtype : DType::fp32, [&](auto parameter) {
+  with_storage_type(update.gradient.dtype, [&](auto gradient) {
+    with_storage_type(update.parameter ? update.parameter.dtype : DType::fp32, [&](auto parameter) {
       adamw_of_types<decltype(gradient), decltype(parameter)>(context, update);
     });
   });
 }
 
 void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {
-  with_element(x.dtype, [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
+  with_storage_type(x.dtype, [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
 }
 
 }  // namespace strata
