@@ -26,6 +26,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from pytorch_common import Windows, make_optimizer
+
 
 class RMSNorm(nn.Module):
     def __init__(self, size, epsilon):
@@ -205,28 +207,6 @@ def make_model(arguments):
         model.head.weight = model.embedding.weight
     fill(model)
     return model
-
-
-class Windows:
-    """Random windows of a byte stream: inputs and targets, [microbatch, sequence]."""
-
-    def __init__(self, file, sequence):
-        self.sequence = sequence
-        if file:
-            self.tokens = torch.frombuffer(bytearray(open(file, "rb").read()), dtype=torch.uint8)
-        else:
-            self.tokens = torch.randint(256, (2**20,), dtype=torch.uint8)
-
-    def next(self, count, device):
-        starts = torch.randint(len(self.tokens) - self.sequence, (count,)).tolist()
-        windows = torch.stack([self.tokens[start:start + self.sequence + 1] for start in starts]).long()
-        return windows[:, :-1].contiguous().to(device), windows[:, 1:].contiguous().to(device)
-
-
-def make_optimizer(parameters):
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
 
 
 def train_step(model, forward, optimizer, windows, arguments):

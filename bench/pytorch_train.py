@@ -34,6 +34,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from pytorch_common import Windows, make_optimizer  # noqa: E402
+
 
 class Block(nn.Module):
     def __init__(self, hidden, heads):
@@ -110,31 +112,9 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Windows:
-    """Random windows of a byte stream: inputs and targets, [microbatch, sequence]."""
-
-    def __init__(self, file, sequence):
-        self.sequence = sequence
-        if file:
-            self.tokens = torch.frombuffer(bytearray(open(file, "rb").read()), dtype=torch.uint8)
-        else:
-            self.tokens = torch.randint(256, (2**20,), dtype=torch.uint8)
-
-    def next(self, count):
-        starts = torch.randint(len(self.tokens) - self.sequence, (count,)).tolist()
-        windows = torch.stack([self.tokens[start:start + self.sequence + 1] for start in starts]).long()
-        return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
-
-
-def make_optimizer(parameters):
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
-
-
 def train_step(model, optimizer, windows, arguments):
     for _ in range(arguments.microbatches):
-        tokens, targets = windows.next(arguments.microbatch)
+        tokens, targets = windows.next(arguments.microbatch, "cpu")
         with torch.autocast("cpu", torch.bfloat16):
             loss = model(tokens, targets) / arguments.microbatches
         loss.backward()
