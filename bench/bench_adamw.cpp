@@ -4,18 +4,14 @@
 // ratios of neighbours, so that another program on the machine disturbs both alike.
 //   build/bench/bench_adamw [PARAMETERS [THREADS]]
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
 
-#include "offload/arena.h"
-#include "optim/adamw.h"
+#include "engine/base/task_arena.h"
+#include "engine/execute/measure.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/bench_adamw.cpp"
@@ -72,75 +68,18 @@ namespace {
 
 HWY_EXPORT(stream);
 
-constexpr double kBytesPerParameter = 28;
-constexpr std::int64_t kChunk = 64 * 1024;
-
-/// All arrays of `elements` parameters, first touched by the threads that work on them.
-class State {
- public:
-  explicit State(std::int64_t elements)
-      : elements_(elements),
-        arena_(elements * static_cast<Bytes>(3 * sizeof(float) + 2 * sizeof(bfloat16))),
-        master_(reinterpret_cast<float*>(arena_.data())),
-        exp_avg_(master_ + elements),
-        exp_avg_sq_(exp_avg_ + elements),
-        gradient_(reinterpret_cast<bfloat16*>(exp_avg_sq_ + elements)),
-        parameter_(gradient_ + elements) {
-    for_chunks([this](std::int64_t first, std::int64_t count) {
-      for (std::int64_t i = first; i < first + count; ++i) {
-        const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
-        master_[i] = value;
-        exp_avg_[i] = 0.1F * value;
-        exp_avg_sq_[i] = 0.01F * value * value;
-        gradient_[i] = bfloat16(value);
-        parameter_[i] = bfloat16(value);
-      }
-    });
-  }
-
-  void run_adamw() {
-    const auto size = static_cast<std::size_t>(elements_);
-    adamw(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
-          {.master = {master_, size},
-           .exp_avg = {exp_avg_, size},
-           .exp_avg_sq = {exp_avg_sq_, size},
-           .gradient = gradient_,
-           .gradient_dtype = DType::bf16,
-           .parameter = parameter_});
-  }
-
-  void run_stream() {
-    float one = 1;
-    benchmark::DoNotOptimize(one);
-    for_chunks([this, one](std::int64_t first, std::int64_t count) {
-      HWY_DYNAMIC_DISPATCH(stream)
-      (master_ + first, exp_avg_ + first, exp_avg_sq_ + first, gradient_ + first, parameter_ + first, one,
-       count);
-    });
-  }
-
- private:
-  template <typename Body>
-  void for_chunks(const Body& body) const {
-    oneapi::tbb::parallel_for(
-        oneapi::tbb::blocked_range<std::int64_t>(0, (elements_ + kChunk - 1) / kChunk, 1),
-        [&](const oneapi::tbb::blocked_range<std::int64_t>& chunks) {
-          const std::int64_t first = chunks.begin() * kChunk;
-          body(first, std::min(chunks.end() * kChunk, elements_) - first);
-        });
-  }
-
-  std::int64_t elements_;
-  Arena arena_;
-  float *master_, *exp_avg_, *exp_avg_sq_;
-  bfloat16 *gradient_, *parameter_;
-};
-
-template <typename Body>
-double seconds_of(const Body& body) {
-  const auto start = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// Reads and writes what the update does.
+void run_stream(const HostUpdate::Arrays& arrays, std::int64_t elements) {
+  volatile float unknown_to_the_compiler = 1;
+  const float one = unknown_to_the_compiler;
+  constexpr std::int64_t kChunk = 64 * 1024;
+  for_ranges(
+      (elements + kChunk - 1) / kChunk, 1, [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
+        const std::int64_t first = first_chunk * kChunk;
+        HWY_DYNAMIC_DISPATCH(stream)
+        (arrays.master + first, arrays.exp_avg + first, arrays.exp_avg_sq + first, arrays.gradient + first,
+         arrays.parameter + first, one, std::min(last_chunk * kChunk, elements) - first);
+      });
 }
 
 double median(std::vector<double> values) {
@@ -151,19 +90,18 @@ double median(std::vector<double> values) {
 
 /// One iteration is an update and a stream, in alternating order; the reported time is the update's.
 void adamw_against_stream(benchmark::State& state, std::int64_t elements, int threads) {
-  oneapi::tbb::task_arena arena(threads);
-  arena.execute([&] {
-    State memory(elements);
-    memory.run_adamw();
-    memory.run_stream();
+  TaskArena(threads).execute([&] {
+    const HostUpdate memory(elements);
+    memory.run();
+    run_stream(memory.arrays(), elements);
     std::vector<double> update_seconds, stream_seconds, ratios;
     bool update_first = true;
     for (auto iteration : state) {
       (void)iteration;
       double update = 0, bare = 0;
-      if (update_first) update = seconds_of([&] { memory.run_adamw(); });
-      bare = seconds_of([&] { memory.run_stream(); });
-      if (!update_first) update = seconds_of([&] { memory.run_adamw(); });
+      if (update_first) update = seconds_on_host([&] { memory.run(); });
+      bare = seconds_on_host([&] { run_stream(memory.arrays(), elements); });
+      if (!update_first) update = seconds_on_host([&] { memory.run(); });
       update_first = !update_first;
       state.SetIterationTime(update);
       update_seconds.push_back(update);
@@ -173,7 +111,8 @@ void adamw_against_stream(benchmark::State& state, std::int64_t elements, int th
     const auto count = static_cast<double>(elements);
     state.counters["adamw_parameters_per_second"] = count / median(update_seconds);
     state.counters["stream_parameters_per_second"] = count / median(stream_seconds);
-    state.counters["adamw_bytes_per_second"] = kBytesPerParameter * count / median(update_seconds);
+    state.counters["adamw_bytes_per_second"] =
+        HostUpdate::kBytesPerParameter * count / median(update_seconds);
     state.counters["rate_of_stream"] = median(ratios);
   });
 }

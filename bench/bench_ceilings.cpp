@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <iostream>
@@ -24,7 +23,6 @@
 #include "engine/base/task_arena.h"
 #include "engine/base/topology.h"
 #include "offload/arena.h"
-#include "optim/adamw.h"
 
 namespace strata {
 namespace {
@@ -58,12 +56,6 @@ std::vector<double> repeat(int repetitions, const std::function<double()>& secon
   return result;
 }
 
-double seconds_on_host(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void measure_products(Device& device, const Effort& effort, DType dtype) {
   const std::int64_t side = effort.product_side;
   const Operand a(device, dtype, side, side), b(device, dtype, side, side), out(device, dtype, side, side);
@@ -74,7 +66,7 @@ void measure_products(Device& device, const Effort& effort, DType dtype) {
       stream->kernels().matmul({.a = a, .b = b, .transpose_b = true, .out = out});
   };
   print(fmt::format("gemm_{}", name_of(dtype)), "FLOP/s", effort.calls * 2 * length * length * length,
-        repeat(effort.repetitions, [&] { return bench::seconds_on_device(*stream, multiply); }),
+        repeat(effort.repetitions, [&] { return seconds_on_device(*stream, multiply); }),
         fmt::format("{0} x {0} x {0}, one factor transposed", side));
 }
 
@@ -87,7 +79,7 @@ void measure_device_copy(Device& device, const Effort& effort) {
     for (int i = 0; i < effort.calls; ++i) stream->kernels().cast(from, to);
   };
   print("device_copy", "B/s", effort.calls * 2 * from.bytes(),
-        repeat(effort.repetitions, [&] { return bench::seconds_on_device(*stream, copy); }),
+        repeat(effort.repetitions, [&] { return seconds_on_device(*stream, copy); }),
         fmt::format("cast of {} from bf16 to bf16; bytes read and bytes written",
                     format_bytes(effort.copied_in_device)));
 }
@@ -128,8 +120,8 @@ BothWays copy_both_ways(Stream& up, Stream& down, const std::function<void()>& t
   to_device();
   up.record(*up_end);
   other.join();
-  bench::wait_for(*up_end);
-  bench::wait_for(*down_end);
+  wait_for(*up_end);
+  wait_for(*down_end);
   return {up_end->seconds_since(*start), down_end->seconds_since(*start)};
 }
 
@@ -144,10 +136,10 @@ void measure_link(Device& device, const Effort& effort) {
   };
   const double bytes = effort.calls * static_cast<double>(effort.copied_over_link);
   const std::string what = fmt::format("pinned memory of {}", format_bytes(effort.copied_over_link));
-  print("h2d", "B/s", bytes,
-        repeat(effort.repetitions, [&] { return bench::seconds_on_device(*up, to_device); }), what);
-  print("d2h", "B/s", bytes,
-        repeat(effort.repetitions, [&] { return bench::seconds_on_device(*down, to_host); }), what);
+  print("h2d", "B/s", bytes, repeat(effort.repetitions, [&] { return seconds_on_device(*up, to_device); }),
+        what);
+  print("d2h", "B/s", bytes, repeat(effort.repetitions, [&] { return seconds_on_device(*down, to_host); }),
+        what);
 
   std::vector<double> up_seconds, down_seconds;
   for (int i = 0; i < effort.repetitions; ++i) {
@@ -161,28 +153,14 @@ void measure_link(Device& device, const Effort& effort) {
 
 /// AdamW as the host lane runs it, on memory that no cache holds.
 void measure_host_memory(int threads, int repetitions) {
-  constexpr std::int64_t kElements = 64 << 20;
-  constexpr double kMovedBytes =
-      28;  // fp32 master and moments read and written, bf16 gradient read and parameter written
-  Arena arena(kElements * (3 * size_of(DType::fp32) + 2 * size_of(DType::bf16)));
-  std::memset(arena.data(), 0, static_cast<std::size_t>(arena.size()));
-  auto* state = reinterpret_cast<float*>(arena.data());
-  auto* halves = reinterpret_cast<bfloat16*>(state + 3 * kElements);
-  const auto stretch = [&](int index) {
-    return std::span(state + index * kElements, static_cast<std::size_t>(kElements));
-  };
-  const AdamWState all{.master = stretch(0),
-                       .exp_avg = stretch(1),
-                       .exp_avg_sq = stretch(2),
-                       .gradient = halves,
-                       .gradient_dtype = DType::bf16,
-                       .parameter = halves + kElements};
-  const AdamWCoefficients step = coefficients({.learning_rate = 0, .step = 1});
-  TaskArena workers(threads);
-  print("host_adamw", "B/s", kMovedBytes * static_cast<double>(kElements),
-        repeat(repetitions,
-               [&] { return seconds_on_host([&] { workers.execute([&] { adamw(step, all); }); }); }),
-        fmt::format("28 bytes per parameter of {} parameters, {} threads", kElements, threads));
+  constexpr std::int64_t kParameters = 64 << 20;
+  TaskArena(threads).execute([&] {
+    const HostUpdate update(kParameters);
+    print("host_adamw", "B/s", HostUpdate::kBytesPerParameter * static_cast<double>(kParameters),
+          repeat(repetitions, [&] { return seconds_on_host([&] { update.run(); }); }),
+          fmt::format("{} bytes per parameter of {} parameters, {} threads", HostUpdate::kBytesPerParameter,
+                      kParameters, threads));
+  });
 }
 
 constexpr Bytes kFileBytes = 1 * GiB, kBlock = 8 * MiB;

@@ -83,10 +83,10 @@ void measure(benchmark::State& state, double operations, double bytes, const Cal
   const std::unique_ptr<Stream> stream = device().make_stream();
   Kernels& kernels = stream->kernels();
   call(kernels);  // scratch is set up by the first call
-  bench::wait_for_all(*stream);
+  wait_for_all(*stream);
   const int calls = shapes().calls;
   for (auto _ : state) {
-    const double seconds = bench::seconds_on_device(*stream, [&] {
+    const double seconds = seconds_on_device(*stream, [&] {
       for (int i = 0; i < calls; ++i) call(kernels);
     });
     state.SetIterationTime(seconds / calls);
@@ -335,7 +335,7 @@ void bench_adamw(benchmark::State& state) {
   const DeviceArray<StepScalars> scalars(device(), {{.decayed = step, .plain = step, .skip = 0}});
   const std::unique_ptr<Stream> stream = device().make_stream();
   stream->kernels().zero(exp_avg_sq);  // squares are not negative
-  bench::wait_for_all(*stream);
+  wait_for_all(*stream);
   measure_bytes(state, 28 * static_cast<double>(count), [&](Kernels& kernels) {
     kernels.adamw({.scalars = scalars.data(),
                    .master = master,

@@ -1,0 +1,97 @@
+#include "engine/execute/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/base/storage_type.h"
+#include "engine/base/task_arena.h"
+#include "optim/adamw.h"
+
+namespace strata {
+
+double seconds_on_host(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double seconds_on_device(Stream& stream, const std::function<void()>& issue) {
+  const std::unique_ptr<Event> start = stream.make_event(), end = stream.make_event();
+  stream.record(*start);
+  issue();
+  stream.record(*end);
+  wait_for(*end);
+  return end->seconds_since(*start);
+}
+
+void wait_for(Event& event) {
+  constexpr double kLongestSeconds = 120;
+  if (!event.wait(kLongestSeconds))
+    throw DeviceError("the device did not finish within two minutes; is it shared or broken?");
+}
+
+void wait_for_all(Stream& stream) {
+  const std::unique_ptr<Event> event = stream.make_event();
+  stream.record(*event);
+  wait_for(*event);
+}
+
+void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype) {
+  constexpr std::int64_t kElements = 1 << 20;
+  std::vector<std::byte> pattern(static_cast<std::size_t>(kElements * size_of(dtype)));
+  const CounterRandom random(1, 0);
+  with_storage_type(dtype, [&]<typename T>(T) {
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      reinterpret_cast<T*>(pattern.data())[i] = T(random.normal(static_cast<std::uint64_t>(i)));
+    }
+  });
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const auto length = static_cast<Bytes>(pattern.size());
+  for (Bytes at = 0; at < bytes; at += length) {
+    const Bytes piece = std::min(length, bytes - at);
+    if (device.host_addressable()) {  // not over a link that may be throttled
+      std::memcpy(memory + at, pattern.data(), static_cast<std::size_t>(piece));
+    } else {
+      stream->copy_to_device(memory + at, pattern.data(), piece);
+    }
+  }
+  wait_for_all(*stream);
+}
+
+HostUpdate::HostUpdate(std::int64_t parameters)
+    : parameters_(parameters), arena_(parameters * (3 * size_of(DType::fp32) + 2 * size_of(DType::bf16))) {
+  auto* state = reinterpret_cast<float*>(arena_.data());
+  auto* halves = reinterpret_cast<bfloat16*>(state + 3 * parameters);
+  arrays_ = {.master = state,
+             .exp_avg = state + parameters,
+             .exp_avg_sq = state + 2 * parameters,
+             .gradient = halves,
+             .parameter = halves + parameters};
+  for_ranges(parameters, 64 * 1024, [this](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
+      arrays_.master[i] = value;
+      arrays_.exp_avg[i] = 0.1F * value;
+      arrays_.exp_avg_sq[i] = 0.01F * value * value;
+      arrays_.gradient[i] = bfloat16(value);
+      arrays_.parameter[i] = bfloat16(value);
+    }
+  });
+}
+
+void HostUpdate::run() const {
+  const auto count = static_cast<std::size_t>(parameters_);
+  adamw(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
+        {.master = {arrays_.master, count},
+         .exp_avg = {arrays_.exp_avg, count},
+         .exp_avg_sq = {arrays_.exp_avg_sq, count},
+         .gradient = arrays_.gradient,
+         .gradient_dtype = DType::bf16,
+         .parameter = arrays_.parameter});
+}
+
+}  // namespace strata
