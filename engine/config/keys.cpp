@@ -325,6 +325,13 @@ void add_parallel(std::vector<Key>& keys) {
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
 }
 
+template <SpillTier RunConfig::MemorySection::*kind>
+std::string check_placement(const RunConfig& config) {
+  return config.memory.*kind == SpillTier::nvme && config.memory.nvme_path.empty()
+             ? "nvme needs memory.nvme.path, a folder on a drive"
+             : "";
+}
+
 void add_memory(std::vector<Key>& keys) {
   using S = RunConfig::MemorySection;
   SectionKeys<S> section(keys, "memory", &RunConfig::memory);
@@ -335,6 +342,30 @@ void add_memory(std::vector<Key>& keys) {
       "Budget of host memory for what does not fit the device. unlimited: what the machine has. Left "
       "out: the tier is not used.",
       [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; });
+  SectionKeys<S> nvme(keys, "memory.nvme", &RunConfig::memory);
+  require(nvme.add<TextList>("path", &S::nvme_path, "",
+                             "Folders on local drives for what fits neither device nor host; what is kept there is shared out to them "
+                             "by their speed. Left out: the tier is not used."),
+          {"memory.host"}, [](const RunConfig& c) -> std::string {
+            return !c.memory.nvme_path.empty() && !c.memory.host
+                       ? "needs memory.host: what is read from drives passes through host memory"
+                       : "";
+          });
+  nvme.add<Size>("size", &S::nvme_size, "", "Budget of all folders together. unlimited: what is free there.", some_bytes);
+  nvme.add<Word<NvmeEngine>>("engine", &S::nvme_engine, "",
+                             "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
+  nvme.add<Boolean>("verify", &S::nvme_verify, "", "Keep a checksum of everything that is written, and check it when it is read.");
+  SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
+  using Which = Word<SpillTier>;
+  require(placement.add<Which>("parameters", &S::parameters, "",
+                               "Where parameters live that are not on the device: host, nvme, or auto."),
+          {"memory.nvme.path"}, check_placement<&S::parameters>);
+  require(placement.add<Which>("optimizer_state", &S::optimizer_state, "", "Likewise master parameters, exp_avg and exp_avg_sq."),
+          {"memory.nvme.path"}, check_placement<&S::optimizer_state>);
+  require(placement.add<Which>("gradients", &S::gradients, "", "Likewise gradients on their way to the update."),
+          {"memory.nvme.path"}, check_placement<&S::gradients>);
+  require(placement.add<Which>("activations", &S::activations, "", "Likewise what the forward pass keeps for the backward pass."),
+          {"memory.nvme.path"}, check_placement<&S::activations>);
 }
 
 void add_plan(std::vector<Key>& keys) {
@@ -434,6 +465,9 @@ const std::vector<Section>& config_sections() {
       {"optimizer.schedule", "The learning rate over the run."},
       {"parallel", "The mesh of ranks."},
       {"memory", "Budgets of the tiers, as 2GiB, 512MB, a number of bytes, or unlimited."},
+      {"memory.nvme", "The tier of local drives."},
+      {"memory.placement", "Where each kind of data lives that is not on the device. auto: on the host as far as it fits, the rest on "
+                           "the nvme tier."},
       {"plan", "How the step is laid out; no choice here changes a result."},
       {"device", "What computes."},
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},
@@ -441,13 +475,6 @@ const std::vector<Section>& config_sections() {
       {"report", "What is written besides the progress line."},
   };
   return sections;
-}
-
-const std::vector<Unavailable>& unavailable_keys() {
-  static const std::vector<Unavailable> keys = {
-      {"memory.nvme", "this build has no NVMe tier: remove the key, or give memory.host more"},
-  };
-  return keys;
 }
 
 }  // namespace strata

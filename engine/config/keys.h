@@ -37,16 +37,9 @@ struct Section {
   std::string doc;
 };
 
-/// A key that belongs to the run file's format but needs a part that this build does not have.
-struct Unavailable {
-  std::string path;
-  std::string reason;
-};
-
 /// In the order of documentation and dump; keys of a section stand together.
 const std::vector<Key>& config_keys();
 /// Every section, outer before inner, in the order of their keys.
 const std::vector<Section>& config_sections();
-const std::vector<Unavailable>& unavailable_keys();
 
 }  // namespace strata

@@ -120,11 +120,6 @@ class Loader {
  private:
   void apply(const std::string& path, const YAML::Node& node, const Source& source, const YAML::Mark& mark) {
     const std::string place = source.place(mark);
-    for (const Unavailable& key : unavailable_keys()) {
-      if (path == key.path || path.starts_with(key.path + ".")) {
-        fail(place, fmt::format("{}: {}", key.path, key.reason));
-      }
-    }
     if (const Key* key = find_key(path)) {
       set(*key, place, [&] { key->set(config_, node); });
     } else if (is_section(path)) {

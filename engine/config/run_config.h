@@ -19,6 +19,10 @@ enum class Recompute : std::uint8_t { none, full, automatic };
 enum class Order : std::uint8_t { layer_major, microbatch_major };
 enum class LaneMode : std::uint8_t { serial, overlapped };
 enum class DeviceKind : std::uint8_t { cpu, cuda };
+/// How files of the NVMe tier are read and written.
+enum class NvmeEngine { automatic, io_uring, threads };
+/// Where what is not on the device lives. automatic: on the host as far as it fits.
+enum class SpillTier { automatic, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class Decay : std::uint8_t { matrices, all };
@@ -81,6 +85,12 @@ struct RunConfig {
   struct MemorySection {
     Bytes device = kUnlimited;
     std::optional<Bytes> host;  ///< nothing: the tier is not used for model state
+    std::vector<std::string> nvme_path;  ///< folders; empty: the tier is not used
+    Bytes nvme_size = kUnlimited;
+    NvmeEngine nvme_engine = NvmeEngine::automatic;
+    bool nvme_verify = false;
+    SpillTier parameters = SpillTier::automatic, optimizer_state = SpillTier::automatic,
+              gradients = SpillTier::automatic, activations = SpillTier::automatic;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;
   } memory;
 

@@ -111,6 +111,12 @@ std::string NumberPair::write(const std::array<double, 2>& value) {
   return fmt::format("[{}, {}]", value[0], value[1]);
 }
 
+bool Boolean::read(const YAML::Node& node) {
+  const std::string text = plain_text(node, "true or false");
+  if (text != "true" && text != "false") refuse(node, "true or false");
+  return text == "true";
+}
+
 std::string Text::read(const YAML::Node& node) {
   if (!node.IsScalar()) refuse(node, "text");
   return node.Scalar();

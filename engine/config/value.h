@@ -58,6 +58,12 @@ struct NumberPair {
   static std::string write(const std::array<double, 2>& value);
 };
 
+struct Boolean {
+  static std::string type() { return "true or false"; }
+  static bool read(const YAML::Node& node);
+  static std::string write(bool value) { return value ? "true" : "false"; }
+};
+
 /// Not given where empty.
 struct Text {
   static std::string type() { return "text"; }

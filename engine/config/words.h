@@ -36,6 +36,14 @@ struct Words<DeviceKind> {
   static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
 };
 template <>
+struct Words<NvmeEngine> {
+  static constexpr std::array<std::string_view, 3> list = {"auto", "io_uring", "threads"};
+};
+template <>
+struct Words<SpillTier> {
+  static constexpr std::array<std::string_view, 3> list = {"auto", "host", "nvme"};
+};
+template <>
 struct Words<Tokenizer> {
   static constexpr std::array<std::string_view, 2> list = {"bytes", "none"};
 };

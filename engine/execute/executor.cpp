@@ -206,8 +206,8 @@ void Executor::count_bytes(std::size_t lane, const Instruction& instruction) {
     Bytes& peak = measurements_.peak_bytes[static_cast<std::size_t>(buffer.tier)];
     peak = std::max(peak, buffer.offset + buffer.bytes);
   });
-  if (instruction.lane == Lane::h2d || instruction.lane == Lane::d2h) {
-    measurements_.copied_bytes[lane] += program_.program.buffer(instruction.reads[0].buffer).bytes;
+  if (std::find(kLinks.begin(), kLinks.end(), instruction.lane) != kLinks.end()) {
+    measurements_.moved_bytes[lane] += program_.program.buffer(instruction.reads[0].buffer).bytes;
   }
 }
 

@@ -21,7 +21,7 @@ namespace strata {
 /// What really happened, over all runs of an executor.
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
-  std::array<Bytes, kLanes.size()> copied_bytes = {};  ///< h2d and d2h
+  std::array<Bytes, kLanes.size()> moved_bytes = {};  ///< by links
   std::array<Bytes, kTiers.size()> peak_bytes =
       {};  ///< end of the highest byte of each tier that was ever touched
 };

@@ -39,6 +39,10 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::copy_to_device:
     case Operation::copy_to_host:
       return copy(instruction);
+    case Operation::read:
+      return read(instruction);
+    case Operation::write:
+      return write(instruction);
     case Operation::zero:
       kernels_.zero(
           {operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
@@ -70,6 +74,17 @@ void Operations::copy(const Instruction& instruction) {
   } else {
     setup_.streams->of(instruction.lane).copy_to_host(address(destination), address(source), bytes);
   }
+}
+
+void Operations::read(const Instruction& instruction) {
+  const Buffer& source = setup_.program->program.buffer(instruction.reads[0].buffer);
+  setup_.spill.reads->read(source.offset, {address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes)});
+}
+
+void Operations::write(const Instruction& instruction) {
+  const Buffer& destination = setup_.program->program.buffer(instruction.writes[0].buffer);
+  setup_.spill.writes->write(destination.offset,
+                             {address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes)});
 }
 
 UnitMemory Operations::unit_memory(const Instruction& instruction) const {

@@ -53,6 +53,7 @@ class Operations {
     const Model* model;
     const LaneStreams* streams;  ///< programs that never run at once may share them
     TierMemory memory;
+    SpillQueues spill;  ///< of the lanes read and write
     LoadMicrobatch load;
     OptimizerSettings optimizer;
     int threads = 1;
@@ -74,6 +75,8 @@ class Operations {
 
   UnitMemory unit_memory(const Instruction& instruction) const;
   void copy(const Instruction& instruction);
+  void read(const Instruction& instruction);
+  void write(const Instruction& instruction);
   void cast_gradient(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "engine/base/error.h"
 #include "engine/model/compute.h"
@@ -30,9 +31,14 @@ void round_to(std::span<const float> master, DType dtype, void* parameter) {
   }
 }
 
+std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
+  options.bytes = plan.arena_bytes(Tier::nvme);
+  return options.bytes > 0 ? open_store(options) : nullptr;
+}
+
 }  // namespace
 
-RunState::RunState(const Plan& plan, const Model& model, Device& device)
+RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store)
     : plan_(plan),
       model_(model),
       addressable_(device.host_addressable()),
@@ -41,20 +47,38 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device)
       host_arena_(plan.arena_bytes(Tier::host)),
       pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
       device_memory_(device.allocate(plan.arena_bytes(Tier::device))),
+      store_(open_store_for(plan, std::move(store))),
+      reads_(store_ ? store_->open_queue() : nullptr),
+      writes_(store_ ? store_->open_queue() : nullptr),
       stream_(device.make_stream()),
       copied_(stream_->make_event()) {}
 
-/// Each unit's adamw instruction names its buffers.
+std::span<std::byte> RunState::Staging::of(Bytes bytes) {
+  if (arena_.size() < bytes) arena_ = Arena(bytes);
+  return {arena_.data(), static_cast<std::size_t>(bytes)};
+}
+
+/// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the home.
 std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, std::size_t units) {
+  std::vector<BufferId> home(program.buffers.size());
+  std::iota(home.begin(), home.end(), 0);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::write)
+      home[static_cast<std::size_t>(instruction.reads[0].buffer)] = instruction.writes[0].buffer;
+  }
   std::vector<UnitBuffers> result(units);
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation != Operation::adamw) continue;
+    const auto find = [&](Role role) {
+      const BufferId id = instruction.find(role);
+      return id < 0 ? id : home[static_cast<std::size_t>(id)];
+    };
     UnitBuffers& buffers = result[static_cast<std::size_t>(instruction.unit)];
-    buffers.parameter = instruction.find(Role::parameter);
-    const BufferId master = instruction.find(Role::master);
+    buffers.parameter = find(Role::parameter);
+    const BufferId master = find(Role::master);
     buffers.master = master < 0 ? buffers.parameter : master;  // fp32: the parameter is its own master
-    buffers.exp_avg = instruction.find(Role::exp_avg);
-    buffers.exp_avg_sq = instruction.find(Role::exp_avg_sq);
+    buffers.exp_avg = find(Role::exp_avg);
+    buffers.exp_avg_sq = find(Role::exp_avg_sq);
   }
   return result;
 }
@@ -70,7 +94,8 @@ BufferId RunState::buffer_of(std::size_t unit, StateKind kind) const {
 }
 
 std::byte* RunState::address(BufferId id) const {
-  return addressable_ || buffer(id).tier == Tier::host ? memory().at(buffer(id)) : nullptr;
+  const Tier tier = buffer(id).tier;
+  return tier == Tier::host || (tier == Tier::device && addressable_) ? memory().at(buffer(id)) : nullptr;
 }
 
 void RunState::wait_for_copy(BufferId id) {
@@ -80,21 +105,28 @@ void RunState::wait_for_copy(BufferId id) {
 }
 
 std::span<const std::byte> RunState::read(BufferId id) {
-  const auto bytes = static_cast<std::size_t>(buffer(id).bytes);
-  if (const std::byte* data = address(id)) return {data, bytes};
-  staging_.resize(bytes);
-  stream_->copy_to_host(staging_.data(), memory().at(buffer(id)), buffer(id).bytes);
-  wait_for_copy(id);
-  return staging_;
+  const Buffer& from = buffer(id);
+  if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
+  const std::span<std::byte> to = read_.of(from.bytes);
+  if (from.tier == Tier::nvme) {
+    reads_->read(from.offset, to);
+  } else {
+    stream_->copy_to_host(to.data(), memory().at(from), from.bytes);
+    wait_for_copy(id);
+  }
+  return to;
 }
 
 void RunState::write(BufferId id, std::span<const std::byte> bytes) {
+  const Buffer& to = buffer(id);
   if (std::byte* data = address(id)) {
     std::ranges::copy(bytes, data);
-    return;
+  } else if (to.tier == Tier::nvme) {
+    writes_->write(to.offset, bytes);
+  } else {
+    stream_->copy_to_device(memory().at(to), bytes.data(), static_cast<Bytes>(bytes.size()));
+    wait_for_copy(id);
   }
-  stream_->copy_to_device(memory().at(buffer(id)), bytes.data(), static_cast<Bytes>(bytes.size()));
-  wait_for_copy(id);
 }
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
@@ -104,12 +136,13 @@ std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const BufferId id = buffer_of(unit, kind);
-  const auto elements = static_cast<std::size_t>(model_.units[unit].elements);
-  auto* data = reinterpret_cast<float*>(address(id));
-  if (data == nullptr) staged_state_.resize(elements);
-  const std::span<float> values = data != nullptr ? std::span(data, elements) : std::span(staged_state_);
+  std::byte* data = address(id);
+  const std::span<std::byte> bytes =
+      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : written_.of(buffer(id).bytes);
+  const std::span values(reinterpret_cast<float*>(bytes.data()),
+                         static_cast<std::size_t>(model_.units[unit].elements));
   fill(values);
-  if (data == nullptr) write(id, std::as_bytes(values));
+  if (data == nullptr) write(id, bytes);
   if (kind == StateKind::master && plan_.strategy.precision != DType::fp32) write_parameter(unit, values);
 }
 
@@ -117,9 +150,18 @@ void RunState::write_parameter(std::size_t unit, std::span<const float> master) 
   const BufferId id = buffers_[unit].parameter;
   const DType dtype = plan_.strategy.precision;
   if (std::byte* data = address(id)) return round_to(master, dtype, data);
-  staged_parameter_.resize(master.size() * static_cast<std::size_t>(size_of(dtype)));
-  round_to(master, dtype, staged_parameter_.data());
-  write(id, staged_parameter_);
+  const std::span<std::byte> bytes = written_parameter_.of(buffer(id).bytes);
+  round_to(master, dtype, bytes.data());
+  write(id, bytes);
+}
+
+void RunState::clear_moments() {
+  for (std::size_t unit = 0; unit < buffers_.size(); ++unit) {
+    for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
+      if (buffer(buffer_of(unit, kind)).tier != Tier::nvme) continue;
+      write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
+    }
+  }
 }
 
 StateAccess RunState::access() {

@@ -10,6 +10,7 @@
 #include "engine/device/device.h"
 #include "engine/plan/planner.h"
 #include "offload/arena.h"
+#include "offload/store.h"
 #include "optim/loss_scale.h"
 
 namespace strata {
@@ -19,14 +20,23 @@ struct TierMemory {
   std::byte* device = nullptr;
   std::byte* host = nullptr;
 
+  /// REQUIRES: not of the nvme tier, which has no addresses.
   std::byte* at(const Buffer& buffer) const { return (buffer.tier == Tier::device ? device : host) + buffer.offset; }
+};
+
+/// The ways to the nvme tier, one for each lane that uses it; null where the run has none.
+struct SpillQueues {
+  StoreQueue* reads = nullptr;
+  StoreQueue* writes = nullptr;
 };
 
 class RunState {
  public:
-  RunState(const Plan& plan, const Model& model, Device& device);
+  /// `store` says how to use the nvme tier; its size is the plan's.
+  RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store);
 
   TierMemory memory() const { return {device_memory_->data(), host_arena_.data()}; }
+  SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
   /// A unit's flat master parameter or moment, [unit.elements], wherever it lives; valid until the next call.
@@ -34,6 +44,8 @@ class RunState {
   /// `fill` gets the buffer to write all of. A master brings its copy in the compute dtype with it.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
+  /// Memory is zero when it is given; the nvme tier is not.
+  void clear_moments();
 
   /// The bytes of a buffer of the training program; valid until the next call.
   std::span<const std::byte> read(BufferId id);
@@ -55,6 +67,15 @@ class RunState {
   static std::vector<UnitBuffers> find_buffers(const Program& program, std::size_t units);
   BufferId buffer_of(std::size_t unit, StateKind kind) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
+  /// Memory for a copy of one buffer, as files want it.
+  class Staging {
+   public:
+    std::span<std::byte> of(Bytes bytes);
+
+   private:
+    Arena arena_;
+  };
+
   /// The buffer's own bytes, or nothing where the host cannot address them.
   std::byte* address(BufferId id) const;
   void wait_for_copy(BufferId id);
@@ -68,11 +89,11 @@ class RunState {
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;
   std::unique_ptr<DeviceMemory> device_memory_;
+  std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
+  std::unique_ptr<StoreQueue> reads_, writes_;
   std::unique_ptr<Stream> stream_;  ///< of this object's own copies
   std::unique_ptr<Event> copied_;
-  std::vector<std::byte> staging_;           ///< what comes from a device that the host cannot address
-  std::vector<float> staged_state_;          ///< what goes there
-  std::vector<std::byte> staged_parameter_;
+  Staging read_, written_, written_parameter_;  ///< of what the host cannot address
 };
 
 }  // namespace strata

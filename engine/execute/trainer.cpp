@@ -42,6 +42,15 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
                          .interval = config.train.loss_scale_interval}};
 }
 
+StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {
+  constexpr std::array kEngines = {StoreEngine::automatic, StoreEngine::io_uring, StoreEngine::threads};
+  return {.folders = config.memory.nvme_path,
+          .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
+          .verify = config.memory.nvme_verify,
+          .watchdog_seconds = options.watchdog_seconds,
+          .faults = options.faults};
+}
+
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
 std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
@@ -75,7 +84,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       plan_(plan),
       data_(std::move(data)),
       options_(std::move(options)),
-      state_(plan, model, device),
+      state_(plan, model, device, store_options(config, options_)),
       streams_(device) {
   if (!config_.checkpoint.path.empty())
     checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
@@ -85,6 +94,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              &model_,
                              &streams_,
                              state_.memory(),
+                             state_.spill(),
                              load,
                              optimizer_settings(config_),
                              host_threads(config_)};
@@ -201,6 +211,7 @@ void Trainer::initialise_weights(TrainListener& listener) {
       }
     });
   }
+  state_.clear_moments();
   state_.write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
   listener.on_start(folder ? "weights from " + config_.model.path
                            : fmt::format("random weights, seed {}", config_.train.seed));

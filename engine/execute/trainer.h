@@ -61,6 +61,7 @@ class Trainer {
   struct Options {
     bool fresh = false;             ///< do not resume from checkpoint.path
     double watchdog_seconds = 900;  ///< a wait longer than this fails the run
+    IoFaults* faults = nullptr;     ///< of the nvme tier; tests only
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
   };
 
@@ -70,6 +71,9 @@ class Trainer {
   /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given. Throws what the run
   /// threw: the last checkpoint stays whole.
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
+
+  /// Adds what the nvme tier can do, where the run uses it. Only before train().
+  void measure_nvme(MachineRates& rates);
 
   /// For tests, while no lane runs.
   RunState& state() { return state_; }

@@ -5,26 +5,30 @@
 namespace strata {
 
 double StepBound::seconds() const {
-  return std::max({compute, h2d, d2h, host_memory});
+  return std::max({compute, h2d, d2h, host_memory, nvme});
 }
 
 std::string StepBound::binding() const {
   const double longest = seconds();
   if (longest == compute) return "compute";
   if (longest == h2d) return "h2d";
-  return longest == d2h ? "d2h" : "host memory";
+  if (longest == d2h) return "d2h";
+  return longest == nvme ? "nvme" : "host memory";
 }
 
 StepBound step_bound(const Plan& plan, const MachineRates& rates) {
-  const auto h2d = static_cast<double>(plan.training.h2d_bytes);
-  const auto d2h = static_cast<double>(plan.training.d2h_bytes);
+  const auto h2d = static_cast<double>(plan.training.moved(Lane::h2d));
+  const auto d2h = static_cast<double>(plan.training.moved(Lane::d2h));
+  const auto read = static_cast<double>(plan.training.moved(Lane::read));
+  const auto written = static_cast<double>(plan.training.moved(Lane::write));
   constexpr double kAdamWBytes = 28;
   // Where cores copy, the device's memory is the host's.
   const auto updated = static_cast<double>(rates.cores_copy ? plan.parameters : plan.host_parameters);
   return {.compute = plan.flops.executed / rates.flops_per_second,
           .h2d = h2d / rates.h2d_bytes_per_second,
           .d2h = d2h / rates.d2h_bytes_per_second,
-          .host_memory = (kAdamWBytes * updated + h2d + d2h) / rates.memory_bytes_per_second};
+          .host_memory = (kAdamWBytes * updated + h2d + d2h + read + written) / rates.memory_bytes_per_second,
+          .nvme = read + written == 0 ? 0 : read / rates.nvme_read_bytes_per_second + written / rates.nvme_write_bytes_per_second};
 }
 
 }  // namespace strata

@@ -10,13 +10,14 @@ namespace strata {
 
 /// Seconds that each resource needs for one step; nothing can make the step shorter than the largest.
 struct StepBound {
-  double compute = 0, h2d = 0, d2h = 0, host_memory = 0;
+  double compute = 0, h2d = 0, d2h = 0, host_memory = 0, nvme = 0;
   double seconds() const;
-  std::string binding() const;  ///< "compute", "h2d", "d2h" or "host memory"
+  std::string binding() const;  ///< "compute", "h2d", "d2h", "nvme" or "host memory"
 };
 
 /// compute: executed FLOPs / rate. h2d, d2h: bytes / link. host memory: 28 bytes per parameter of AdamW (fp32 p, m, v read
-/// and written, gradient read, parameter written: 2 + 24 + 2 in bf16, 4 + 24 in fp32) plus both links' bytes, / DRAM rate.
+/// and written, gradient read, parameter written: 2 + 24 + 2 in bf16, 4 + 24 in fp32) plus the bytes of all
+/// links, / DRAM rate. nvme: bytes read / reading rate + bytes written / writing rate, of drives that do one at a time.
 StepBound step_bound(const Plan& plan, const MachineRates& rates);
 
 }  // namespace strata

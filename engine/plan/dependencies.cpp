@@ -8,10 +8,16 @@ namespace {
 /// When an instruction ran, counted over two repetitions: repetition · instructions + index. -1: never.
 using Time = std::int64_t;
 
+constexpr std::array<Time, kLanes.size()> never() {
+  std::array<Time, kLanes.size()> times;
+  times.fill(-1);
+  return times;
+}
+
 /// The latest accesses to one stretch of bytes that every buffer covers wholly or not at all.
 struct Segment {
   Time write = -1;
-  std::array<Time, kLanes.size()> reads = {-1, -1, -1, -1, -1};
+  std::array<Time, kLanes.size()> reads = never();
 };
 
 /// The segments of one tier's arena.
@@ -52,11 +58,12 @@ Dependencies find_dependencies(const Program& placed) {
   }
   result.waits.resize(placed.instructions.size());
 
-  std::array<SegmentMap, kTiers.size()> maps = {SegmentMap(placed, Tier::device), SegmentMap(placed, Tier::host)};
+  std::vector<SegmentMap> maps;
+  for (const Tier tier : kTiers) maps.emplace_back(placed, tier);
   for (Time time = 0; time < 2 * count; ++time) {
     const auto index = static_cast<std::size_t>(time % count);
     const Instruction& instruction = placed.instructions[index];
-    std::array<Time, kLanes.size()> latest = {-1, -1, -1, -1, -1};
+    std::array<Time, kLanes.size()> latest = never();
     const auto wait_for = [&](Time other) {
       if (other < 0) return;
       Time& entry = latest[static_cast<std::size_t>(placed.instructions[static_cast<std::size_t>(other % count)].lane)];

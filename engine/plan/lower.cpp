@@ -115,7 +115,7 @@ class Lowering {
       values.master = named("master", BufferKind::optimizer_state, unit.elements * 4);
       values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * 4);
       values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * 4);
-      values.norm = named("norm", BufferKind::communication, kAlignment);
+      values.norm = named("norm", BufferKind::communication, sizeof(double));
       for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
         const auto of_microbatch = [&](const char* what, Bytes bytes) {
           return make_value(fmt::format("{}/{}[mb={}]", unit.name, what, mb), BufferKind::activation, bytes);
@@ -158,12 +158,12 @@ class Lowering {
   }
 
   void make_resident(Value& value) {
-    value.resident = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes), true, -1});
+    value.resident = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), true, -1});
   }
 
   BufferId home(Value& value) {
     if (value.home < 0) {
-      value.home = program_.add({value.name, Tier::host, value.kind, align_up(value.bytes), false, -1});
+      value.home = program_.add({value.name, Tier::host, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
     }
     return value.home;
   }
@@ -186,7 +186,7 @@ class Lowering {
       if (value.bytes == 0) continue;
       BufferId id = value.resident;
       const bool travels = id < 0 && !value.scratch;
-      if (id < 0) id = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes), false, -1});
+      if (id < 0) id = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
       if (travels && use.access != Access::write) {
         copy(Operation::copy_to_device, Lane::h2d, unit, mb, home(value), id);
       }
@@ -214,7 +214,7 @@ class Lowering {
 
   void load() {
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-      on_host(Operation::load_tokens, Lane::read, -1, mb,
+      on_host(Operation::load_tokens, Lane::data, -1, mb,
               {{Role::tokens, &tokens_[index(mb)], Access::write},
                {Role::targets, &targets_[index(mb)], Access::write}});
     }

@@ -69,9 +69,8 @@ void verify_data_flow(const Program& program) {
       }
     }
     for (const Operand& operand : instruction.writes) written[static_cast<std::size_t>(operand.buffer)] = true;
-    const bool copies =
-        instruction.operation == Operation::copy_to_device || instruction.operation == Operation::copy_to_host;
-    if (copies && program.buffer(instruction.reads[0].buffer).bytes != program.buffer(instruction.writes[0].buffer).bytes) {
+    const bool moves = std::find(kLinks.begin(), kLinks.end(), instruction.lane) != kLinks.end();
+    if (moves && program.buffer(instruction.reads[0].buffer).bytes != program.buffer(instruction.writes[0].buffer).bytes) {
       defect(program, i, "source and destination differ in size");
     }
   }
@@ -84,7 +83,7 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.tier != tier || live[b].last < live[b].first) continue;
-    if (buffer.offset < 0 || buffer.offset % kAlignment != 0 || buffer.offset + buffer.bytes > budget) {
+    if (buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 || buffer.offset + buffer.bytes > budget) {
       throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes", name_of(tier),
                                          buffer.name, buffer.offset, budget));
     }
@@ -115,7 +114,7 @@ Program place(const Program& program) {
 
 TierUse tier_use(const Program& placed, Tier tier) {
   const std::vector<Lifetime> live = lifetimes(placed);
-  std::vector<std::array<Bytes, 6>> change(placed.instructions.size() + 2);
+  std::vector<std::array<Bytes, kBufferKinds.size()>> change(placed.instructions.size() + 2);
   TierUse use;
   for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
     const Buffer& buffer = placed.buffers[b];
@@ -124,7 +123,7 @@ TierUse tier_use(const Program& placed, Tier tier) {
     change[static_cast<std::size_t>(live[b].first)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
     change[static_cast<std::size_t>(live[b].last) + 1][static_cast<std::size_t>(buffer.kind)] -= buffer.bytes;
   }
-  std::array<Bytes, 6> now = {};
+  std::array<Bytes, kBufferKinds.size()> now = {};
   for (const auto& delta : change) {
     for (std::size_t k = 0; k < now.size(); ++k) now[k] += delta[k];
     const Bytes sum = std::accumulate(now.begin(), now.end(), Bytes{0});
@@ -136,10 +135,9 @@ TierUse tier_use(const Program& placed, Tier tier) {
   return use;
 }
 
-void verify(const Program& placed, Bytes device_budget, Bytes host_budget) {
+void verify(const Program& placed, const TierBudgets& budgets) {
   verify_data_flow(placed);
-  verify_places(placed, Tier::device, device_budget);
-  verify_places(placed, Tier::host, host_budget);
+  for (const Tier tier : kTiers) verify_places(placed, tier, budgets[static_cast<std::size_t>(tier)]);
 }
 
 }  // namespace strata

@@ -15,12 +15,15 @@ Program place(const Program& program);
 struct TierUse {
   Bytes peak_bytes = 0;                    ///< end of the highest buffer: the arena's size
   Bytes live_bytes = 0;                    ///< largest sum of live buffers; the rest of the peak is fragmentation
-  std::array<Bytes, 6> by_kind = {};       ///< live bytes of each BufferKind at the moment of live_bytes
+  std::array<Bytes, kBufferKinds.size()> by_kind = {};       ///< live bytes of each BufferKind at the moment of live_bytes
 };
 TierUse tier_use(const Program& placed, Tier tier);
 
+/// Bytes that each tier may hold.
+using TierBudgets = std::array<Bytes, kTiers.size()>;
+
 /// Throws std::logic_error naming the instruction and buffer where a placed program is wrong: something is read before it was
-/// written, two live buffers overlap, a buffer leaves its budget, a copy's ends differ in size.
-void verify(const Program& placed, Bytes device_budget, Bytes host_budget);
+/// written, two live buffers overlap, a buffer leaves its budget, a transfer's ends differ in size.
+void verify(const Program& placed, const TierBudgets& budgets);
 
 }  // namespace strata

@@ -10,26 +10,29 @@
 #include "engine/plan/prefetch.h"
 #include "engine/plan/rates.h"
 #include "engine/plan/residency.h"
+#include "engine/plan/spill.h"
 
 namespace strata {
 namespace {
 
-using LowerFunction = Program (*)(const Model&, const Strategy&);
-
 Bytes traffic(const Program& program) {
-  return copied_bytes(program, Operation::copy_to_device) + copied_bytes(program, Operation::copy_to_host);
+  return moved_bytes(program, Operation::copy_to_device) + moved_bytes(program, Operation::copy_to_host);
 }
 
-/// The fast form of a plain program within `budget`; nothing where even the plain form is larger.
+Bytes smallest_device_bytes(const Program& plain) {
+  return near_bytes(plain, kDeviceLevel).smallest;
+}
+
+/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where even the plain form is larger.
 /// Fragmentation can push a placement over what live bytes promise: then passes get that much less to fill.
-std::optional<Program> fit(const Program& plain, Bytes budget) {
-  const Bytes smallest = smallest_device_bytes(plain);
+std::optional<Program> fit(const Program& plain, const Level& level, Bytes budget) {
+  const Bytes smallest = near_bytes(plain, level).smallest;
   if (budget < smallest) return std::nullopt;
   for (Bytes allowed = budget; allowed > smallest;) {
-    const Program resident = keep_resident(plain, allowed);
+    const Program resident = keep_resident(plain, level, allowed);
     for (Bytes filled = allowed;;) {
-      Program placed = place(prefetch(resident, filled));
-      const Bytes over = tier_use(placed, Tier::device).peak_bytes - budget;
+      Program placed = place(prefetch(resident, level, filled));
+      const Bytes over = tier_use(placed, level.near).peak_bytes - budget;
       if (over <= 0) return placed;
       if (filled <= smallest) break;
       filled = std::max(smallest, filled - std::max(over, filled / 64));
@@ -37,7 +40,7 @@ std::optional<Program> fit(const Program& plain, Bytes budget) {
     allowed = std::max(smallest, allowed - allowed / 32);
   }
   Program placed = place(plain);
-  if (tier_use(placed, Tier::device).peak_bytes > budget) return std::nullopt;
+  if (tier_use(placed, level.near).peak_bytes > budget) return std::nullopt;
   return placed;
 }
 
@@ -45,7 +48,7 @@ std::optional<Program> fit(const Program& plain, Bytes budget) {
 /// and losses.
 bool nothing_spills(const Program& plain, Bytes budget) {
   if (budget < smallest_device_bytes(plain)) return false;
-  return traffic(keep_resident(plain, budget)) == traffic(keep_resident(plain, kUnlimited));
+  return traffic(keep_resident(plain, kDeviceLevel, budget)) == traffic(keep_resident(plain, kDeviceLevel, kUnlimited));
 }
 
 Strategy with_device_state(Strategy strategy, std::size_t units) {
@@ -121,9 +124,9 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   const auto consider = [&](Strategy strategy) {
     const Program plain = lower_training(model, strategy);
     if (smallest_device_bytes(plain) > budget) return;
-    const Program resident = keep_resident(plain, budget);
-    const Bytes h2d = copied_bytes(resident, Operation::copy_to_device);
-    const Bytes d2h = copied_bytes(resident, Operation::copy_to_host);
+    const Program resident = keep_resident(plain, kDeviceLevel, budget);
+    const Bytes h2d = moved_bytes(resident, Operation::copy_to_device);
+    const Bytes d2h = moved_bytes(resident, Operation::copy_to_host);
     const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d, d2h);
     const Bytes live = tier_use(resident, Tier::device).live_bytes;
     result.push_back({std::move(strategy), seconds, h2d + d2h, live});
@@ -164,7 +167,7 @@ std::optional<Placement> place_choice(const Model& model, const Strategy& choice
   // Fragmentation may leave a little less room than live bytes promise.
   for (;; --on_device) {
     Strategy strategy = with_device_state(choice, on_device);
-    if (std::optional<Program> program = fit(lower_training(model, strategy), budget)) {
+    if (std::optional<Program> program = fit(lower_training(model, strategy), kDeviceLevel, budget)) {
       return Placement{std::move(strategy), std::move(*program)};
     }
     if (on_device == 0 || !host_is_used) return std::nullopt;
@@ -179,7 +182,7 @@ Bytes smallest_budget(const Model& model, Strategy strategy, const RunConfig& co
   for (const Order order : orders_to_try(config)) {
     strategy.order = order;
     const Program plain = lower_training(model, strategy);
-    const Program program = host_is_used ? plain : keep_resident(plain, kUnlimited);
+    const Program program = host_is_used ? plain : keep_resident(plain, kDeviceLevel, kUnlimited);
     smallest = std::min(smallest, tier_use(place(program), Tier::device).peak_bytes);
   }
   return smallest;
@@ -195,14 +198,42 @@ bool fits_host(const Program& placed, const RunConfig& config) {
   return config.memory.host ? use.peak_bytes <= *config.memory.host : host_state_bytes(use) == 0;
 }
 
-/// In the training's order, or one microbatch at a time where that order keeps more on the host than it may.
+Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
+  return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
+}
+
+/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room for three of the largest
+/// visit, so that one unit is read and another written while a third is updated, or for one visit where there is no more.
+std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget) {
+  for (const Bytes visits : {3, 1}) {
+    const auto has_room = [&](std::size_t count) {
+      const NearBytes need = near_bytes(with_spilled(program, order, count), kHostLevel);
+      return need.smallest + (visits - 1) * need.largest_visit <= budget;
+    };
+    std::size_t low = order.forced, high = order.buffers.size() + 1;
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      const bool enough = middle > order.buffers.size() || has_room(middle);
+      (enough ? high : low) = enough ? middle : middle + 1;
+    }
+    // Fragmentation may need a little more than live bytes promise.
+    for (std::size_t count = low; count <= order.buffers.size(); ++count) {
+      if (auto fitted = fit(with_spilled(program, order, count), kHostLevel, budget)) return fitted;
+    }
+  }
+  return std::nullopt;
+}
+
+/// In the training's order; where that keeps more on the host than it may, in the order that keeps less.
 std::optional<Program> place_validation(const Model& model, Strategy strategy, const RunConfig& config) {
   if (strategy.validation_microbatches == 0) return std::nullopt;
   std::optional<Program> program;
   for (const Order order : {strategy.order, Order::microbatch_major}) {
     strategy.order = order;
-    program = fit(lower_validation(model, strategy), config.memory.device);
-    if (!program) throw std::logic_error("a validation pass needs more device memory than a training step");
+    std::optional<Program> candidate = fit(lower_validation(model, strategy), kDeviceLevel, config.memory.device);
+    if (!candidate) throw std::logic_error("a validation pass needs more device memory than a training step");
+    const auto host_bytes = [](const Program& placed) { return tier_use(placed, Tier::host).peak_bytes; };
+    if (!program || host_bytes(*candidate) < host_bytes(*program)) program = std::move(candidate);
     if (fits_host(*program, config)) break;
   }
   return program;
@@ -213,9 +244,51 @@ bool fits_host(const Placement& placement, const RunConfig& config) {
          (!placement.validation || fits_host(*placement.validation, config));
 }
 
-Bytes host_bytes(const Placement& placement) {
-  const Bytes training = tier_use(placement.training, Tier::host).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes)
+/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no other state may.
+SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
+  SpillOrder order;
+  for (std::size_t b = 0; b < training.buffers.size(); ++b) {
+    const Buffer& buffer = training.buffers[b];
+    if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
+  }
+  order.forced = order.buffers.size();
+  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
+    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
+  }
+  return order;
+}
+
+/// What the host has no room for goes to the nvme tier; false where even that is not enough.
+bool spill_to_nvme(Placement& placement, const RunConfig& config) {
+  const SpillOrder order = find_spill_order(placement.training, config.memory);
+  if (fits_host(placement, config) && order.forced == 0) return true;
+  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host);
+  if (!training) return false;
+  if (placement.validation) {
+    std::optional<Program> validation = fit_host(
+        *placement.validation, validation_order(*placement.validation, *training, config), *config.memory.host);
+    if (!validation) return false;
+    placement.validation = std::move(validation);
+  }
+  placement.training = std::move(*training);
+  return true;
+}
+
+/// The least host memory that a placement runs in.
+Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
+  if (config.memory.nvme_path.empty()) {
+    const Bytes training = tier_use(placement.training, Tier::host).peak_bytes;
+    return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes)
+                                : training;
+  }
+  const SpillOrder order = find_spill_order(placement.training, config.memory);
+  const Program staged = place(with_spilled(placement.training, order, order.buffers.size()));
+  return tier_use(staged, Tier::host).peak_bytes;
+}
+
+Bytes nvme_bytes(const Placement& placement) {
+  const Bytes training = tier_use(placement.training, Tier::nvme).peak_bytes;
+  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::nvme).peak_bytes)
                               : training;
 }
 
@@ -226,19 +299,26 @@ ConfigError host_error(const RunConfig& config, Bytes need) {
         format_bytes(config.memory.device), format_bytes(need)));
   }
   return ConfigError(fmt::format(
-      "memory.host: {} is too small: with memory.device {} this run keeps {} ({} bytes) on the "
-      "host; give memory.host at least that, or memory.device more",
-      format_bytes(*config.memory.host), format_bytes(config.memory.device), format_bytes(need), need));
+      "memory.host: {} is too small: with memory.device {} this run {} {} ({} bytes) on the host; give memory.host at least that, or "
+      "memory.device more{}",
+      format_bytes(*config.memory.host), format_bytes(config.memory.device),
+      config.memory.nvme_path.empty() ? "keeps" : "needs, with all else on the nvme tier,", format_bytes(need), need,
+      config.memory.nvme_path.empty() ? ", or add memory.nvme" : ""));
 }
 
 PlannedProgram finish(Program placed, const Plan& plan) {
   PlannedProgram result;
-  verify(placed, plan.device_budget, kUnlimited);
+  // What the host holds beyond its budget are messages of a run without a host tier.
+  verify(placed, {plan.budget(Tier::device), kUnlimited, plan.budget(Tier::nvme)});
   result.dependencies = find_dependencies(placed);
-  result.device = tier_use(placed, Tier::device);
-  result.host = tier_use(placed, Tier::host);
-  result.h2d_bytes = copied_bytes(placed, Operation::copy_to_device);
-  result.d2h_bytes = copied_bytes(placed, Operation::copy_to_host);
+  for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
+  const auto count = [&](Lane link, Operation transfer) {
+    result.moved_bytes[static_cast<std::size_t>(link)] = moved_bytes(placed, transfer);
+  };
+  count(Lane::h2d, Operation::copy_to_device);
+  count(Lane::d2h, Operation::copy_to_host);
+  count(Lane::read, Operation::read);
+  count(Lane::write, Operation::write);
   result.program = std::move(placed);
   return result;
 }
@@ -246,29 +326,37 @@ PlannedProgram finish(Program placed, const Plan& plan) {
 }  // namespace
 
 Bytes Plan::arena_bytes(Tier tier) const {
-  const auto peak = [&](const PlannedProgram& program) {
-    return (tier == Tier::device ? program.device : program.host).peak_bytes;
-  };
+  const auto peak = [&](const PlannedProgram& program) { return program.of(tier).peak_bytes; };
   return validation ? std::max(peak(training), peak(*validation)) : peak(training);
 }
 
 Plan make_plan(const RunConfig& config, const Model& model) {
   Plan plan;
-  plan.device_budget = config.memory.device;
-  plan.host_budget = config.memory.host.value_or(kUnlimited);
+  const bool nvme_is_used = !config.memory.nvme_path.empty();
+  plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
+                  nvme_is_used ? config.memory.nvme_size : 0};
   // Without a host tier all state must be on the device, and room for it is what choices compete for.
   const Strategy base =
       with_device_state(make_strategy(config, model), config.memory.host ? 0 : model.units.size());
   std::optional<Placement> best;
-  Bytes host_need = kUnlimited;
+  Bytes host_need = kUnlimited, nvme_need = kUnlimited;
   for (const Choice& choice : choices(model, base, config)) {
     std::optional<Placement> placement = place_choice(model, choice.strategy, config);
     if (!placement) continue;
     placement->validation = place_validation(model, placement->strategy, config);
-    host_need = std::min(host_need, host_bytes(*placement));
-    if (!fits_host(*placement, config)) continue;
+    const bool fits = nvme_is_used ? spill_to_nvme(*placement, config) : fits_host(*placement, config);
+    if (!fits) {
+      host_need = std::min(host_need, smallest_host_bytes(*placement, config));
+      continue;
+    }
+    nvme_need = std::min(nvme_need, nvme_bytes(*placement));
+    if (nvme_bytes(*placement) > plan.budget(Tier::nvme)) continue;
     best = std::move(placement);
     break;
+  }
+  if (!best && nvme_need != kUnlimited) {
+    throw ConfigError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} ({} bytes) there",
+                                  format_bytes(config.memory.nvme_size), format_bytes(nvme_need), nvme_need));
   }
   if (!best && host_need != kUnlimited) throw host_error(config, host_need);
   if (!best) {

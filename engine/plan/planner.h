@@ -1,5 +1,5 @@
 // The planner: run file and model in, complete plan out. It chooses what the run file leaves open (order,
-// which units' state lives on the device, what stays resident) from the budgets alone; nothing here needs a
+// which units' state lives on the device, what stays resident, what goes to the nvme tier) from the budgets alone; nothing here needs a
 // device or memory of the model's size.
 #pragma once
 
@@ -17,8 +17,11 @@ namespace strata {
 struct PlannedProgram {
   Program program;
   Dependencies dependencies;
-  TierUse device, host;
-  Bytes h2d_bytes = 0, d2h_bytes = 0;  ///< copied by one run of the program
+  std::array<TierUse, kTiers.size()> use;
+  std::array<Bytes, kLanes.size()> moved_bytes = {};  ///< by one run of the program, on each link
+
+  const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
+  Bytes moved(Lane link) const { return moved_bytes[static_cast<std::size_t>(link)]; }
 };
 
 /// FLOPs of one training step; the formulas stand in engine/model.
@@ -31,13 +34,14 @@ struct Plan {
   Strategy strategy;
   PlannedProgram training;
   std::optional<PlannedProgram> validation;
-  Bytes device_budget = kUnlimited, host_budget = kUnlimited;
+  TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
   std::int64_t parameters = 0;
-  std::int64_t host_parameters = 0;  ///< of them, those whose state lives on the host and is updated there
+  std::int64_t host_parameters = 0;  ///< of them, those that are updated on the host
   std::int64_t tokens_per_step = 0;
 
-  /// What the arenas must hold: the larger of both programs.
+  Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
+  /// What the tier must hold: the larger of both programs.
   Bytes arena_bytes(Tier tier) const;
 };
 

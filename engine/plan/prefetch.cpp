@@ -8,17 +8,21 @@ namespace {
 
 constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
 
-/// A copy and the slot it stands in: slot s is right before anchor s (anchors are the instructions that are not copies).
-struct Copy {
+/// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that are not the level's
+/// transfers).
+struct Transfer {
   std::size_t instruction;
   std::int32_t slot;
-  BufferId device, host;
+  BufferId near, home;
   Bytes bytes;
 };
 
 class Prefetch {
  public:
-  Prefetch(const Program& program, Bytes budget) : program_(program), budget_(budget) { split(); }
+  Prefetch(const Program& program, const Level& level, Bytes budget)
+      : program_(program), level_(level), budget_(budget) {
+    split();
+  }
 
   Program run() {
     sink_write_backs();
@@ -31,12 +35,12 @@ class Prefetch {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       const auto slot = static_cast<std::int32_t>(anchors_.size());
-      if (instruction.operation == Operation::copy_to_device) {
-        const BufferId device = instruction.writes[0].buffer;
-        fetches_.push_back({i, slot, device, instruction.reads[0].buffer, program_.buffer(device).bytes});
-      } else if (instruction.operation == Operation::copy_to_host) {
-        const BufferId device = instruction.reads[0].buffer;
-        write_backs_.push_back({i, slot, device, instruction.writes[0].buffer, program_.buffer(device).bytes});
+      if (instruction.operation == level_.fetch) {
+        const BufferId near = instruction.writes[0].buffer;
+        fetches_.push_back({i, slot, near, instruction.reads[0].buffer, program_.buffer(near).bytes});
+      } else if (instruction.operation == level_.write_back) {
+        const BufferId near = instruction.reads[0].buffer;
+        write_backs_.push_back({i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
       } else {
         anchors_.push_back(i);
       }
@@ -55,12 +59,12 @@ class Prefetch {
     for (std::int32_t a = 0; a < count; ++a) {
       for_each_operand(anchor(a), [&](const Operand& operand, bool) { extend(operand.buffer, a, a); });
     }
-    for (const Copy& fetch : fetches_) extend(fetch.device, fetch.slot, fetch.slot);
-    for (const Copy& write_back : write_backs_) extend(write_back.device, write_back.slot - 1, write_back.slot - 1);
+    for (const Transfer& fetch : fetches_) extend(fetch.near, fetch.slot, fetch.slot);
+    for (const Transfer& write_back : write_backs_) extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
     live_.assign(anchors_.size() + 1, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
-      if (buffer.tier != Tier::device) continue;
+      if (buffer.tier != level_.near) continue;
       if (buffer.persistent) live[b] = {0, count - 1};
       for (std::int32_t a = live[b].first; a <= live[b].last; ++a) live_[static_cast<std::size_t>(a)] += buffer.bytes;
     }
@@ -83,29 +87,29 @@ class Prefetch {
     std::vector<std::int32_t> next_fetch_slot(program_.buffers.size(), kNever);  // per home, of the fetch that follows
     auto fetch = fetches_.rbegin();
     std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
-    for (auto copy = write_backs_.rbegin(); copy != write_backs_.rend(); ++copy) {
-      for (; fetch != fetches_.rend() && fetch->instruction > copy->instruction; ++fetch) {
-        next_fetch_slot[static_cast<std::size_t>(fetch->host)] = fetch->slot;
+    for (auto transfer = write_backs_.rbegin(); transfer != write_backs_.rend(); ++transfer) {
+      for (; fetch != fetches_.rend() && fetch->instruction > transfer->instruction; ++fetch) {
+        next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
       }
-      const std::int32_t limit = std::min({ceiling, copy->slot + kWriteBackSlack,
-                                           next_fetch_slot[static_cast<std::size_t>(copy->host)]});
-      while (copy->slot < limit && !touches(anchor(copy->slot), copy->device, true) &&
-             !touches(anchor(copy->slot), copy->host, false) && lengthen(*copy)) {
+      const std::int32_t limit = std::min({ceiling, transfer->slot + level_.write_back_slack,
+                                           next_fetch_slot[static_cast<std::size_t>(transfer->home)]});
+      while (transfer->slot < limit && !touches(anchor(transfer->slot), transfer->near, true) &&
+             !touches(anchor(transfer->slot), transfer->home, false) && lengthen(*transfer)) {
       }
-      ceiling = copy->slot;
+      ceiling = transfer->slot;
     }
   }
 
   /// Keeps the write-back's buffer through one more anchor, if it fits (or is live there anyway).
-  bool lengthen(Copy& copy) {
-    const auto device = static_cast<std::size_t>(copy.device);
-    if (copy.slot > last_use_[device]) {
-      Bytes& live = live_[static_cast<std::size_t>(copy.slot)];
-      if (live + copy.bytes > budget_) return false;
-      live += copy.bytes;
-      last_use_[device] = copy.slot;
+  bool lengthen(Transfer& transfer) {
+    const auto near = static_cast<std::size_t>(transfer.near);
+    if (transfer.slot > last_use_[near]) {
+      Bytes& live = live_[static_cast<std::size_t>(transfer.slot)];
+      if (live + transfer.bytes > budget_) return false;
+      live += transfer.bytes;
+      last_use_[near] = transfer.slot;
     }
-    ++copy.slot;
+    ++transfer.slot;
     return true;
   }
 
@@ -113,12 +117,12 @@ class Prefetch {
     std::vector<std::int32_t> written_slot(program_.buffers.size(), 0);  // per home: slot of its latest write-back
     auto write_back = write_backs_.begin();
     std::int32_t floor = 0;
-    for (Copy& fetch : fetches_) {
+    for (Transfer& fetch : fetches_) {
       for (; write_back != write_backs_.end() && write_back->instruction < fetch.instruction; ++write_back) {
-        written_slot[static_cast<std::size_t>(write_back->host)] = write_back->slot;
+        written_slot[static_cast<std::size_t>(write_back->home)] = write_back->slot;
       }
-      const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.host)]);
-      while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.host, true)) {
+      const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.home)]);
+      while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.home, true)) {
         Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];
         if (live + fetch.bytes > budget_) break;
         live += fetch.bytes;
@@ -148,15 +152,18 @@ class Prefetch {
   }
 
   const Program& program_;
+  const Level level_;
   Bytes budget_;
   std::vector<std::size_t> anchors_;
-  std::vector<Copy> fetches_, write_backs_;
-  std::vector<Bytes> live_;               ///< device bytes per anchor
+  std::vector<Transfer> fetches_, write_backs_;
+  std::vector<Bytes> live_;               ///< bytes of the near tier per anchor
   std::vector<std::int32_t> last_use_;    ///< per buffer: last anchor it is live at
 };
 
 }  // namespace
 
-Program prefetch(const Program& program, Bytes device_bytes) { return Prefetch(program, device_bytes).run(); }
+Program prefetch(const Program& program, const Level& level, Bytes near_bytes) {
+  return Prefetch(program, level, near_bytes).run();
+}
 
 }  // namespace strata

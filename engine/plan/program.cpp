@@ -7,31 +7,36 @@
 
 namespace strata {
 
-std::string_view name_of(Tier tier) { return tier == Tier::device ? "device" : "host"; }
+std::string_view name_of(Tier tier) {
+  constexpr std::array<std::string_view, kTiers.size()> names = {"device", "host", "nvme"};
+  return names[static_cast<std::size_t>(tier)];
+}
 
 std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, 5> names = {"compute", "h2d", "d2h", "read", "cpu"};
+  constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d", "d2h", "read", "write", "data", "cpu"};
   return names[static_cast<std::size_t>(lane)];
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::array<std::string_view, 6> names = {"parameter",  "gradient",  "optimizer_state",
+  constexpr std::array<std::string_view, kBufferKinds.size()> names = {"parameter",  "gradient",  "optimizer_state",
                                                      "activation", "workspace", "communication"};
   return names[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array<std::string_view, 11> names = {"load_tokens", "copy_to_device", "copy_to_host",  "zero",
-                                                      "forward",     "backward",       "cast_gradient", "sum_of_squares",
-                                                      "loss",        "grad_norm",      "adamw"};
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"load_tokens", "copy_to_device", "copy_to_host", "read", "write", "zero", "forward", "backward",
+       "cast_gradient", "sum_of_squares", "loss", "grad_norm", "adamw"});
+  static_assert(names.size() == static_cast<std::size_t>(Operation::adamw) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
 
 std::string_view name_of(Role role) {
-  constexpr std::array<std::string_view, 21> names = {
-      "source", "destination", "parameter",       "shared_parameter", "gradient", "shared_gradient", "input",
-      "output", "output_gradient", "input_gradient", "saved",          "workspace", "constants",      "tokens",
-      "targets", "losses",     "master",          "exp_avg",          "exp_avg_sq", "norm",          "step_scalars"};
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"source", "destination", "parameter", "shared_parameter", "gradient", "shared_gradient", "input", "output",
+       "output_gradient", "input_gradient", "saved", "workspace", "constants", "tokens", "targets", "losses", "master",
+       "exp_avg", "exp_avg_sq", "norm", "step_scalars", "loss_scale"});
+  static_assert(names.size() == static_cast<std::size_t>(Role::loss_scale) + 1);
   return names[static_cast<std::size_t>(role)];
 }
 

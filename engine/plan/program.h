@@ -14,12 +14,24 @@
 
 namespace strata {
 
-enum class Tier : std::uint8_t { device, host };
-inline constexpr std::array kTiers = {Tier::device, Tier::host};
+/// From the nearest to the farthest.
+enum class Tier : std::uint8_t { device, host, nvme };
+inline constexpr std::array kTiers = {Tier::device, Tier::host, Tier::nvme};
 
 /// What works by itself. A lane runs its instructions in program order.
-enum class Lane : std::uint8_t { compute, h2d, d2h, read, cpu };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d, Lane::d2h, Lane::read, Lane::cpu};
+enum class Lane : std::uint8_t {
+  compute,
+  h2d,
+  d2h,
+  read,   ///< from the nvme tier
+  write,  ///< to it
+  data,   ///< loads tokens
+  cpu
+};
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::read,
+                                      Lane::write,   Lane::data, Lane::cpu};
+/// Lanes that move values between tiers.
+inline constexpr std::array kLinks = {Lane::h2d, Lane::d2h, Lane::read, Lane::write};
 
 enum class BufferKind : std::uint8_t {
   parameter,
@@ -37,6 +49,8 @@ enum class Operation : std::uint8_t {
   load_tokens,     ///< read the microbatch's tokens and targets into host memory
   copy_to_device,  ///< source → destination
   copy_to_host,
+  read,            ///< nvme source → host destination
+  write,
   zero,            ///< clear the unit's gradient accumulator
   forward,         ///< of one unit and microbatch
   backward,        ///< recomputes what was not saved; the head's includes its forward and the loss
@@ -80,6 +94,10 @@ std::string_view name_of(Operation operation);
 std::string_view name_of(Role role);
 
 using BufferId = std::int32_t;
+
+/// Offsets and sizes of all buffers are multiples of it: what files that bypass the page cache ask for, so that a buffer can live
+/// on any tier.
+constexpr Bytes kBufferAlignment = 4096;
 
 struct Buffer {
   std::string name;  ///< "block.7/parameter", "block.7/input[mb=2]"

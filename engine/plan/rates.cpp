@@ -7,6 +7,8 @@
 namespace strata {
 namespace {
 
+constexpr double kNvmeRead = 6e9, kNvmeWrite = 4e9;
+
 MachineRates cpu_rates(const RunConfig& config) {
   const double cores = config.train.threads > 0 ? static_cast<double>(config.train.threads) : usable_cores();
   const double copy = 8e9 * cores;
@@ -16,7 +18,9 @@ MachineRates cpu_rates(const RunConfig& config) {
   return {.flops_per_second = (config.train.precision == DType::bf16 ? 400e9 : 200e9) * cores,
           .memory_bytes_per_second = 2 * copy,
           .h2d_bytes_per_second = link(config.device.h2d_per_second),
-          .d2h_bytes_per_second = link(config.device.d2h_per_second)};
+          .d2h_bytes_per_second = link(config.device.d2h_per_second),
+          .nvme_read_bytes_per_second = kNvmeRead,
+          .nvme_write_bytes_per_second = kNvmeWrite};
 }
 
 MachineRates cuda_rates(const RunConfig& config) {
@@ -24,6 +28,8 @@ MachineRates cuda_rates(const RunConfig& config) {
           .memory_bytes_per_second = 200e9,
           .h2d_bytes_per_second = 50e9,
           .d2h_bytes_per_second = 50e9,
+          .nvme_read_bytes_per_second = kNvmeRead,
+          .nvme_write_bytes_per_second = kNvmeWrite,
           .cores_copy = false};
 }
 

@@ -1,57 +1,72 @@
 #include "engine/plan/residency.h"
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <stdexcept>
 
 namespace strata {
 namespace {
 
-/// One use of a value on the device, with the copies around it.
+/// One use of a value on the near tier, with the transfers around it.
 struct Visit {
   BufferId instance = -1;
   BufferId home = -1;
   std::int32_t use = -1, fetch = -1, write_back = -1;
   bool writes = false;
   std::int32_t next = -1;  ///< the visit that wants this value again, where keeping it would save a fetch
-  bool kept = false;       ///< the value stays on the device until `next`
-  bool host_reads_before_next = false;
+  bool kept = false;       ///< the value stays on the near tier until `next`
+  bool home_read_before_next = false;
 };
 
-Bytes persistent_bytes(const Program& program) {
-  Bytes bytes = 0;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent && buffer.tier == Tier::device) bytes += buffer.bytes;
+/// Per buffer: it is fetched to the near tier or written back from there. The tier's other buffers stay where they are.
+std::vector<bool> find_visitors(const Program& program, const Level& level) {
+  std::vector<bool> visits(program.buffers.size(), false);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == level.fetch) visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (instruction.operation == level.write_back) visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+  }
+  return visits;
+}
+
+/// Per instruction: bytes of visitors that it touches.
+std::vector<Bytes> visiting_bytes(const Program& program, const std::vector<bool>& visits) {
+  std::vector<Bytes> bytes(program.instructions.size(), 0);
+  std::vector<std::size_t> counted_at(program.buffers.size(), program.instructions.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    for_each_operand(program.instructions[i], [&](const Operand& operand, bool) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      if (!visits[id] || counted_at[id] == i) return;
+      counted_at[id] = i;
+      bytes[i] += program.buffers[id].bytes;
+    });
   }
   return bytes;
 }
 
-bool is_copy(const Instruction& instruction) {
-  return instruction.operation == Operation::copy_to_device || instruction.operation == Operation::copy_to_host;
-}
-
-/// Bytes of the transient device buffers that one instruction touches.
-Bytes transient_bytes(const Program& program, const Instruction& instruction) {
-  Bytes bytes = 0;
-  for (const Operand& operand : instruction.writes) {
-    const Buffer& buffer = program.buffer(operand.buffer);
-    if (buffer.tier == Tier::device && !buffer.persistent) bytes += buffer.bytes;
+/// Per instruction: live bytes of the near tier that are no visitors'.
+std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::vector<bool>& visits) {
+  std::vector<Bytes> change(program.instructions.size() + 1, 0);
+  const std::vector<Lifetime> live = lifetimes(program);
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != near || visits[b] || live[b].last < live[b].first) continue;
+    change[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
+    change[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
   }
-  for (const Operand& operand : instruction.reads) {
-    const Buffer& buffer = program.buffer(operand.buffer);
-    const bool counted = std::any_of(instruction.writes.begin(), instruction.writes.end(),
-                                     [&](const Operand& written) { return written.buffer == operand.buffer; });
-    if (buffer.tier == Tier::device && !buffer.persistent && !counted) bytes += buffer.bytes;
-  }
-  return bytes;
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
 }
 
 class Residency {
  public:
-  explicit Residency(const Program& plain) : plain_(plain), visits_at_(plain.instructions.size()) { find_visits(); }
+  Residency(const Program& plain, const Level& level)
+      : plain_(plain), level_(level), is_visitor_(find_visitors(plain, level)), visits_at_(plain.instructions.size()) {
+    find_visits();
+  }
 
-  Program run(Bytes device_bytes) {
-    choose(device_bytes - persistent_bytes(plain_));
+  Program run(Bytes near_bytes) {
+    choose(near_bytes);
     return rewrite();
   }
 
@@ -72,7 +87,7 @@ class Residency {
     for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
       const Instruction& instruction = plain_.instructions[i];
       const auto position = static_cast<std::int32_t>(i);
-      if (instruction.operation == Operation::copy_to_device) {
+      if (instruction.operation == level_.fetch) {
         Visit& visit = visit_for(instruction.writes[0].buffer);
         visit.fetch = position;
         visit.home = instruction.reads[0].buffer;
@@ -80,7 +95,7 @@ class Residency {
         const auto id = visit_of[static_cast<std::size_t>(visit.instance)];
         if (previous >= 0) visits_[static_cast<std::size_t>(previous)].next = id;
         previous = id;
-      } else if (instruction.operation == Operation::copy_to_host) {
+      } else if (instruction.operation == level_.write_back) {
         Visit& visit = visit_for(instruction.reads[0].buffer);
         visit.write_back = position;
         visit.home = instruction.writes[0].buffer;
@@ -96,14 +111,14 @@ class Residency {
                 VisitFor&& visit_for, const std::vector<std::int32_t>& visit_of) {
     for_each_operand(instruction, [&](const Operand& operand, bool writes) {
       const Buffer& buffer = plain_.buffer(operand.buffer);
-      if (buffer.tier == Tier::host) {
+      if (buffer.tier > level_.near) {
         std::int32_t& visit = latest[static_cast<std::size_t>(operand.buffer)];
         if (visit < 0) return;
-        visits_[static_cast<std::size_t>(visit)].host_reads_before_next |= !writes;
-        if (writes) visit = -1;  // the host's copy is newer than the device's
+        visits_[static_cast<std::size_t>(visit)].home_read_before_next |= !writes;
+        if (writes) visit = -1;  // the home is newer than the near copy
         return;
       }
-      if (buffer.persistent || buffer.kind == BufferKind::workspace) return;
+      if (!is_visitor_[static_cast<std::size_t>(operand.buffer)]) return;
       Visit& visit = visit_for(operand.buffer);
       visit.writes |= writes;
       if (visit.use == position) return;
@@ -116,20 +131,20 @@ class Residency {
 
   void choose(Bytes budget) {
     std::priority_queue<std::pair<std::int32_t, std::int32_t>> furthest;  // (next use, visit)
+    const std::vector<Bytes> visiting = visiting_bytes(plain_, is_visitor_);
+    const std::vector<Bytes> staying = staying_bytes(plain_, level_.near, is_visitor_);
     Bytes kept_bytes = 0;
     std::vector<std::int32_t> previous(visits_.size(), -1);
     for (std::size_t v = 0; v < visits_.size(); ++v) {
       if (visits_[v].next >= 0) previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
     }
     for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
-      const Instruction& instruction = plain_.instructions[i];
-      if (is_copy(instruction)) continue;
+      if (level_.is_transfer(plain_.instructions[i])) continue;
       for (const std::int32_t id : visits_at_[i]) {
         const std::int32_t before = previous[static_cast<std::size_t>(id)];
         if (before >= 0 && visit(before).kept) kept_bytes -= bytes_of(before);
       }
-      const Bytes needed = transient_bytes(plain_, instruction);
-      while (needed + kept_bytes > budget) {
+      while (staying[i] + visiting[i] + kept_bytes > budget) {
         if (furthest.empty()) throw std::logic_error("keep_resident: the budget is below the smallest possible");
         const auto [use, id] = furthest.top();
         furthest.pop();
@@ -148,11 +163,12 @@ class Residency {
 
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
-  /// A write-back is needed where the host reads the value, or a later fetch does before the next device write.
+  /// A write-back is needed where the home is read, or fetched again before the next write; the next step may read one that is
+  /// persistent.
   bool needs_write_back(const Visit& written) {
     for (const Visit* v = &written;;) {
-      if (v->host_reads_before_next) return true;
-      if (v->next < 0) return false;
+      if (v->home_read_before_next) return true;
+      if (v->next < 0) return plain_.buffer(v->home).persistent;
       if (!v->kept) return true;
       v = &visit(v->next);
       if (v->writes) return false;
@@ -185,21 +201,29 @@ class Residency {
   }
 
   const Program& plain_;
+  const Level level_;
+  std::vector<bool> is_visitor_;
   std::vector<Visit> visits_;
   std::vector<std::vector<std::int32_t>> visits_at_;
 };
 
 }  // namespace
 
-Bytes smallest_device_bytes(const Program& program) {
-  Bytes largest = 0;
-  for (const Instruction& instruction : program.instructions) {
-    largest = std::max(largest, transient_bytes(program, instruction));
+NearBytes near_bytes(const Program& program, const Level& level) {
+  const std::vector<bool> visits = find_visitors(program, level);
+  const std::vector<Bytes> visiting = visiting_bytes(program, visits);
+  const std::vector<Bytes> staying = staying_bytes(program, level.near, visits);
+  NearBytes result;
+  for (std::size_t i = 0; i < visiting.size(); ++i) {
+    result.smallest = std::max(result.smallest, staying[i] + visiting[i]);
+    result.largest_visit = std::max(result.largest_visit, visiting[i]);
   }
-  return largest + persistent_bytes(program);
+  return result;
 }
 
-Program keep_resident(const Program& plain, Bytes device_bytes) { return Residency(plain).run(device_bytes); }
+Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes) {
+  return Residency(plain, level).run(near_bytes);
+}
 
 Program without_unused_buffers(const Program& program) {
   const std::vector<Lifetime> live = lifetimes(program);
@@ -218,10 +242,10 @@ Program without_unused_buffers(const Program& program) {
   return result;
 }
 
-Bytes copied_bytes(const Program& program, Operation copy) {
+Bytes moved_bytes(const Program& program, Operation transfer) {
   Bytes bytes = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == copy) bytes += program.buffer(instruction.reads[0].buffer).bytes;
+    if (instruction.operation == transfer) bytes += program.buffer(instruction.reads[0].buffer).bytes;
   }
   return bytes;
 }

@@ -1,24 +1,27 @@
-// Residency: which values stay on the device between two uses. Copies of what stays are removed from the program.
+// Residency: which values stay on a tier between two uses. Transfers of what stays are removed from the program.
 #pragma once
 
-#include "engine/plan/program.h"
+#include "engine/plan/level.h"
 
 namespace strata {
 
-/// Device bytes that the hungriest single instruction of a plain program needs, persistent buffers included: no budget below
-/// it can run the program.
-Bytes smallest_device_bytes(const Program& program);
+/// What a plain program needs of a level's near tier.
+struct NearBytes {
+  Bytes smallest = 0;       ///< of the hungriest single instruction, with all that is alive beside it: no budget below can run it
+  Bytes largest_visit = 0;  ///< of values that come and go, in one instruction
+};
+NearBytes near_bytes(const Program& program, const Level& level);
 
-/// Walks the plain program and keeps each value on the device until its next use while `device_bytes` allows; when it does
+/// Walks the plain program and keeps each value on the near tier until its next use while `near_bytes` allows; when it does
 /// not, the value whose next use is furthest away leaves (Belady 1966: optimal for equal sizes, and the accesses are known).
 /// Two visits that a kept value connects share one buffer; the fetch between them goes, and the write-back too unless the
-/// host copy is read later. REQUIRES: device_bytes ≥ smallest_device_bytes(program).
-Program keep_resident(const Program& plain, Bytes device_bytes);
+/// home is read later. REQUIRES: near_bytes ≥ the smallest.
+Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes);
 
 /// Removes buffers that no instruction touches; persistent ones stay.
 Program without_unused_buffers(const Program& program);
 
-/// Bytes that all copies of one direction move in one run of the program.
-Bytes copied_bytes(const Program& program, Operation copy);
+/// Bytes that all transfers of one kind move in one run of the program.
+Bytes moved_bytes(const Program& program, Operation transfer);
 
 }  // namespace strata

@@ -9,14 +9,10 @@ namespace strata {
 namespace {
 
 const TierUse& larger_use(const Plan& plan, Tier tier) {
-  const auto use = [&](const PlannedProgram& program) -> const TierUse& {
-    return tier == Tier::device ? program.device : program.host;
-  };
-  const TierUse& training = use(plan.training);
-  return plan.validation && use(*plan.validation).peak_bytes > training.peak_bytes ? use(*plan.validation) : training;
+  const TierUse& training = plan.training.of(tier);
+  return plan.validation && plan.validation->of(tier).peak_bytes > training.peak_bytes ? plan.validation->of(tier)
+                                                                                      : training;
 }
-
-Bytes budget_of(const Plan& plan, Tier tier) { return tier == Tier::device ? plan.device_budget : plan.host_budget; }
 
 std::string_view name_of(Order order) { return order == Order::layer_major ? "layer_major" : "microbatch_major"; }
 
@@ -26,13 +22,27 @@ std::int64_t units_on_device(const Plan& plan) {
 
 }  // namespace
 
+std::string_view link_name(Lane link) {
+  return link == Lane::read ? "nvme_read" : link == Lane::write ? "nvme_write" : strata::name_of(link);
+}
+
+std::vector<Tier> used_tiers(const Plan& plan) {
+  if (plan.budget(Tier::nvme) > 0) return {kTiers.begin(), kTiers.end()};
+  return {Tier::device, Tier::host};
+}
+
+std::vector<Lane> used_links(const Plan& plan) {
+  if (plan.budget(Tier::nvme) > 0) return {kLinks.begin(), kLinks.end()};
+  return {Lane::h2d, Lane::d2h};
+}
+
 nlohmann::json tier_json(const Plan& plan, Tier tier) {
   const TierUse& use = larger_use(plan, tier);
   nlohmann::json by_kind = nlohmann::json::object();
   for (const BufferKind kind : kBufferKinds) {
     by_kind[std::string(strata::name_of(kind))] = use.by_kind[static_cast<std::size_t>(kind)];
   }
-  const Bytes budget = budget_of(plan, tier);
+  const Bytes budget = plan.budget(tier);
   return {{"budget_bytes", budget == kUnlimited ? nlohmann::json() : nlohmann::json(budget)},
           {"planned_peak_bytes", plan.arena_bytes(tier)},
           {"by_kind", by_kind}};
@@ -47,7 +57,7 @@ std::string tier_text(const Plan& plan, Tier tier) {
     kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", strata::name_of(kind), format_bytes(bytes));
   }
   return fmt::format("{:<7} peak {} of {}: {}", strata::name_of(tier), format_bytes(plan.arena_bytes(tier)),
-                     format_bytes(budget_of(plan, tier)), kinds);
+                     format_bytes(plan.budget(tier)), kinds);
 }
 
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates) {
@@ -63,16 +73,16 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                                strategy.save.size() - 2)));
   line(fmt::format("state    {} of {} units keep theirs on the device, the others on the host", units_on_device(plan),
                    model.units.size()));
-  for (const Tier tier : kTiers) line(tier_text(plan, tier));
-  line(fmt::format("h2d      {} per step", format_bytes(plan.training.h2d_bytes)));
-  line(fmt::format("d2h      {} per step", format_bytes(plan.training.d2h_bytes)));
+  for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
+  for (const Lane link : used_links(plan))
+    line(fmt::format("{:<10} {} per step", link_name(link), format_bytes(plan.training.moved(link))));
   line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model, plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
   if (rates != nullptr) {
     const StepBound bound = step_bound(plan, *rates);
-    line(fmt::format("bound    {:.3f} s per step by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f})",
-                     bound.seconds(), bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory));
+    line(fmt::format("bound    {:.3f} s per step by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme {:.3f})",
+                     bound.seconds(), bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory, bound.nvme));
   }
   return text;
 }
@@ -83,9 +93,8 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"tokens_per_step", plan.tokens_per_step},
       {"order", name_of(plan.strategy.order)},
       {"units_with_device_state", units_on_device(plan)},
-      {"memory", {{"device", tier_json(plan, Tier::device)}, {"host", tier_json(plan, Tier::host)}}},
-      {"traffic",
-       {{"h2d", {{"planned_bytes", plan.training.h2d_bytes}}}, {"d2h", {{"planned_bytes", plan.training.d2h_bytes}}}}},
+      {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
+      {"traffic", by_link([&](Lane link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)}}; })},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };
@@ -93,7 +102,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
     const StepBound bound = step_bound(plan, *rates);
     json["bound_seconds"] = bound.seconds();
     json["bound"] = {{"by", bound.binding()},     {"compute", bound.compute}, {"h2d", bound.h2d},
-                     {"d2h", bound.d2h},          {"host_memory", bound.host_memory}};
+                     {"d2h", bound.d2h},          {"host_memory", bound.host_memory}, {"nvme", bound.nvme}};
   }
   return json;
 }

@@ -16,12 +16,11 @@ Bytes measured_peak(const TrainReport& report, Tier tier) {
 }
 
 Bytes measured_traffic(const TrainReport& report, Lane link) {
-  return report.result.measured.copied_bytes[static_cast<std::size_t>(link)];
+  return report.result.measured.moved_bytes[static_cast<std::size_t>(link)];
 }
 
 Bytes planned_traffic(const TrainReport& report, Lane link) {
-  const PlannedProgram& program = report.plan.training;
-  return steps_of(report) * (link == Lane::h2d ? program.h2d_bytes : program.d2h_bytes);
+  return steps_of(report) * report.plan.training.moved(link);
 }
 
 template <typename Member>
@@ -89,12 +88,12 @@ std::string summary_text(const TrainReport& report) {
                    report.rates.flops_per_second, 100 * report.hfu()));
   line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(), bound.binding(),
                    report.median_step_seconds() / bound.seconds()));
-  for (const Tier tier : kTiers) {
+  for (const Tier tier : used_tiers(report.plan)) {
     line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
                      format_bytes(measured_peak(report, tier))));
   }
-  for (const Lane lane : {Lane::h2d, Lane::d2h}) {
-    line(fmt::format("traffic    {} {} planned, {} measured", strata::name_of(lane),
+  for (const Lane lane : used_links(report.plan)) {
+    line(fmt::format("traffic    {} {} planned, {} measured", link_name(lane),
                      format_bytes(planned_traffic(report, lane)), format_bytes(measured_traffic(report, lane))));
   }
   line("state hash " + result.state_hash);
@@ -125,9 +124,11 @@ nlohmann::json train_json(const TrainReport& report) {
        {{"flops_per_second", report.rates.flops_per_second},
         {"memory_bytes_per_second", report.rates.memory_bytes_per_second},
         {"h2d_bytes_per_second", report.rates.h2d_bytes_per_second},
-        {"d2h_bytes_per_second", report.rates.d2h_bytes_per_second}}},
-      {"memory", {{"device", tier(report, Tier::device)}, {"host", tier(report, Tier::host)}}},
-      {"traffic", {{"h2d", link(report, Lane::h2d)}, {"d2h", link(report, Lane::d2h)}}},
+        {"d2h_bytes_per_second", report.rates.d2h_bytes_per_second},
+        {"nvme_read_bytes_per_second", report.rates.nvme_read_bytes_per_second},
+        {"nvme_write_bytes_per_second", report.rates.nvme_write_bytes_per_second}}},
+      {"memory", by_tier([&](Tier each) { return tier(report, each); })},
+      {"traffic", by_link([&](Lane each) { return link(report, each); })},
       {"state_hash", result.state_hash},
   };
 }

@@ -234,11 +234,16 @@ TEST(ImpossibleCombinations, PointAtTheKeyThatIsGiven) {
       StartsWith("run.yaml:3:9: train.validation_batches: train.validate_every needs held-out data"));
 }
 
+TEST(NvmeTier, NeedsAHostTierAndAFolder) {
+  EXPECT_EQ(refusal(kMinimal + "memory: {nvme: {path: /scratch, size: 64GiB}}\n"),
+            "run.yaml:3:17: memory.nvme.path: needs memory.host: what is read from drives passes through host memory");
+  EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, placement: {gradients: nvme}}\n"),
+              HasSubstr("memory.placement.gradients: nvme needs memory.nvme.path"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, nvme: {path: a, verify: maybe}}\n"),
+              HasSubstr("memory.nvme.verify: expected true or false"));
+}
+
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
-  EXPECT_EQ(
-      refusal(kMinimal + "memory: {nvme: {path: [/scratch], size: 64GiB}}\n"),
-      "run.yaml:3:10: memory.nvme: this build has no NVMe tier: remove the key, or give memory.host more");
-  EXPECT_THAT(refusal(kMinimal, {"memory.nvme.size=1GiB"}), HasSubstr("no NVMe tier"));
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
               HasSubstr("device.link slows down the CPU device's copies only"));
   for (const std::string key : {"data", "tensor", "pipeline"}) {

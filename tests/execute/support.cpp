@@ -54,7 +54,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(
       config, model, outcome.plan, options.device != nullptr ? *options.device : device, training_data(data),
-      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .observer = options.observer});
+      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .observer = options.observer});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,
@@ -69,10 +69,10 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
     EXPECT_EQ(measured.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
         << name_of(tier);
   }
-  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::h2d)],
-            steps * outcome.plan.training.h2d_bytes);
-  EXPECT_EQ(measured.copied_bytes[static_cast<std::size_t>(Lane::d2h)],
-            steps * outcome.plan.training.d2h_bytes);
+  for (const Lane link : kLinks) {
+    EXPECT_EQ(measured.moved_bytes[static_cast<std::size_t>(link)], steps * outcome.plan.training.moved(link))
+        << name_of(link);
+  }
 }
 
 Bytes resident_bytes(RunConfig config) {

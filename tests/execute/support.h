@@ -33,6 +33,7 @@ struct RunOptions {
   bool fresh = false;
   std::function<void(const Instruction&, Trainer&)> observer = {};
   double watchdog_seconds = 900;
+  IoFaults* faults = nullptr;  ///< of the nvme tier
   const std::atomic<bool>* stop = nullptr;
   TrainListener* listener = nullptr;
 };

@@ -169,7 +169,7 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   Plan plan = make_plan(config, model);
   // A cycle that no program order gives: the first load waits for the last update of its own step.
   auto& dependencies = plan.training.dependencies;
-  const auto first_load = dependencies.lanes[static_cast<std::size_t>(Lane::read)].front();
+  const auto first_load = dependencies.lanes[static_cast<std::size_t>(Lane::data)].front();
   const auto updates =
       static_cast<std::int32_t>(dependencies.lanes[static_cast<std::size_t>(Lane::cpu)].size());
   dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {

@@ -14,6 +14,8 @@ using testing::StrategyOptions;
 using testing::tiny_model;
 using testing::tiny_strategy;
 
+constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
+
 std::vector<StrategyOptions> all_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
@@ -28,13 +30,13 @@ std::vector<StrategyOptions> all_options() {
 
 /// Budgets from the smallest possible to more than enough.
 std::vector<Bytes> budgets(const Program& plain) {
-  const Bytes smallest = smallest_device_bytes(plain);
-  const Bytes largest = tier_use(place(keep_resident(plain, kUnlimited)), Tier::device).peak_bytes;
-  return {smallest, smallest + 64, smallest + (largest - smallest) / 4, (smallest + largest) / 2, largest, kUnlimited};
+  const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+  const Bytes largest = tier_use(place(keep_resident(plain, kDeviceLevel, kUnlimited)), Tier::device).peak_bytes;
+  return {smallest, smallest + kBufferAlignment, smallest + (largest - smallest) / 4, (smallest + largest) / 2, largest, kUnlimited};
 }
 
 Bytes traffic(const Program& program) {
-  return copied_bytes(program, Operation::copy_to_device) + copied_bytes(program, Operation::copy_to_host);
+  return moved_bytes(program, Operation::copy_to_device) + moved_bytes(program, Operation::copy_to_host);
 }
 
 int count(const Program& program, Operation operation) {
@@ -50,9 +52,9 @@ TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
       const Program plain = lower_training(model, tiny_strategy(model, options));
       const auto expected = run_in_order(plain, 2);
       for (const Bytes budget : budgets(plain)) {
-        const Program resident = keep_resident(plain, budget);
+        const Program resident = keep_resident(plain, kDeviceLevel, budget);
         EXPECT_EQ(run_in_order(resident, 2), expected);
-        EXPECT_EQ(run_in_order(prefetch(resident, budget), 2), expected);
+        EXPECT_EQ(run_in_order(prefetch(resident, kDeviceLevel, budget), 2), expected);
       }
     }
   }
@@ -64,8 +66,8 @@ TEST(Passes, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     const auto expected = run_in_order(plain, 3);
     for (const Bytes budget : budgets(plain)) {
-      const Program placed = place(prefetch(keep_resident(plain, budget), budget));
-      verify(placed, kUnlimited, kUnlimited);
+      const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+      verify(placed, kNoLimits);
       for (std::uint32_t seed = 0; seed < 3; ++seed) EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
     }
   }
@@ -113,8 +115,8 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
   const Model model = tiny_model();
   Strategy strategy = tiny_strategy(model, {.units_on_device = 2});
   strategy.validation_microbatches = 2;
-  const Program training = place(keep_resident(lower_training(model, strategy), kUnlimited));
-  const Program validation = place(keep_resident(lower_validation(model, strategy), kUnlimited));
+  const Program training = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
+  const Program validation = place(keep_resident(lower_validation(model, strategy), kDeviceLevel, kUnlimited));
   for (std::size_t b = 0; training.buffers[b].persistent; ++b) EXPECT_EQ(training.buffers[b], validation.buffers[b]);
   EXPECT_EQ(count(validation, Operation::backward), 0);
 }
@@ -122,7 +124,7 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
 TEST(Residency, MovesNothingThatFitsForGood) {
   const Model model = tiny_model();
   const Strategy strategy = tiny_strategy(model, {.units_on_device = 5});
-  const Program resident = keep_resident(lower_training(model, strategy), kUnlimited);
+  const Program resident = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
   for (const Instruction& instruction : resident.instructions) {
     if (instruction.lane != Lane::h2d && instruction.lane != Lane::d2h) continue;
     EXPECT_EQ(resident.buffer(instruction.reads[0].buffer).kind, BufferKind::communication) << print(resident, instruction);
@@ -133,7 +135,7 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
   const Model model = tiny_model(6, false);
   const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 4}));
   const auto fetches = [&](Bytes budget) {
-    const Program program = keep_resident(plain, budget);
+    const Program program = keep_resident(plain, kDeviceLevel, budget);
     int parameters = 0;
     for (const Instruction& instruction : program.instructions) {
       parameters += instruction.operation == Operation::copy_to_device &&
@@ -147,7 +149,7 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
   EXPECT_EQ(fetches(kUnlimited), 8);
   // Forward and backward once each, whatever the number of microbatches: a unit's parameter stays while they pass.
   const Bytes block = model.units[1].elements * 2;
-  const int tight = fetches(smallest_device_bytes(plain) + block);
+  const int tight = fetches(near_bytes(plain, kDeviceLevel).smallest + block);
   EXPECT_LE(tight, 2 + 2 * 6);
   EXPECT_GT(tight, 8);
 }
@@ -158,7 +160,7 @@ TEST(Residency, NeverMovesMoreWithMoreMemory) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     Bytes before = kUnlimited;
     for (const Bytes budget : budgets(plain)) {
-      const Bytes now = traffic(keep_resident(plain, budget));
+      const Bytes now = traffic(keep_resident(plain, kDeviceLevel, budget));
       EXPECT_LE(now, before);
       before = now;
     }
@@ -168,8 +170,9 @@ TEST(Residency, NeverMovesMoreWithMoreMemory) {
 TEST(Prefetch, StartsAFetchBeforeTheComputeThatPrecedesItsUse) {
   const Model model = tiny_model(6, false);
   const Program plain = lower_training(model, tiny_strategy(model, {.microbatches = 2}));
-  const Bytes budget = smallest_device_bytes(plain) + 2 * model.units[1].elements * 2 + 4096;
-  const Program program = prefetch(keep_resident(plain, budget), budget);
+  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest +
+                       2 * align_up(model.units[1].elements * 2, kBufferAlignment) + 8 * kBufferAlignment;
+  const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
   std::vector<bool> fetched(model.units.size(), false);
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation == Operation::copy_to_device &&
@@ -188,7 +191,7 @@ TEST(Prefetch, NeverRaisesLiveBytesOverTheBudget) {
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     for (const Bytes budget : budgets(plain)) {
-      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, budget), budget)), Tier::device).live_bytes, budget);
+      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget)), Tier::device).live_bytes, budget);
     }
   }
 }
@@ -197,13 +200,13 @@ TEST(Memory, PlacesTheSmallestProgramWithoutFragmentation) {
   const Model model = tiny_model(5);
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
-    EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, smallest_device_bytes(plain));
+    EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, near_bytes(plain, kDeviceLevel).smallest);
   }
 }
 
 TEST(Memory, KindsAddUpToTheLiveBytes) {
   const Model model = tiny_model();
-  const Program placed = place(keep_resident(lower_training(model, tiny_strategy(model)), kUnlimited));
+  const Program placed = place(keep_resident(lower_training(model, tiny_strategy(model)), kDeviceLevel, kUnlimited));
   for (const Tier tier : kTiers) {
     const TierUse use = tier_use(placed, tier);
     Bytes sum = 0;
@@ -221,7 +224,7 @@ Program placed_tiny_program() {
 TEST(Verify, RefusesAReadOfSomethingNeverWritten) {
   Program program = placed_tiny_program();
   program.instructions.erase(program.instructions.begin());  // the tokens were never loaded
-  EXPECT_THROW(verify(program, kUnlimited, kUnlimited), std::logic_error);
+  EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
 }
 
 TEST(Verify, RefusesLiveBuffersThatOverlap) {
@@ -229,21 +232,21 @@ TEST(Verify, RefusesLiveBuffersThatOverlap) {
   for (Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::device) buffer.offset = 0;
   }
-  EXPECT_THROW(verify(program, kUnlimited, kUnlimited), std::logic_error);
+  EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
 }
 
 TEST(Verify, RefusesAPlaceOutsideTheBudget) {
   const Program program = placed_tiny_program();
   const Bytes peak = tier_use(program, Tier::device).peak_bytes;
-  EXPECT_NO_THROW(verify(program, peak, kUnlimited));
-  EXPECT_THROW(verify(program, peak - 1, kUnlimited), std::logic_error);
+  EXPECT_NO_THROW(verify(program, {peak, kUnlimited, kUnlimited}));
+  EXPECT_THROW(verify(program, {peak - 1, kUnlimited, kUnlimited}), std::logic_error);
 }
 
 TEST(Dependencies, FindAMissingOneByInterleaving) {
   // The symbolic machine must be able to fail: without its waits the same program gives other results.
   const Model model = tiny_model();
   const Program plain = lower_training(model, tiny_strategy(model));
-  const Program placed = place(keep_resident(plain, kUnlimited));
+  const Program placed = place(keep_resident(plain, kDeviceLevel, kUnlimited));
   Program apart = placed;
   Bytes end = 0;  // separate places hide write-after-read conflicts but not read-after-write
   for (Buffer& buffer : apart.buffers) buffer.offset = std::exchange(end, end + buffer.bytes);

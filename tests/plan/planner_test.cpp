@@ -26,7 +26,7 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
   const Model model = tiny_model();
   const Plan plan = make_plan(tiny_config(), model);
   for (const Tier tier : plan.strategy.state) EXPECT_EQ(tier, Tier::device);
-  EXPECT_EQ(plan.training.host.live_bytes, plan.training.host.by_kind[static_cast<std::size_t>(BufferKind::communication)]);
+  EXPECT_EQ(plan.training.of(Tier::host).live_bytes, plan.training.of(Tier::host).by_kind[static_cast<std::size_t>(BufferKind::communication)]);
 }
 
 TEST(Planner, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
@@ -60,7 +60,7 @@ TEST(Planner, ChoosesTheOrderThatMovesLess) {
   const auto moved = [&](std::optional<Order> order) {
     config.plan.order = order;
     const Plan plan = make_plan(config, model);
-    return plan.training.h2d_bytes + plan.training.d2h_bytes;
+    return plan.training.moved(Lane::h2d) + plan.training.moved(Lane::d2h);
   };
   EXPECT_EQ(moved(std::nullopt), std::min(moved(Order::layer_major), moved(Order::microbatch_major)));
 }
@@ -91,7 +91,7 @@ TEST(Planner, HoldsTheHostBudgetInValidationToo) {
   config.memory.host = make_plan(config, model).arena_bytes(Tier::host);
   config.train.validate_every = 1;
   config.train.validation_batches = 300;  // whose activations, all at once, are more than training's
-  config.memory.host = *config.memory.host + 300 * (3 * 2 * 8 * 4);  // their tokens, targets and losses
+  config.memory.host = *config.memory.host + 300 * 3 * kBufferAlignment;  // their tokens, targets and losses
   EXPECT_LE(make_plan(config, model).arena_bytes(Tier::host), *config.memory.host);
   config.memory.host = 1024;
   const std::string error = config_error(config, model);
@@ -156,8 +156,8 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   // all unit boundaries leave and return once (checkpoints in the forward, their gradients in the backward pass).
   const double parameter_bytes = 2 * static_cast<double>(plan.parameters);
   const double boundary_bytes = 2.0 * 16 * 4096 * 8192 * 81;
-  EXPECT_LT(static_cast<double>(plan.training.h2d_bytes), 2.01 * parameter_bytes + 2 * boundary_bytes);
-  EXPECT_LT(static_cast<double>(plan.training.d2h_bytes), 1.01 * parameter_bytes + 2 * boundary_bytes);
+  EXPECT_LT(static_cast<double>(plan.training.moved(Lane::h2d)), 2.01 * parameter_bytes + 2 * boundary_bytes);
+  EXPECT_LT(static_cast<double>(plan.training.moved(Lane::d2h)), 1.01 * parameter_bytes + 2 * boundary_bytes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/hash.h"
+#include "engine/plan/level.h"
 
 namespace strata::testing {
 namespace {
@@ -30,7 +31,7 @@ class ByteMemory : public SymbolicMemory {
   explicit ByteMemory(const Program& program) : program_(program) {
     for (const Tier tier : kTiers) {
       granules_[static_cast<std::size_t>(tier)].resize(
-          static_cast<std::size_t>(tier_use(program, tier).peak_bytes / kAlignment));
+          static_cast<std::size_t>(tier_use(program, tier).peak_bytes / kBufferAlignment));
     }
   }
   std::uint64_t read(BufferId id) const override {
@@ -51,14 +52,14 @@ class ByteMemory : public SymbolicMemory {
  private:
   std::pair<std::size_t, std::size_t> range(BufferId id) const {
     const Buffer& buffer = program_.buffer(id);
-    return {static_cast<std::size_t>(buffer.offset / kAlignment), static_cast<std::size_t>(buffer.bytes / kAlignment)};
+    return {static_cast<std::size_t>(buffer.offset / kBufferAlignment), static_cast<std::size_t>(buffer.bytes / kBufferAlignment)};
   }
   const Program& program_;
   std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
 };
 
 void perform(const Instruction& instruction, int step, SymbolicMemory& memory) {
-  if (instruction.operation == Operation::copy_to_device || instruction.operation == Operation::copy_to_host) {
+  if (kDeviceLevel.is_transfer(instruction) || kHostLevel.is_transfer(instruction)) {
     memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
     return;
   }

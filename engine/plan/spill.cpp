@@ -1,0 +1,122 @@
+#include "engine/plan/spill.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace strata {
+namespace {
+
+/// In the order in which kinds leave the host.
+constexpr std::array kSpillable = {BufferKind::optimizer_state, BufferKind::gradient, BufferKind::activation,
+                                   BufferKind::parameter};
+
+SpillTier tier_of(BufferKind kind, const RunConfig::MemorySection& memory) {
+  switch (kind) {
+    case BufferKind::optimizer_state:
+      return memory.optimizer_state;
+    case BufferKind::gradient:
+      return memory.gradients;
+    case BufferKind::activation:
+      return memory.activations;
+    default:
+      return memory.parameters;
+  }
+}
+
+/// One instruction and its transfers.
+class Staging {
+ public:
+  Staging(Program& program, const std::vector<bool>& spilled) : program_(program), spilled_(spilled) {}
+
+  void add(Instruction instruction) {
+    reads_.clear();
+    writes_.clear();
+    instances_.clear();
+    for (Operand& operand : instruction.reads) {
+      if (!spilled(operand.buffer)) continue;
+      const BufferId home = operand.buffer;
+      operand.buffer = instance(home);
+      transfer(reads_, Operation::read, Lane::read, instruction, home, operand.buffer);
+    }
+    for (Operand& operand : instruction.writes) {
+      if (!spilled(operand.buffer)) continue;
+      const BufferId home = operand.buffer;
+      operand.buffer = instance(home);
+      transfer(writes_, Operation::write, Lane::write, instruction, operand.buffer, home);
+    }
+    append(reads_);
+    program_.instructions.push_back(std::move(instruction));
+    append(writes_);
+  }
+
+ private:
+  bool spilled(BufferId id) const { return spilled_[static_cast<std::size_t>(id)]; }
+
+  /// The instruction's own buffer on the host for what is at home on the nvme tier.
+  BufferId instance(BufferId home) {
+    for (const auto& [known, id] : instances_) {
+      if (known == home) return id;
+    }
+    Buffer buffer = program_.buffer(home);
+    buffer.tier = Tier::host;
+    buffer.persistent = false;
+    instances_.emplace_back(home, program_.add(std::move(buffer)));
+    return instances_.back().second;
+  }
+
+  static void transfer(std::vector<Instruction>& list, Operation operation, Lane lane, const Instruction& of,
+                       BufferId from, BufferId to) {
+    list.push_back(
+        {operation, lane, of.unit, of.microbatch, {{Role::source, from}}, {{Role::destination, to}}});
+  }
+
+  void append(std::vector<Instruction>& list) {
+    std::move(list.begin(), list.end(), std::back_inserter(program_.instructions));
+  }
+
+  Program& program_;
+  const std::vector<bool>& spilled_;
+  std::vector<Instruction> reads_, writes_;
+  std::vector<std::pair<BufferId, BufferId>> instances_;  ///< home, instance
+};
+
+}  // namespace
+
+SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySection& memory) {
+  SpillOrder order;
+  std::vector<BufferId> chosen;
+  for (const BufferKind kind : kSpillable) {
+    const SpillTier tier = tier_of(kind, memory);
+    if (tier == SpillTier::host) continue;
+    std::vector<BufferId> buffers;
+    for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+      const Buffer& buffer = program.buffers[b];
+      if (buffer.tier == Tier::host && buffer.kind == kind) buffers.push_back(static_cast<BufferId>(b));
+    }
+    // State is listed from the bottom unit up, what a step makes in the order in which it is made.
+    if (kind == BufferKind::optimizer_state || kind == BufferKind::parameter)
+      std::reverse(buffers.begin(), buffers.end());
+    const bool forced = tier == SpillTier::nvme;
+    std::vector<BufferId>& list = forced ? order.buffers : chosen;
+    list.insert(list.end(), buffers.begin(), buffers.end());
+  }
+  order.forced = order.buffers.size();
+  order.buffers.insert(order.buffers.end(), chosen.begin(), chosen.end());
+  return order;
+}
+
+Program spill(const Program& program, const std::vector<BufferId>& buffers) {
+  Program result;
+  result.buffers = program.buffers;
+  result.units = program.units;
+  std::vector<bool> spilled(program.buffers.size(), false);
+  for (const BufferId id : buffers) {
+    spilled[static_cast<std::size_t>(id)] = true;
+    result.buffer(id).tier = Tier::nvme;
+  }
+  Staging staging(result, spilled);
+  for (const Instruction& instruction : program.instructions) staging.add(instruction);
+  return result;
+}
+
+}  // namespace strata

@@ -1,0 +1,115 @@
+// What the nvme tier must keep: the meaning of the program, whatever is spilled and however little host
+// memory there is; and how little it moves.
+#include <gtest/gtest.h>
+
+#include "engine/plan/prefetch.h"
+#include "engine/plan/residency.h"
+#include "engine/plan/spill.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using testing::run_in_order;
+using testing::run_in_random_order;
+using testing::StrategyOptions;
+using testing::tiny_model;
+using testing::tiny_strategy;
+
+constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
+
+/// The device's passes done, with little device memory.
+Program on_device(const StrategyOptions& options) {
+  const Program plain = lower_training(tiny_model(), tiny_strategy(tiny_model(), options));
+  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 16 * KiB;
+  return prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+}
+
+/// The first `part` of `parts` of what can be spilled.
+Program spilled(const Program& program, std::size_t part, std::size_t parts) {
+  const SpillOrder order = find_spill_order(program, {});
+  return spill(program,
+               {order.buffers.begin(),
+                order.buffers.begin() + static_cast<std::ptrdiff_t>(order.buffers.size() * part / parts)});
+}
+
+std::vector<StrategyOptions> all_options() {
+  std::vector<StrategyOptions> options;
+  for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+    for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
+      for (const std::size_t units : {0, 2}) options.push_back({order, precision, 3, false, units});
+    }
+  }
+  return options;
+}
+
+TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
+  for (const StrategyOptions& options : all_options()) {
+    const Program program = on_device(options);
+    const auto expected = run_in_order(program, 3);
+    for (const std::size_t part : {1, 2, 3}) {
+      const Program plain = spilled(program, part, 3);
+      EXPECT_EQ(run_in_order(plain, 3), expected);
+      const Bytes smallest = near_bytes(plain, kHostLevel).smallest;
+      for (const Bytes budget : {smallest, smallest + 20 * KiB, smallest + 200 * KiB, kUnlimited}) {
+        const Program resident = keep_resident(plain, kHostLevel, budget);
+        EXPECT_EQ(run_in_order(resident, 3), expected);
+        const Program placed = place(prefetch(resident, kHostLevel, budget));
+        verify(placed, kNoLimits);
+        EXPECT_LE(tier_use(placed, Tier::host).live_bytes, budget);
+        for (std::uint32_t seed = 0; seed < 2; ++seed)
+          EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
+      }
+    }
+  }
+}
+
+TEST(Spill, TakesTheOptimizersStateOfTheTopUnitFirstAndParametersLast) {
+  const Program program = on_device({});
+  const SpillOrder order = find_spill_order(program, {});
+  EXPECT_EQ(order.forced, 0U);
+  EXPECT_EQ(program.buffer(order.buffers.front()).name, "head/exp_avg_sq");
+  EXPECT_EQ(program.buffer(order.buffers.back()).name, "embedding/parameter");
+}
+
+TEST(Spill, FollowsTheRunFile) {
+  const Program program = on_device({});
+  RunConfig::MemorySection memory;
+  memory.gradients = SpillTier::nvme;
+  memory.optimizer_state = SpillTier::host;
+  const SpillOrder order = find_spill_order(program, memory);
+  for (std::size_t i = 0; i < order.buffers.size(); ++i) {
+    const BufferKind kind = program.buffer(order.buffers[i]).kind;
+    EXPECT_EQ(kind == BufferKind::gradient, i < order.forced);
+    EXPECT_NE(kind, BufferKind::optimizer_state);
+  }
+  EXPECT_GT(order.forced, 0U);
+}
+
+TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
+  const Program program = on_device({});
+  RunConfig::MemorySection memory;
+  memory.parameters = memory.gradients = memory.activations = SpillTier::host;
+  const SpillOrder order = find_spill_order(program, memory);
+  const Program plain = spill(program, order.buffers);
+  Bytes state = 0;
+  for (const BufferId id : order.buffers) state += program.buffer(id).bytes;
+  for (const Bytes budget : {near_bytes(plain, kHostLevel).smallest, kUnlimited}) {
+    const Program resident = keep_resident(plain, kHostLevel, budget);
+    EXPECT_EQ(moved_bytes(resident, Operation::read), state);
+    EXPECT_EQ(moved_bytes(resident, Operation::write), state);
+  }
+}
+
+TEST(Spill, HostMemorySavesReadsOfWhatIsUsedTwice) {
+  const Program program = on_device({});
+  const SpillOrder order = find_spill_order(program, {});
+  const Program plain = spill(program, order.buffers);
+  const Bytes tight =
+      moved_bytes(keep_resident(plain, kHostLevel, near_bytes(plain, kHostLevel).smallest), Operation::read);
+  const Bytes roomy = moved_bytes(keep_resident(plain, kHostLevel, kUnlimited), Operation::read);
+  EXPECT_LT(roomy, tight);
+}
+
+}  // namespace
+}  // namespace strata
