@@ -1,0 +1,60 @@
+// The NVMe tier: spill files that hold what neither device nor host memory does. A store is one range of bytes [0, bytes()),
+// striped over a file in each of its folders. The files are scratch: they belong to the run that made them and go with it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/bytes.h"
+
+namespace strata {
+
+class IoFaults;
+
+/// Offsets, sizes and addresses of all transfers are multiples of this.
+constexpr Bytes kStoreAlignment = 4096;
+
+enum class StoreEngine { automatic, io_uring, threads };
+
+struct StoreOptions {
+  std::vector<std::string> folders;
+  Bytes bytes = 0;
+  /// automatic: io_uring, or a pool of threads with pread and pwrite where the system forbids it.
+  StoreEngine engine = StoreEngine::automatic;
+  /// Keeps a checksum of everything that is written, and checks what is read against it. Then a read must have the offset and
+  /// size of a write before it.
+  bool verify = false;
+  /// A transfer that takes longer fails.
+  double watchdog_seconds = 900;
+  IoFaults* faults = nullptr;  ///< tests only
+};
+
+/// One lane's way to the store. Used by one thread at a time.
+class StoreQueue {
+ public:
+  virtual ~StoreQueue() = default;
+
+  /// Both return when all bytes are there. They throw IoError, which names the file, offset, length and reason. Nothing is
+  /// allocated.
+  virtual void read(Bytes offset, std::span<std::byte> to) = 0;
+  virtual void write(Bytes offset, std::span<const std::byte> from) = 0;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual Bytes bytes() const = 0;
+  virtual std::unique_ptr<StoreQueue> open_queue() = 0;
+  /// One line for a person: the engine, the folders and how they share the work.
+  virtual std::string describe() const = 0;
+};
+
+/// Locks the folders, removes what dead runs left in them, and gives the files their size. Throws ConfigError where a folder is
+/// in use (naming the process), is missing, cannot do O_DIRECT, or has not enough free space (naming needed and free bytes).
+std::unique_ptr<Store> open_store(const StoreOptions& options);
+
+}  // namespace strata

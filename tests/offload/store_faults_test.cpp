@@ -1,0 +1,222 @@
+// Disks that fail: a transfer either has all its bytes in the end, or says which file, where and why not.
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "offload/io_faults.h"
+#include "tests/offload/store_fixture.h"
+
+namespace strata {
+namespace {
+
+using testing::Block;
+using testing::message_of;
+
+/// A rule for each attempt, which is told how many of its direction came before.
+class Rule final : public IoFaults {
+ public:
+  using Choose = std::function<BlockFault(const BlockAttempt&, int before)>;
+  explicit Rule(Choose choose) : choose_(std::move(choose)) {}
+  BlockFault before(const BlockAttempt& attempt) override {
+    const std::lock_guard lock(mutex_);
+    return choose_(attempt, attempt.write ? writes_++ : reads_++);
+  }
+
+ private:
+  std::mutex mutex_;
+  Choose choose_;
+  int writes_ = 0, reads_ = 0;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class StoreFaults : public testing::EveryStore {
+ protected:
+  void open(IoFaults& faults) {
+    options_.faults = &faults;
+    store_ = open_store(options_);
+    queue_ = store_->open_queue();
+  }
+  /// For rules that are still asked after the transfer's error.
+  void close() {
+    queue_.reset();
+    store_.reset();
+  }
+  /// The sentence with which this read of the whole store fails.
+  std::string read_error() {
+    return message_of<IoError>([&] { queue_->read(0, memory_.bytes()); });
+  }
+  std::string write_error() {
+    return message_of<IoError>([&] { queue_->write(0, memory_.bytes()); });
+  }
+  void expect_round_trip() {
+    const Block written(options_.bytes, 7);
+    queue_->write(0, written.bytes());
+    queue_->read(0, memory_.bytes());
+    EXPECT_EQ(memory_, written);
+  }
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<StoreQueue> queue_;
+  Block memory_{16 * MiB};
+};
+INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(testing::all_store_kinds()),
+                         testing::name_of);
+
+TEST_P(StoreFaults, ErrorNamesFileOffsetLengthAndReason) {
+  Rule rule([](const BlockAttempt& attempt, int) {
+    return BlockFault{.error = attempt.offset == 5 * MiB ? (attempt.write ? ENOSPC : EIO) : 0};
+  });
+  open(rule);
+  const std::string write = write_error(), read = read_error();
+  for (const std::string& message : {write, read}) {
+    EXPECT_TRUE(names_a_file(message)) << message;
+    EXPECT_TRUE(contains(message, "1048576 bytes at offset 5242880")) << message;
+  }
+  EXPECT_TRUE(contains(write, "cannot write") && contains(write, "No space left on device")) << write;
+  EXPECT_TRUE(contains(read, "cannot read") && contains(read, "Input/output error")) << read;
+}
+
+TEST_P(StoreFaults, QueueGoesOnAfterAnError) {
+  Rule rule([](const BlockAttempt& attempt, int before) {
+    return BlockFault{.error = attempt.write && before == 0 ? EIO : 0};
+  });
+  open(rule);
+  write_error();
+  expect_round_trip();
+}
+
+TEST_P(StoreFaults, TriesAgainWhatTheSystemHadNoRoomFor) {
+  Rule rule([](const BlockAttempt&, int before) {
+    return BlockFault{.error = before % 3 == 0 ? EAGAIN : before % 3 == 1 ? EINTR : 0};
+  });
+  open(rule);
+  expect_round_trip();
+}
+
+TEST_P(StoreFaults, GoesOnAfterShortTransfersFromAnAlignedPlace) {
+  std::atomic<bool> aligned = true;
+  Rule rule([&](const BlockAttempt& attempt, int) {
+    if (attempt.offset % kStoreAlignment != 0) aligned = false;
+    return BlockFault{.limit = attempt.length > 300 * KiB ? 250'001 : BlockFault::kAll};
+  });
+  options_.verify = true;
+  open(rule);
+  expect_round_trip();
+  EXPECT_TRUE(aligned);
+}
+
+TEST_P(StoreFaults, TriesAgainWhereLessThanAPageWasMoved) {
+  Rule rule([](const BlockAttempt&, int before) {
+    return BlockFault{.limit = before % 2 == 0 ? 100 : BlockFault::kAll};
+  });
+  open(rule);
+  expect_round_trip();
+}
+
+TEST_P(StoreFaults, EndOfTheFileInsideItIsAnError) {
+  Rule rule([](const BlockAttempt& attempt, int) {
+    return BlockFault{.limit = !attempt.write && attempt.offset == 2 * MiB ? 0 : BlockFault::kAll};
+  });
+  open(rule);
+  queue_->write(0, memory_.bytes());
+  const std::string message = read_error();
+  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 2097152") &&
+              contains(message, "ends before"))
+      << message;
+}
+
+TEST_P(StoreFaults, TornWriteIsFoundByVerify) {
+  std::atomic<bool> tear = false;
+  Rule rule([&](const BlockAttempt& attempt, int) {
+    if (!tear || !attempt.write || attempt.offset != 3 * MiB) return BlockFault{};
+    return BlockFault{.limit = 512 * KiB, .torn = true};
+  });
+  options_.verify = true;
+  open(rule);
+  queue_->write(0, memory_.bytes());
+  tear = true;
+  queue_->write(0, Block(options_.bytes, 9).bytes());
+  const std::string message = read_error();
+  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 3670016") &&
+              contains(message, "changed on disk"))
+      << message;
+}
+
+TEST_P(StoreFaults, FlippedBitIsFoundByVerify) {
+  Rule rule([](const BlockAttempt& attempt, int) {
+    return BlockFault{.flipped_bit = !attempt.write && attempt.offset == 1 * MiB ? 8 * 9000 + 3 : -1};
+  });
+  options_.verify = true;
+  open(rule);
+  queue_->write(0, memory_.bytes());
+  const std::string message = read_error();
+  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 1056768") &&
+              contains(message, "changed on disk"))
+      << message;
+}
+
+TEST_P(StoreFaults, VerifyRefusesToReadWhatWasNeverWritten) {
+  Rule rule([](const BlockAttempt&, int) { return BlockFault{}; });
+  options_.verify = true;
+  open(rule);
+  queue_->write(0, memory_.bytes().first(MiB));
+  EXPECT_TRUE(contains(read_error(), "nothing was ever written"));
+}
+
+TEST_P(StoreFaults, SlowDiskIsWaitedFor) {
+  Rule rule(
+      [](const BlockAttempt&, int before) { return BlockFault{.delay_seconds = before == 2 ? 0.02 : 0}; });
+  open(rule);
+  expect_round_trip();
+}
+
+TEST_P(StoreFaults, WatchdogSaysWhatItWaitedFor) {
+  std::atomic<bool> hang = true;
+  Rule rule([&](const BlockAttempt&, int before) {
+    while (before == 1 && hang) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return BlockFault{};
+  });
+  options_.watchdog_seconds = 0.02;
+  open(rule);
+  const std::string message = write_error();
+  EXPECT_TRUE(contains(message, "did not end within 0.02 s") && names_a_file(message)) << message;
+  EXPECT_TRUE(contains(message, "writing 16777216 bytes at offset 0")) << message;
+  EXPECT_TRUE(contains(read_error(), "given up")) << "a queue that gave up has memory in flight";
+  hang = false;
+  close();
+}
+
+TEST_P(StoreFaults, WatchdogEndsTryingAgainForEver) {
+  Rule rule([](const BlockAttempt&, int) { return BlockFault{.error = EAGAIN}; });
+  options_.watchdog_seconds = 0.02;
+  open(rule);
+  EXPECT_TRUE(contains(write_error(), "did not end"));
+  close();
+}
+
+TEST_P(StoreFaults, StoreIsGoneOnlyWhenNothingIsInFlight) {
+  std::atomic<bool> begun = false, ended = false;
+  Rule rule([&](const BlockAttempt&, int before) {
+    begun = true;
+    return BlockFault{.delay_seconds = before == 0 ? 0.05 : 0};
+  });
+  open(rule);
+  std::jthread writer([&] {
+    queue_->write(0, memory_.bytes());
+    ended = true;
+  });
+  while (!begun) std::this_thread::yield();
+  store_.reset();
+  writer.join();
+  EXPECT_TRUE(ended) << "the transfer was to be whole";
+}
+
+}  // namespace
+}  // namespace strata
