@@ -138,13 +138,14 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const Model model = testing::model_of(config);
   const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = 2, .link = {}});
-  const RunState state(plan, model, device);
+  const RunState state(plan, model, device, {});
   const LaneStreams streams(device);
   Operations operations({.plan = &plan,
                          .program = &plan.training,
                          .model = &model,
                          .streams = &streams,
                          .memory = state.memory(),
+                         .spill = state.spill(),
                          .load = [](auto, auto, auto, auto) { throw std::runtime_error("the disk is gone"); },
                          .optimizer = {},
                          .threads = 1});

@@ -1,0 +1,201 @@
+// The nvme tier in whole runs: it changes no bit, the plan of it is exact, and what goes wrong on a drive is
+// one clear error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "engine/base/error.h"
+#include "offload/io_faults.h"
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using testing::expect_the_plan_was_exact;
+using ::testing::HasSubstr;
+using testing::resident_bytes;
+using testing::run;
+using testing::RunOutcome;
+using testing::smallest_bytes;
+using testing::TemporaryFolder;
+using testing::tiny_run;
+
+/// With a part of the state on the device, a part on the host and the rest on `folders`.
+RunConfig spilling_run(const std::vector<std::string>& folders, const RunConfig& resident) {
+  RunConfig config = resident;
+  config.memory.device = std::max(smallest_bytes(config), resident_bytes(config) / 10);
+  config.memory.host = 1;
+  config.memory.nvme_path = folders;
+  return config;
+}
+
+/// The least host memory of a run that spills.
+Bytes smallest_host_bytes(RunConfig config) {
+  config.memory.host = 1;
+  try {
+    make_plan(config, testing::model_of(config));
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    return std::stoll(text.substr(text.find('(') + 1));
+  }
+  throw std::logic_error("a budget of one byte was accepted");
+}
+
+struct Drives {
+  NvmeEngine engine;
+  std::size_t folders;
+};
+
+class Nvme : public ::testing::TestWithParam<Drives> {
+ protected:
+  std::vector<std::string> folders() const {
+    std::vector<std::string> result = {first_.path().string()};
+    if (GetParam().folders > 1) result.push_back(second_.path().string());
+    return result;
+  }
+
+  const TemporaryFolder first_, second_;
+};
+
+TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
+  for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {
+    RunConfig config = tiny_run(first_.path());
+    config.train.precision = precision;
+    config.train.validate_every = 2;
+    config.train.validation_batches = 2;
+    const std::string expected = run(config).result.state_hash;
+
+    config = spilling_run(folders(), config);
+    config.memory.nvme_engine = GetParam().engine;
+    config.memory.nvme_verify = precision == DType::fp32;
+    const Bytes smallest = smallest_host_bytes(config);
+    const auto expect_equal = [&](const char* what) {
+      for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
+        config.plan.lanes = lanes;
+        const RunOutcome outcome = run(config);
+        EXPECT_EQ(outcome.result.state_hash, expected) << what << ", " << name_of(precision);
+        EXPECT_GT(outcome.plan.training.moved(Lane::read), 0) << what;
+        EXPECT_LE(outcome.plan.arena_bytes(Tier::host), *config.memory.host);
+        expect_the_plan_was_exact(outcome);
+      }
+    };
+    config.memory.host = smallest;
+    expect_equal("the least host memory");
+    config.memory.host = 2 * smallest;
+    expect_equal("twice that");
+    config.memory.host = kUnlimited;
+    config.memory.optimizer_state = SpillTier::nvme;
+    expect_equal("the optimizer's state on drives");
+    config.memory.parameters = config.memory.gradients = config.memory.activations = SpillTier::nvme;
+    expect_equal("everything on drives");
+  }
+}
+
+TEST_P(Nvme, ACheckpointContinuesToTheSameBits) {
+  RunConfig config = tiny_run(first_.path());
+  const std::string expected = run(config).result.state_hash;
+  config = spilling_run(folders(), config);
+  config.memory.nvme_engine = GetParam().engine;
+  config.memory.host = smallest_host_bytes(config);
+  config.checkpoint.path = (second_.path() / "checkpoints").string();
+  std::atomic<bool> stop = false;
+  testing::StopAfter listener(2, stop);
+  EXPECT_TRUE(run(config, {.stop = &stop, .listener = &listener}).result.interrupted);
+  EXPECT_EQ(run(config).result.state_hash, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Drives, Nvme,
+                         ::testing::Values(Drives{NvmeEngine::io_uring, 1}, Drives{NvmeEngine::io_uring, 2},
+                                           Drives{NvmeEngine::threads, 1}, Drives{NvmeEngine::threads, 2}),
+                         [](const auto& info) {
+                           return std::string(info.param.engine == NvmeEngine::io_uring ? "io_uring"
+                                                                                        : "threads") +
+                                  (info.param.folders == 1 ? "_one_folder" : "_two_folders");
+                         });
+
+/// Gives one operation of a run a fault.
+class OneFault : public IoFaults {
+ public:
+  OneFault(std::int64_t index, BlockFault fault) : index_(index), fault_(fault) {}
+  BlockFault before(const BlockAttempt& attempt) override {
+    if (count_++ != index_) return {};
+    if (fault_.flipped_bit >= 0 && attempt.write) return {};
+    hit_ = true;
+    return fault_;
+  }
+  bool hit() const { return hit_; }
+  std::int64_t count() const { return count_; }
+
+ private:
+  std::int64_t index_;
+  BlockFault fault_;
+  std::atomic<std::int64_t> count_ = 0;
+  std::atomic<bool> hit_ = false;
+};
+
+/// Every operation of a short run fails in its turn: the run gives the same bits or one clear error, and the
+/// checkpoint that it had saved before continues to the same bits.
+TEST(NvmeFaults, OfAnyOperationLoseNothing) {
+  const TemporaryFolder folder;
+  RunConfig resident = tiny_run(folder.path());
+  resident.train.steps = 2;
+  const std::string expected = run(resident).result.state_hash;
+  RunConfig config = spilling_run({folder.path().string()}, resident);
+  config.memory.optimizer_state = SpillTier::nvme;
+  config.memory.nvme_verify = true;
+  config.memory.host = 2 * smallest_host_bytes(config);
+  config.plan.lanes = LaneMode::serial;
+  OneFault none(-1, {});
+  EXPECT_EQ(run(config, {.faults = &none}).result.state_hash, expected);
+  config.checkpoint.path = (folder.path() / "checkpoints").string();
+  config.checkpoint.every = 1;
+  std::int64_t failed = 0;
+  for (std::int64_t index = 0; index < none.count(); index += 7) {
+    for (const BlockFault& fault : {BlockFault{.error = EIO}, BlockFault{.error = ENOSPC},
+                                    BlockFault{.limit = 512}, BlockFault{.flipped_bit = 77}}) {
+      OneFault faults(index, fault);
+      std::filesystem::remove_all(config.checkpoint.path);
+      try {
+        EXPECT_EQ(run(config, {.faults = &faults}).result.state_hash, expected);
+        EXPECT_TRUE(!faults.hit() || fault.error == 0) << "an error was swallowed at " << index;
+      } catch (const IoError& error) {
+        EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
+        ++failed;
+      }
+      EXPECT_EQ(run(config).result.state_hash, expected);
+    }
+  }
+  EXPECT_GT(failed, 0);
+}
+
+TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
+  const TemporaryFolder folder;
+  RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
+  config.memory.host = smallest_host_bytes(config);
+  OneFault faults(40, {.error = EIO});
+  try {
+    run(config, {.faults = &faults});
+    FAIL() << "the error was lost";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("Input/output error"),
+                                    HasSubstr("offset")));
+  }
+}
+
+TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
+  const TemporaryFolder folder;
+  RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
+  config.memory.host = smallest_host_bytes(config);
+  config.memory.nvme_size = 4096;
+  try {
+    make_plan(config, testing::model_of(config));
+    FAIL() << "4 KiB were enough";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("memory.nvme.size: 4.00 KiB is too small: this run keeps"));
+  }
+}
+
+}  // namespace
+}  // namespace strata
