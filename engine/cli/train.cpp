@@ -56,8 +56,10 @@ int run_train(const TrainCommand& command) {
   const std::unique_ptr<Device> device = make_device(config);
   config.memory.device = device_budget(config, *device);
   const Plan plan = make_plan(config, model);
-  const MachineRates rates =
+  MachineRates rates =
       measure_machine(*device, config.train.precision, link_limit(config), host_threads(config));
+  Trainer trainer(config, model, plan, *device, training_data(data), {.fresh = command.fresh});
+  trainer.measure_nvme(rates);
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
   std::optional<MetricsLog> metrics;
@@ -65,10 +67,10 @@ int run_train(const TrainCommand& command) {
   listeners.add(progress);
   if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
   std::cerr << plan_text(plan, model, &rates);
+  if (const std::string drives = trainer.describe_nvme(); !drives.empty()) std::cerr << "drives   " << drives << '\n';
 
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  Trainer trainer(config, model, plan, *device, training_data(data), {.fresh = command.fresh});
   const TrainResult result = trainer.train(stop_requested, listeners);
   progress.finish();
   const TrainReport report{plan, result, rates};

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 
 namespace strata {
@@ -161,6 +162,21 @@ void RunState::clear_moments() {
       if (buffer(buffer_of(unit, kind)).tier != Tier::nvme) continue;
       write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
     }
+  }
+}
+
+void RunState::measure_nvme(MachineRates& rates) {
+  if (!store_) return;
+  // Zeros are written and read, so the memory stays as it is given.
+  constexpr Bytes kMeasured = 256 * MiB;
+  const Bytes bytes = std::min({kMeasured, store_->bytes(), host_arena_.size()}) / kBufferAlignment * kBufferAlignment;
+  const std::span memory(host_arena_.data(), static_cast<std::size_t>(bytes));
+  const auto rate = [&](double seconds) { return static_cast<double>(bytes) / seconds; };
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    rates.nvme_write_bytes_per_second = std::max(rates.nvme_write_bytes_per_second,
+                                                 rate(seconds_on_host([&] { writes_->write(0, memory); })));
+    rates.nvme_read_bytes_per_second =
+        std::max(rates.nvme_read_bytes_per_second, rate(seconds_on_host([&] { reads_->read(0, memory); })));
   }
 }
 

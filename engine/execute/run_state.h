@@ -9,6 +9,7 @@
 #include "engine/checkpoint/state_access.h"
 #include "engine/device/device.h"
 #include "engine/plan/planner.h"
+#include "engine/plan/rates.h"
 #include "offload/arena.h"
 #include "offload/store.h"
 #include "optim/loss_scale.h"
@@ -54,6 +55,10 @@ class RunState {
   /// The scale of the next step's loss; 1 where the run has none.
   LossScale loss_scale();
   void write_loss_scale(const LossScale& scale);
+
+  /// Sets the rates of the nvme tier, where there is one: the better of two large transfers each way. Before there is any state.
+  void measure_nvme(MachineRates& rates);
+  std::string describe_nvme() const { return store_ ? store_->describe() : ""; }
 
   /// Tables that units read (rotary positions), where the model has any.
   void write_constants();

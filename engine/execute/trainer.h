@@ -73,7 +73,9 @@ class Trainer {
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// Adds what the nvme tier can do, where the run uses it. Only before train().
-  void measure_nvme(MachineRates& rates);
+  void measure_nvme(MachineRates& rates) { state_.measure_nvme(rates); }
+  /// One line about the nvme tier's files; empty where the run has none.
+  std::string describe_nvme() const { return state_.describe_nvme(); }
 
   /// For tests, while no lane runs.
   RunState& state() { return state_; }

@@ -19,16 +19,16 @@ std::string StepBound::binding() const {
 StepBound step_bound(const Plan& plan, const MachineRates& rates) {
   const auto h2d = static_cast<double>(plan.training.moved(Lane::h2d));
   const auto d2h = static_cast<double>(plan.training.moved(Lane::d2h));
-  const auto read = static_cast<double>(plan.training.moved(Lane::read));
-  const auto written = static_cast<double>(plan.training.moved(Lane::write));
+  const Bytes read = plan.training.moved(Lane::read), written = plan.training.moved(Lane::write);
   constexpr double kAdamWBytes = 28;
   // Where cores copy, the device's memory is the host's.
   const auto updated = static_cast<double>(rates.cores_copy ? plan.parameters : plan.host_parameters);
   return {.compute = plan.flops.executed / rates.flops_per_second,
           .h2d = h2d / rates.h2d_bytes_per_second,
           .d2h = d2h / rates.d2h_bytes_per_second,
-          .host_memory = (kAdamWBytes * updated + h2d + d2h + read + written) / rates.memory_bytes_per_second,
-          .nvme = read + written == 0 ? 0 : read / rates.nvme_read_bytes_per_second + written / rates.nvme_write_bytes_per_second};
+          .host_memory = (kAdamWBytes * updated + h2d + d2h + static_cast<double>(read + written)) /
+                         rates.memory_bytes_per_second,
+          .nvme = nvme_seconds(rates, read, written)};
 }
 
 }  // namespace strata

@@ -339,8 +339,10 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   const Strategy base =
       with_device_state(make_strategy(config, model), config.memory.host ? 0 : model.units.size());
   std::optional<Placement> best;
+  double best_seconds = 0;
   Bytes host_need = kUnlimited, nvme_need = kUnlimited;
   for (const Choice& choice : choices(model, base, config)) {
+    if (best && choice.seconds >= best_seconds) break;  // drives can only add to it
     std::optional<Placement> placement = place_choice(model, choice.strategy, config);
     if (!placement) continue;
     placement->validation = place_validation(model, placement->strategy, config);
@@ -351,8 +353,11 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     }
     nvme_need = std::min(nvme_need, nvme_bytes(*placement));
     if (nvme_bytes(*placement) > plan.budget(Tier::nvme)) continue;
+    const double seconds = std::max(choice.seconds, nvme_seconds(nominal_rates(config), moved_bytes(placement->training, Operation::read),
+                                                                 moved_bytes(placement->training, Operation::write)));
+    if (best && seconds >= best_seconds) continue;
     best = std::move(placement);
-    break;
+    best_seconds = seconds;
   }
   if (!best && nvme_need != kUnlimited) {
     throw ConfigError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} ({} bytes) there",

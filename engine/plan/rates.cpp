@@ -47,4 +47,12 @@ double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Byt
                    static_cast<double>(d2h) / rates.d2h_bytes_per_second});
 }
 
+double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written) {
+  const auto seconds = [](Bytes bytes, double rate) {
+    return bytes == 0 ? 0 : static_cast<double>(bytes) / rate;
+  };
+  return seconds(read, rates.nvme_read_bytes_per_second) +
+         seconds(written, rates.nvme_write_bytes_per_second);
+}
+
 }  // namespace strata

@@ -10,18 +10,22 @@ struct MachineRates {
   double flops_per_second = 0;         ///< matrix products in the run's precision
   double memory_bytes_per_second = 0;  ///< host DRAM, read plus written
   double h2d_bytes_per_second = 0, d2h_bytes_per_second = 0;
-  double nvme_read_bytes_per_second = 0, nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
-  bool cores_copy = true;  ///< copies are made by the cores that compute, and not beside them
+  double nvme_read_bytes_per_second = 0,
+         nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
+  bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
 };
 
 /// Rates to compare plans by, so that a plan does not depend on how busy the machine is. Only their ratios
 /// matter. CPU: 400 GFLOP/s per core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link
-/// where that is slower. CUDA: an H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way. Drives read
-/// 6 GB/s and write 4.
+/// where that is slower. CUDA: an H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way.
+/// Drives read 6 GB/s and write 4.
 MachineRates nominal_rates(const RunConfig& config);
 
 /// Seconds of a step by given rates. Where the cores copy, the times of copies and of computing add up; a
 /// limited link can take longer than both.
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h);
+
+/// Seconds that drives need which do one thing at a time.
+double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written);
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/report/plan_report.h"
 
 namespace strata {
 namespace {
@@ -48,14 +49,15 @@ void ProgressLine::on_step(const StepReport& report) {
   if (report.skipped) say(fmt::format("step {} skipped: the gradient norm is not finite", report.step + 1));
   if (!terminal_) return;
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
+  std::string memory;
+  for (const Tier tier : used_tiers(plan_))
+    memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
   const std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  device {}  host {}  "
-      "{} left",
+      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
       report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
       static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
       100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second),
-      format_bytes(plan_.arena_bytes(Tier::device)), format_bytes(plan_.arena_bytes(Tier::host)),
-      format_duration(left));
+      memory, format_duration(left));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
   line_open_ = true;
