@@ -344,27 +344,34 @@ void add_memory(std::vector<Key>& keys) {
       [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; });
   SectionKeys<S> nvme(keys, "memory.nvme", &RunConfig::memory);
   require(nvme.add<TextList>("path", &S::nvme_path, "",
-                             "Folders on local drives for what fits neither device nor host; what is kept there is shared out to them "
+                             "Folders on local drives for what fits neither device nor host; what is kept "
+                             "there is shared out to them "
                              "by their speed. Left out: the tier is not used."),
           {"memory.host"}, [](const RunConfig& c) -> std::string {
             return !c.memory.nvme_path.empty() && !c.memory.host
                        ? "needs memory.host: what is read from drives passes through host memory"
                        : "";
           });
-  nvme.add<Size>("size", &S::nvme_size, "", "Budget of all folders together. unlimited: what is free there.", some_bytes);
-  nvme.add<Word<NvmeEngine>>("engine", &S::nvme_engine, "",
-                             "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
-  nvme.add<Boolean>("verify", &S::nvme_verify, "", "Keep a checksum of everything that is written, and check it when it is read.");
+  nvme.add<Size>("size", &S::nvme_size, "", "Budget of all folders together. unlimited: what is free there.",
+                 some_bytes);
+  nvme.add<Word<NvmeEngine>>(
+      "engine", &S::nvme_engine, "",
+      "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
+  nvme.add<Boolean>("verify", &S::nvme_verify, "",
+                    "Keep a checksum of everything that is written, and check it when it is read.");
   SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
   using Which = Word<SpillTier>;
   require(placement.add<Which>("parameters", &S::parameters, "",
                                "Where parameters live that are not on the device: host, nvme, or auto."),
           {"memory.nvme.path"}, check_placement<&S::parameters>);
-  require(placement.add<Which>("optimizer_state", &S::optimizer_state, "", "Likewise master parameters, exp_avg and exp_avg_sq."),
+  require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
+                               "Likewise master parameters, exp_avg and exp_avg_sq."),
           {"memory.nvme.path"}, check_placement<&S::optimizer_state>);
-  require(placement.add<Which>("gradients", &S::gradients, "", "Likewise gradients on their way to the update."),
-          {"memory.nvme.path"}, check_placement<&S::gradients>);
-  require(placement.add<Which>("activations", &S::activations, "", "Likewise what the forward pass keeps for the backward pass."),
+  require(
+      placement.add<Which>("gradients", &S::gradients, "", "Likewise gradients on their way to the update."),
+      {"memory.nvme.path"}, check_placement<&S::gradients>);
+  require(placement.add<Which>("activations", &S::activations, "",
+                               "Likewise what the forward pass keeps for the backward pass."),
           {"memory.nvme.path"}, check_placement<&S::activations>);
 }
 
@@ -466,8 +473,8 @@ const std::vector<Section>& config_sections() {
       {"parallel", "The mesh of ranks."},
       {"memory", "Budgets of the tiers, as 2GiB, 512MB, a number of bytes, or unlimited."},
       {"memory.nvme", "The tier of local drives."},
-      {"memory.placement", "Where each kind of data lives that is not on the device. auto: on the host as far as it fits, the rest on "
-                           "the nvme tier."},
+      {"memory.placement",
+       "Where each kind of data lives that is not on the device. auto: nvme where the host is full."},
       {"plan", "How the step is laid out; no choice here changes a result."},
       {"device", "What computes."},
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},

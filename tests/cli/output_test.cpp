@@ -51,7 +51,7 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
     EXPECT_EQ(json[per_step].size(), 6U) << per_step;
   }
   EXPECT_EQ(json["validation"].size(), 3U);
-  for (const char* tier : {"device", "host"}) {
+  for (const char* tier : {"device", "host", "nvme"}) {
     const nlohmann::json& memory = json["memory"][tier];
     expect_keys(memory, {"budget_bytes", "planned_peak_bytes", "measured_peak_bytes", "by_kind"});
     expect_keys(memory["by_kind"],
@@ -59,7 +59,7 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
     EXPECT_EQ(memory["planned_peak_bytes"], memory["measured_peak_bytes"]);
     EXPECT_LE(memory["planned_peak_bytes"], memory["budget_bytes"]);
   }
-  for (const char* link : {"h2d", "d2h"}) {
+  for (const char* link : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
     const nlohmann::json& traffic = json["traffic"][link];
     expect_keys(traffic, {"planned_bytes", "measured_bytes", "busy_seconds"});
     EXPECT_GT(traffic["busy_seconds"], 0);
@@ -128,11 +128,11 @@ TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
   expect_keys(planned, {"parameters", "tokens_per_step", "order", "units_with_device_state", "memory",
                         "traffic", "flops", "instructions"});
   const nlohmann::json done = report(train("run.yaml", {"memory.device=128KiB"}));
-  for (const char* tier : {"device", "host"}) {
+  for (const char* tier : {"device", "host", "nvme"}) {
     EXPECT_EQ(planned["memory"][tier]["planned_peak_bytes"], done["memory"][tier]["measured_peak_bytes"])
         << tier;
   }
-  for (const char* link : {"h2d", "d2h"}) {
+  for (const char* link : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
     EXPECT_EQ(6 * planned["traffic"][link]["planned_bytes"].get<Bytes>(),
               done["traffic"][link]["measured_bytes"]);
   }
