@@ -43,7 +43,8 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
 
 TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
-      train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB"}));
+      train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
+                         "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
   expect_keys(json, {"loss", "grad_norm", "learning_rate", "validation", "steps", "skipped_steps",
                      "interrupted", "tokens_per_second", "step_seconds", "bound_seconds", "bound_by", "mfu",
                      "hfu", "flops", "machine", "memory", "traffic", "state_hash"});
@@ -121,13 +122,14 @@ TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
 }
 
 TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
-  const Arguments overrides = {"--set", "memory.device=128KiB"};
-  Arguments plan = {"plan", "run.yaml"};
-  plan.insert(plan.end(), overrides.begin(), overrides.end());
+  const Arguments overrides = {"memory.device=128KiB", "memory.nvme={path: ., size: 64MiB}",
+                               "memory.placement.optimizer_state=nvme"};
+  Arguments plan = train("run.yaml", overrides);
+  plan.front() = "plan";
   const nlohmann::json planned = report(plan);
   expect_keys(planned, {"parameters", "tokens_per_step", "order", "units_with_device_state", "memory",
                         "traffic", "flops", "instructions"});
-  const nlohmann::json done = report(train("run.yaml", {"memory.device=128KiB"}));
+  const nlohmann::json done = report(train("run.yaml", overrides));
   for (const char* tier : {"device", "host", "nvme"}) {
     EXPECT_EQ(planned["memory"][tier]["planned_peak_bytes"], done["memory"][tier]["measured_peak_bytes"])
         << tier;
