@@ -50,6 +50,14 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.zero_stage", "0"},
     {"memory.device", "1536MiB"},
     {"memory.host", "1000000001"},
+    {"memory.nvme.path", "[/scratch, b]"},
+    {"memory.nvme.size", "3GiB"},
+    {"memory.nvme.engine", "threads"},
+    {"memory.nvme.verify", "true"},
+    {"memory.placement.parameters", "nvme"},
+    {"memory.placement.optimizer_state", "host"},
+    {"memory.placement.gradients", "nvme"},
+    {"memory.placement.activations", "host"},
     {"plan.order", "layer_major"},
     {"plan.lanes", "serial"},
     {"device.link.h2d", "1GB/s"},
@@ -67,7 +75,8 @@ const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.data", 
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
   const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
-  return parse_run_config(model + precision + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
+  const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
+  return parse_run_config(model + precision + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
                           {path + "=" + value});
 }
 
@@ -142,6 +151,16 @@ parallel:
 memory:
   device: unlimited
   # host: (not given)
+  nvme:
+    # path: (not given)
+    size: unlimited
+    engine: auto
+    verify: false
+  placement:
+    parameters: auto
+    optimizer_state: auto
+    gradients: auto
+    activations: auto
 plan:
   # order: (not given)
   lanes: overlapped

@@ -161,7 +161,7 @@ TEST(UnknownKeys, SuggestTheSectionThatHasAKeyOfThatName) {
 
 TEST(UnknownKeys, ListTheSectionsKeysWhereNothingIsNear) {
   EXPECT_THAT(refusal(kMinimal + "memory: {fragmentation: 1}\n"),
-              HasSubstr("the keys of memory are device, host"));
+              HasSubstr("the keys of memory are nvme, placement, device, host"));
   EXPECT_THAT(refusal(kMinimal + "zzzzzzzzzz: 1\n"), HasSubstr("the sections are model, data, train"));
 }
 
