@@ -70,7 +70,7 @@ std::string summary_text(const TrainReport& report) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   const TrainResult& result = report.result;
-  if (result.steps.empty()) return "no step was run\n";
+  if (result.steps.empty()) return fmt::format("no step was run\nstate hash {}\n", result.state_hash);
   line(fmt::format("loss       {:.4f} -> {:.4f} over {} steps{}", result.steps.front().loss, result.steps.back().loss,
                    result.steps.size(),
                    result.counters.skipped > 0

@@ -56,22 +56,50 @@ TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
   EXPECT_THAT(stopped.err, HasSubstr("nothing was saved, since the run file has no checkpoint.path"));
 }
 
-TEST_F(Interruption, ByKillAtAnyMomentLosesNothingThatWasSaved) {
+/// Where a run keeps its state: on the host, or on drives whose files a killed run leaves behind.
+class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
+ protected:
+  static Arguments long_run(Arguments overrides) {
+    overrides.emplace_back("train.steps=20");
+    if (GetParam()) {
+      overrides.insert(overrides.end(),
+                       {"memory.device=128KiB", "memory.nvme.path=.", "memory.placement.optimizer_state=nvme",
+                        "memory.placement.parameters=nvme"});
+    }
+    return saving(overrides);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "with_drives" : "without_drives"; });
+
+TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
   const std::string straight = state_hash(train("run.yaml", {"train.steps=20"}));
   std::mt19937 random(7);
   for (int kill = 0; kill < 5; ++kill) {
     LinePipe metrics(path("metrics"));
-    Process run = start(saving({"train.steps=20", "checkpoint.every=1", "report.metrics=metrics"}));
+    Process run = start(long_run({"checkpoint.every=1", "report.metrics=metrics"}));
     // The third step is reported after the second was saved, so that every run makes some progress.
     ASSERT_TRUE(metrics.wait_for_lines(3));
     metrics.listen_for(std::uniform_real_distribution<>(0, 0.02)(random));
     run.send(SIGKILL);
     EXPECT_EQ(run.wait().status, -SIGKILL);
   }
-  const Outcome resumed = strata(saving({"train.steps=20"}));
+  const Outcome resumed = strata(long_run({}));
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-"));
   EXPECT_THAT(resumed.out, HasSubstr("state hash " + straight));
+}
+
+TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
+  const Arguments drives = {"memory.nvme.path=.", "memory.placement.optimizer_state=nvme"};
+  Arguments slow = drives;
+  slow.insert(slow.end(),
+              {"train.steps=500", "report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"});
+  LinePipe metrics(path("metrics"));
+  Process first = start(train("run.yaml", slow));
+  ASSERT_TRUE(metrics.wait_for_lines(1));
+  expect_sentence(strata(train("run.yaml", drives)), 2, {"process " + std::to_string(first.id())});
+  EXPECT_TRUE(metrics.wait_for_lines(1));
 }
 
 TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {

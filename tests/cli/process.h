@@ -34,6 +34,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
   void send(int signal) const;
   /// Reads until the program ends. Fails the test where that takes more than two minutes.
   Outcome wait();
