@@ -23,6 +23,14 @@ struct PlanCommand {
 };
 int run_plan(const PlanCommand& command);
 
+struct DoctorCommand {
+  std::string run_file;  ///< whose device, precision and drives; empty: the CPU in bf16
+  std::vector<std::string> overrides;
+  std::vector<std::string> folders;  ///< on drives, instead of the run file's
+  std::string profile;               ///< file for the machine's rates; empty: none
+};
+int run_doctor(const DoctorCommand& command);
+
 struct ExportCommand {
   std::string run_file;
   std::vector<std::string> overrides;

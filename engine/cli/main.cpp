@@ -41,6 +41,13 @@ int run(int argc, char** argv) {
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
 
+  DoctorCommand doctor;
+  CLI::App* doctor_app = app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
+  doctor_app->add_option("run_file", doctor.run_file, "the run file (YAML) whose device and drives are looked at");
+  doctor_app->add_option("--set", doctor.overrides, "override a key of the run file")->take_all();
+  doctor_app->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")->take_all();
+  doctor_app->add_option("--profile", doctor.profile, "write the machine's rates to this file, for plan.machine");
+
   ExportCommand export_command;
   CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");
   add_run_file(*export_app, export_command);
@@ -57,6 +64,7 @@ int run(int argc, char** argv) {
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);
+  if (doctor_app->parsed()) return run_doctor(doctor);
   return run_export(export_command);
 }
 

@@ -12,9 +12,11 @@ int run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.run_file, command.overrides);
   const Model model = load_model(config);
   const Plan plan = make_plan(config, model);
-  if (command.json != "-") std::cout << plan_text(plan, model, nullptr);
+  const MachineRates profile = planning_rates(config);
+  const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
+  if (command.json != "-") std::cout << plan_text(plan, model, rates);
   if (command.program) std::cout << print(plan.training.program);
-  write_json(command.json, plan_json(plan, nullptr));
+  write_json(command.json, plan_json(plan, rates));
   return 0;
 }
 

@@ -386,6 +386,10 @@ void add_plan(std::vector<Key>& keys) {
       "lanes", &S::lanes, "",
       "overlapped: computing, copying and the optimizer run side by side. serial: one "
       "instruction at a time, for testing; the results are the same bits.");
+  section.add<Text>(
+      "machine", &S::machine, "",
+      "File with this machine's rates, as strata doctor --profile writes it, to plan by. Left out: "
+      "nominal rates, the same on every machine.");
 }
 
 std::string check_link(const RunConfig& config) {

@@ -97,6 +97,7 @@ struct RunConfig {
   struct PlanSection {
     std::optional<Order> order;  ///< nothing: the planner chooses
     LaneMode lanes = LaneMode::overlapped;
+    std::string machine;  ///< file with the machine's rates; empty: nominal ones
     friend bool operator==(const PlanSection&, const PlanSection&) = default;
   } plan;
 

@@ -119,7 +119,7 @@ std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy&
 /// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
 std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config) {
   const Bytes budget = config.memory.device;
-  const MachineRates rates = nominal_rates(config);
+  const MachineRates rates = planning_rates(config);
   std::vector<Choice> result;
   const auto consider = [&](Strategy strategy) {
     const Program plain = lower_training(model, strategy);
@@ -353,7 +353,7 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     }
     nvme_need = std::min(nvme_need, nvme_bytes(*placement));
     if (nvme_bytes(*placement) > plan.budget(Tier::nvme)) continue;
-    const double seconds = std::max(choice.seconds, nvme_seconds(nominal_rates(config), moved_bytes(placement->training, Operation::read),
+    const double seconds = std::max(choice.seconds, nvme_seconds(planning_rates(config), moved_bytes(placement->training, Operation::read),
                                                                  moved_bytes(placement->training, Operation::write)));
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);

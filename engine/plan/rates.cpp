@@ -1,7 +1,11 @@
 #include "engine/plan/rates.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <fstream>
+
+#include "engine/base/error.h"
 #include "engine/base/topology.h"
 
 namespace strata {
@@ -33,9 +37,45 @@ MachineRates cuda_rates(const RunConfig& config) {
           .cores_copy = false};
 }
 
+MachineRates read_profile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file)
+    throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", path));
+  try {
+    const nlohmann::json json = nlohmann::json::parse(file);
+    MachineRates rates;
+    json.at("flops_per_second").get_to(rates.flops_per_second);
+    json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
+    json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
+    json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
+    json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
+    json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
+    json.at("cores_copy").get_to(rates.cores_copy);
+    return rates;
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
+  }
+}
+
 }  // namespace
 
-MachineRates nominal_rates(const RunConfig& config) {
+nlohmann::json rates_json(const MachineRates& rates) {
+  return {{"flops_per_second", rates.flops_per_second},
+          {"memory_bytes_per_second", rates.memory_bytes_per_second},
+          {"h2d_bytes_per_second", rates.h2d_bytes_per_second},
+          {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
+          {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
+          {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
+          {"cores_copy", rates.cores_copy}};
+}
+
+MachineRates planning_rates(const RunConfig& config) {
+  if (!config.plan.machine.empty()) {
+    MachineRates rates = read_profile(config.plan.machine);
+    if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;
+    if (rates.nvme_write_bytes_per_second == 0) rates.nvme_write_bytes_per_second = kNvmeWrite;
+    return rates;
+  }
   return config.device.kind == DeviceKind::cuda ? cuda_rates(config) : cpu_rates(config);
 }
 

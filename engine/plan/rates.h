@@ -2,6 +2,8 @@
 // for planning.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "engine/config/run_config.h"
 
 namespace strata {
@@ -15,11 +17,15 @@ struct MachineRates {
   bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
 };
 
-/// Rates to compare plans by, so that a plan does not depend on how busy the machine is. Only their ratios
+/// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
+nlohmann::json rates_json(const MachineRates& rates);
+
+/// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios
 /// matter. CPU: 400 GFLOP/s per core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link
 /// where that is slower. CUDA: an H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way.
 /// Drives read 6 GB/s and write 4.
-MachineRates nominal_rates(const RunConfig& config);
+/// Throws ConfigError where the profile cannot be read.
+MachineRates planning_rates(const RunConfig& config);
 
 /// Seconds of a step by given rates. Where the cores copy, the times of copies and of computing add up; a
 /// limited link can take longer than both.

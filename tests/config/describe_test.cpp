@@ -60,6 +60,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"memory.placement.activations", "host"},
     {"plan.order", "layer_major"},
     {"plan.lanes", "serial"},
+    {"plan.machine", "machine.json"},
     {"device.link.h2d", "1GB/s"},
     {"device.link.d2h", "3KiB/s"},
     {"checkpoint.path", "out"},
@@ -164,6 +165,7 @@ memory:
 plan:
   # order: (not given)
   lanes: overlapped
+  # machine: (not given)
 device:
   kind: cpu
   link:

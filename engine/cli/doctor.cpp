@@ -1,0 +1,205 @@
+// strata doctor: what this machine has, what is missing or slow and how to mend it, and its rates for the
+// planner.
+#include <fmt/color.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include "engine/base/error.h"
+#include "engine/base/topology.h"
+#include "engine/cli/commands.h"
+#include "engine/cli/device.h"
+#include "engine/cli/setup.h"
+#include "engine/config/load.h"
+#include "engine/execute/machine.h"
+#include "engine/execute/trainer.h"
+#include "offload/disk_curve.h"
+#ifdef STRATA_CUDA
+#include "engine/device/cuda/cuda_device.h"
+#endif
+
+namespace strata {
+namespace {
+
+enum class Grade { good, weak, bad };
+
+/// What was found, and how to mend it where it is not good.
+struct Finding {
+  Grade grade = Grade::good;
+  std::string subject, found, mend = {};
+};
+
+class Report {
+ public:
+  void add(const Finding& finding) {
+    constexpr std::array kNames = {"good", "weak", "bad"};
+    constexpr std::array kColors = {fmt::terminal_color::green, fmt::terminal_color::yellow,
+                                    fmt::terminal_color::red};
+    const auto index = static_cast<std::size_t>(finding.grade);
+    worst_ = std::max(worst_, finding.grade);
+    const std::string grade = fmt::format("{:<5}", kNames[index]);
+    std::cout << (terminal_ ? fmt::format(fmt::fg(kColors[index]), "{}", grade) : grade)
+              << fmt::format("{:<12} {}", finding.subject, finding.found)
+              << (finding.mend.empty() ? "" : ": " + finding.mend) << std::endl;
+  }
+  Grade worst() const { return worst_; }
+
+ private:
+  bool terminal_ = isatty(STDOUT_FILENO) != 0;
+  Grade worst_ = Grade::good;
+};
+
+std::string first_line(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+Finding find_kernel() {
+  utsname names{};
+  ::uname(&names);
+  const std::string reason = why_no_io_uring();
+  if (reason.empty())
+    return {Grade::good, "kernel", fmt::format("{} {}, with io_uring", names.sysname, names.release)};
+  return {
+      Grade::weak, "kernel",
+      fmt::format("{} {}, without io_uring ({})", names.sysname, names.release, reason),
+      "drives are used by threads; set kernel.io_uring_disabled to 0, or allow io_uring to the container"};
+}
+
+Finding find_locked_memory() {
+  constexpr rlim_t kEnough = 8 << 20;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  const std::string found =
+      limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<Bytes>(limit.rlim_cur));
+  if (limit.rlim_cur >= kEnough) return {Grade::good, "memlock", found};
+  return {Grade::weak, "memlock", found,
+          "kernels before 5.12 count io_uring's memory here; raise it with ulimit -l"};
+}
+
+/// "always [madvise] never" has its choice in brackets.
+Finding find_huge_pages() {
+  const std::string modes = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (modes.empty())
+    return {Grade::weak, "huge pages", "not there", "large arenas cost more address translation"};
+  if (modes.find("[never]") == std::string::npos) return {Grade::good, "huge pages", modes};
+  return {Grade::weak, "huge pages", modes,
+          "as root, echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
+}
+
+Finding find_cuda() {
+#ifdef STRATA_CUDA
+  const std::string reason = why_no_cuda_device();
+  if (reason.empty()) return {Grade::good, "CUDA", CudaDevice().name()};
+  return {Grade::weak, "CUDA", reason, "device.kind cuda is not possible here; the CPU device is"};
+#else
+  return {Grade::weak, "CUDA", "this program was built without it",
+          "build it where nvcc is found, or use the CPU device"};
+#endif
+}
+
+Finding find_memory(const MachineRates& rates, int threads) {
+  const auto available = static_cast<Bytes>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  return {Grade::good, "DRAM",
+          fmt::format("{} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(available),
+                      rates.memory_bytes_per_second / 1e9, threads)};
+}
+
+Finding find_compute(const Device& device, const MachineRates& rates, DType dtype) {
+  return {Grade::good, "device",
+          fmt::format("{}: {:.2f} TFLOP/s in {}, copies {:.1f} GB/s there and {:.1f} GB/s back",
+                      device.name(), rates.flops_per_second / 1e12, name_of(dtype),
+                      rates.h2d_bytes_per_second / 1e9, rates.d2h_bytes_per_second / 1e9)};
+}
+
+std::string filesystem_of(const struct statfs& status) {
+  switch (static_cast<unsigned long>(status.f_type)) {
+    case 0xEF53:
+      return "ext4";
+    case 0x58465342:
+      return "xfs";
+    case 0x9123683E:
+      return "btrfs";
+    case 0x01021994:
+      return "tmpfs";
+    case 0x794C7630:
+      return "overlayfs";
+    case 0x6969:
+      return "nfs";
+    default:
+      return fmt::format("filesystem {:#x}", status.f_type);
+  }
+}
+
+Finding find_space(const std::string& folder) {
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0)
+    return {Grade::bad, "drive", folder + ": no such folder", "make it"};
+  const Bytes free = static_cast<Bytes>(status.f_bavail) * status.f_bsize;
+  const std::string found = fmt::format("{}: {}, {} free", folder, filesystem_of(status), format_bytes(free));
+  constexpr Bytes kLittle = 16 * GiB;  // the state of a model of a billion parameters
+  if (free >= kLittle) return {Grade::good, "drive", found};
+  return {Grade::weak, "drive", found, "14 bytes per parameter go there at most"};
+}
+
+/// The folder's curve, as lines of their own; its best speeds are added to the rates.
+Finding find_speed(const std::string& folder, MachineRates& rates) {
+  constexpr Bytes kFile = 128 * MiB;
+  constexpr double kSlow = 500e6;
+  try {
+    const std::vector<CurvePoint> curve =
+        measure_disk_curve(folder, kFile, {128 * KiB, MiB, 4 * MiB}, {1, 4, 16});
+    DiskSpeed best;
+    std::string lines;
+    for (const CurvePoint& point : curve) {
+      best = {std::max(best.read, point.speed.read), std::max(best.write, point.speed.write)};
+      lines += fmt::format("\n       {:>10} x {:<2}  read {:5.2f} GB/s, write {:5.2f} GB/s",
+                           format_bytes(point.block), point.depth, point.speed.read / 1e9,
+                           point.speed.write / 1e9);
+    }
+    rates.nvme_read_bytes_per_second += best.read;
+    rates.nvme_write_bytes_per_second += best.write;
+    const bool slow = std::min(best.read, best.write) < kSlow;
+    return {slow ? Grade::weak : Grade::good, "speed",
+            fmt::format("{}: read {:.2f} GB/s, write {:.2f} GB/s, past the page cache{}{}", folder,
+                        best.read / 1e9, best.write / 1e9,
+                        slow ? "; steps will wait for it unless they are long" : "", lines)};
+  } catch (const Error& error) {
+    return {Grade::bad, "speed", error.what()};
+  }
+}
+
+}  // namespace
+
+int run_doctor(const DoctorCommand& command) {
+  RunConfig config;
+  if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides);
+  if (!command.folders.empty()) config.memory.nvme_path = command.folders;
+  check_json_path(command.profile);
+  Report report;
+  report.add(find_kernel());
+  report.add(find_locked_memory());
+  report.add(find_huge_pages());
+  report.add(find_cuda());
+  const std::unique_ptr<Device> device = make_device(config);
+  const int threads = host_threads(config);
+  MachineRates rates = measure_machine(*device, config.train.precision, link_limit(config), threads);
+  report.add(find_memory(rates, threads));
+  report.add(find_compute(*device, rates, config.train.precision));
+  for (const std::string& folder : config.memory.nvme_path) {
+    report.add(find_space(folder));
+    report.add(find_speed(folder, rates));
+  }
+  write_json(command.profile, rates_json(rates));
+  return report.worst() == Grade::bad ? 1 : 0;
+}
+
+}  // namespace strata
