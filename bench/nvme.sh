@@ -3,6 +3,7 @@
 # the block size and depth that were best for it in a sweep on this disk.
 #   bench/nvme.sh FOLDER [ROUNDS]        needs build/bench/bench_nvme, fio, 4.1 GiB of free space; JSON lines on standard output
 # SECONDS_EACH (3), TRANSFER_MIB (256) and ENGINE (io_uring or threads) are taken from the environment.
+# shellcheck disable=SC2016  # awk programs are full of dollars
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?usage: bench/nvme.sh FOLDER [ROUNDS]}
