@@ -22,10 +22,13 @@ file=$(mktemp "$folder/fio-XXXXXX")
 trap 'rm -f "$results" "$file"' EXIT
 
 # fio_run MODE BLOCK DEPTH SECONDS: bytes per second, and CPU time of one core in percent. Mixed is a reader and a writer, each with
-# half of the file and half of the depth.
+# half of the file and half of the depth. It has what the store has: a file that was just written, as a disk may be faster with
+# what is new; huge pages, which spare it time per page; and no work on what it writes.
 fio_run() {
   local mode=$1 block=$2 depth=$3 jobs
-  local common=(--filename="$file" --ioengine=io_uring --direct=1 --bs="$block" --time_based --runtime="$4" --minimal)
+  dd if=/dev/zero of="$file" bs=1M count="$mebibytes" oflag=direct conv=notrunc status=none
+  local common=(--filename="$file" --ioengine=io_uring --direct=1 --bs="$block" --time_based --runtime="$4" --scramble_buffers=0
+    --minimal)
   if [ "$mode" = mixed ]; then
     local half=$((mebibytes / 2))
     jobs=(--name=r --rw=read --size="${half}m" --iodepth="$((depth / 2))"
@@ -34,7 +37,7 @@ fio_run() {
     jobs=(--name=x --rw="$mode" --size="${mebibytes}m" --iodepth="$depth")
   fi
   # Fields of terse version 3: read KiB/s, write KiB/s, user and system time in percent, a line per job.
-  fio "${common[@]}" "${jobs[@]}" 2>/dev/null |
+  GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio "${common[@]}" "${jobs[@]}" 2>/dev/null |
     awk -F';' '{ rate += ($7 + $48) * 1024; cpu += $88 + $89 } END { print rate, cpu }'
 }
 
@@ -54,8 +57,6 @@ store_run() {
     sed 's/.*"bytes_per_second": \([0-9.e+]*\).*"cpu_share": \([0-9.]*\).*/\1 \2/' | awk '{ print $1, 100 * $2 }'
 }
 
-say "writing fio's file"
-dd if=/dev/zero of="$file" bs=1M count="$mebibytes" oflag=direct conv=notrunc status=none
 table="| | store GB/s | fio GB/s | fio's block, depth | store / fio, median (min to max) | store: % of a core | fio: % of a core |
 |---|---|---|---|---|---|---|"
 for mode in read write mixed; do
