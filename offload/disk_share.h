@@ -18,11 +18,11 @@ struct DiskSpeed {
   double read = 1, write = 1;
 };
 
-/// One per disk, used from the threads of all queues. A disk's budget is the time that the slower direction
-/// takes for kDepthPerDisk blocks; n transfers get an n-th of it each, whatever their direction. Hence bytes
-/// read / read speed + bytes written / write speed <= budget, in flight at any moment; a transfer that is
-/// alone has the full depth in either direction; and a transfer waits for nothing but operations of its own,
-/// so none can starve.
+/// One per file, used from the threads of all queues. Its budget is the time that the slower direction takes
+/// for kDepthPerDisk blocks; n transfers get an n-th of it each, whatever their direction. So in flight are
+/// bytes read / read speed + bytes written / write speed <= budget, as soon as those that came first have
+/// sunk to their new share. A transfer that is alone has the full depth in either direction. A transfer waits
+/// for nothing but operations of its own, so none can starve.
 class DiskShare {
  public:
   explicit DiskShare(const DiskSpeed& speed)
@@ -32,10 +32,11 @@ class DiskShare {
   void join() { transfers_.fetch_add(1, std::memory_order_relaxed); }
   void leave() { transfers_.fetch_sub(1, std::memory_order_relaxed); }
 
+  int transfers() const { return transfers_.load(std::memory_order_relaxed); }
   /// What one of the transfers that joined may have in flight now; at least a block.
   Bytes bytes_in_flight(Direction direction) const {
     const double speed = direction == Direction::read ? speed_.read : speed_.write;
-    const double share = budget_seconds_ / std::max(1, transfers_.load(std::memory_order_relaxed));
+    const double share = budget_seconds_ / std::max(1, transfers());
     return std::max(static_cast<Bytes>(speed * share), kStoreBlock);
   }
 

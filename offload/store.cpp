@@ -64,8 +64,8 @@ std::vector<DiskSpeed> find_speeds(const Folders& folders, const EngineChoice& e
 }
 
 StripeMap share_out(Bytes bytes, const std::vector<DiskSpeed>& speeds) {
-  std::vector<double> weights;
-  for (const DiskSpeed& speed : speeds) weights.push_back(round_trip_speed(speed));
+  std::vector<double> weights(speeds.size());
+  std::transform(speeds.begin(), speeds.end(), weights.begin(), round_trip_speed);
   return {bytes, weights};
 }
 
@@ -91,7 +91,7 @@ class SpillStore final : public Store {
     const EngineChoice engine = choose_engine(options);
     const Bytes bytes = align_up(options.bytes, kStoreAlignment);
     const std::vector<DiskSpeed> speeds = find_speeds(folders_, engine, bytes);
-    state_ = std::make_shared<StoreState>(StoreFiles{.files = {}, .map = share_out(bytes, speeds)});
+    state_ = std::make_shared<StoreState>(share_out(bytes, speeds));
     StoreFiles& files = state_->files;
     for (std::size_t i = 0; i < folders_.size(); ++i) {
       files.files.push_back(folders_[i]->make_file("spill", files.map.file_bytes(static_cast<int>(i))));

@@ -32,7 +32,8 @@ struct StoreOptions {
   IoFaults* faults = nullptr;  ///< tests only
 };
 
-/// One lane's way to the store. Used by one thread at a time.
+/// One lane's way to the store. Used by one thread at a time. A transfer that the watchdog ended may still use its memory until
+/// the queue is gone, which waits for that; the queue refuses all others.
 class StoreQueue {
  public:
   virtual ~StoreQueue() = default;
@@ -43,8 +44,10 @@ class StoreQueue {
   virtual void write(Bytes offset, std::span<const std::byte> from) = 0;
 };
 
+/// Any thread may call.
 class Store {
  public:
+  /// Waits for the transfers in flight. Queues that are left refuse all others with IoError.
   virtual ~Store() = default;
 
   virtual Bytes bytes() const = 0;

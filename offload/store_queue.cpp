@@ -88,7 +88,7 @@ void ThreadedQueue::serve() {
   std::string error;
   try {
     engine = state_->make_engine(transfer_slots(state_->files.map.files()));
-  } catch (const Error& failure) {
+  } catch (const std::exception& failure) {
     error = failure.what();
   }
   std::optional<Transfer> transfer;
@@ -105,9 +105,16 @@ void ThreadedQueue::serve() {
     phase_ = Phase::running;
     const TransferRequest request = request_;
     lock.unlock();
-    error = transfer->run(request);
+    bool usable = true;
+    try {
+      error = transfer->run(request);
+    } catch (const std::exception& failure) {
+      error = failure.what();
+      usable = false;  // the engine itself failed, and what is in flight is unknown
+    }
     state_->gate.leave();
     lock.lock();
+    given_up_ |= !usable;
     error_ = std::move(error);
     phase_ = Phase::idle;
     changed_.notify_all();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "offload/block_engine.h"
 #include "offload/gate.h"
@@ -20,9 +21,11 @@ namespace strata {
 /// What a store and its queues have in common. A store that is closed leaves its queues this, and an open
 /// file to none.
 struct StoreState {
+  explicit StoreState(StripeMap map) : files{.files = {}, .map = std::move(map)} {}
+
   StoreFiles files;
-  Gate gate = {};
-  std::function<std::unique_ptr<BlockEngine>(int slots)> make_engine = {};
+  Gate gate;
+  std::function<std::unique_ptr<BlockEngine>(int slots)> make_engine;
   double watchdog_seconds = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "offload/stripe_map.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -11,6 +12,7 @@ namespace {
 constexpr int kLongestCycle = 64;
 
 std::vector<int> blocks_by_weight(std::span<const double> weights) {
+  assert(!weights.empty());
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int> blocks;
   int divisor = 0;
@@ -18,7 +20,7 @@ std::vector<int> blocks_by_weight(std::span<const double> weights) {
     blocks.push_back(std::max(1, static_cast<int>(std::lround(weight / sum * kLongestCycle))));
     divisor = std::gcd(divisor, blocks.back());
   }
-  for (int& count : blocks) count /= divisor;
+  for (int& count : blocks) count /= std::max(1, divisor);
   return blocks;
 }
 

@@ -9,8 +9,8 @@
 
 namespace strata {
 
-/// What one operation moves, and what goes to one file before the next has its turn.
-constexpr Bytes kStoreBlock = 1 * MiB;
+/// What one operation moves, and what goes to one file before the next has its turn. By measurement: bench/results.
+constexpr Bytes kStoreBlock = 2 * MiB;
 
 /// Bytes of the store that lie together in one file.
 struct StripePiece {

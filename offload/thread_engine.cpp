@@ -20,14 +20,8 @@ class ThreadEngine final : public BlockEngine {
   explicit ThreadEngine(int slots) : operations_(static_cast<std::size_t>(slots)) {
     waiting_.reserve(operations_.size());
     results_.reserve(operations_.size());
-    for (int i = 0; i < std::min(slots, kMostThreads); ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~ThreadEngine() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    work_there_.notify_all();
+    for (int i = 0; i < std::min(slots, kMostThreads); ++i)
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
   ThreadEngine(const ThreadEngine&) = delete;
   ThreadEngine& operator=(const ThreadEngine&) = delete;
@@ -51,15 +45,15 @@ class ThreadEngine final : public BlockEngine {
   }
 
  private:
-  void work();
+  void work(const std::stop_token& stop);
 
   std::mutex mutex_;
-  std::condition_variable work_there_, result_there_;
+  std::condition_variable_any work_there_;
+  std::condition_variable result_there_;
   std::vector<BlockOperation> operations_;  ///< by slot
   std::vector<int> waiting_;                ///< slots, in the order in which they were started
   std::vector<BlockResult> results_;
-  bool closing_ = false;
-  std::vector<std::jthread> threads_;  ///< last: they end before what they use
+  std::vector<std::jthread> threads_;  ///< last: they are stopped before what they use goes
 };
 
 std::int64_t carry_out(const BlockOperation& operation) {
@@ -70,11 +64,9 @@ std::int64_t carry_out(const BlockOperation& operation) {
   return result < 0 ? -errno : result;
 }
 
-void ThreadEngine::work() {
+void ThreadEngine::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    work_there_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
+  while (work_there_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
     const int slot = waiting_.front();
     waiting_.erase(waiting_.begin());
     const BlockOperation operation = operations_[static_cast<std::size_t>(slot)];

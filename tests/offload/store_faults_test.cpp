@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "offload/io_faults.h"
+#include "offload/stripe_map.h"
 #include "tests/offload/store_fixture.h"
 
 namespace strata {
@@ -71,13 +72,13 @@ INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(testing::all_st
 
 TEST_P(StoreFaults, ErrorNamesFileOffsetLengthAndReason) {
   Rule rule([](const BlockAttempt& attempt, int) {
-    return BlockFault{.error = attempt.offset == 5 * MiB ? (attempt.write ? ENOSPC : EIO) : 0};
+    return BlockFault{.error = attempt.offset == 3 * kStoreBlock ? (attempt.write ? ENOSPC : EIO) : 0};
   });
   open(rule);
   const std::string write = write_error(), read = read_error();
   for (const std::string& message : {write, read}) {
     EXPECT_TRUE(names_a_file(message)) << message;
-    EXPECT_TRUE(contains(message, "1048576 bytes at offset 5242880")) << message;
+    EXPECT_TRUE(contains(message, "2097152 bytes at offset 6291456")) << message;
   }
   EXPECT_TRUE(contains(write, "cannot write") && contains(write, "No space left on device")) << write;
   EXPECT_TRUE(contains(read, "cannot read") && contains(read, "Input/output error")) << read;
@@ -122,7 +123,7 @@ TEST_P(StoreFaults, TriesAgainWhereLessThanAPageWasMoved) {
 
 TEST_P(StoreFaults, EndOfTheFileInsideItIsAnError) {
   Rule rule([](const BlockAttempt& attempt, int) {
-    return BlockFault{.limit = !attempt.write && attempt.offset == 2 * MiB ? 0 : BlockFault::kAll};
+    return BlockFault{.limit = !attempt.write && attempt.offset == kStoreBlock ? 0 : BlockFault::kAll};
   });
   open(rule);
   queue_->write(0, memory_.bytes());
@@ -135,7 +136,7 @@ TEST_P(StoreFaults, EndOfTheFileInsideItIsAnError) {
 TEST_P(StoreFaults, TornWriteIsFoundByVerify) {
   std::atomic<bool> tear = false;
   Rule rule([&](const BlockAttempt& attempt, int) {
-    if (!tear || !attempt.write || attempt.offset != 3 * MiB) return BlockFault{};
+    if (!tear || !attempt.write || attempt.offset != 2 * kStoreBlock) return BlockFault{};
     return BlockFault{.limit = 512 * KiB, .torn = true};
   });
   options_.verify = true;
@@ -144,20 +145,20 @@ TEST_P(StoreFaults, TornWriteIsFoundByVerify) {
   tear = true;
   queue_->write(0, Block(options_.bytes, 9).bytes());
   const std::string message = read_error();
-  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 3670016") &&
+  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 4718592") &&
               contains(message, "changed on disk"))
       << message;
 }
 
 TEST_P(StoreFaults, FlippedBitIsFoundByVerify) {
   Rule rule([](const BlockAttempt& attempt, int) {
-    return BlockFault{.flipped_bit = !attempt.write && attempt.offset == 1 * MiB ? 8 * 9000 + 3 : -1};
+    return BlockFault{.flipped_bit = !attempt.write && attempt.offset == kStoreBlock ? 8 * 9000 + 3 : -1};
   });
   options_.verify = true;
   open(rule);
   queue_->write(0, memory_.bytes());
   const std::string message = read_error();
-  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 1056768") &&
+  EXPECT_TRUE(names_a_file(message) && contains(message, "offset 2105344") &&
               contains(message, "changed on disk"))
       << message;
 }

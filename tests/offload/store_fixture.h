@@ -61,6 +61,7 @@ inline std::vector<StoreKind> all_store_kinds() {
 inline std::string impediment(StoreOptions options) {
   const bool uring = options.engine == StoreEngine::io_uring;
   options.engine = StoreEngine::automatic;
+  options.bytes = kStoreAlignment;
   try {
     const std::string description = open_store(options)->describe();
     return uring && description.rfind("io_uring", 0) != 0 ? description : "";

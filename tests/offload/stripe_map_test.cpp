@@ -63,8 +63,9 @@ TEST(StripeMap, SharesByWeight) {
 
 TEST(StripeMap, UsesAllFilesInAnyStretch) {
   const StripeMap map(640 * MiB, std::vector<double>{3e9, 1e9});
-  for (Bytes offset = 0; offset + 4 * MiB <= 640 * MiB; offset += MiB)
-    EXPECT_LT(map.next_in(1, offset, offset + 4 * MiB), offset + 4 * MiB);
+  constexpr Bytes kCycle = 4 * kStoreBlock;
+  for (Bytes offset = 0; offset + kCycle <= map.bytes(); offset += kStoreBlock)
+    EXPECT_LT(map.next_in(1, offset, offset + kCycle), offset + kCycle);
 }
 
 TEST(StripeMap, CutsAtBlocksAndAtTheEnd) {
