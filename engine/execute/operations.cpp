@@ -1,13 +1,28 @@
 #include "engine/execute/operations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "engine/base/error.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 
 namespace strata {
+namespace {
+
+/// `transfer`, whose error names the file and then the buffer that was meant.
+template <typename Transfer>
+void for_buffer(const Buffer& buffer, const Transfer& transfer) {
+  try {
+    transfer();
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}; it is {}", error.what(), buffer.name));
+  }
+}
+
+}  // namespace
 
 Operations::Operations(Setup setup)
     : setup_(std::move(setup)),
@@ -78,13 +93,14 @@ void Operations::copy(const Instruction& instruction) {
 
 void Operations::read(const Instruction& instruction) {
   const Buffer& source = setup_.program->program.buffer(instruction.reads[0].buffer);
-  setup_.spill.reads->read(source.offset, {address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes)});
+  const std::span to(address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes));
+  for_buffer(source, [&] { setup_.spill.reads->read(source.offset, to); });
 }
 
 void Operations::write(const Instruction& instruction) {
   const Buffer& destination = setup_.program->program.buffer(instruction.writes[0].buffer);
-  setup_.spill.writes->write(destination.offset,
-                             {address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes)});
+  const std::span from(address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes));
+  for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
 UnitMemory Operations::unit_memory(const Instruction& instruction) const {

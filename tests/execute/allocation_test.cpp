@@ -27,15 +27,22 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
   const testing::TemporaryFolder folder;
   RunConfig config = testing::tiny_run(folder.path());
   config.train.steps = 8;
-  for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
-    for (const std::int64_t divisor : {1, 3}) {
+  const auto expect_none = [&](const std::string& what) {
+    for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
       config.plan.lanes = lanes;
-      config.memory.device = testing::resident_bytes(config) / divisor;
       CountBetween listener(1, 6);
       testing::run(config, {.listener = &listener});
-      EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", budget / " << divisor;
+      EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", " << what;
     }
-  }
+  };
+  const Bytes resident = testing::resident_bytes(config);
+  config.memory.device = resident;
+  expect_none("all on the device");
+  config.memory.device = resident / 3;
+  expect_none("a third on the device");
+  config.memory.nvme_path = {folder.path().string()};
+  config.memory.optimizer_state = config.memory.parameters = SpillTier::nvme;
+  expect_none("state on a drive");
 }
 
 TEST(Allocation, IsCountedWhereItHappens) {

@@ -180,7 +180,7 @@ TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
     FAIL() << "the error was lost";
   } catch (const IoError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("Input/output error"),
-                                    HasSubstr("offset")));
+                                    HasSubstr("; it is "), HasSubstr("offset")));
   }
 }
 
