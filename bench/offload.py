@@ -26,7 +26,7 @@ def train(arguments, batch, host, steps):
     }
     if host:
         settings["memory.nvme.path"] = arguments.folder
-    command = [arguments.strata, "train", arguments.run_file, "--json", "-"]
+    command = [arguments.strata, "train", arguments.run_file, "--fresh", "--json", "-"]
     for key, value in {**settings, **dict(pair.split("=", 1) for pair in arguments.set)}.items():
         command += ["--set", f"{key}={value}"]
     process = subprocess.run(command, capture_output=True, text=True)
