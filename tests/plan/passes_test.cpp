@@ -8,13 +8,12 @@
 namespace strata {
 namespace {
 
+using testing::kNoLimits;
 using testing::run_in_order;
 using testing::run_in_random_order;
 using testing::StrategyOptions;
 using testing::tiny_model;
 using testing::tiny_strategy;
-
-constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
 std::vector<StrategyOptions> all_options() {
   std::vector<StrategyOptions> options;

@@ -10,13 +10,12 @@
 namespace strata {
 namespace {
 
+using testing::kNoLimits;
 using testing::run_in_order;
 using testing::run_in_random_order;
 using testing::StrategyOptions;
 using testing::tiny_model;
 using testing::tiny_strategy;
-
-constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
 /// The device's passes done, with little device memory.
 Program on_device(const StrategyOptions& options) {

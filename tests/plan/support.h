@@ -14,6 +14,8 @@
 
 namespace strata::testing {
 
+constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
+
 /// Llama-shaped, a few kilobytes per unit.
 Model tiny_model(std::int64_t layers = 3, bool tied = true);
 
