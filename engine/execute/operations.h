@@ -32,7 +32,7 @@ struct OptimizerSettings {
 /// What the run has done so far, besides the state itself.
 struct Counters {
   std::int64_t step = 0;     ///< finished steps: the next one to run
-  std::int64_t updates = 0;  ///< applied
+  std::int64_t updates = 0;  ///< applied as a whole
   std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
 };
 
@@ -80,6 +80,9 @@ class Operations {
   void cast_gradient(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
+  double squares(const Instruction& instruction) const;
+  StepScalars make_scalars(double norm, double scale, std::int64_t step) const;
+  void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
   void update_on_device(const Instruction& instruction);
   void update_on_host(const Instruction& instruction);
