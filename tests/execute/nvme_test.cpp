@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
+#include "tests/support/drive.h"
 
 namespace strata {
 namespace {
@@ -55,6 +56,11 @@ struct Drives {
 
 class Nvme : public ::testing::TestWithParam<Drives> {
  protected:
+  void SetUp() override {
+    const bool uring = GetParam().engine == NvmeEngine::io_uring;
+    const StoreEngine engine = uring ? StoreEngine::io_uring : StoreEngine::threads;
+    if (const std::string reason = testing::why_no_drive(first_.path(), engine); !reason.empty()) GTEST_SKIP() << reason;
+  }
   std::vector<std::string> folders() const {
     std::vector<std::string> result = {first_.path().string()};
     if (GetParam().folders > 1) result.push_back(second_.path().string());
@@ -144,6 +150,7 @@ class OneFault : public IoFaults {
 /// checkpoint that it had saved before continues to the same bits.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig resident = tiny_run(folder.path());
   resident.train.steps = 2;
   const std::string expected = run(resident).result.state_hash;
@@ -177,6 +184,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
   config.memory.host = smallest_host_bytes(config);
   OneFault faults(40, {.error = EIO});
@@ -205,6 +213,7 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
 /// All tiers are as good as full of state, and one more layer has no room.
 TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = tiny_run(folder.path());
   config.model.config["num_hidden_layers"] = 80;
   config.model.config["hidden_size"] = 64;
