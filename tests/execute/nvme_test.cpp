@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "engine/base/error.h"
 #include "offload/io_faults.h"
@@ -146,13 +147,14 @@ class OneFault : public IoFaults {
   std::atomic<bool> hit_ = false;
 };
 
-/// Every operation of a short run fails in its turn: the run gives the same bits or one clear error, and the
-/// checkpoint that it had saved before continues to the same bits.
+/// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the checkpoint that it had
+/// saved before continues to the same bits. Every seventh here; tests/faults/every_operation.sh takes all, of more steps.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
   if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  const bool all = std::getenv("STRATA_TEST_EVERY_FAULT") != nullptr;
   RunConfig resident = tiny_run(folder.path());
-  resident.train.steps = 2;
+  resident.train.steps = all ? 5 : 2;
   const std::string expected = run(resident).result.state_hash;
   RunConfig config = spilling_run({folder.path().string()}, resident);
   config.memory.optimizer_state = SpillTier::nvme;
@@ -164,7 +166,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   config.checkpoint.path = (folder.path() / "checkpoints").string();
   config.checkpoint.every = 1;
   std::int64_t failed = 0;
-  for (std::int64_t index = 0; index < none.count(); index += 7) {
+  for (std::int64_t index = 0; index < none.count(); index += all ? 1 : 7) {
     for (const BlockFault& fault : {BlockFault{.error = EIO}, BlockFault{.error = ENOSPC},
                                     BlockFault{.limit = 512}, BlockFault{.flipped_bit = 77}}) {
       OneFault faults(index, fault);
@@ -180,6 +182,8 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
     }
   }
   EXPECT_GT(failed, 0);
+  RecordProperty("operations", std::to_string(none.count()));
+  RecordProperty("failed_runs", std::to_string(failed));
 }
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
