@@ -327,11 +327,21 @@ void add_parallel(std::vector<Key>& keys) {
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
 }
 
-template <SpillTier RunConfig::MemorySection::*kind>
+template <TierChoice RunConfig::MemorySection::*kind>
 std::string check_placement(const RunConfig& config) {
-  return config.memory.*kind == SpillTier::nvme && config.memory.nvme_path.empty()
-             ? "nvme needs memory.nvme.path, a folder on a drive"
-             : "";
+  const TierChoice tier = config.memory.*kind;
+  if (tier == TierChoice::nvme && config.memory.nvme_path.empty())
+    return "nvme needs memory.nvme.path, a folder on a drive";
+  if (tier == TierChoice::host && !config.memory.host) return "host needs memory.host, a budget";
+  return "";
+}
+
+std::string check_parameter_placement(const RunConfig& config) {
+  const bool away = config.memory.parameters == TierChoice::host || config.memory.parameters == TierChoice::nvme;
+  return away && config.memory.optimizer_state == TierChoice::device
+             ? "parameters that are updated on the device live there: with memory.placement.optimizer_state: device "
+               "leave it out"
+             : check_placement<&RunConfig::MemorySection::parameters>(config);
 }
 
 std::string some_rate(const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; }
@@ -368,19 +378,18 @@ void add_memory(std::vector<Key>& keys) {
                   "Fastest reading from all folders together. Left out or unlimited: as fast as it goes.", some_rate);
   limit.add<Rate>("write", &S::nvme_write_per_second, "", "Likewise writing; the two share the drives' time.", some_rate);
   SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
-  using Which = Word<SpillTier>;
-  require(placement.add<Which>("parameters", &S::parameters, "",
-                               "Where parameters live that are not on the device: host, nvme, or auto."),
-          {"memory.nvme.path"}, check_placement<&S::parameters>);
+  using Which = Word<TierChoice>;
+  require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
+          {"memory.nvme.path", "memory.host", "memory.placement.optimizer_state"}, check_parameter_placement);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
-                               "Likewise master parameters, exp_avg and exp_avg_sq."),
-          {"memory.nvme.path"}, check_placement<&S::optimizer_state>);
-  require(
-      placement.add<Which>("gradients", &S::gradients, "", "Likewise gradients on their way to the update."),
-      {"memory.nvme.path"}, check_placement<&S::gradients>);
+                               "Where master parameters, exp_avg and exp_avg_sq live, and are updated."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);
+  require(placement.add<Which>("gradients", &S::gradients, "",
+                               "Where gradients are until the update; device: there while they are summed."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::gradients>);
   require(placement.add<Which>("activations", &S::activations, "",
-                               "Likewise what the forward pass keeps for the backward pass."),
-          {"memory.nvme.path"}, check_placement<&S::activations>);
+                               "Where what the forward pass keeps for the backward pass waits."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::activations>);
 }
 
 void add_plan(std::vector<Key>& keys) {
@@ -485,7 +494,7 @@ const std::vector<Section>& config_sections() {
       {"memory", "Budgets of the tiers, as 2GiB, 512MB, a number of bytes, or unlimited."},
       {"memory.nvme", "The tier of local drives."},
       {"memory.nvme.limit", "Leaves the rest of the drives' time to others, or studies slower ones, as 1GB/s."},
-      {"memory.placement", "What is not on the device. auto: on the host, on nvme where that is full."},
+      {"memory.placement", "Tiers for kinds of data. auto: the device what fits, then the host, then nvme."},
       {"plan", "How the step is laid out; no choice here changes a result."},
       {"device", "What computes."},
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},

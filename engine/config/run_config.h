@@ -22,7 +22,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 /// How files of the NVMe tier are read and written.
 enum class NvmeEngine { automatic, io_uring, threads };
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
-enum class SpillTier { automatic, host, nvme };
+enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class Decay : std::uint8_t { matrices, all };
@@ -90,8 +90,8 @@ struct RunConfig {
     NvmeEngine nvme_engine = NvmeEngine::automatic;
     bool nvme_verify = false;
     std::optional<Bytes> nvme_read_per_second, nvme_write_per_second;  ///< limits of the tier
-    SpillTier parameters = SpillTier::automatic, optimizer_state = SpillTier::automatic,
-              gradients = SpillTier::automatic, activations = SpillTier::automatic;
+    TierChoice parameters = TierChoice::automatic, optimizer_state = TierChoice::automatic,
+              gradients = TierChoice::automatic, activations = TierChoice::automatic;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;
   } memory;
 

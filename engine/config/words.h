@@ -40,8 +40,8 @@ struct Words<NvmeEngine> {
   static constexpr std::array<std::string_view, 3> list = {"auto", "io_uring", "threads"};
 };
 template <>
-struct Words<SpillTier> {
-  static constexpr std::array<std::string_view, 3> list = {"auto", "host", "nvme"};
+struct Words<TierChoice> {
+  static constexpr std::array<std::string_view, 4> list = {"auto", "device", "host", "nvme"};
 };
 template <>
 struct Words<Tokenizer> {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/base/storage_type.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 
@@ -22,16 +23,12 @@ BufferId find_loss_scale(const Program& program) {
   return -1;
 }
 
-/// The compute copy of a master, in a 16-bit `dtype`.
+/// The compute copy of a master.
 void round_to(std::span<const float> master, DType dtype, void* parameter) {
   const auto round = [&]<typename T>(T* to) {
     std::ranges::transform(master, to, [](float value) { return T(value); });
   };
-  if (dtype == DType::bf16) {
-    round(static_cast<bfloat16*>(parameter));
-  } else {
-    round(static_cast<float16*>(parameter));
-  }
+  with_storage_type(dtype, [&]<typename T>(T) { round(static_cast<T*>(parameter)); });
 }
 
 std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
@@ -88,6 +85,11 @@ std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program
     buffers.master = master < 0 ? buffers.parameter : master;  // fp32: the parameter is its own master
     buffers.exp_avg = find(Role::exp_avg);
     buffers.exp_avg_sq = find(Role::exp_avg_sq);
+  }
+  // Parameters may live on the device while their masters are updated on the host.
+  for (const Instruction& instruction : program.instructions) {
+    const BufferId id = instruction.lane == Lane::compute ? instruction.find(Role::parameter) : -1;
+    if (id >= 0 && program.buffer(id).persistent) result[static_cast<std::size_t>(instruction.unit)].parameter = id;
   }
   return result;
 }
@@ -165,7 +167,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
                          static_cast<std::size_t>(model_.units[unit].elements));
   fill(values);
   if (data == nullptr) write(id, bytes);
-  if (kind == StateKind::master && plan_.strategy.precision != DType::fp32) write_parameter(unit, values);
+  if (kind == StateKind::master && buffers_[unit].parameter != id) write_parameter(unit, values);
 }
 
 void RunState::write_parameter(std::size_t unit, std::span<const float> master) {

@@ -17,7 +17,9 @@ struct Value {
   BufferKind kind = BufferKind::activation;
   Bytes bytes = 0;
   BufferId home = -1;      ///< on the host; made when first needed
-  BufferId resident = -1;  ///< persistent device buffer, where the value lives on the device for good
+  BufferId resident = -1;  ///< device buffer, where the value lives on the device
+  bool pinned = false;     ///< gets a resident buffer with its first use
+  bool at_home = false;    ///< of a value with both buffers: the host's is as new as the device's
   bool scratch = false;    ///< dies with its instruction: never copied
 };
 
@@ -115,6 +117,7 @@ class Lowering {
       values.master = named("master", BufferKind::optimizer_state, unit.elements * 4);
       values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * 4);
       values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * 4);
+      values.gradient.pinned = strategy_.pins.gradients;
       values.norm = named("norm", BufferKind::communication, sizeof(double));
       values.step_scalars = named("step_scalars", BufferKind::communication, sizeof(StepScalars));
       for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
@@ -124,6 +127,8 @@ class Lowering {
         values.input.push_back(of_microbatch("input", compute_.boundary_bytes()));
         values.input_gradient.push_back(of_microbatch("input_gradient", compute_.boundary_bytes()));
         values.saved.push_back(of_microbatch("saved", compute_.saved_bytes(unit)));
+        for (Value* value : {&values.input.back(), &values.input_gradient.back(), &values.saved.back()})
+          value->pinned = strategy_.pins.activations;
       }
       units_.push_back(std::move(values));
     }
@@ -140,7 +145,7 @@ class Lowering {
   }
 
   void make_persistent_buffers() {
-    if (constants_.bytes > 0) make_resident(constants_);
+    if (constants_.bytes > 0) make_resident(constants_, true);
     if (scales_loss()) program_.buffer(home(loss_scale_)).persistent = true;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = units_[index(u)];
@@ -149,17 +154,18 @@ class Lowering {
       state.push_back(&values.exp_avg);
       state.push_back(&values.exp_avg_sq);
       for (Value* value : state) {
-        if (on_device(u)) {
-          make_resident(*value);
-        } else {
-          program_.buffer(home(*value)).persistent = true;
-        }
+        const bool pinned = value == &values.parameter && strategy_.pins.parameters;
+        if (on_device(u) || pinned) make_resident(*value, true);
+        // In fp32 a pinned parameter has a master at home.
+        if (!on_device(u) && (!pinned || travels_as_fp32())) program_.buffer(home(*value)).persistent = true;
+        value->at_home = true;
       }
     }
   }
 
-  void make_resident(Value& value) {
-    value.resident = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), true, -1});
+  void make_resident(Value& value, bool persistent) {
+    value.resident =
+        program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), persistent, -1});
   }
 
   BufferId home(Value& value) {
@@ -185,6 +191,7 @@ class Lowering {
     for (const Use& use : uses) {
       Value& value = *use.value;
       if (value.bytes == 0) continue;
+      if (value.pinned && value.resident < 0) make_resident(value, false);
       BufferId id = value.resident;
       const bool travels = id < 0 && !value.scratch;
       if (id < 0) id = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
@@ -194,6 +201,7 @@ class Lowering {
       if (use.access != Access::write) instruction.reads.push_back({use.role, id});
       if (use.access != Access::read) instruction.writes.push_back({use.role, id});
       if (travels && use.access != Access::read) write_back.emplace_back(id, &value);
+      if (use.access != Access::read) value.at_home = travels;
     }
     program_.instructions.push_back(std::move(instruction));
     for (const auto& [id, value] : write_back) {
@@ -201,16 +209,26 @@ class Lowering {
     }
   }
 
-  /// An instruction of a host lane: works on the homes.
+  /// An instruction of a host lane: works on the homes. What lives on the device too is brought from there and back.
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
                const std::vector<Use>& uses) {
     Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}};
     for (const Use& use : uses) {
-      const BufferId id = home(*use.value);
+      Value& value = *use.value;
+      const BufferId id = home(value);
+      if (use.access != Access::write && value.resident >= 0 && !value.at_home) {
+        copy(Operation::copy_to_host, Lane::d2h, unit, mb, value.resident, id);
+        value.at_home = true;
+      }
       if (use.access != Access::write) instruction.reads.push_back({use.role, id});
       if (use.access != Access::read) instruction.writes.push_back({use.role, id});
     }
     program_.instructions.push_back(std::move(instruction));
+    for (const Use& use : uses) {
+      if (use.access == Access::read || use.value->resident < 0) continue;
+      copy(Operation::copy_to_device, Lane::h2d, unit, mb, use.value->home, use.value->resident);
+      use.value->at_home = true;
+    }
   }
 
   void load() {
@@ -388,6 +406,8 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
+  const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
+  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients), pinned(config.memory.activations)};
   strategy.state.assign(model.units.size(), Tier::host);
   return strategy;
 }

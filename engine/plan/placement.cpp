@@ -135,6 +135,12 @@ Bytes smallest_host_bytes(Placement placement, const RunConfig& config) {
   return peak_bytes(placement, Tier::host);
 }
 
+/// The run file wants the state of no unit there.
+bool no_state_on_device(const RunConfig& config) {
+  const auto away = [](TierChoice choice) { return choice == TierChoice::host || choice == TierChoice::nvme; };
+  return away(config.memory.optimizer_state) || away(config.memory.parameters);
+}
+
 /// Which tier does not hold a placement; nothing: all do.
 struct Attempt {
   std::optional<Placement> placement = {};
@@ -186,11 +192,16 @@ bool nothing_spills(const Program& plain, Bytes budget) {
   return traffic(budget) == traffic(kUnlimited);
 }
 
+bool all_state_on_device(const RunConfig& config) {
+  return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
+}
+
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage) {
   const std::size_t units = model.units.size();
   const auto with_units = [&](std::size_t count) { return attempt(model, strategy, count, config, shortage); };
-  if (!config.memory.host) return with_units(units).placement;
+  if (all_state_on_device(config)) return with_units(units).placement;
+  if (no_state_on_device(config)) return with_units(0).placement;
   std::size_t on_device = largest_number(units, [&](std::size_t count) {
     return nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
   });

@@ -26,6 +26,9 @@ struct Shortage {
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage);
 
+/// There is no other place for it, or the run file wants it there.
+bool all_state_on_device(const RunConfig& config);
+
 /// `strategy` with the state of the first `units` on the device and of the others on the host.
 Strategy with_device_state(Strategy strategy, std::size_t units);
 

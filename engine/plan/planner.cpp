@@ -96,7 +96,7 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
 /// The least device memory that any allowed order runs in.
 Bytes smallest_budget(const Model& model, Strategy strategy, const RunConfig& config) {
   const bool host_is_used = config.memory.host.has_value();
-  strategy = with_device_state(std::move(strategy), host_is_used ? 0 : model.units.size());
+  strategy = with_device_state(std::move(strategy), all_state_on_device(config) ? model.units.size() : 0);
   Bytes smallest = kUnlimited;
   for (const Order order : orders_to_try(config)) {
     strategy.order = order;
@@ -150,9 +150,9 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   const bool nvme_is_used = !config.memory.nvme_path.empty();
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
                   nvme_is_used ? config.memory.nvme_size : 0};
-  // Without a host tier all state must be on the device, and room for it is what choices compete for.
+  // Where all state must be on the device, room for it is what choices compete for.
   const Strategy base =
-      with_device_state(make_strategy(config, model), config.memory.host ? 0 : model.units.size());
+      with_device_state(make_strategy(config, model), all_state_on_device(config) ? model.units.size() : 0);
   std::optional<Placement> best;
   double best_seconds = 0;
   Shortage shortage;

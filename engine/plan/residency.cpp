@@ -4,6 +4,7 @@
 #include <numeric>
 #include <queue>
 #include <stdexcept>
+#include <utility>
 
 namespace strata {
 namespace {
@@ -19,12 +20,24 @@ struct Visit {
   bool home_read_before_next = false;
 };
 
-/// Per buffer: it is fetched to the near tier or written back from there. The tier's other buffers stay where they are.
+/// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other buffers stay where they
+/// are; what is copied to or from them is copied.
 std::vector<bool> find_visitors(const Program& program, const Level& level) {
   std::vector<bool> visits(program.buffers.size(), false);
-  for (const Instruction& instruction : program.instructions) {
+  std::vector<std::int32_t> uses(program.buffers.size(), 0);
+  std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
     if (instruction.operation == level.fetch) visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
     if (instruction.operation == level.write_back) visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    if (level.is_transfer(instruction)) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i)) ++uses[id];
+    });
+  }
+  for (std::size_t b = 0; b < visits.size(); ++b) {
+    if (program.buffers[b].persistent || uses[b] > 1) visits[b] = false;
   }
   return visits;
 }
@@ -87,7 +100,7 @@ class Residency {
     for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
       const Instruction& instruction = plain_.instructions[i];
       const auto position = static_cast<std::int32_t>(i);
-      if (instruction.operation == level_.fetch) {
+      if (instruction.operation == level_.fetch && is_visitor(instruction.writes[0].buffer)) {
         Visit& visit = visit_for(instruction.writes[0].buffer);
         visit.fetch = position;
         visit.home = instruction.reads[0].buffer;
@@ -95,7 +108,7 @@ class Residency {
         const auto id = visit_of[static_cast<std::size_t>(visit.instance)];
         if (previous >= 0) visits_[static_cast<std::size_t>(previous)].next = id;
         previous = id;
-      } else if (instruction.operation == level_.write_back) {
+      } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
         Visit& visit = visit_for(instruction.reads[0].buffer);
         visit.write_back = position;
         visit.home = instruction.writes[0].buffer;
@@ -118,7 +131,7 @@ class Residency {
         if (writes) visit = -1;  // the home is newer than the near copy
         return;
       }
-      if (!is_visitor_[static_cast<std::size_t>(operand.buffer)]) return;
+      if (!is_visitor(operand.buffer)) return;
       Visit& visit = visit_for(operand.buffer);
       visit.writes |= writes;
       if (visit.use == position) return;
@@ -127,6 +140,7 @@ class Residency {
     });
   }
 
+  bool is_visitor(BufferId id) const { return is_visitor_[static_cast<std::size_t>(id)]; }
   Visit& visit(std::int32_t id) { return visits_[static_cast<std::size_t>(id)]; }
 
   void choose(Bytes budget) {

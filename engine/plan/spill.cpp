@@ -10,7 +10,7 @@ namespace {
 constexpr std::array kSpillable = {BufferKind::optimizer_state, BufferKind::gradient, BufferKind::activation,
                                    BufferKind::parameter};
 
-SpillTier tier_of(BufferKind kind, const RunConfig::MemorySection& memory) {
+TierChoice tier_of(BufferKind kind, const RunConfig::MemorySection& memory) {
   switch (kind) {
     case BufferKind::optimizer_state:
       return memory.optimizer_state;
@@ -86,17 +86,19 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
   SpillOrder order;
   std::vector<BufferId> chosen;
   for (const BufferKind kind : kSpillable) {
-    const SpillTier tier = tier_of(kind, memory);
-    if (tier == SpillTier::host) continue;
+    const TierChoice tier = tier_of(kind, memory);
+    if (tier == TierChoice::host) continue;
     std::vector<BufferId> buffers;
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
-      if (buffer.tier == Tier::host && buffer.kind == kind) buffers.push_back(static_cast<BufferId>(b));
+      // A parameter that does not live on the host only passes through it.
+      const bool passes = kind == BufferKind::parameter && !buffer.persistent;
+      if (buffer.tier == Tier::host && buffer.kind == kind && !passes) buffers.push_back(static_cast<BufferId>(b));
     }
     // State is listed from the bottom unit up, what a step makes in the order in which it is made.
     if (kind == BufferKind::optimizer_state || kind == BufferKind::parameter)
       std::reverse(buffers.begin(), buffers.end());
-    const bool forced = tier == SpillTier::nvme;
+    const bool forced = tier == TierChoice::nvme;
     std::vector<BufferId>& list = forced ? order.buffers : chosen;
     list.insert(list.end(), buffers.begin(), buffers.end());
   }

@@ -16,6 +16,11 @@ struct Mesh {
   std::int64_t data = 1, pipeline = 1, tensor = 1;
 };
 
+/// Kinds that stay on the device from their first use to their last, however little is left for others.
+struct DevicePins {
+  bool parameters = false, gradients = false, activations = false;
+};
+
 struct Strategy {
   Mesh mesh;
   int zero_stage = 3;
@@ -26,6 +31,7 @@ struct Strategy {
   std::int64_t validation_microbatches = 0;  ///< of a validation; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   std::vector<bool> save;                    ///< per unit: keep activations for the backward pass instead of recomputing
+  DevicePins pins;
   std::vector<Tier> state;                   ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
 };
 

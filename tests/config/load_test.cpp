@@ -239,6 +239,10 @@ TEST(NvmeTier, NeedsAHostTierAndAFolder) {
             "run.yaml:3:17: memory.nvme.path: needs memory.host: what is read from drives passes through host memory");
   EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, placement: {gradients: nvme}}\n"),
               HasSubstr("memory.placement.gradients: nvme needs memory.nvme.path"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {placement: {gradients: host}}\n"),
+              HasSubstr("memory.placement.gradients: host needs memory.host"));
+  EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, placement: {parameters: host, optimizer_state: device}}\n"),
+              HasSubstr("memory.placement.parameters: parameters that are updated on the device live there"));
   EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, nvme: {path: a, verify: maybe}}\n"),
               HasSubstr("memory.nvme.verify: expected true or false"));
 }

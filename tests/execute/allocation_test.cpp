@@ -43,7 +43,7 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
   expect_none("a third on the device");
   if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   config.memory.nvme_path = {folder.path().string()};
-  config.memory.optimizer_state = config.memory.parameters = SpillTier::nvme;
+  config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
   expect_none("state on a drive");
 }
 

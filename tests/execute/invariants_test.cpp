@@ -75,6 +75,32 @@ TEST(Recomputation, ChangesNoBit) {
   EXPECT_EQ(run(config).result.state_hash, full);
 }
 
+TEST(Pins, ChangeNoBitAndThePlanIsExact) {
+  const TemporaryFolder folder;
+  using Memory = RunConfig::MemorySection;
+  for (const DType precision : {DType::bf16, DType::fp32}) {
+    RunConfig config = tiny_run(folder.path());
+    config.train.precision = precision;
+    config.train.validate_every = 2;
+    const std::string expected = run(config).result.state_hash;
+    const Bytes resident = resident_bytes(config);
+    for (TierChoice Memory::*kind :
+         {&Memory::parameters, &Memory::optimizer_state, &Memory::gradients, &Memory::activations}) {
+      config.memory = tiny_run(folder.path()).memory;
+      config.memory.*kind = TierChoice::host;
+      const Bytes smallest = smallest_bytes(config);
+      for (const TierChoice tier : {TierChoice::host, TierChoice::device}) {
+        config.memory.*kind = tier;
+        config.memory.device = tier == TierChoice::host ? smallest : resident;
+        const RunOutcome outcome = run(config);
+        EXPECT_EQ(outcome.result.state_hash, expected);
+        expect_the_plan_was_exact(outcome);
+      }
+      EXPECT_GT(smallest_bytes(config), smallest) << "what is pinned needs room";
+    }
+  }
+}
+
 TEST(UpdatesDuringTheBackwardPass, GiveTheBitsOfUpdatesAfterIt) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

@@ -98,9 +98,9 @@ TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
     config.memory.host = 2 * smallest;
     expect_equal("twice that");
     config.memory.host = kUnlimited;
-    config.memory.optimizer_state = SpillTier::nvme;
+    config.memory.optimizer_state = TierChoice::nvme;
     expect_equal("the optimizer's state on drives");
-    config.memory.parameters = config.memory.gradients = config.memory.activations = SpillTier::nvme;
+    config.memory.parameters = config.memory.gradients = config.memory.activations = TierChoice::nvme;
     expect_equal("everything on drives");
   }
 }
@@ -157,7 +157,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   resident.train.steps = all ? 5 : 2;
   const std::string expected = run(resident).result.state_hash;
   RunConfig config = spilling_run({folder.path().string()}, resident);
-  config.memory.optimizer_state = SpillTier::nvme;
+  config.memory.optimizer_state = TierChoice::nvme;
   config.memory.nvme_verify = true;
   config.memory.host = 2 * smallest_host_bytes(config);
   config.plan.lanes = LaneMode::serial;

@@ -1,6 +1,8 @@
 // What every pass must keep: the meaning of the program, at every budget; and what each is for.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/plan/prefetch.h"
 #include "engine/plan/residency.h"
 #include "tests/plan/support.h"
@@ -15,7 +17,8 @@ using testing::StrategyOptions;
 using testing::tiny_model;
 using testing::tiny_strategy;
 
-std::vector<StrategyOptions> all_options() {
+/// All but pins.
+std::vector<StrategyOptions> free_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16}) {
@@ -24,6 +27,19 @@ std::vector<StrategyOptions> all_options() {
           for (const bool clips : {true, false}) options.push_back({order, precision, 3, save, on_device, clips});
         }
       }
+    }
+  }
+  return options;
+}
+
+std::vector<StrategyOptions> all_options() {
+  std::vector<StrategyOptions> options = free_options();
+  for (StrategyOptions pinned : free_options()) {
+    if (pinned.units_on_device != 2) continue;
+    for (const DevicePins& pins : {DevicePins{.parameters = true}, DevicePins{.gradients = true},
+                                   DevicePins{.activations = true}, DevicePins{true, true, true}}) {
+      pinned.pins = pins;
+      options.push_back(pinned);
     }
   }
   return options;
@@ -124,6 +140,37 @@ std::string updates(const Program& program) {
   return text;
 }
 
+/// Names of what is copied, with "<" to the host and ">" to the device.
+std::set<std::string> copies(const Program& program) {
+  std::set<std::string> names;
+  for (const Instruction& instruction : program.instructions) {
+    if (!kDeviceLevel.is_transfer(instruction)) continue;
+    const bool to_device = instruction.operation == Operation::copy_to_device;
+    names.insert((to_device ? ">" : "<") + program.buffer(instruction.reads[0].buffer).name);
+  }
+  return names;
+}
+
+TEST(Lowering, CopiesOfWhatIsPinnedOnlyWhatTheHostMakesAndNeeds) {
+  const Model model = tiny_model(1, false);
+  const auto copied = [&](DType precision, DevicePins pins) {
+    return copies(lower_training(model, tiny_strategy(model, {.precision = precision, .microbatches = 1, .pins = pins})));
+  };
+  const std::set<std::string> messages = {">tokens[mb=0]", ">targets[mb=0]", "<losses[mb=0]"};
+  const auto with = [&](std::set<std::string> names) {
+    names.insert(messages.begin(), messages.end());
+    return names;
+  };
+  const std::set<std::string> updated = {">embedding/parameter", ">block.0/parameter", ">head/parameter"};
+  std::set<std::string> low = with(updated), full = with(updated);
+  for (const char* unit : {"embedding", "block.0", "head"}) {
+    low.insert(std::string("<") + unit + "/cast_gradient");
+    full.insert(std::string("<") + unit + "/gradient");
+  }
+  EXPECT_EQ(copied(DType::bf16, {true, true, true}), low);
+  EXPECT_EQ(copied(DType::fp32, {true, true, true}), full);
+}
+
 TEST(Lowering, UpdatesAfterTheNormOfAllGradientsWhereTheyAreClipped) {
   const Model model = tiny_model(1, false);
   EXPECT_EQ(updates(lower_training(model, tiny_strategy(model))),
@@ -203,7 +250,7 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
 
 TEST(Residency, NeverMovesMoreWithMoreMemory) {
   const Model model = tiny_model(5);
-  for (const StrategyOptions& options : all_options()) {
+  for (const StrategyOptions& options : free_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     Bytes before = kUnlimited;
     for (const Bytes budget : budgets(plain)) {

@@ -76,8 +76,8 @@ TEST(Spill, TakesTheOptimizersStateOfTheTopUnitFirstAndParametersLast) {
 TEST(Spill, FollowsTheRunFile) {
   const Program program = on_device({});
   RunConfig::MemorySection memory;
-  memory.gradients = SpillTier::nvme;
-  memory.optimizer_state = SpillTier::host;
+  memory.gradients = TierChoice::nvme;
+  memory.optimizer_state = TierChoice::host;
   const SpillOrder order = find_spill_order(program, memory);
   for (std::size_t i = 0; i < order.buffers.size(); ++i) {
     const BufferKind kind = program.buffer(order.buffers[i]).kind;
@@ -90,7 +90,7 @@ TEST(Spill, FollowsTheRunFile) {
 TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
   const Program program = on_device({});
   RunConfig::MemorySection memory;
-  memory.parameters = memory.gradients = memory.activations = SpillTier::host;
+  memory.parameters = memory.gradients = memory.activations = TierChoice::host;
   const SpillOrder order = find_spill_order(program, memory);
   const Program plain = spill(program, order.buffers);
   Bytes state = 0;

@@ -120,6 +120,7 @@ RunConfig tiny_config(const StrategyOptions& options) {
 
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   Strategy strategy = make_strategy(tiny_config(options), model);
+  strategy.pins = options.pins;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
 }

@@ -26,6 +26,7 @@ struct StrategyOptions {
   bool save = false;
   std::size_t units_on_device = 0;
   bool clips = true;
+  DevicePins pins = {};
 };
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
