@@ -156,9 +156,9 @@ void measure_host_memory(int threads, int repetitions) {
   constexpr std::int64_t kParameters = 64 << 20;
   TaskArena(threads).execute([&] {
     const HostUpdate update(kParameters);
-    print("host_adamw", "B/s", HostUpdate::kBytesPerParameter * static_cast<double>(kParameters),
+    print("host_adamw", "B/s", update.bytes(),
           repeat(repetitions, [&] { return seconds_on_host([&] { update.run(); }); }),
-          fmt::format("{} bytes per parameter of {} parameters, {} threads", HostUpdate::kBytesPerParameter,
+          fmt::format("{} bytes per parameter of {} parameters, {} threads", update.bytes() / kParameters,
                       kParameters, threads));
   });
 }

@@ -326,24 +326,26 @@ void bench_cross_entropy(benchmark::State& state) {
   });
 }
 
-void bench_adamw(benchmark::State& state) {
+void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const std::int64_t count = shapes().update_parameters;
-  const Operand master = vector_of(kFp32, count), exp_avg = vector_of(kFp32, count),
-                exp_avg_sq = vector_of(kFp32, count);
+  const Operand master = vector_of(format.split_master ? kBf16 : kFp32, count);  // of a remainder's size
+  const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
   const AdamWCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
   const DeviceArray<StepScalars> scalars(device(), {{.decayed = step, .plain = step, .skip = 0}});
   const std::unique_ptr<Stream> stream = device().make_stream();
   stream->kernels().zero(exp_avg_sq);  // squares are not negative
   wait_for_all(*stream);
-  measure_bytes(state, 28 * static_cast<double>(count), [&](Kernels& kernels) {
-    kernels.adamw({.scalars = scalars.data(),
-                   .master = master,
-                   .exp_avg = exp_avg,
-                   .exp_avg_sq = exp_avg_sq,
-                   .gradient = gradient,
-                   .parameter = parameter});
-  });
+  const AdamWState all = {.precision = kBf16,
+                          .format = format,
+                          .elements = count,
+                          .master = master.matrix().data,
+                          .exp_avg = exp_avg.matrix().data,
+                          .exp_avg_sq = exp_avg_sq.matrix().data,
+                          .gradient = gradient.matrix().data,
+                          .parameter = parameter.matrix().data};
+  measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count),
+                [&](Kernels& kernels) { kernels.adamw({.scalars = scalars.data(), .state = all}); });
 }
 
 void bench_sum_of_squares(benchmark::State& state) {
@@ -412,7 +414,13 @@ void register_all() {
   add("add", bench_add);
   add("cast", bench_cast);
   add("zero", bench_zero);
-  add("adamw", bench_adamw);
+  const auto adamw = [](const StateFormat& format) {
+    return [=](benchmark::State& state) { bench_adamw(state, format); };
+  };
+  add("adamw", adamw({}));
+  add("adamw_split_master", adamw({.split_master = true}));
+  add("adamw_bf16_moments", adamw({.moments = DType::bf16}));
+  add("adamw_smallest_state", adamw({.split_master = true, .moments = DType::bf16}));
   add("sum_of_squares", bench_sum_of_squares);
 }
 

@@ -1,13 +1,12 @@
 // AdamW (Loshchilov & Hutter 2019; torch.optim.AdamW's formulas) on the CPU: unscale, clip, update and cast
 // to the compute dtype in one pass over memory, 28 bytes per parameter with a 16-bit gradient and a 16-bit
-// parameter. Runs on the TBB arena it is called in; the result of an element depends only on that element, so
-// any split over threads gives the same bits.
+// parameter, 18 to 28 by the state's format. Runs on the TBB arena it is called in; the result of an element
+// depends only on that element, so any split over threads gives the same bits.
 #pragma once
 
 #include <cstdint>
-#include <span>
 
-#include "engine/base/dtype.h"
+#include "optim/adamw_state.h"
 #include "optim/step_scalars.h"
 
 namespace strata {
@@ -21,21 +20,13 @@ struct AdamWStep {
   float weight_decay = 0;
   float gradient_scale = 1;  ///< unscale × clip: what the stored gradient is multiplied by
   std::int64_t step = 1;
+  std::uint64_t seed = 0;  ///< of stochastic rounding
 };
 
 AdamWCoefficients coefficients(const AdamWStep& step);
 
-/// A stretch of parameters and everything of its shape; all spans have one length.
-struct AdamWState {
-  std::span<float> master, exp_avg, exp_avg_sq;
-  const void* gradient = nullptr;
-  DType gradient_dtype = DType::fp32;
-  void* parameter = nullptr;  ///< copy of the updated master, or nothing where the master is the parameter
-  DType parameter_dtype = DType::bf16;  ///< of the copy: bf16 or fp16
-};
-
 /// theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²; theta -= lr/(1-b1^t) · m /
-/// (sqrt(v/(1-b2^t)) + eps).
+/// (sqrt(v/(1-b2^t)) + eps). Theta moves by the fp32 m and v; they are rounded where they are stored.
 void adamw(const AdamWCoefficients& step, const AdamWState& state);
 
 /// The same in plain scalar code: the oracle.

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
-#include "engine/base/storage_type.h"
+#include "optim/stochastic_rounding.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/adamw_kernel.cpp"
@@ -17,6 +18,7 @@
 #include <hwy/highway.h>
 
 #include "engine/base/storage_vectors-inl.h"
+#include "optim/state_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
@@ -46,96 +48,138 @@ HWY_INLINE void prefetch(const T* at) {
   hwy::Prefetch(at + kPrefetchDistance);
 }
 
-/// One vector of elements. Only the parameter is worth a streamed store: it is written without being read,
-/// while a streamed store to the state, whose lines were just loaded, evicts them first and costs a third of
-/// the rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its vector.
-template <Stores parameter_stores, class Gradient, class Parameter>
-HWY_INLINE void update(const AdamWCoefficients& s, float* master, float* exp_avg, float* exp_avg_sq,
-                       const Gradient* gradient, Parameter* parameter) {
+/// Pointers to the first element of a stretch, and what names its random bits.
+template <class Precision, class Master, class Moment>
+struct Arrays {
+  static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
+  static constexpr bool kParameter = !std::is_same_v<Precision, float>;  ///< beside the master
+  static constexpr bool kRoundedCopy = kParameter && !kSplit;
+  static constexpr bool kRoundedMoments = !std::is_same_v<Moment, float>;
+
+  Master* master;
+  Moment *exp_avg, *exp_avg_sq;
+  const Precision* gradient;
+  Precision* parameter;
+  std::uint32_t counter;
+
+  Arrays from(std::int64_t i) const {
+    return {master + i,
+            exp_avg + i,
+            exp_avg_sq + i,
+            gradient + i,
+            kParameter ? parameter + i : nullptr,
+            counter + static_cast<std::uint32_t>(i)};
+  }
+};
+
+/// One vector of elements. Only a parameter that is a rounded copy is worth a streamed store: it is written
+/// without being read, while a streamed store to the state, whose lines were just loaded, evicts them first
+/// and costs a third of the rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its
+/// vector.
+template <Stores parameter_stores, class Precision, class Master, class Moment>
+HWY_INLINE void update(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
+  using At = Arrays<Precision, Master, Moment>;
   const Floats d;
-  const auto g = hn::Mul(load_elements(d, gradient), hn::Set(d, s.gradient_scale));
-  const auto m =
-      hn::Add(hn::Mul(hn::Set(d, s.beta1), hn::LoadU(d, exp_avg)), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
-  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), hn::LoadU(d, exp_avg_sq)),
+  const auto g = hn::Mul(load_elements(d, at.gradient), hn::Set(d, s.gradient_scale));
+  const auto m = hn::Add(hn::Mul(hn::Set(d, s.beta1), load_elements(d, at.exp_avg)),
+                         hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), load_elements(d, at.exp_avg_sq)),
                          hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
   const auto denominator =
       hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
-  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), hn::LoadU(d, master)),
+  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), load_master(d, at.parameter, at.master)),
                          hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
-  hn::StoreU(m, d, exp_avg);
-  hn::StoreU(v, d, exp_avg_sq);
-  hn::StoreU(p, d, master);
-  if (parameter != nullptr)
-    store<parameter_stores>(to_bits(d, p, parameter), Halves(), reinterpret_cast<std::uint16_t*>(parameter));
+  // All loads come before: one behind a store to the same place of another page would wait for it.
+  if constexpr (At::kRoundedMoments) {
+    const auto random = random_bits(d, at.counter);
+    const WordsOf<Floats> words;
+    store_rounded(d, m, hn::And(random, hn::Set(words, 0xffffU)), at.exp_avg);
+    store_rounded(d, v, hn::ShiftRight<16>(random), at.exp_avg_sq);
+  } else {
+    hn::StoreU(m, d, at.exp_avg);
+    hn::StoreU(v, d, at.exp_avg_sq);
+  }
+  if constexpr (At::kSplit) {
+    store_master(d, p, at.parameter, at.master);
+  } else {
+    hn::StoreU(p, d, at.master);
+    if constexpr (At::kRoundedCopy) {
+      store<parameter_stores>(to_bits(d, p, at.parameter), Halves(),
+                              reinterpret_cast<std::uint16_t*>(at.parameter));
+    }
+  }
 }
 
 /// Fewer elements than a vector: through a buffer.
-template <class Gradient, class Parameter>
-void update_partial(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t first,
+template <class Precision, class Master, class Moment>
+void update_partial(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at,
                     std::size_t count) {
   constexpr std::size_t kLanes = hn::MaxLanes(Floats());
-  HWY_ALIGN float master[kLanes] = {}, exp_avg[kLanes] = {}, exp_avg_sq[kLanes] = {};
-  HWY_ALIGN Gradient gradient[kLanes] = {};
-  HWY_ALIGN Parameter parameter[kLanes] = {};
-  std::memcpy(master, at.master + first, count * sizeof(float));
-  std::memcpy(exp_avg, at.exp_avg + first, count * sizeof(float));
-  std::memcpy(exp_avg_sq, at.exp_avg_sq + first, count * sizeof(float));
-  std::memcpy(gradient, static_cast<const Gradient*>(at.gradient) + first, count * sizeof(Gradient));
-  update<Stores::cached>(s, master, exp_avg, exp_avg_sq, gradient, parameter);
-  std::memcpy(at.master + first, master, count * sizeof(float));
-  std::memcpy(at.exp_avg + first, exp_avg, count * sizeof(float));
-  std::memcpy(at.exp_avg_sq + first, exp_avg_sq, count * sizeof(float));
-  if (at.parameter != nullptr) {
-    std::memcpy(static_cast<Parameter*>(at.parameter) + first, parameter, count * sizeof(Parameter));
-  }
+  HWY_ALIGN Master master[kLanes] = {};
+  HWY_ALIGN Moment exp_avg[kLanes] = {}, exp_avg_sq[kLanes] = {};
+  HWY_ALIGN Precision gradient[kLanes] = {}, parameter[kLanes] = {};
+  const auto each = [&](const auto& copy) {
+    copy(at.master, master);
+    copy(at.exp_avg, exp_avg);
+    copy(at.exp_avg_sq, exp_avg_sq);
+    if constexpr (Arrays<Precision, Master, Moment>::kParameter) copy(at.parameter, parameter);
+  };
+  each([count](const auto* from, auto* to) { std::memcpy(to, from, count * sizeof(*to)); });
+  std::memcpy(gradient, at.gradient, count * sizeof(Precision));
+  update<Stores::cached>(
+      s, Arrays<Precision, Master, Moment>{master, exp_avg, exp_avg_sq, gradient, parameter, at.counter});
+  each([count](auto* to, const auto* from) { std::memcpy(to, from, count * sizeof(*to)); });
 }
 
-template <Stores stores, class Gradient, class Parameter>
-void update_all(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements) {
+template <Stores stores, class Precision, class Master, class Moment>
+void update_all(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment> all,
+                std::int64_t elements) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
-  const auto* gradient = static_cast<const Gradient*>(at.gradient);
-  auto* parameter = static_cast<Parameter*>(at.parameter);
   std::int64_t i = 0;
   for (; i + lanes <= elements; i += lanes) {
-    prefetch(at.master + i);
-    prefetch(at.exp_avg + i);
-    prefetch(at.exp_avg_sq + i);
-    prefetch(gradient + i);
-    update<stores>(s, at.master + i, at.exp_avg + i, at.exp_avg_sq + i, gradient + i,
-                   parameter == nullptr ? nullptr : parameter + i);
+    const auto at = all.from(i);
+    prefetch(at.master);
+    prefetch(at.exp_avg);
+    prefetch(at.exp_avg_sq);
+    prefetch(at.gradient);
+    if constexpr (decltype(at)::kSplit) prefetch(at.parameter);
+    update<stores>(s, at);
   }
-  if (i < elements) update_partial<Gradient, Parameter>(s, at, i, static_cast<std::size_t>(elements - i));
+  if (i < elements) update_partial(s, all.from(i), static_cast<std::size_t>(elements - i));
   if (stores == Stores::streamed) hwy::FlushStream();
 }
 
 /// Streams from the first parameter on that lies on a vector's boundary.
-template <class Gradient, class Parameter>
-void update_streamed(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements) {
-  const std::size_t bytes = hn::Lanes(Halves()) * sizeof(Parameter);
-  const std::size_t behind = reinterpret_cast<std::uintptr_t>(at.parameter) % bytes / sizeof(Parameter);
+template <class Precision, class Master, class Moment>
+void update_streamed(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& all,
+                     std::int64_t elements) {
+  const std::size_t bytes = hn::Lanes(Halves()) * sizeof(Precision);
+  const std::size_t behind = reinterpret_cast<std::uintptr_t>(all.parameter) % bytes / sizeof(Precision);
   const std::int64_t head =
       std::min(elements, behind == 0 ? 0 : static_cast<std::int64_t>(hn::Lanes(Halves()) - behind));
-  if (head > 0) update_partial<Gradient, Parameter>(s, at, 0, static_cast<std::size_t>(head));
-  update_all<Stores::streamed, Gradient, Parameter>(s, advanced(at, head), elements - head);
+  if (head > 0) update_partial(s, all, static_cast<std::size_t>(head));
+  update_all<Stores::streamed>(s, all.from(head), elements - head);
 }
 
-template <class Gradient, class Parameter>
-void run_typed(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements, bool stream) {
-  if (stream) {
-    update_streamed<Gradient, Parameter>(s, at, elements);
-  } else {
-    update_all<Stores::cached, Gradient, Parameter>(s, at, elements);
+template <class Precision, class Master, class Moment>
+void run_typed(const AdamWCoefficients& s, const AdamWState& state, bool stream) {
+  using All = Arrays<Precision, Master, Moment>;
+  const All all = {.master = static_cast<Master*>(state.master),
+                   .exp_avg = static_cast<Moment*>(state.exp_avg),
+                   .exp_avg_sq = static_cast<Moment*>(state.exp_avg_sq),
+                   .gradient = static_cast<const Precision*>(state.gradient),
+                   .parameter = static_cast<Precision*>(state.parameter),
+                   .counter = rounding_key(s.rounding, state.unit) + static_cast<std::uint32_t>(state.first)};
+  if constexpr (All::kRoundedCopy) {
+    if (stream) return update_streamed(s, all, state.elements);
   }
+  update_all<Stores::cached>(s, all, state.elements);
 }
 
-void run(const AdamWCoefficients& s, const AdamWPointers& at, std::int64_t elements, bool stream) {
-  with_storage_type(at.gradient_dtype, [&]<typename Gradient>(Gradient) HWY_ATTR {
-    if (at.parameter_dtype == DType::fp16) {
-      run_typed<Gradient, float16>(s, at, elements, stream);
-    } else {
-      run_typed<Gradient, bfloat16>(s, at, elements, stream);
-    }
-  });
+void run(const AdamWCoefficients& s, const AdamWState& state, bool stream) {
+  with_state_types(state.precision, state.format,
+                   [&]<class Precision, class Master, class Moment>(Precision, Master, Moment)
+                       HWY_ATTR { run_typed<Precision, Master, Moment>(s, state, stream); });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -146,20 +190,8 @@ namespace strata {
 
 HWY_EXPORT(run);
 
-AdamWPointers advanced(const AdamWPointers& at, std::int64_t elements) {
-  AdamWPointers later = at;
-  later.master += elements;
-  later.exp_avg += elements;
-  later.exp_avg_sq += elements;
-  later.gradient = static_cast<const std::byte*>(at.gradient) + elements * size_of(at.gradient_dtype);
-  if (at.parameter != nullptr)
-    later.parameter = static_cast<std::byte*>(at.parameter) + elements * size_of(at.parameter_dtype);
-  return later;
-}
-
-void adamw_kernel(const AdamWCoefficients& step, const AdamWPointers& at, std::int64_t elements,
-                  bool stream) {
-  HWY_DYNAMIC_DISPATCH(run)(step, at, elements, stream);
+void adamw_kernel(const AdamWCoefficients& step, const AdamWState& state, bool stream) {
+  HWY_DYNAMIC_DISPATCH(run)(step, state, stream);
 }
 
 }  // namespace strata

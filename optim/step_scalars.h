@@ -5,7 +5,8 @@
 
 namespace strata {
 
-/// An AdamW step's settings with everything that does not depend on the element folded, in double precision, then rounded once.
+/// An AdamW step's settings with everything that does not depend on the element folded, in double precision,
+/// then rounded once.
 struct AdamWCoefficients {
   float gradient_scale;  ///< unscale × clip: what the stored gradient is multiplied by
   float keep;            ///< 1 - lr·wd
@@ -13,7 +14,8 @@ struct AdamWCoefficients {
   float beta2, one_minus_beta2;
   float inverse_correction2;  ///< 1 / sqrt(1 - beta2^t)
   float epsilon;
-  float step_size;  ///< lr / (1 - beta1^t)
+  float step_size;         ///< lr / (1 - beta1^t)
+  std::uint32_t rounding;  ///< of seed and t: see stochastic_rounding.h
 };
 
 /// What grad_norm decides for the step's updates.

@@ -204,8 +204,9 @@ void add_train(std::vector<Key>& keys) {
                    at_least_one);
   section.add<Word<DType>>(
       "precision", &S::precision, "",
-      "Type of weights, activations and products on the device. Sums, norms, loss and the "
-      "optimizer's state are fp32 either way. fp16 scales the loss by itself (train.loss_scale).");
+      "Type of weights, activations and products on the device. Sums, norms and loss are fp32 either "
+      "way, and the optimizer's state unless optimizer.master or moments say otherwise. fp16 scales the loss "
+      "by itself (train.loss_scale).");
   section.add<Integer<std::uint64_t>>("seed", &S::seed, "",
                                       "Determines initial weights and the order of the data.");
   section.add<Word<Recompute>>(
@@ -294,6 +295,24 @@ void add_optimizer(std::vector<Key>& keys) {
                       "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "
                       "backward pass to end.",
                       not_below_zero);
+  require(
+      section.add<Word<MasterFormat>>(
+          "master", &S::master, "",
+          "How the exact weights are kept. fp32: beside the parameters. split: 16 bits of them beside the "
+          "parameters, which are the high half, so 2 bytes per parameter less; with train.precision bf16 "
+          "only. Where a weight lies halfway between two bf16 numbers its parameter is then rounded "
+          "away from zero instead of to even."),
+      {"train.precision"}, [](const RunConfig& c) -> std::string {
+        return c.optimizer.master == MasterFormat::split && c.train.precision != DType::bf16
+                   ? "split needs train.precision bf16, whose parameters are the high halves of the fp32 "
+                     "masters; use fp32 with any other precision"
+                   : "";
+      });
+  section.add<Word<MomentFormat>>(
+      "moments", &S::moments, "",
+      "How the means of gradients and of their squares are kept. bf16: rounded at random by train.seed, up "
+      "or "
+      "down with the mean right, so 4 bytes per parameter less; results are near those of fp32, not equal.");
 }
 
 void add_schedule(std::vector<Key>& keys) {

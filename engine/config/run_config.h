@@ -26,6 +26,9 @@ enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class Decay : std::uint8_t { matrices, all };
+/// How fp32 masters and moments are stored: optim/state_format.h.
+enum class MasterFormat : std::uint8_t { fp32, split };
+enum class MomentFormat : std::uint8_t { fp32, bf16 };
 
 struct RunConfig {
   struct ModelSection {
@@ -70,6 +73,8 @@ struct RunConfig {
     double weight_decay = 0.1;
     Decay decay = Decay::matrices;
     double clip_norm = 1.0;  ///< 0: no clipping
+    MasterFormat master = MasterFormat::fp32;
+    MomentFormat moments = MomentFormat::fp32;
     ScheduleKind schedule = ScheduleKind::constant;
     std::int64_t warmup = 0;
     double minimum_ratio = 0.1;

@@ -55,6 +55,14 @@ template <>
 struct Words<Decay> {
   static constexpr std::array<std::string_view, 2> list = {"matrices", "all"};
 };
+template <>
+struct Words<MasterFormat> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "split"};
+};
+template <>
+struct Words<MomentFormat> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
+};
 
 template <typename E>
 constexpr std::string_view word_of(E value) {

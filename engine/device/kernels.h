@@ -13,6 +13,7 @@
 #include <span>
 
 #include "engine/device/matrix.h"
+#include "optim/adamw_state.h"
 #include "optim/step_scalars.h"
 
 namespace strata {
@@ -108,9 +109,7 @@ struct CrossEntropy {
 struct AdamWUpdate {
   const StepScalars* scalars = nullptr;  ///< in the device's memory: the host decides them while the step runs
   bool decay = true;                     ///< with weight decay, or without
-  Matrix master, exp_avg, exp_avg_sq;    ///< fp32 [1, n]
-  Matrix gradient;                       ///< [1, n], fp32 or the compute dtype
-  Matrix parameter = {};                 ///< optional [1, n]: the updated master in the compute dtype
+  AdamWState state;                      ///< pointers into the device's memory
 };
 
 class Kernels {

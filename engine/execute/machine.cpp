@@ -38,8 +38,7 @@ double host_memory_rate(int threads) {
   double rate = 0;
   TaskArena(threads).execute([&] {
     const HostUpdate update(kParameters);
-    rate = best_rate(HostUpdate::kBytesPerParameter * static_cast<double>(kParameters),
-                     [&] { return seconds_on_host([&] { update.run(); }); });
+    rate = best_rate(update.bytes(), [&] { return seconds_on_host([&] { update.run(); }); });
   });
   return rate;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -62,36 +63,40 @@ void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dty
   wait_for_all(*stream);
 }
 
-HostUpdate::HostUpdate(std::int64_t parameters)
-    : parameters_(parameters), arena_(parameters * (3 * size_of(DType::fp32) + 2 * size_of(DType::bf16))) {
-  auto* state = reinterpret_cast<float*>(arena_.data());
-  auto* halves = reinterpret_cast<bfloat16*>(state + 3 * parameters);
-  arrays_ = {.master = state,
-             .exp_avg = state + parameters,
-             .exp_avg_sq = state + 2 * parameters,
-             .gradient = halves,
-             .parameter = halves + parameters};
-  for_ranges(parameters, 64 * 1024, [this](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t i = first; i < last; ++i) {
-      const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
-      arrays_.master[i] = value;
-      arrays_.exp_avg[i] = 0.1F * value;
-      arrays_.exp_avg_sq[i] = 0.01F * value * value;
-      arrays_.gradient[i] = bfloat16(value);
-      arrays_.parameter[i] = bfloat16(value);
-    }
+HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
+    : arena_(parameters * (size_of(DType::bf16) + format.state_bytes(DType::bf16))) {
+  std::byte* next = arena_.data();
+  const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element); };
+  state_ = {.precision = DType::bf16,
+            .format = format,
+            .elements = parameters,
+            .master = take(format.master_bytes(DType::bf16)),
+            .exp_avg = take(format.moment_bytes()),
+            .exp_avg_sq = take(format.moment_bytes()),
+            .gradient = nullptr,
+            .parameter = take(size_of(DType::bf16))};
+  auto* gradient = reinterpret_cast<bfloat16*>(take(size_of(DType::bf16)));
+  state_.gradient = gradient;
+  with_state_types(DType::bf16, format, [&]<typename Master, typename Moment>(auto, Master, Moment) {
+    for_ranges(parameters, 64 * 1024, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
+        static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value);
+        static_cast<Master*>(state_.master)[i] = Master(value);
+        static_cast<Moment*>(state_.exp_avg)[i] = Moment(0.1F * value);
+        static_cast<Moment*>(state_.exp_avg_sq)[i] = Moment(0.01F * value * value);
+      }
+    });
   });
 }
 
 void HostUpdate::run() const {
-  const auto count = static_cast<std::size_t>(parameters_);
   adamw(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
-        {.master = {arrays_.master, count},
-         .exp_avg = {arrays_.exp_avg, count},
-         .exp_avg_sq = {arrays_.exp_avg_sq, count},
-         .gradient = arrays_.gradient,
-         .gradient_dtype = DType::bf16,
-         .parameter = arrays_.parameter});
+        state_);
+}
+
+double HostUpdate::bytes() const {
+  return static_cast<double>(state_.elements * state_.format.update_bytes(state_.precision));
 }
 
 }  // namespace strata

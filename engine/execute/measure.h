@@ -7,6 +7,7 @@
 #include "engine/base/dtype.h"
 #include "engine/device/device.h"
 #include "offload/arena.h"
+#include "optim/adamw_state.h"
 
 namespace strata {
 
@@ -22,27 +23,20 @@ void wait_for_all(Stream& stream);
 /// faster than it ever will.
 void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype);
 
-/// An AdamW update as a host lane makes it: fp32 master and moments, bf16 gradient and parameter. The memory
-/// is first touched by the threads of the arena that the caller runs in.
+/// An AdamW update of bf16 parameters as a host lane makes it. The memory is first touched by the threads of
+/// the arena that the caller runs in.
 class HostUpdate {
  public:
-  /// The fp32 state read and written, the gradient read, the parameter written.
-  static constexpr double kBytesPerParameter = 28;
-
-  struct Arrays {
-    float *master, *exp_avg, *exp_avg_sq;
-    bfloat16 *gradient, *parameter;
-  };
-
-  explicit HostUpdate(std::int64_t parameters);
+  explicit HostUpdate(std::int64_t parameters, const StateFormat& format = {});
 
   void run() const;
-  const Arrays& arrays() const { return arrays_; }
+  /// Bytes that run() reads and writes.
+  double bytes() const;
+  const AdamWState& state() const { return state_; }
 
  private:
-  std::int64_t parameters_;
   Arena arena_;
-  Arrays arrays_;
+  AdamWState state_;
 };
 
 }  // namespace strata

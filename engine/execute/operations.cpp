@@ -174,7 +174,8 @@ StepScalars Operations::make_scalars(double norm, double scale, std::int64_t ste
       .epsilon = static_cast<float>(setup_.optimizer.epsilon),
       .weight_decay = static_cast<float>(setup_.optimizer.weight_decay),
       .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, setup_.optimizer.clip_norm) / scale),
-      .step = counters_.updates + 1};
+      .step = counters_.updates + 1,
+      .seed = setup_.optimizer.seed};
   const AdamWCoefficients decayed = coefficients(scalars);
   scalars.weight_decay = 0;
   return {.decayed = decayed, .plain = coefficients(scalars), .skip = skip ? 1U : 0U};
@@ -201,54 +202,42 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   ++(report_.skipped ? counters_.skipped : counters_.updates);
 }
 
-/// Calls update(tensor, decays) for each tensor of the instruction's unit.
+AdamWState Operations::state_of_unit(const Instruction& instruction) const {
+  const Strategy& strategy = setup_.plan->strategy;
+  auto* parameter = operand<std::byte>(instruction, Role::parameter);
+  auto* master = operand<std::byte>(instruction, Role::master);
+  return {.precision = strategy.precision,
+          .format = strategy.state_format,
+          .elements = unit(instruction).elements,
+          .master = master == nullptr ? parameter : master,
+          .exp_avg = operand<std::byte>(instruction, Role::exp_avg),
+          .exp_avg_sq = operand<std::byte>(instruction, Role::exp_avg_sq),
+          .gradient = operand<std::byte>(instruction, Role::gradient),
+          .parameter = parameter,
+          .unit = static_cast<std::uint32_t>(instruction.unit)};
+}
+
+/// Calls update(state, decays) for each tensor of the instruction's unit.
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
+  const AdamWState all = state_of_unit(instruction);
   for (const TensorSpec& tensor : unit(instruction).tensors)
-    update(tensor, setup_.optimizer.decay_all || tensor.decay);
+    update(all.part(tensor.offset, tensor.elements), setup_.optimizer.decay_all || tensor.decay);
 }
 
 void Operations::update_on_device(const Instruction& instruction) {
-  const DType dtype = setup_.plan->strategy.precision;
-  const bool low_precision = dtype != DType::fp32;
-  auto* parameter = operand<std::byte>(instruction, Role::parameter);
-  auto* master = low_precision ? operand<std::byte>(instruction, Role::master) : parameter;
-  update_tensors(instruction, [&](const TensorSpec& tensor, bool decays) {
-    const auto part = [&](std::byte* flat, DType type) {
-      return Matrix(flat + tensor.offset * size_of(type), type, 1, tensor.elements);
-    };
-    kernels_.adamw({.scalars = operand<StepScalars>(instruction, Role::step_scalars),
-                    .decay = decays,
-                    .master = part(master, DType::fp32),
-                    .exp_avg = part(operand<std::byte>(instruction, Role::exp_avg), DType::fp32),
-                    .exp_avg_sq = part(operand<std::byte>(instruction, Role::exp_avg_sq), DType::fp32),
-                    .gradient = part(operand<std::byte>(instruction, Role::gradient), dtype),
-                    .parameter = low_precision ? part(parameter, dtype) : Matrix{}});
+  const auto* scalars = operand<StepScalars>(instruction, Role::step_scalars);
+  update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+    kernels_.adamw({.scalars = scalars, .decay = decays, .state = state});
   });
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
   const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
   if (scalars.skip != 0) return;
-  const DType dtype = setup_.plan->strategy.precision;
-  const bool low_precision = dtype != DType::fp32;
-  auto* parameter = operand<std::byte>(instruction, Role::parameter);
-  auto* master =
-      low_precision ? operand<float>(instruction, Role::master) : reinterpret_cast<float*>(parameter);
-  auto* exp_avg = operand<float>(instruction, Role::exp_avg);
-  auto* exp_avg_sq = operand<float>(instruction, Role::exp_avg_sq);
-  const auto* gradient = operand<std::byte>(instruction, Role::gradient);
   workers_.execute([&] {
-    update_tensors(instruction, [&](const TensorSpec& tensor, bool decays) {
-      const auto count = static_cast<std::size_t>(tensor.elements);
-      adamw(decays ? scalars.decayed : scalars.plain,
-            {.master = {master + tensor.offset, count},
-             .exp_avg = {exp_avg + tensor.offset, count},
-             .exp_avg_sq = {exp_avg_sq + tensor.offset, count},
-             .gradient = gradient + tensor.offset * size_of(dtype),
-             .gradient_dtype = dtype,
-             .parameter = low_precision ? parameter + tensor.offset * size_of(dtype) : nullptr,
-             .parameter_dtype = dtype});
+    update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+      adamw(decays ? scalars.decayed : scalars.plain, state);
     });
   });
 }

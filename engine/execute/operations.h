@@ -12,6 +12,7 @@
 #include "engine/execute/run_state.h"
 #include "engine/model/compute.h"
 #include "engine/plan/planner.h"
+#include "optim/adamw_state.h"
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
 
@@ -27,6 +28,7 @@ struct OptimizerSettings {
   bool decay_all = false;  ///< decay vectors too, not only matrices
   Schedule schedule;
   LossScaleSettings loss_scale;  ///< of fp16 runs
+  std::uint64_t seed = 0;        ///< of stochastic rounding
 };
 
 /// What the run has done so far, besides the state itself.
@@ -88,6 +90,7 @@ class Operations {
   void update_on_host(const Instruction& instruction);
   template <typename Update>
   void update_tensors(const Instruction& instruction, const Update& update) const;
+  AdamWState state_of_unit(const Instruction& instruction) const;
 
   Setup setup_;
   UnitCompute compute_;

@@ -10,6 +10,7 @@
 #include "engine/base/storage_type.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
+#include "optim/split_master.h"
 
 namespace strata {
 namespace {
@@ -21,14 +22,6 @@ BufferId find_loss_scale(const Program& program) {
     if (instruction.operation == Operation::grad_norm) return instruction.find(Role::loss_scale);
   }
   return -1;
-}
-
-/// The compute copy of a master.
-void round_to(std::span<const float> master, DType dtype, void* parameter) {
-  const auto round = [&]<typename T>(T* to) {
-    std::ranges::transform(master, to, [](float value) { return T(value); });
-  };
-  with_storage_type(dtype, [&]<typename T>(T) { round(static_cast<T*>(parameter)); });
 }
 
 std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
@@ -89,7 +82,9 @@ std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program
   // Parameters may live on the device while their masters are updated on the host.
   for (const Instruction& instruction : program.instructions) {
     const BufferId id = instruction.lane == Lane::compute ? instruction.find(Role::parameter) : -1;
-    if (id >= 0 && program.buffer(id).persistent) result[static_cast<std::size_t>(instruction.unit)].parameter = id;
+    if (id < 0 || !program.buffer(id).persistent) continue;
+    UnitBuffers& buffers = result[static_cast<std::size_t>(instruction.unit)];
+    if (id != buffers.parameter) buffers.on_device = id;
   }
   return result;
 }
@@ -130,7 +125,7 @@ void RunState::wait_for_copy(BufferId id) {
 std::span<const std::byte> RunState::read(BufferId id) {
   const Buffer& from = buffer(id);
   if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
-  const std::span<std::byte> to = stage(id, read_);
+  const std::span<std::byte> to = stage(id, stored_);
   if (from.tier == Tier::nvme) {
     reads_->read(from.offset, to);
   } else {
@@ -152,31 +147,83 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   }
 }
 
+bool RunState::is_stored_as_floats(StateKind kind) const {
+  const StateFormat& format = plan_.strategy.state_format;
+  return kind == StateKind::master ? !format.split_master : format.moments == DType::fp32;
+}
+
+std::span<float> RunState::values_of(std::size_t unit) {
+  const std::int64_t elements = model_.units[unit].elements;
+  const Bytes bytes = elements * size_of(DType::fp32);
+  if (values_.size() < bytes) values_ = Arena(bytes);
+  return {reinterpret_cast<float*>(values_.data()), static_cast<std::size_t>(elements)};
+}
+
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  const std::span<const std::byte> bytes = read(buffer_of(unit, kind));
-  return {reinterpret_cast<const float*>(bytes.data()),
-          static_cast<std::size_t>(model_.units[unit].elements)};
+  const BufferId id = buffer_of(unit, kind);
+  if (is_stored_as_floats(kind)) {
+    return {reinterpret_cast<const float*>(read(id).data()),
+            static_cast<std::size_t>(model_.units[unit].elements)};
+  }
+  const std::span<float> values = values_of(unit);
+  const bool split = kind == StateKind::master;
+  const auto* halves = reinterpret_cast<const bfloat16*>(read(split ? buffers_[unit].parameter : id).data());
+  std::transform(halves, halves + values.size(), values.begin(),
+                 [](bfloat16 half) { return static_cast<float>(half); });
+  if (!split) return values;
+  const auto* remainders = reinterpret_cast<const Remainder*>(read(id).data());
+  std::ranges::transform(values, std::span(remainders, values.size()), values.begin(),
+                         [](float high, Remainder low) { return join_master(high_half(high), low); });
+  return values;
+}
+
+template <typename Stored, typename Convert>
+void RunState::store(BufferId id, std::span<const float> values, const Convert& convert) {
+  std::byte* data = address(id);
+  const std::span<std::byte> bytes =
+      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, stored_);
+  std::ranges::transform(values, reinterpret_cast<Stored*>(bytes.data()), convert);
+  if (data == nullptr) write(id, bytes);
 }
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const BufferId id = buffer_of(unit, kind);
-  std::byte* data = address(id);
-  const std::span<std::byte> bytes =
-      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, written_);
-  const std::span values(reinterpret_cast<float*>(bytes.data()),
-                         static_cast<std::size_t>(model_.units[unit].elements));
+  if (is_stored_as_floats(kind)) {
+    std::byte* data = address(id);
+    const std::span<std::byte> bytes =
+        data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);
+    const std::span values(reinterpret_cast<float*>(bytes.data()),
+                           static_cast<std::size_t>(model_.units[unit].elements));
+    fill(values);
+    if (data == nullptr) write(id, bytes);
+    if (kind == StateKind::master) write_rounded_copies(unit, values);
+    return;
+  }
+  const std::span<float> values = values_of(unit);
   fill(values);
-  if (data == nullptr) write(id, bytes);
-  if (kind == StateKind::master && buffers_[unit].parameter != id) write_parameter(unit, values);
+  if (kind == StateKind::master) {
+    store<Remainder>(id, values, [](float value) { return split_master(value).remainder; });
+    for_each_copy(unit, [&](BufferId copy) {
+      store<bfloat16>(copy, values, [](float value) { return split_master(value).parameter; });
+    });
+  } else {
+    store<bfloat16>(id, values, [](float value) { return bfloat16(value); });
+  }
 }
 
-void RunState::write_parameter(std::size_t unit, std::span<const float> master) {
-  const BufferId id = buffers_[unit].parameter;
-  const DType dtype = plan_.strategy.precision;
-  if (std::byte* data = address(id)) return round_to(master, dtype, data);
-  const std::span<std::byte> bytes = stage(id, written_parameter_);
-  round_to(master, dtype, bytes.data());
-  write(id, bytes);
+void RunState::write_rounded_copies(std::size_t unit, std::span<const float> master) {
+  for_each_copy(unit, [&](BufferId copy) {
+    with_storage_type(plan_.strategy.precision,
+                      [&]<typename T>(T) { store<T>(copy, master, [](float value) { return T(value); }); });
+  });
+}
+
+template <typename Visit>
+void RunState::for_each_copy(std::size_t unit, const Visit& visit) const {
+  const UnitBuffers& buffers = buffers_[unit];
+  const bool lives = buffer(buffers.parameter).persistent;  // or it only passes on its way to the device
+  if (lives && buffers.parameter != buffers.master) visit(buffers.parameter);
+  if (buffers.on_device >= 0) visit(buffers.on_device);
 }
 
 void RunState::clear_moments() {

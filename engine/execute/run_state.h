@@ -40,9 +40,12 @@ class RunState {
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
-  /// A unit's flat master parameter or moment, [unit.elements], wherever it lives; valid until the next call.
+  /// A unit's flat master parameter or moment, [unit.elements], wherever it lives and however it is stored;
+  /// valid until the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
-  /// `fill` gets the buffer to write all of. A master brings its copy in the compute dtype with it.
+  /// `fill` gets the buffer to write all of. A master brings its parameter in the compute dtype with it;
+  /// moments that are stored in bf16 are rounded to nearest, which leaves what such a run has saved as it
+  /// was.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
   /// Memory is zero when it is given; the nvme tier is not.
@@ -67,6 +70,7 @@ class RunState {
   /// The buffers of a unit's state in the training program.
   struct UnitBuffers {
     BufferId parameter = -1, master = -1, exp_avg = -1, exp_avg_sq = -1;
+    BufferId on_device = -1;  ///< a parameter that lives on the device and is updated on the host
   };
 
   static std::vector<BufferId> find_instances(const Program& program);
@@ -80,7 +84,17 @@ class RunState {
   /// `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
   void wait_for_copy(BufferId id);
-  void write_parameter(std::size_t unit, std::span<const float> master);
+  /// Otherwise they are halves: values of half the size, or what a parameter leaves of its master.
+  bool is_stored_as_floats(StateKind kind) const;
+  /// Memory for a unit's values where they are stored otherwise.
+  std::span<float> values_of(std::size_t unit);
+  /// Writes a buffer of `convert`ed values, wherever it lives.
+  template <typename Stored, typename Convert>
+  void store(BufferId id, std::span<const float> values, const Convert& convert);
+  void write_rounded_copies(std::size_t unit, std::span<const float> master);
+  /// Calls visit(buffer) for every place of the unit's parameter that is not its master.
+  template <typename Visit>
+  void for_each_copy(std::size_t unit, const Visit& visit) const;
 
   const Plan& plan_;
   const Model& model_;
@@ -95,7 +109,9 @@ class RunState {
   std::unique_ptr<StoreQueue> reads_, writes_;
   std::unique_ptr<Stream> stream_;  ///< of this object's own copies
   std::unique_ptr<Event> copied_;
-  Arena read_, written_, written_parameter_;  ///< for what is on a device that the host cannot address
+  Arena stored_;  ///< for what is on a device that the host cannot address, as it is stored
+  Arena
+      values_;  ///< for values that a buffer does not hold as floats, or not where the host can address them
 };
 
 }  // namespace strata

@@ -39,7 +39,8 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
           .loss_scale = {.initial = config.train.loss_scale_initial,
                          .growth = config.train.loss_scale_growth,
                          .backoff = config.train.loss_scale_backoff,
-                         .interval = config.train.loss_scale_interval}};
+                         .interval = config.train.loss_scale_interval},
+          .seed = config.train.seed};
 }
 
 StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {

@@ -102,9 +102,11 @@ class Lowering {
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return strategy_.precision == DType::fp16; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
+  bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
 
   void make_values() {
     const Bytes element = size_of(strategy_.precision);
+    const StateFormat& format = strategy_.state_format;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       const Unit& unit = model_.units[index(u)];
       const auto named = [&](const char* what, BufferKind kind, Bytes bytes) {
@@ -114,9 +116,11 @@ class Lowering {
       values.parameter = named("parameter", BufferKind::parameter, unit.elements * element);
       values.gradient = named("gradient", BufferKind::gradient, unit.elements * 4);
       values.travelling_gradient = named("cast_gradient", BufferKind::gradient, unit.elements * element);
-      values.master = named("master", BufferKind::optimizer_state, unit.elements * 4);
-      values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * 4);
-      values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * 4);
+      values.master = named("master", BufferKind::optimizer_state,
+                            unit.elements * format.master_bytes(strategy_.precision));
+      values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * format.moment_bytes());
+      values.exp_avg_sq =
+          named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * format.moment_bytes());
       values.gradient.pinned = strategy_.pins.gradients;
       values.norm = named("norm", BufferKind::communication, sizeof(double));
       values.step_scalars = named("step_scalars", BufferKind::communication, sizeof(StepScalars));
@@ -156,8 +160,8 @@ class Lowering {
       for (Value* value : state) {
         const bool pinned = value == &values.parameter && strategy_.pins.parameters;
         if (on_device(u) || pinned) make_resident(*value, true);
-        // In fp32 a pinned parameter has a master at home.
-        if (!on_device(u) && (!pinned || travels_as_fp32())) program_.buffer(home(*value)).persistent = true;
+        // A pinned parameter that is updated from its own value has that value at home, too.
+        if (!on_device(u) && (!pinned || !is_rounded_copy())) program_.buffer(home(*value)).persistent = true;
         value->at_home = true;
       }
     }
@@ -373,8 +377,9 @@ class Lowering {
     if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
     uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
     uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
-    // The bf16 copy is overwritten whole; in fp32 the parameter is the master and is updated.
-    uses.push_back({Role::parameter, &values.parameter, travels_as_fp32() ? Access::update : Access::write});
+    // A rounded copy is overwritten whole; a parameter that is its own master or the high half of it is
+    // updated.
+    uses.push_back({Role::parameter, &values.parameter, is_rounded_copy() ? Access::write : Access::update});
     if (on_device(u)) {
       on_compute(Operation::adamw, u, -1, uses);
     } else {
@@ -401,6 +406,9 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.zero_stage = config.parallel.zero_stage;
   strategy.order = config.plan.order.value_or(Order::layer_major);
   strategy.precision = config.train.precision;
+  strategy.state_format = {
+      .split_master = config.optimizer.master == MasterFormat::split,
+      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
   strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;

@@ -8,6 +8,7 @@
 #include "engine/config/run_config.h"
 #include "engine/model/compute.h"
 #include "engine/plan/program.h"
+#include "optim/state_format.h"
 
 namespace strata {
 
@@ -26,6 +27,7 @@ struct Strategy {
   int zero_stage = 3;
   Order order = Order::layer_major;
   DType precision = DType::bf16;
+  StateFormat state_format = {};
   MicrobatchShape microbatch;
   std::int64_t microbatches = 1;             ///< of a training step: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation; 0: the run has none

@@ -71,8 +71,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    fmt::format("{} of {} blocks recompute their activations",
                                std::count(strategy.save.begin() + 1, strategy.save.end() - 1, false),
                                strategy.save.size() - 2)));
-  line(fmt::format("state    {} of {} units keep theirs on the device, the others on the host", units_on_device(plan),
-                   model.units.size()));
+  line(fmt::format(
+      "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
+      strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
   for (const Lane link : used_links(plan))
     line(fmt::format("{:<10} {} per step", link_name(link), format_bytes(plan.training.moved(link))));
@@ -93,8 +94,11 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"tokens_per_step", plan.tokens_per_step},
       {"order", name_of(plan.strategy.order)},
       {"units_with_device_state", units_on_device(plan)},
+      {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
-      {"traffic", by_link([&](Lane link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)}}; })},
+      {"traffic", by_link([&](Lane link) {
+         return nlohmann::json{{"planned_bytes", plan.training.moved(link)}};
+       })},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };

@@ -165,6 +165,18 @@ TEST(UnknownKeys, ListTheSectionsKeysWhereNothingIsNear) {
   EXPECT_THAT(refusal(kMinimal + "zzzzzzzzzz: 1\n"), HasSubstr("the sections are model, data, train"));
 }
 
+TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    EXPECT_THAT(refusal(kMinimal + "train: {precision: " + precision + "}\noptimizer: {master: split}\n"),
+                AllOf(HasSubstr("run.yaml:4:13: optimizer.master: split needs train.precision bf16"),
+                      HasSubstr("use fp32 with any other precision")));
+  }
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {master: bf16}\n"),
+              HasSubstr("expected fp32 or split, found 'bf16'"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {moments: fp16}\n"),
+              HasSubstr("expected fp32 or bf16, found 'fp16'"));
+}
+
 TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_EQ(refusal(kMinimal + "train: {steps: 1.5}\n"),
             "run.yaml:3:9: train.steps: expected an integer, found '1.5'");

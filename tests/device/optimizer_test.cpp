@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device/optimizer_state.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 #include "tests/device/implementations.h"
@@ -20,39 +19,52 @@
 namespace strata {
 namespace {
 
+/// What a state is stored in.
+struct Types {
+  DType precision = DType::bf16;
+  StateFormat format = {};
+};
+constexpr StateFormat kSplit = {.split_master = true};
+constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
+constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
+constexpr Types kEveryTypes[] = {
+    {DType::fp32, {}}, {DType::fp32, kBf16Moments}, {DType::fp16, {}},           {DType::fp16, kBf16Moments},
+    {DType::bf16, {}}, {DType::bf16, kSplit},       {DType::bf16, kBf16Moments}, {DType::bf16, kSmallest}};
+
 /// What an update works on: `elements` from `first` on of longer vectors, of which nothing else may change.
 struct Stretch {
+  Types types;
   std::int64_t first, elements;
-  Operand master, exp_avg, exp_avg_sq, gradient;
-  std::optional<Operand> parameter;
+  Operand master;  ///< remainders look like 16-bit numbers
+  Operand exp_avg, exp_avg_sq, gradient, parameter;
 
-  Stretch(std::int64_t first, std::int64_t elements, DType gradient_dtype,
-          std::optional<DType> parameter_dtype)
-      : first(first),
+  Stretch(std::int64_t first, std::int64_t elements, const Types& types)
+      : types(types),
+        first(first),
         elements(elements),
-        master(random_operand(1, DType::fp32, 1, length())),
-        exp_avg(random_operand(2, DType::fp32, 1, length(), 0, 0.1F)),
-        exp_avg_sq(random_operand(3, DType::fp32, 1, length(), 0, 0.01F)),
-        gradient(random_operand(4, gradient_dtype, 1, length())) {
+        master(random_operand(1, types.format.split_master ? DType::bf16 : DType::fp32, 1, length())),
+        exp_avg(random_operand(2, types.format.moments, 1, length(), 0, 0.1F)),
+        exp_avg_sq(random_operand(3, types.format.moments, 1, length(), 0, 0.01F)),
+        gradient(random_operand(4, types.precision, 1, length())),
+        parameter(random_operand(5, types.precision, 1, length())) {
     for (std::int64_t i = 0; i < length(); ++i) exp_avg_sq.set(0, i, std::abs(exp_avg_sq.at(0, i)));
-    if (parameter_dtype) parameter = poisoned_operand(*parameter_dtype, 1, length());
   }
 
   std::int64_t length() const { return first + elements + 9; }
 
   /// `place` says where the update finds an operand's memory.
   template <typename Place>
-  AdamWUpdate update(const Place& place) {
-    const auto view = [&](Operand& operand) {
-      Matrix whole = operand.view();
-      whole.data = place(operand.bytes());
-      return whole.column_slice(first, elements);
-    };
-    return {.master = view(master),
-            .exp_avg = view(exp_avg),
-            .exp_avg_sq = view(exp_avg_sq),
-            .gradient = view(gradient),
-            .parameter = parameter ? view(*parameter) : Matrix()};
+  AdamWState state(const Place& place) {
+    const AdamWState all = {.precision = types.precision,
+                            .format = types.format,
+                            .elements = length(),
+                            .master = place(master.bytes()),
+                            .exp_avg = place(exp_avg.bytes()),
+                            .exp_avg_sq = place(exp_avg_sq.bytes()),
+                            .gradient = place(gradient.bytes()),
+                            .parameter = place(parameter.bytes()),
+                            .unit = 3};
+    return all.part(first, elements);
   }
 };
 
@@ -61,9 +73,7 @@ void expect_same_bits(const Stretch& a, const Stretch& b) {
   EXPECT_EQ(a.exp_avg.memory(), b.exp_avg.memory());
   EXPECT_EQ(a.exp_avg_sq.memory(), b.exp_avg_sq.memory());
   EXPECT_EQ(a.gradient.memory(), b.gradient.memory());
-  if (a.parameter) {
-    EXPECT_EQ(a.parameter->memory(), b.parameter->memory());
-  }
+  EXPECT_EQ(a.parameter.memory(), b.parameter.memory());
 }
 
 StepScalars third_step() {
@@ -72,7 +82,8 @@ StepScalars third_step() {
                     .beta2 = 0.95F,
                     .epsilon = 1e-8F,
                     .gradient_scale = 0.37F,
-                    .step = 3};
+                    .step = 3,
+                    .seed = 11};
   const AdamWCoefficients plain = coefficients(step);
   step.weight_decay = 0.1F;
   return {.decayed = coefficients(step), .plain = plain, .skip = 0};
@@ -85,11 +96,10 @@ class OptimizerKernels : public EveryImplementation {
     for (int run = 0; run < implementation().runs(); ++run) {
       implementation().begin_run(run);
       Stretch stretch = before;
-      AdamWUpdate call =
-          stretch.update([&](std::span<std::byte> host) { return implementation().place(host); });
-      call.scalars = place_as<StepScalars>(scalars);
-      call.decay = decay;
-      implementation().kernels().adamw(call);
+      const AdamWState state =
+          stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
+      implementation().kernels().adamw(
+          {.scalars = place_as<StepScalars>(scalars), .decay = decay, .state = state});
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
@@ -100,8 +110,8 @@ class OptimizerKernels : public EveryImplementation {
   void expect_reference_bits(const Stretch& stretch, bool decay) {
     const StepScalars scalars = third_step();
     Stretch expected = stretch;
-    const AdamWUpdate call = expected.update([](std::span<std::byte> host) { return host.data(); });
-    adamw_reference(decay ? scalars.decayed : scalars.plain, adamw_state(call));
+    adamw_reference(decay ? scalars.decayed : scalars.plain,
+                    expected.state([](std::span<std::byte> host) { return host.data(); }));
     expect_same_bits(updated(stretch, scalars, decay), expected);
   }
 
@@ -129,17 +139,42 @@ class OptimizerKernels : public EveryImplementation {
 };
 
 TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTouchesNothingElse) {
-  for (const DType gradient : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (const std::optional<DType> parameter : {std::optional<DType>(), {DType::bf16}, {DType::fp16}}) {
-      for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
-        for (const std::int64_t first : {0, 1, 4}) {
-          SCOPED_TRACE(::testing::Message()
-                       << name_of(gradient) << " gradient, " << elements << " from " << first);
-          expect_reference_bits(Stretch(first, elements, gradient, parameter), elements % 2 == 0);
-        }
+  for (const Types& types : kEveryTypes) {
+    for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
+      for (const std::int64_t first : {0, 1, 4}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name_of(types.precision) << (types.format.split_master ? ", split" : "")
+                     << ", moments " << name_of(types.format.moments) << ", " << elements << " from "
+                     << first);
+        expect_reference_bits(Stretch(first, elements, types), elements % 2 == 0);
       }
     }
   }
+}
+
+TEST_P(OptimizerKernels, AdamWKeepsMomentsThatAreNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const StateFormat& format : {kBf16Moments, kSmallest}) {
+    Stretch stretch(0, 64, {DType::bf16, format});
+    for (std::int64_t i = 0; i < stretch.elements; ++i) {
+      stretch.exp_avg.set(0, i, i % 2 == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN());
+      stretch.exp_avg_sq.set(0, i, i % 2 == 0 ? kInfinity : std::numeric_limits<float>::quiet_NaN());
+    }
+    const Stretch after = updated(stretch, third_step(), true);
+    for (std::int64_t i = 0; i < stretch.elements; ++i) {
+      const float m = after.exp_avg.at(0, i), v = after.exp_avg_sq.at(0, i);
+      EXPECT_TRUE(i % 2 == 0 ? m == -kInfinity && v == kInfinity : std::isnan(m) && std::isnan(v))
+          << m << ", " << v;
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, AdamWOfASplitMasterThatBecomesNaNShowsItInTheParameter) {
+  Stretch stretch(0, 64, {DType::bf16, kSplit});
+  for (std::int64_t i = 0; i < stretch.elements; ++i)
+    stretch.exp_avg.set(0, i, std::numeric_limits<float>::quiet_NaN());
+  const Stretch after = updated(stretch, third_step(), true);
+  for (std::int64_t i = 0; i < stretch.elements; ++i) EXPECT_TRUE(std::isnan(after.parameter.at(0, i))) << i;
 }
 
 TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
@@ -150,7 +185,7 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
                                             0x00008000, 0x00018000, 0xbf808000, 0x477ff000, 0x477fefff,
                                             0x33000000, 0x33000001, 0x38801000};
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    Stretch stretch(0, static_cast<std::int64_t>(words.size()), DType::fp32, dtype);
+    Stretch stretch(0, static_cast<std::int64_t>(words.size()), {.precision = dtype});
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       stretch.master.set(0, i, std::bit_cast<float>(words[static_cast<std::size_t>(i)]));
       for (Operand* zero : {&stretch.exp_avg, &stretch.exp_avg_sq, &stretch.gradient}) zero->set(0, i, 0);
@@ -158,17 +193,19 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
     const Stretch after = updated(stretch, third_step(), false);
     EXPECT_EQ(after.master.memory(), stretch.master.memory());
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
-      stretch.parameter->set(0, i, stretch.master.at(0, i));
+      stretch.parameter.set(0, i, stretch.master.at(0, i));
     }
-    EXPECT_EQ(after.parameter->memory(), stretch.parameter->memory()) << name_of(dtype);
+    EXPECT_EQ(after.parameter.memory(), stretch.parameter.memory()) << name_of(dtype);
   }
 }
 
 TEST_P(OptimizerKernels, AdamWOfASkippedStepTouchesNothing) {
   StepScalars scalars = third_step();
   scalars.skip = 1;
-  const Stretch before(0, 5000, DType::bf16, DType::bf16);
-  expect_same_bits(updated(before, scalars, true), before);
+  for (const Types& types : kEveryTypes) {
+    const Stretch before(0, 5000, types);
+    expect_same_bits(updated(before, scalars, true), before);
+  }
 }
 
 TEST_P(OptimizerKernels, SumOfSquaresHasTheBitsOfTheCpuAtEverySizeAndAlignment) {

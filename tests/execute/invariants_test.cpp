@@ -19,7 +19,13 @@ struct Precision {
   DType dtype;
   Recompute recompute;
   double clip_norm = 1;
+  MasterFormat master = MasterFormat::fp32;
+  MomentFormat moments = MomentFormat::fp32;
 };
+constexpr Precision kSplitMaster = {DType::bf16, Recompute::full, 0, MasterFormat::split};
+constexpr Precision kSmallestState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
+                                      MomentFormat::bf16};
+constexpr Precision kBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32, MomentFormat::bf16};
 
 /// A test per order, so that each stays short under a sanitizer.
 class Placement : public ::testing::TestWithParam<std::tuple<Precision, Order>> {};
@@ -31,6 +37,8 @@ TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
   config.train.precision = precision.dtype;
   config.train.recompute = precision.recompute;
   config.optimizer.clip_norm = precision.clip_norm;
+  config.optimizer.master = precision.master;
+  config.optimizer.moments = precision.moments;
   config.plan.lanes = LaneMode::serial;
   config.plan.order = Order::layer_major;
   const std::string expected = run(config, {.device_threads = 1}).result.state_hash;
@@ -63,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
                                                               Precision{DType::fp32, Recompute::full},
                                                               Precision{DType::fp16, Recompute::full},
                                                               Precision{DType::bf16, Recompute::full, 0},
-                                                              Precision{DType::fp32, Recompute::full, 0}),
+                                                              Precision{DType::fp32, Recompute::full, 0},
+                                                              kSplitMaster, kSmallestState, kBf16Moments),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
 TEST(Recomputation, ChangesNoBit) {
@@ -78,9 +87,15 @@ TEST(Recomputation, ChangesNoBit) {
 TEST(Pins, ChangeNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
   using Memory = RunConfig::MemorySection;
-  for (const DType precision : {DType::bf16, DType::fp32}) {
+  struct Format {
+    DType precision;
+    MasterFormat master;
+  };
+  for (const Format& format : {Format{DType::bf16, MasterFormat::fp32}, Format{DType::bf16, MasterFormat::split},
+                               Format{DType::fp32, MasterFormat::fp32}}) {
     RunConfig config = tiny_run(folder.path());
-    config.train.precision = precision;
+    config.train.precision = format.precision;
+    config.optimizer.master = format.master;
     config.train.validate_every = 2;
     const std::string expected = run(config).result.state_hash;
     const Bytes resident = resident_bytes(config);

@@ -72,9 +72,18 @@ class Nvme : public ::testing::TestWithParam<Drives> {
 };
 
 TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
-  for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {
+  struct Formats {
+    DType precision;
+    MasterFormat master = MasterFormat::fp32;
+    MomentFormat moments = MomentFormat::fp32;
+  };
+  for (const auto& [precision, master, moments] :
+       {Formats{DType::bf16}, Formats{DType::fp32}, Formats{DType::fp16},
+        Formats{DType::bf16, MasterFormat::split, MomentFormat::bf16}}) {
     RunConfig config = tiny_run(first_.path());
     config.train.precision = precision;
+    config.optimizer.master = master;
+    config.optimizer.moments = moments;
     config.train.validate_every = 2;
     config.train.validation_batches = 2;
     const std::string expected = run(config).result.state_hash;

@@ -2,7 +2,9 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -25,69 +27,79 @@ float normal(std::size_t index) {
   return values[index % values.size()];
 }
 
-/// What a gradient and a parameter are stored in.
+/// What a state is stored in.
 struct Types {
-  DType gradient = DType::bf16;
-  DType parameter = DType::bf16;
+  DType precision = DType::bf16;
+  StateFormat format = {};
 };
+constexpr StateFormat kSplit = {.split_master = true};
+constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
+constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
 constexpr Types kBf16 = {};
-constexpr Types kFp32Gradient = {.gradient = DType::fp32};
-constexpr Types kFp16 = {.gradient = DType::fp16, .parameter = DType::fp16};
-constexpr Types kEveryTypes[] = {
-    kBf16, kFp32Gradient, kFp16, {.gradient = DType::fp32, .parameter = DType::fp16}};
+constexpr Types kFp32 = {.precision = DType::fp32};
+constexpr Types kFp16 = {.precision = DType::fp16};
+constexpr Types kEveryTypes[] = {kBf16,
+                                 kFp32,
+                                 kFp16,
+                                 {DType::bf16, kSplit},
+                                 {DType::bf16, kBf16Moments},
+                                 {DType::bf16, kSmallest},
+                                 {DType::fp32, kBf16Moments},
+                                 {DType::fp16, kBf16Moments}};
 
-/// Buffers with room for an offset, so that a state can start at any alignment.
+/// A state with room for an offset, so that an update can start at any alignment.
 struct Buffers {
-  std::vector<float> master, exp_avg, exp_avg_sq, gradient;
-  std::vector<bfloat16> gradient_bf16;
-  std::vector<float16> gradient_fp16;
-  std::vector<std::uint16_t> parameter;  ///< bits of bf16 or fp16
+  Types types;
+  std::vector<std::byte> master, exp_avg, exp_avg_sq, gradient, parameter;
 
-  explicit Buffers(std::size_t elements)
-      : master(elements),
-        exp_avg(elements),
-        exp_avg_sq(elements),
-        gradient(elements),
-        gradient_bf16(elements),
-        gradient_fp16(elements),
-        parameter(elements) {
-    for (std::size_t i = 0; i < elements; ++i) {
-      master[i] = normal(4 * i);
-      exp_avg[i] = 0.1F * normal(4 * i + 1);
-      exp_avg_sq[i] = std::abs(0.01F * normal(4 * i + 2));
-      gradient[i] = normal(4 * i + 3);
-      gradient_bf16[i] = bfloat16(gradient[i]);
-      gradient_fp16[i] = float16(gradient[i]);
-    }
+  Buffers(const Types& types, std::size_t elements) : types(types) {
+    with_state_types(
+        types.precision, types.format,
+        [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {
+          fill<Master>(master, elements, [](std::size_t i) {
+            if constexpr (std::is_same_v<Master, float>)
+              return normal(4 * i);
+            else
+              return split_master(normal(4 * i)).remainder;
+          });
+          fill<Moment>(exp_avg, elements, [](std::size_t i) { return Moment(0.1F * normal(4 * i + 1)); });
+          fill<Moment>(exp_avg_sq, elements,
+                       [](std::size_t i) { return Moment(std::abs(0.01F * normal(4 * i + 2))); });
+          fill<Precision>(gradient, elements, [](std::size_t i) { return Precision(normal(4 * i + 3)); });
+          fill<Precision>(parameter, elements, [](std::size_t i) { return Precision(normal(4 * i)); });
+        });
   }
 
-  const void* gradient_from(DType dtype, std::size_t first) const {
-    if (dtype == DType::fp32) return gradient.data() + first;
-    return dtype == DType::bf16 ? static_cast<const void*>(gradient_bf16.data() + first)
-                                : gradient_fp16.data() + first;
+  template <class T, class Value>
+  static void fill(std::vector<std::byte>& memory, std::size_t elements, const Value& value) {
+    memory.resize(elements * sizeof(T));
+    for (std::size_t i = 0; i < elements; ++i) reinterpret_cast<T*>(memory.data())[i] = value(i);
+  }
+  template <class T>
+  static T at(const std::vector<std::byte>& memory, std::size_t index) {
+    return reinterpret_cast<const T*>(memory.data())[index];
   }
 
-  AdamWState state(const Types& types, std::size_t first, std::size_t elements, bool cast = true) {
-    return {.master = std::span(master).subspan(first, elements),
-            .exp_avg = std::span(exp_avg).subspan(first, elements),
-            .exp_avg_sq = std::span(exp_avg_sq).subspan(first, elements),
-            .gradient = gradient_from(types.gradient, first),
-            .gradient_dtype = types.gradient,
-            .parameter = cast ? parameter.data() + first : nullptr,
-            .parameter_dtype = types.parameter};
+  AdamWState state(std::size_t first, std::size_t elements) {
+    const AdamWState all = {.precision = types.precision,
+                            .format = types.format,
+                            .elements = static_cast<std::int64_t>(first + elements),
+                            .master = master.data(),
+                            .exp_avg = exp_avg.data(),
+                            .exp_avg_sq = exp_avg_sq.data(),
+                            .gradient = gradient.data(),
+                            .parameter = parameter.data(),
+                            .unit = 7};
+    return all.part(static_cast<std::int64_t>(first), static_cast<std::int64_t>(elements));
   }
 };
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
 
 void expect_same_bits(const Buffers& a, const Buffers& b) {
-  EXPECT_TRUE(same_bits(a.master, b.master));
-  EXPECT_TRUE(same_bits(a.exp_avg, b.exp_avg));
-  EXPECT_TRUE(same_bits(a.exp_avg_sq, b.exp_avg_sq));
-  EXPECT_TRUE(same_bits(a.parameter, b.parameter));
+  EXPECT_TRUE(a.master == b.master);
+  EXPECT_TRUE(a.exp_avg == b.exp_avg);
+  EXPECT_TRUE(a.exp_avg_sq == b.exp_avg_sq);
+  EXPECT_TRUE(a.gradient == b.gradient);
+  EXPECT_TRUE(a.parameter == b.parameter);
 }
 
 const AdamWStep kStep = {.learning_rate = 3e-3F,
@@ -96,17 +108,19 @@ const AdamWStep kStep = {.learning_rate = 3e-3F,
                          .epsilon = 1e-8F,
                          .weight_decay = 0.1F,
                          .gradient_scale = 0.37F,
-                         .step = 3};
+                         .step = 3,
+                         .seed = 11};
 
 /// Large enough for several tasks and for non-temporal stores, and odd.
 constexpr std::size_t kLarge = 300'007;
 
 void expect_reference_bits(const Types& types, std::size_t first, std::size_t elements) {
-  SCOPED_TRACE(testing::Message() << name_of(types.gradient) << " to " << name_of(types.parameter) << ", "
-                                  << elements << " elements from " << first);
-  Buffers fast(first + elements + 40), plain(first + elements + 40);
-  adamw(coefficients(kStep), fast.state(types, first, elements));
-  adamw_reference(coefficients(kStep), plain.state(types, first, elements));
+  SCOPED_TRACE(testing::Message() << name_of(types.precision) << (types.format.split_master ? ", split" : "")
+                                  << ", moments " << name_of(types.format.moments) << ", " << elements
+                                  << " elements from " << first);
+  Buffers fast(types, first + elements + 40), plain(types, first + elements + 40);
+  adamw(coefficients(kStep), fast.state(first, elements));
+  adamw_reference(coefficients(kStep), plain.state(first, elements));
   expect_same_bits(fast, plain);
 }
 
@@ -127,87 +141,158 @@ TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTo
 TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment) {
   for (std::size_t first : {0, 1, 16}) expect_reference_bits(kBf16, first, kLarge);
   for (std::size_t first : {0, 3}) expect_reference_bits(kFp16, first, kLarge);
-  expect_reference_bits(kFp32Gradient, 3, kLarge);
+  for (const StateFormat& format : {kSplit, kBf16Moments, kSmallest})
+    expect_reference_bits({DType::bf16, format}, 3, kLarge);
+  expect_reference_bits(kFp32, 3, kLarge);
 }
 
 TEST(AdamW, PointersOfDifferentAlignmentGiveTheSameBits) {
-  Buffers fast(kLarge + 16), plain(kLarge + 16);
-  for (auto update : {std::pair(&adamw, &fast), std::pair(&adamw_reference, &plain)}) {
-    AdamWState state = update.second->state(kBf16, 3, kLarge);
-    state.exp_avg = std::span(update.second->exp_avg).subspan(4, kLarge);
-    state.parameter = update.second->parameter.data() + 8;
-    update.first(coefficients(kStep), state);
+  for (const Types& types : kEveryTypes) {
+    Buffers fast(types, kLarge + 16), plain(types, kLarge + 16);
+    for (auto update : {std::pair(&adamw, &fast), std::pair(&adamw_reference, &plain)}) {
+      AdamWState state = update.second->state(3, kLarge);
+      state.exp_avg = update.second->state(4, kLarge).exp_avg;
+      state.parameter = update.second->state(8, kLarge).parameter;
+      update.first(coefficients(kStep), state);
+    }
+    expect_same_bits(fast, plain);
   }
-  expect_same_bits(fast, plain);
 }
 
 TEST(AdamW, AnySplitGivesTheSameBits) {
-  Buffers whole(kLarge), split(kLarge);
-  adamw(coefficients(kStep), whole.state(kBf16, 0, kLarge));
-  std::size_t first = 0;
-  for (std::size_t elements : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, std::size_t{99'991}}) {
-    adamw(coefficients(kStep), split.state(kBf16, first, elements));
-    first += elements;
+  for (const Types& types : {kBf16, Types{DType::bf16, kSmallest}}) {
+    Buffers whole(types, kLarge), split(types, kLarge);
+    adamw(coefficients(kStep), whole.state(0, kLarge));
+    std::size_t first = 0;
+    for (std::size_t elements : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, std::size_t{99'991}}) {
+      adamw(coefficients(kStep), split.state(first, elements));
+      first += elements;
+    }
+    adamw(coefficients(kStep), split.state(first, kLarge - first));
+    expect_same_bits(whole, split);
   }
-  adamw(coefficients(kStep), split.state(kBf16, first, kLarge - first));
-  expect_same_bits(whole, split);
 }
 
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
-  Buffers one(kLarge), three(kLarge);
-  TaskArena(1).execute([&] { adamw(coefficients(kStep), one.state(kFp32Gradient, 0, kLarge)); });
-  TaskArena(3).execute([&] { adamw(coefficients(kStep), three.state(kFp32Gradient, 0, kLarge)); });
-  expect_same_bits(one, three);
+  for (const Types& types : {kFp32, Types{DType::bf16, kSmallest}}) {
+    Buffers one(types, kLarge), three(types, kLarge);
+    TaskArena(1).execute([&] { adamw(coefficients(kStep), one.state(0, kLarge)); });
+    TaskArena(3).execute([&] { adamw(coefficients(kStep), three.state(0, kLarge)); });
+    expect_same_bits(one, three);
+  }
 }
 
-TEST(AdamW, WithoutAParameterTheMasterIsTheSame) {
-  Buffers with(kLarge), without(kLarge);
-  adamw(coefficients(kStep), with.state(kFp32Gradient, 0, kLarge));
-  adamw(coefficients(kStep), without.state(kFp32Gradient, 0, kLarge, false));
-  EXPECT_TRUE(same_bits(with.master, without.master));
-  EXPECT_EQ(without.parameter, std::vector<std::uint16_t>(kLarge));
+TEST(AdamW, OfASplitMasterIsThatOfTheMasterItself) {
+  Buffers split({DType::bf16, kSplit}, kLarge), whole(kBf16, kLarge);
+  for (const std::int64_t step : {1, 2, 3}) {
+    AdamWStep settings = kStep;
+    settings.step = step;
+    adamw(coefficients(settings), split.state(0, kLarge));
+    adamw(coefficients(settings), whole.state(0, kLarge));
+  }
+  EXPECT_TRUE(split.exp_avg == whole.exp_avg);
+  EXPECT_TRUE(split.exp_avg_sq == whole.exp_avg_sq);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < kLarge; ++i) {
+    const float joined =
+        join_master(Buffers::at<bfloat16>(split.parameter, i), Buffers::at<Remainder>(split.master, i));
+    wrong += joined == Buffers::at<float>(whole.master, i) ? 0 : 1;
+  }
+  EXPECT_EQ(wrong, 0U);
+}
+
+TEST(AdamW, SeedUpdateUnitAndElementChooseHowMomentsAreRounded) {
+  const Types types = {DType::bf16, kBf16Moments};
+  const auto rounded = [&](std::uint64_t seed, std::int64_t step, std::uint32_t unit, std::int64_t first) {
+    Buffers buffers(types, 4096);
+    AdamWState state = buffers.state(0, 4096);
+    state.unit = unit;
+    state.first = first;
+    adamw(coefficients({.learning_rate = 1e-3F, .step = step, .seed = seed}), state);
+    return std::pair(buffers.exp_avg, buffers.exp_avg_sq);
+  };
+  const auto base = rounded(1, 1, 0, 0);
+  EXPECT_EQ(rounded(1, 1, 0, 0), base);
+  for (const auto& other :
+       {rounded(2, 1, 0, 0), rounded(1, 2, 0, 0), rounded(1, 1, 1, 0), rounded(1, 1, 0, 1)}) {
+    EXPECT_NE(other.first, base.first);
+    EXPECT_NE(other.second, base.second);
+  }
 }
 
 TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
   constexpr std::size_t kElements = 1000;
-  Buffers fast(kElements);
-  const Buffers before(kElements);
-  adamw(coefficients(kStep), fast.state(kFp32Gradient, 0, kElements));
+  Buffers fast(kFp32, kElements);
+  const Buffers before(kFp32, kElements);
+  adamw(coefficients(kStep), fast.state(0, kElements));
   const double b1 = kStep.beta1, b2 = kStep.beta2, lr = kStep.learning_rate, t = 3;
   for (std::size_t i = 0; i < kElements; ++i) {
-    const double g = double{before.gradient[i]} * kStep.gradient_scale;
-    const double m = b1 * before.exp_avg[i] + (1 - b1) * g;
-    const double v = b2 * before.exp_avg_sq[i] + (1 - b2) * g * g;
-    const double decayed = before.master[i] * (1 - lr * kStep.weight_decay);
+    const double old_master = Buffers::at<float>(before.master, i),
+                 old_m = Buffers::at<float>(before.exp_avg, i),
+                 old_v = Buffers::at<float>(before.exp_avg_sq, i);
+    const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale;
+    const double m = b1 * old_m + (1 - b1) * g;
+    const double v = b2 * old_v + (1 - b2) * g * g;
+    const double decayed = old_master * (1 - lr * kStep.weight_decay);
     const double p =
         decayed - lr / (1 - std::pow(b1, t)) * m / (std::sqrt(v / (1 - std::pow(b2, t))) + kStep.epsilon);
-    EXPECT_NEAR(fast.exp_avg[i], m, 1e-6 * (std::abs(g) + std::abs(before.exp_avg[i])));
-    EXPECT_NEAR(fast.exp_avg_sq[i], v, 1e-6 * v);
-    EXPECT_NEAR(fast.master[i], p, 1e-6 * (std::abs(before.master[i]) + lr));
+    EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), m, 1e-6 * (std::abs(g) + std::abs(old_m)));
+    EXPECT_NEAR(Buffers::at<float>(fast.exp_avg_sq, i), v, 1e-6 * v);
+    EXPECT_NEAR(Buffers::at<float>(fast.master, i), p, 1e-6 * (std::abs(old_master) + lr));
   }
 }
 
 TEST(AdamW, TheFirstStepMovesByTheLearningRateAgainstTheGradientsSign) {
   std::vector<float> master = {1, 1}, exp_avg(2), exp_avg_sq(2), gradient = {0.25F, -4};
-  AdamWStep step = {.learning_rate = 0.5F, .beta2 = 0.999F, .step = 1};
-  adamw(coefficients(step),
-        {.master = master, .exp_avg = exp_avg, .exp_avg_sq = exp_avg_sq, .gradient = gradient.data()});
+  const AdamWStep step = {.learning_rate = 0.5F, .beta2 = 0.999F, .step = 1};
+  adamw(coefficients(step), {.precision = DType::fp32,
+                             .elements = 2,
+                             .master = master.data(),
+                             .exp_avg = exp_avg.data(),
+                             .exp_avg_sq = exp_avg_sq.data(),
+                             .gradient = gradient.data()});
   EXPECT_NEAR(master[0], 0.5, 1e-5);
   EXPECT_NEAR(master[1], 1.5, 1e-5);
+}
+
+TEST_P(AdamWOnEachTarget, RoundedMomentsThatAreNotFiniteStayWhatTheyAre) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> master(64);
+  std::vector<bfloat16> gradient(64, bfloat16(0.0F)), exp_avg, exp_avg_sq, parameter(64);
+  for (std::size_t i = 0; i < master.size(); ++i) {
+    exp_avg.emplace_back(i % 3 == 0 ? -kInfinity : i % 3 == 1 ? kNaN : 1.0F);
+    exp_avg_sq.emplace_back(i % 3 == 0 ? kInfinity : i % 3 == 1 ? kNaN : 1.0F);
+  }
+  adamw(coefficients(kStep), {.format = kBf16Moments,
+                              .elements = 64,
+                              .master = master.data(),
+                              .exp_avg = exp_avg.data(),
+                              .exp_avg_sq = exp_avg_sq.data(),
+                              .gradient = gradient.data(),
+                              .parameter = parameter.data()});
+  for (std::size_t i = 0; i < master.size(); ++i) {
+    const auto m = static_cast<float>(exp_avg[i]), v = static_cast<float>(exp_avg_sq[i]);
+    EXPECT_TRUE(i % 3 == 0   ? m == -kInfinity && v == kInfinity
+                : i % 3 == 1 ? std::isnan(m) && std::isnan(v)
+                             : v < 1)
+        << i << ": " << m << ", " << v;
+  }
 }
 
 /// Without gradient and decay the master stays, so that any value reaches the cast untouched.
 template <class T>
 void expect_cast_like_the_storage_type(DType dtype, const std::vector<std::uint32_t>& words) {
-  std::vector<float> master, exp_avg(words.size()), exp_avg_sq(words.size()), gradient(words.size());
+  std::vector<float> master, exp_avg(words.size()), exp_avg_sq(words.size());
   for (std::uint32_t word : words) master.push_back(std::bit_cast<float>(word));
-  std::vector<T> parameter(words.size());
-  adamw(coefficients({.learning_rate = 1}), {.master = master,
-                                             .exp_avg = exp_avg,
-                                             .exp_avg_sq = exp_avg_sq,
+  std::vector<T> gradient(words.size(), T(0.0F)), parameter(words.size());
+  adamw(coefficients({.learning_rate = 1}), {.precision = dtype,
+                                             .elements = static_cast<std::int64_t>(words.size()),
+                                             .master = master.data(),
+                                             .exp_avg = exp_avg.data(),
+                                             .exp_avg_sq = exp_avg_sq.data(),
                                              .gradient = gradient.data(),
-                                             .parameter = parameter.data(),
-                                             .parameter_dtype = dtype});
+                                             .parameter = parameter.data()});
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (std::isnan(master[i])) {
       EXPECT_TRUE(std::isnan(static_cast<float>(parameter[i]))) << i;

@@ -1,7 +1,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include "engine/device/cpu/context.h"
-#include "engine/device/optimizer_state.h"
+#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 
 namespace strata {
@@ -85,7 +85,7 @@ void CpuKernels::zero(const Matrix& x) {
 void CpuKernels::adamw(const AdamWUpdate& call) {
   if (call.scalars->skip != 0) return;
   context_->pool.execute(
-      [&] { strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, adamw_state(call)); });
+      [&] { strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, call.state); });
 }
 
 void CpuKernels::sum_of_squares(const Matrix& x, double* sum) {

@@ -2,12 +2,15 @@
 // tensor's update may run on either. AdamW rounds every operation by itself; a sum of squares adds doubles in
 // the CPU's order.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "optim/stochastic_rounding.h"
 
 namespace strata {
 namespace {
@@ -17,14 +20,19 @@ constexpr int kUpdateThreads = 256;
 /// Elements of one thread: 16 bytes of each fp32 array.
 constexpr int kUpdateRun = 4;
 
-template <typename Gradient, typename Parameter>
+template <typename Precision, typename Master, typename Moment>
 struct Update {
+  static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
+  static constexpr bool kParameter = !std::is_same_v<Precision, float>;
+
   const StepScalars* scalars;
   bool decay;
-  float *master, *exp_avg, *exp_avg_sq;
-  const Gradient* gradient;
-  Parameter* parameter;  ///< or nullptr
+  Master* master;
+  Moment *exp_avg, *exp_avg_sq;
+  const Precision* gradient;
+  Precision* parameter;
   std::int64_t elements;
+  std::uint32_t unit, first;  ///< name the random bits
 };
 
 /// See optim/adamw.h for the formula. Explicit roundings keep the compiler from fusing.
@@ -38,30 +46,65 @@ __device__ void update_element(const AdamWCoefficients& s, float stored_gradient
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
 }
 
+template <typename Precision>
+__device__ float load_master(float master, const Precision& /*parameter*/) {
+  return master;
+}
+__device__ float load_master(Remainder remainder, const bfloat16& parameter) {
+  return join_master(parameter, remainder);
+}
+
+template <typename Precision>
+__device__ void store_master(float value, float& master, Precision& parameter) {
+  master = value;
+  parameter = from_float<Precision>(value);
+}
+__device__ void store_master(float value, Remainder& remainder, bfloat16& parameter) {
+  // The GPU's NaN has all bits of its payload set, and its high half rounded up would be a zero.
+  const SplitMaster halves = split_master(value == value ? value : std::bit_cast<float>(0x7fc00000U));
+  parameter = halves.parameter;
+  remainder = halves.remainder;
+}
+
+__device__ void store_moment(float value, std::uint32_t /*random*/, float& moment) {
+  moment = value;
+}
+__device__ void store_moment(float value, std::uint32_t random, bfloat16& moment) {
+  moment = round_stochastically(value, random);
+}
+
 /// Elements [first, first + run).
-template <int run, typename Gradient, typename Parameter>
-__device__ void update_run(const Update<Gradient, Parameter>& x, const AdamWCoefficients& s,
+template <int run, typename Precision, typename Master, typename Moment>
+__device__ void update_run(const Update<Precision, Master, Moment>& x, const AdamWCoefficients& s,
                            std::int64_t first) {
+  using Types = Update<Precision, Master, Moment>;
   const auto gradient = load_run<run>(x.gradient + first);
-  auto master = load_run<run>(x.master + first);
-  auto exp_avg = load_run<run>(x.exp_avg + first);
-  auto exp_avg_sq = load_run<run>(x.exp_avg_sq + first);
-  Run<Parameter, run> parameter;
+  auto masters = load_run<run>(x.master + first);
+  auto averages = load_run<run>(x.exp_avg + first);
+  auto squares = load_run<run>(x.exp_avg_sq + first);
+  Run<Precision, run> parameter;
+  if constexpr (Types::kSplit) parameter = load_run<run>(x.parameter + first);
+  const std::uint32_t counter =
+      rounding_key(s.rounding, x.unit) + x.first + static_cast<std::uint32_t>(first);
 #pragma unroll
   for (int i = 0; i < run; ++i) {
-    update_element(s, to_float(gradient.values[i]), master.values[i], exp_avg.values[i],
-                   exp_avg_sq.values[i]);
-    parameter.values[i] = from_float<Parameter>(master.values[i]);
+    float master = load_master(masters.values[i], parameter.values[i]);
+    float exp_avg = to_float(averages.values[i]), exp_avg_sq = to_float(squares.values[i]);
+    update_element(s, to_float(gradient.values[i]), master, exp_avg, exp_avg_sq);
+    store_master(master, masters.values[i], parameter.values[i]);
+    const std::uint32_t random = mix_bits(counter + static_cast<std::uint32_t>(i));
+    store_moment(exp_avg, random & 0xffffU, averages.values[i]);
+    store_moment(exp_avg_sq, random >> 16, squares.values[i]);
   }
-  store_run(master, x.master + first);
-  store_run(exp_avg, x.exp_avg + first);
-  store_run(exp_avg_sq, x.exp_avg_sq + first);
-  if (x.parameter != nullptr) store_run(parameter, x.parameter + first);
+  store_run(masters, x.master + first);
+  store_run(averages, x.exp_avg + first);
+  store_run(squares, x.exp_avg_sq + first);
+  if constexpr (Types::kParameter) store_run(parameter, x.parameter + first);
 }
 
 /// `run`: kUpdateRun where every array is aligned for it, or 1.
-template <int run, typename Gradient, typename Parameter>
-__global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Gradient, Parameter> x) {
+template <int run, typename Precision, typename Master, typename Moment>
+__global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision, Master, Moment> x) {
   if (x.scalars->skip != 0) return;
   const AdamWCoefficients s = x.decay ? x.scalars->decayed : x.scalars->plain;
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
@@ -72,17 +115,19 @@ __global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Gradient, 
   }
 }
 
-template <typename Gradient, typename Parameter>
+template <typename Precision, typename Master, typename Moment>
 void adamw_of_types(const CudaContext& context, const AdamWUpdate& update) {
-  const Update<Gradient, Parameter> x = {
-      .scalars = update.scalars,
-      .decay = update.decay,
-      .master = update.master.row<float>(0),
-      .exp_avg = update.exp_avg.row<float>(0),
-      .exp_avg_sq = update.exp_avg_sq.row<float>(0),
-      .gradient = update.gradient.row<const Gradient>(0),
-      .parameter = update.parameter ? update.parameter.row<Parameter>(0) : nullptr,
-      .elements = update.master.columns};
+  const AdamWState& state = update.state;
+  const Update<Precision, Master, Moment> x = {.scalars = update.scalars,
+                                               .decay = update.decay,
+                                               .master = static_cast<Master*>(state.master),
+                                               .exp_avg = static_cast<Moment*>(state.exp_avg),
+                                               .exp_avg_sq = static_cast<Moment*>(state.exp_avg_sq),
+                                               .gradient = static_cast<const Precision*>(state.gradient),
+                                               .parameter = static_cast<Precision*>(state.parameter),
+                                               .elements = state.elements,
+                                               .unit = state.unit,
+                                               .first = static_cast<std::uint32_t>(state.first)};
   const bool aligned = is_aligned<kUpdateRun>(x.master) && is_aligned<kUpdateRun>(x.exp_avg) &&
                        is_aligned<kUpdateRun>(x.exp_avg_sq) && is_aligned<kUpdateRun>(x.gradient) &&
                        is_aligned<kUpdateRun>(x.parameter);
@@ -91,9 +136,9 @@ void adamw_of_types(const CudaContext& context, const AdamWUpdate& update) {
     launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
   };
   if (aligned) {
-    enqueue(adamw_kernel<kUpdateRun, Gradient, Parameter>, kUpdateRun);
+    enqueue(adamw_kernel<kUpdateRun, Precision, Master, Moment>, kUpdateRun);
   } else {
-    enqueue(adamw_kernel<1, Gradient, Parameter>, 1);
+    enqueue(adamw_kernel<1, Precision, Master, Moment>, 1);
   }
 }
 
@@ -186,12 +231,11 @@ void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double*
 }  // namespace
 
 void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
-  if (update.master.columns == 0) return;
-  with_storage_type(update.gradient.dtype, [&](auto gradient) {
-    with_storage_type(update.parameter ? update.parameter.dtype : DType::fp32, [&](auto parameter) {
-      adamw_of_types<decltype(gradient), decltype(parameter)>(context, update);
-    });
-  });
+  if (update.state.elements == 0) return;
+  with_state_types(update.state.precision, update.state.format,
+                   [&](auto precision, auto master, auto moment) {
+                     adamw_of_types<decltype(precision), decltype(master), decltype(moment)>(context, update);
+                   });
 }
 
 void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {

@@ -1,0 +1,50 @@
+// How the optimizer's state of a parameter is stored, as a value, and what that costs in bytes. The precision
+// of the run stands beside it wherever sizes are asked for: in fp32 the parameter is its own master,
+// otherwise it is a rounded copy of the master.
+#pragma once
+
+#include <utility>
+
+#include "engine/base/dtype.h"
+#include "engine/base/storage_type.h"
+#include "optim/split_master.h"
+
+namespace strata {
+
+struct StateFormat {
+  bool split_master = false;    ///< see split_master.h. REQUIRES: precision bf16
+  DType moments = DType::fp32;  ///< exp_avg and exp_avg_sq: fp32, or bf16 with stochastic rounding
+
+  /// Bytes per parameter of the buffer `master`; 0 where there is none.
+  constexpr Bytes master_bytes(DType precision) const {
+    if (precision == DType::fp32) return 0;
+    return split_master ? size_of(DType::bf16) : size_of(DType::fp32);
+  }
+  constexpr Bytes moment_bytes() const { return size_of(moments); }
+  /// Of parameter, master and both moments.
+  constexpr Bytes state_bytes(DType precision) const {
+    return size_of(precision) + master_bytes(precision) + 2 * moment_bytes();
+  }
+  /// What an update moves per parameter: the gradient and all state are read, all state is written. A rounded
+  /// copy of the master is only written.
+  constexpr Bytes update_bytes(DType precision) const {
+    const bool only_written = precision != DType::fp32 && !split_master;
+    return size_of(precision) + 2 * state_bytes(precision) - (only_written ? size_of(precision) : 0);
+  }
+  friend bool operator==(const StateFormat&, const StateFormat&) = default;
+};
+
+/// body(Precision(), Master(), Moment()) for the C++ types that a state is stored in; returns what it
+/// returns.
+template <typename Body>
+decltype(auto) with_state_types(DType precision, const StateFormat& format, const Body& body) {
+  const auto with_moments = [&](auto of_precision, auto master) -> decltype(auto) {
+    return format.moments == DType::bf16 ? body(of_precision, master, bfloat16())
+                                         : body(of_precision, master, float());
+  };
+  if (format.split_master) return with_moments(bfloat16(), Remainder());
+  return with_storage_type(
+      precision, [&](auto of_precision) -> decltype(auto) { return with_moments(of_precision, float()); });
+}
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+// Rounding to bf16 up or down at random, in proportion to what is nearer, so that sums of many small changes
+// keep their mean where rounding to nearest would lose each of them (Gupta et al. 2015). The random bits are
+// a hash of counters: they depend only on the run's seed, the count of updates, the unit and the element's
+// index in it, and so not on placement, threads, vectors or device. Constexpr, so that CUDA code may use it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace strata {
+
+/// A bijection of which each input bit changes each output bit with a probability of very nearly 1/2:
+/// Ettinger's "lowbias32" with the constants of the hash prospector's issue 19.
+constexpr std::uint32_t mix_bits(std::uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x21f0aaadU;
+  x = (x ^ (x >> 15)) * 0xd35a2d97U;
+  return x ^ (x >> 15);
+}
+
+/// Where a unit's hashes start in an update: `update_key` stands for seed and update count. Element i, modulo
+/// 2^32, has the random bits mix_bits(key + i): the low half for exp_avg, the high half for exp_avg_sq.
+constexpr std::uint32_t rounding_key(std::uint32_t update_key, std::uint32_t unit) {
+  return mix_bits(update_key ^ mix_bits(unit));
+}
+
+/// `random` is uniform in [0, 2^16). Zeros, infinities and NaNs stay what they are; beyond the largest bf16
+/// lies infinity, as in rounding to nearest.
+constexpr bfloat16 round_stochastically(float value, std::uint32_t random) {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  if ((word & 0x7f800000U) == 0x7f800000U) return bfloat16(value);
+  bfloat16 rounded = {};
+  rounded.bits = static_cast<std::uint16_t>((word + random) >> 16);
+  return rounded;
+}
+
+}  // namespace strata

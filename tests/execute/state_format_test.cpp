@@ -1,0 +1,119 @@
+// Runs that store the optimizer's state in fewer bytes: they resume exactly, exchange checkpoints with
+// others, move the bytes that their format says, and learn alike. tests/execute/invariants_test.cpp and
+// nvme_test.cpp show that placement changes none of their bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/execute/support.h"
+#include "tests/support/queued_device.h"
+
+namespace strata {
+namespace {
+
+using testing::expect_the_plan_was_exact;
+using testing::QueuedDevice;
+using testing::run;
+using testing::RunOutcome;
+using testing::TemporaryFolder;
+using testing::tiny_run;
+
+struct Format {
+  MasterFormat master;
+  MomentFormat moments;
+};
+constexpr Format kPlain = {MasterFormat::fp32, MomentFormat::fp32};
+constexpr Format kSplit = {MasterFormat::split, MomentFormat::fp32};
+constexpr Format kBf16Moments = {MasterFormat::fp32, MomentFormat::bf16};
+constexpr Format kSmallest = {MasterFormat::split, MomentFormat::bf16};
+
+RunConfig with_format(RunConfig config, const Format& format) {
+  config.optimizer.master = format.master;
+  config.optimizer.moments = format.moments;
+  return config;
+}
+
+TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
+  for (const Format& format : {kSplit, kBf16Moments, kSmallest}) {
+    const TemporaryFolder folder;
+    RunConfig config = with_format(tiny_run(folder.path()), format);
+    const std::string straight = run(config).result.state_hash;
+    QueuedDevice device({.threads = 2, .link = {}});
+    for (Device* other : {static_cast<Device*>(nullptr), static_cast<Device*>(&device)}) {
+      config.checkpoint.path = (folder.path() / (other == nullptr ? "cpu" : "queued")).string();
+      config.train.steps = 2;
+      run(config, {.device = other});
+      config.train.steps = 4;
+      EXPECT_EQ(run(config, {.device = other}).result.state_hash, straight);
+    }
+  }
+}
+
+/// The state's hash where a run of format `to` has loaded the checkpoint of `config`'s last step.
+std::string hash_when_loaded(const RunConfig& config, const Format& to) {
+  const RunOutcome outcome = run(with_format(config, to));
+  EXPECT_TRUE(outcome.result.steps.empty());
+  return outcome.result.state_hash;
+}
+
+TEST(StateFormatOfARun, IsNoPartOfACheckpoint) {
+  for (const Format& format : {kPlain, kSplit, kBf16Moments, kSmallest}) {
+    const TemporaryFolder folder;
+    RunConfig config = with_format(tiny_run(folder.path()), format);
+    config.train.steps = 3;
+    config.checkpoint.path = (folder.path() / "out").string();
+    const std::string saved = run(config).result.state_hash;
+    const bool moments_are_bf16 = format.moments == MomentFormat::bf16;
+    for (const Format& to : {kPlain, kSplit}) EXPECT_EQ(hash_when_loaded(config, to), saved);
+    for (const Format& to : {kBf16Moments, kSmallest})
+      EXPECT_EQ(hash_when_loaded(config, to) == saved, moments_are_bf16);
+    RunConfig further = with_format(config, format.master == MasterFormat::split ? kPlain : kSmallest);
+    further.train.steps = 5;
+    EXPECT_EQ(run(further).result.steps.size(), 2U);
+  }
+}
+
+TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
+  for (const auto& [format, bytes_per_parameter] :
+       {std::pair(kPlain, 12), std::pair(kSplit, 10), std::pair(kSmallest, 6)}) {
+    const TemporaryFolder folder;
+    RunConfig config = with_format(tiny_run(folder.path()), format);
+    config.model.config["hidden_size"] = 64;
+    config.model.config["intermediate_size"] = 256;
+    config.train.steps = 2;
+    config.memory.device = testing::smallest_bytes(config);
+    config.memory.nvme_path = {folder.path().string()};
+    config.memory.optimizer_state = TierChoice::nvme;
+    const RunOutcome outcome = run(config);
+    expect_the_plan_was_exact(outcome);
+    const Model model = testing::model_of(config);
+    Bytes expected = 0;
+    for (const Unit& unit : model.units) {
+      const Bytes master = unit.elements * (bytes_per_parameter == 12 ? 4 : 2);
+      const Bytes moment = (unit.elements * bytes_per_parameter - master) / 2;
+      expected += align_up(master, kBufferAlignment) + 2 * align_up(moment, kBufferAlignment);
+    }
+    EXPECT_NEAR(static_cast<double>(expected), static_cast<double>(bytes_per_parameter * model.parameters()),
+                0.06 * static_cast<double>(expected));
+    EXPECT_EQ(outcome.plan.training.moved(Lane::read), expected);
+    EXPECT_EQ(outcome.plan.training.moved(Lane::write), expected);
+  }
+}
+
+TEST(StateFormatOfARun, ChangesLittleOfWhatItLearns) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.train.steps = 60;
+  const TrainResult plain = run(config).result;
+  for (const Format& format : {kSplit, kBf16Moments, kSmallest}) {
+    const TrainResult result = run(with_format(config, format)).result;
+    double distance = 0;
+    for (std::size_t step = 0; step < plain.steps.size(); ++step)
+      distance += std::abs(result.steps[step].loss - plain.steps[step].loss) / 60;
+    EXPECT_LT(distance, 0.05) << "on average, of losses that fall from 4.9 to 0.6";
+  }
+  EXPECT_LT(plain.steps.back().loss, 0.6 * plain.steps.front().loss);
+}
+
+}  // namespace
+}  // namespace strata

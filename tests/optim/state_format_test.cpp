@@ -1,0 +1,45 @@
+#include "optim/state_format.h"
+
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+constexpr StateFormat kPlain = {};
+constexpr StateFormat kSplit = {.split_master = true};
+constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
+constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
+
+TEST(StateFormat, CountsBytesOfStateAndOfAnUpdate) {
+  EXPECT_EQ(kPlain.state_bytes(DType::bf16), 14);
+  EXPECT_EQ(kSplit.state_bytes(DType::bf16), 12);
+  EXPECT_EQ(kSmallest.state_bytes(DType::bf16), 8);
+  EXPECT_EQ(kPlain.state_bytes(DType::fp32), 12);
+  EXPECT_EQ(kPlain.update_bytes(DType::bf16), 28);
+  EXPECT_EQ(kSplit.update_bytes(DType::bf16), 26);
+  EXPECT_EQ(kBf16Moments.update_bytes(DType::bf16), 20);
+  EXPECT_EQ(kSmallest.update_bytes(DType::bf16), 18);
+  EXPECT_EQ(kPlain.update_bytes(DType::fp32), 28);
+  EXPECT_EQ(kBf16Moments.update_bytes(DType::fp32), 20);
+}
+
+TEST(StateFormat, OfAnFp32RunHasNoMasterBesideTheParameter) {
+  EXPECT_EQ(kPlain.master_bytes(DType::fp32), 0);
+  EXPECT_EQ(kPlain.master_bytes(DType::fp16), 4);
+}
+
+TEST(StateFormat, NamesTypesOfTheSizesThatItCounts) {
+  for (const StateFormat& format : {kPlain, kSplit, kBf16Moments, kSmallest}) {
+    with_state_types(DType::bf16, format,
+                     [&]<typename Precision, typename Master, typename Moment>(Precision, Master, Moment) {
+                       EXPECT_TRUE((std::is_same_v<Precision, bfloat16>));
+                       EXPECT_EQ(static_cast<Bytes>(sizeof(Master)), format.master_bytes(DType::bf16));
+                       EXPECT_EQ(static_cast<Bytes>(sizeof(Moment)), format.moment_bytes());
+                     });
+  }
+}
+
+}  // namespace
+}  // namespace strata
