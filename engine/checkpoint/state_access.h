@@ -23,6 +23,9 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+/// The file of a checkpoint that holds one kind of state.
+std::string file_name(StateKind kind);
+
 /// A unit, by its index in Model::units, is a flat buffer of unit.elements floats.
 struct StateAccess {
   /// Valid until the next call.
