@@ -78,6 +78,10 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return grad_norm(instruction, step);
     case Operation::adamw:
       return instruction.lane == Lane::cpu ? update_on_host(instruction) : update_on_device(instruction);
+    case Operation::save:
+      return save(instruction, step);
+    case Operation::finish_checkpoint:
+      return setup_.saver->finish();
   }
 }
 
@@ -169,6 +173,8 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   ++(report_.skipped ? counters_.skipped : counters_.updates);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
+  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+    *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
   AdamWStep scalars{
       .learning_rate = static_cast<float>(report_.learning_rate),
       .beta1 = static_cast<float>(setup_.optimizer.beta1),
@@ -182,6 +188,24 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   scalars.weight_decay = 0;
   *operand<StepScalars>(instruction, Role::step_scalars) = {
       .decayed = decayed, .plain = coefficients(scalars), .skip = report_.skipped ? 1U : 0U};
+}
+
+void Operations::save(const Instruction& instruction, std::int64_t step) {
+  if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
+    return setup_.saver->set_record(*record);
+  constexpr std::array kRoles = {Role::master, Role::exp_avg, Role::exp_avg_sq};
+  for (const StateKind kind : kStateKinds) {
+    const BufferId id = instruction.find(kRoles[static_cast<std::size_t>(kind)]);
+    if (id < 0) continue;
+    std::byte* flat = address(id);
+    if (auto* on_host = operand<std::byte>(instruction, Role::workspace)) {
+      setup_.saver->copy(on_host, flat, setup_.program->program.buffer(id));
+      flat = on_host;
+    }
+    setup_.saver->add(
+        step + 1, static_cast<std::size_t>(instruction.unit), kind,
+        {reinterpret_cast<const float*>(flat), static_cast<std::size_t>(unit(instruction).elements)});
+  }
 }
 
 /// Calls update(tensor, decays) for each tensor of the instruction's unit.

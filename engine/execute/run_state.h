@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/state_access.h"
 #include "engine/device/device.h"
+#include "engine/execute/device_copy.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/rates.h"
 #include "offload/arena.h"
@@ -78,7 +79,6 @@ class RunState {
   /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier when it updates them, and
   /// `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
-  void wait_for_copy(BufferId id);
   void write_parameter(std::size_t unit, std::span<const float> master);
 
   const Plan& plan_;
@@ -92,8 +92,7 @@ class RunState {
   std::unique_ptr<DeviceMemory> device_memory_;
   std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
   std::unique_ptr<StoreQueue> reads_, writes_;
-  std::unique_ptr<Stream> stream_;  ///< of this object's own copies
-  std::unique_ptr<Event> copied_;
+  DeviceCopy copy_;
   Arena read_, written_, written_parameter_;  ///< for what is on a device that the host cannot address
 };
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
 
@@ -136,6 +138,7 @@ class Lowering {
     constants_ = make_value("constants", BufferKind::workspace, compute_.constant_bytes());
     loss_scale_ = make_value("loss_scale", BufferKind::communication, scales_loss() ? sizeof(LossScale) : 0);
     step_scalars_ = make_value("step_scalars", BufferKind::communication, sizeof(StepScalars));
+    step_record_ = make_value("step_record", BufferKind::communication, sizeof(StepRecord));
   }
 
   void make_persistent_buffers() {
@@ -155,6 +158,18 @@ class Lowering {
         }
       }
     }
+    make_room_for_saving();
+  }
+
+  /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
+  void make_room_for_saving() {
+    Bytes largest = 0;
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      if (on_device(u)) largest = std::max(largest, units_[index(u)].exp_avg.bytes);
+    }
+    if (!strategy_.saves || largest == 0) return;
+    saved_state_ = program_.add({"saved_state", Tier::host, BufferKind::communication,
+                                 align_up(largest, kBufferAlignment), true, -1});
   }
 
   void make_resident(Value& value) {
@@ -202,8 +217,8 @@ class Lowering {
 
   /// An instruction of a host lane: works on the homes.
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
-               const std::vector<Use>& uses) {
-    Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}};
+               const std::vector<Use>& uses, When when = When::every_step) {
+    Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}, when};
     for (const Use& use : uses) {
       const BufferId id = home(*use.value);
       if (use.access != Access::write) instruction.reads.push_back({use.role, id});
@@ -324,7 +339,9 @@ class Lowering {
     for (UnitValues& values : units_) uses.push_back({Role::norm, &values.norm, Access::read});
     uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
     if (scales_loss()) uses.push_back({Role::loss_scale, &loss_scale_, Access::update});
+    if (strategy_.saves) uses.push_back({Role::step_record, &step_record_, Access::write});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
+    save({Role::step_record, &step_record_, Access::read}, -1);
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = units_[index(u)];
       uses = {{Role::step_scalars, &step_scalars_, Access::read},
@@ -340,7 +357,21 @@ class Lowering {
       } else {
         on_host(Operation::adamw, Lane::cpu, u, -1, uses);
       }
+      save({Role::master, travels_as_fp32() ? &values.parameter : &values.master, Access::read}, u);
+      save({Role::exp_avg, &values.exp_avg, Access::read}, u);
+      save({Role::exp_avg_sq, &values.exp_avg_sq, Access::read}, u);
     }
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+  }
+
+  /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too. What lives on the
+  /// device comes to the host by a copy of the save lane's own: the lane d2h, which the next step needs, would wait for the disk.
+  void save(const Use& use, std::int32_t unit) {
+    if (!strategy_.saves) return;
+    const Value& value = *use.value;
+    if (value.resident < 0) return on_host(Operation::save, Lane::save, unit, -1, {use}, When::saving);
+    program_.instructions.push_back({Operation::save, Lane::save, unit, -1, {{use.role, value.resident}},
+                                     {{Role::workspace, saved_state_}}, When::saving});
   }
 
   const Model& model_;
@@ -351,7 +382,8 @@ class Lowering {
   Program program_;
   std::vector<UnitValues> units_;
   std::vector<Value> tokens_, targets_, losses_;
-  Value constants_, step_scalars_, loss_scale_;
+  Value constants_, step_scalars_, loss_scale_, step_record_;
+  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace
@@ -365,6 +397,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
+  strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   strategy.state.assign(model.units.size(), Tier::host);
   return strategy;

@@ -7,7 +7,8 @@
 
 namespace strata {
 
-/// One optimizer step: load, forward, backward, gradient norm, update. In both orders a unit's gradient sums microbatches
+/// One optimizer step: load, forward, backward, gradient norm, update; and, where some steps save, each unit's way to the
+/// checkpoint once it is updated. In both orders a unit's gradient sums microbatches
 /// 0, 1, … and the embedding's backward comes last for all of them, so that the order changes no bit (a tied head adds to
 /// the same gradient first).
 Program lower_training(const Model& model, const Strategy& strategy);
