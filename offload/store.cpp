@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "offload/disk_speed.h"
+#include "offload/limited_store.h"
 #include "offload/spill_folder.h"
 #include "offload/store_queue.h"
 #include "offload/thread_engine.h"
@@ -126,7 +127,9 @@ std::unique_ptr<Store> open_store(const StoreOptions& options) {
   if (options.bytes <= 0)
     throw ConfigError(
         fmt::format("an NVMe tier of {} bytes holds nothing: set memory.nvme.size", options.bytes));
-  return std::make_unique<SpillStore>(options);
+  auto store = std::make_unique<SpillStore>(options);
+  if (!options.limit.read && !options.limit.write) return store;
+  return limit_store(std::move(store), options.limit);
 }
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,12 @@ constexpr Bytes kStoreAlignment = 4096;
 
 enum class StoreEngine { automatic, io_uring, threads };
 
+/// Bytes per second of either direction alone; nothing: as fast as it goes. The directions share the time: bytes read / read +
+/// bytes written / write is at most the seconds that have passed.
+struct StoreLimit {
+  std::optional<double> read, write;
+};
+
 struct StoreOptions {
   std::vector<std::string> folders;
   Bytes bytes = 0;
@@ -29,6 +36,7 @@ struct StoreOptions {
   bool verify = false;
   /// A transfer that takes longer fails.
   double watchdog_seconds = 900;
+  StoreLimit limit = {};
   IoFaults* faults = nullptr;  ///< tests only
 };
 

@@ -9,7 +9,7 @@ namespace strata {
 
 struct Counters {
   std::int64_t step = 0;     ///< finished steps: the next one to run
-  std::int64_t updates = 0;  ///< applied
+  std::int64_t updates = 0;  ///< applied as a whole
   std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
 };
 

@@ -290,7 +290,9 @@ void add_optimizer(std::vector<Key>& keys) {
                       not_below_zero);
   section.add<Word<Decay>>("decay", &S::decay, "",
                            "What weight_decay applies to: matrices only (not norms and biases), or all.");
-  section.add<Number>("clip_norm", &S::clip_norm, "", "Largest global norm of the gradient; 0: no clipping.",
+  section.add<Number>("clip_norm", &S::clip_norm, "",
+                      "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "
+                      "backward pass to end.",
                       not_below_zero);
 }
 
@@ -332,6 +334,8 @@ std::string check_placement(const RunConfig& config) {
              : "";
 }
 
+std::string some_rate(const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; }
+
 void add_memory(std::vector<Key>& keys) {
   using S = RunConfig::MemorySection;
   SectionKeys<S> section(keys, "memory", &RunConfig::memory);
@@ -359,6 +363,10 @@ void add_memory(std::vector<Key>& keys) {
       "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
   nvme.add<Boolean>("verify", &S::nvme_verify, "",
                     "Keep a checksum of everything that is written, and check it when it is read.");
+  SectionKeys<S> limit(keys, "memory.nvme.limit", &RunConfig::memory);
+  limit.add<Rate>("read", &S::nvme_read_per_second, "",
+                  "Fastest reading from all folders together. Left out or unlimited: as fast as it goes.", some_rate);
+  limit.add<Rate>("write", &S::nvme_write_per_second, "", "Likewise writing; the two share the drives' time.", some_rate);
   SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
   using Which = Word<SpillTier>;
   require(placement.add<Which>("parameters", &S::parameters, "",
@@ -406,7 +414,6 @@ void add_device(std::vector<Key>& keys) {
           "kind", &S::kind, "",
           "The device that computes: the CPU, or an NVIDIA GPU where this program was built with CUDA.");
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
-  const auto some_rate = [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; };
   require(
       link.add<Rate>(
           "h2d", &S::h2d_per_second, "",
@@ -479,6 +486,7 @@ const std::vector<Section>& config_sections() {
       {"parallel", "The mesh of ranks."},
       {"memory", "Budgets of the tiers, as 2GiB, 512MB, a number of bytes, or unlimited."},
       {"memory.nvme", "The tier of local drives."},
+      {"memory.nvme.limit", "Leaves the rest of the drives' time to others, or studies slower ones, as 1GB/s."},
       {"memory.placement", "What is not on the device. auto: on the host, on nvme where that is full."},
       {"plan", "How the step is laid out; no choice here changes a result."},
       {"device", "What computes."},

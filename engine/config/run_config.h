@@ -89,6 +89,7 @@ struct RunConfig {
     Bytes nvme_size = kUnlimited;
     NvmeEngine nvme_engine = NvmeEngine::automatic;
     bool nvme_verify = false;
+    std::optional<Bytes> nvme_read_per_second, nvme_write_per_second;  ///< limits of the tier
     SpillTier parameters = SpillTier::automatic, optimizer_state = SpillTier::automatic,
               gradients = SpillTier::automatic, activations = SpillTier::automatic;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;

@@ -120,7 +120,8 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool is_performed = performs(instruction, step);
   const bool reports = instruction.operation == Operation::grad_norm;
-  if (reports && !commit(step)) return false;
+  const bool decides = reports || instruction.operation == Operation::step_scalars;
+  if (decides && !commit(step)) return false;
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);

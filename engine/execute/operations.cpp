@@ -74,6 +74,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return sum_squares(instruction);
     case Operation::loss:
       return loss(instruction, step);
+    case Operation::step_scalars:
+      return step_scalars(instruction, step);
     case Operation::grad_norm:
       return grad_norm(instruction, step);
     case Operation::adamw:
@@ -157,37 +159,52 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
   report_.loss = sum / static_cast<double>(tokens * instruction.reads.size());
 }
 
-void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
+/// The sum over the norms that the instruction reads.
+double Operations::squares(const Instruction& instruction) const {
   double sum = 0;
   for (const Operand& operand : instruction.reads) {
     if (operand.role == Role::norm) sum += *reinterpret_cast<const double*>(address(operand.buffer));
   }
-  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
-  const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
-  const double norm = std::sqrt(sum) / scale;
-  report_.grad_norm = norm;
-  report_.loss_scale = scale;
-  report_.skipped = !std::isfinite(norm);
-  report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
-  ++counters_.step;
-  ++(report_.skipped ? counters_.skipped : counters_.updates);
-  if (loss_scale != nullptr)
-    *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
-  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
-    *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
+  return sum;
+}
+
+/// For an update that is decided by the norm of gradients whose loss had a scale.
+StepScalars Operations::make_scalars(double norm, double scale, std::int64_t step) const {
+  const bool skip = !std::isfinite(norm);
   AdamWStep scalars{
-      .learning_rate = static_cast<float>(report_.learning_rate),
+      .learning_rate = static_cast<float>(learning_rate(setup_.optimizer.schedule, step)),
       .beta1 = static_cast<float>(setup_.optimizer.beta1),
       .beta2 = static_cast<float>(setup_.optimizer.beta2),
       .epsilon = static_cast<float>(setup_.optimizer.epsilon),
       .weight_decay = static_cast<float>(setup_.optimizer.weight_decay),
-      .gradient_scale =
-          report_.skipped ? 0 : static_cast<float>(clip_factor(norm, setup_.optimizer.clip_norm) / scale),
-      .step = std::max<std::int64_t>(counters_.updates, 1)};
+      .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, setup_.optimizer.clip_norm) / scale),
+      .step = counters_.updates + 1};
   const AdamWCoefficients decayed = coefficients(scalars);
   scalars.weight_decay = 0;
-  *operand<StepScalars>(instruction, Role::step_scalars) = {
-      .decayed = decayed, .plain = coefficients(scalars), .skip = report_.skipped ? 1U : 0U};
+  return {.decayed = decayed, .plain = coefficients(scalars), .skip = skip ? 1U : 0U};
+}
+
+void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
+  *operand<StepScalars>(instruction, Role::step_scalars) =
+      make_scalars(std::sqrt(squares(instruction)), 1, step);
+}
+
+void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
+  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
+  const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
+  const double norm = std::sqrt(squares(instruction)) / scale;
+  report_.grad_norm = norm;
+  report_.loss_scale = scale;
+  report_.skipped = !std::isfinite(norm);
+  report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
+  if (auto* scalars = operand<StepScalars>(instruction, Role::step_scalars))
+    *scalars = make_scalars(norm, scale, step);
+  if (loss_scale != nullptr)
+    *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
+  ++counters_.step;
+  ++(report_.skipped ? counters_.skipped : counters_.updates);
+  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+    *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
 }
 
 void Operations::save(const Instruction& instruction, std::int64_t step) {

@@ -76,6 +76,9 @@ class Operations {
   void cast_gradient(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
+  double squares(const Instruction& instruction) const;
+  StepScalars make_scalars(double norm, double scale, std::int64_t step) const;
+  void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
   void save(const Instruction& instruction, std::int64_t step);
   void update_on_device(const Instruction& instruction);

@@ -48,6 +48,7 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
           .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
           .verify = config.memory.nvme_verify,
           .watchdog_seconds = options.watchdog_seconds,
+          .limit = {.read = config.memory.nvme_read_per_second, .write = config.memory.nvme_write_per_second},
           .faults = options.faults};
 }
 

@@ -41,7 +41,7 @@ Value make_value(std::string name, BufferKind kind, Bytes bytes) {
 
 /// The values of one unit.
 struct UnitValues {
-  Value parameter, gradient, travelling_gradient, master, exp_avg, exp_avg_sq, norm;
+  Value parameter, gradient, travelling_gradient, master, exp_avg, exp_avg_sq, norm, step_scalars;
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
 };
 
@@ -75,7 +75,7 @@ class Lowering {
     }
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) backward(0, mb);
     loss();
-    update();
+    finish_step();
     return std::move(program_);
   }
 
@@ -118,6 +118,7 @@ class Lowering {
       values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * 4);
       values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * 4);
       values.norm = named("norm", BufferKind::communication, sizeof(double));
+      values.step_scalars = named("step_scalars", BufferKind::communication, sizeof(StepScalars));
       for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
         const auto of_microbatch = [&](const char* what, Bytes bytes) {
           return make_value(fmt::format("{}/{}[mb={}]", unit.name, what, mb), BufferKind::activation, bytes);
@@ -326,6 +327,8 @@ class Lowering {
           Operation::sum_of_squares, Lane::cpu, u, -1,
           {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
     }
+    // On the device an update would wait for its scalars to come from the host, and all that follows with it.
+    if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
   void loss() {
@@ -334,34 +337,52 @@ class Lowering {
     on_host(Operation::loss, Lane::cpu, -1, -1, uses);
   }
 
-  void update() {
+  /// The global norm and the updates that were not made before.
+  void finish_step() {
+    if (strategy_.global_norm) {
+      grad_norm();
+      for (std::int32_t u = 0; u < unit_count_; ++u) update(u);
+    } else {
+      for (std::int32_t u = 0; u < unit_count_; ++u) {
+        if (on_device(u)) update(u);
+      }
+      grad_norm();
+    }
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+  }
+
+  void grad_norm() {
     std::vector<Use> uses;
     for (UnitValues& values : units_) uses.push_back({Role::norm, &values.norm, Access::read});
-    uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
+    if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
     if (scales_loss()) uses.push_back({Role::loss_scale, &loss_scale_, Access::update});
     if (strategy_.saves) uses.push_back({Role::step_record, &step_record_, Access::write});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
     save({Role::step_record, &step_record_, Access::read}, -1);
-    for (std::int32_t u = 0; u < unit_count_; ++u) {
-      UnitValues& values = units_[index(u)];
-      uses = {{Role::step_scalars, &step_scalars_, Access::read},
-              {Role::gradient, &final_gradient(u), Access::read}};
-      if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
-      uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
-      uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
-      // The bf16 copy is overwritten whole; in fp32 the parameter is the master and is updated.
-      uses.push_back(
-          {Role::parameter, &values.parameter, travels_as_fp32() ? Access::update : Access::write});
-      if (on_device(u)) {
-        on_compute(Operation::adamw, u, -1, uses);
-      } else {
-        on_host(Operation::adamw, Lane::cpu, u, -1, uses);
-      }
-      save({Role::master, travels_as_fp32() ? &values.parameter : &values.master, Access::read}, u);
-      save({Role::exp_avg, &values.exp_avg, Access::read}, u);
-      save({Role::exp_avg_sq, &values.exp_avg_sq, Access::read}, u);
+  }
+
+  void update(std::int32_t u) {
+    UnitValues& values = units_[index(u)];
+    Value& scalars = strategy_.global_norm ? step_scalars_ : values.step_scalars;
+    if (!strategy_.global_norm) {
+      on_host(Operation::step_scalars, Lane::cpu, u, -1,
+              {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}});
     }
-    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+    std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
+                             {Role::gradient, &final_gradient(u), Access::read}};
+    if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
+    uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
+    uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
+    // The bf16 copy is overwritten whole; in fp32 the parameter is the master and is updated.
+    uses.push_back({Role::parameter, &values.parameter, travels_as_fp32() ? Access::update : Access::write});
+    if (on_device(u)) {
+      on_compute(Operation::adamw, u, -1, uses);
+    } else {
+      on_host(Operation::adamw, Lane::cpu, u, -1, uses);
+    }
+    save({Role::master, travels_as_fp32() ? &values.parameter : &values.master, Access::read}, u);
+    save({Role::exp_avg, &values.exp_avg, Access::read}, u);
+    save({Role::exp_avg_sq, &values.exp_avg_sq, Access::read}, u);
   }
 
   /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too. What lives on the
@@ -398,6 +419,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
+  strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   strategy.state.assign(model.units.size(), Tier::host);
   return strategy;

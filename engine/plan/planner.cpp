@@ -7,74 +7,18 @@
 
 #include "engine/base/error.h"
 #include "engine/plan/lower.h"
-#include "engine/plan/prefetch.h"
+#include "engine/plan/placement.h"
 #include "engine/plan/rates.h"
 #include "engine/plan/residency.h"
-#include "engine/plan/spill.h"
 
 namespace strata {
 namespace {
-
-Bytes traffic(const Program& program) {
-  return moved_bytes(program, Operation::copy_to_device) + moved_bytes(program, Operation::copy_to_host);
-}
-
-Bytes smallest_device_bytes(const Program& plain) {
-  return near_bytes(plain, kDeviceLevel).smallest;
-}
-
-/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where even the plain form is larger.
-/// Fragmentation can push a placement over what live bytes promise: then passes get that much less to fill.
-std::optional<Program> fit(const Program& plain, const Level& level, Bytes budget) {
-  const Bytes smallest = near_bytes(plain, level).smallest;
-  if (budget < smallest) return std::nullopt;
-  for (Bytes allowed = budget; allowed > smallest;) {
-    const Program resident = keep_resident(plain, level, allowed);
-    for (Bytes filled = allowed;;) {
-      Program placed = place(prefetch(resident, level, filled));
-      const Bytes over = tier_use(placed, level.near).peak_bytes - budget;
-      if (over <= 0) return placed;
-      if (filled <= smallest) break;
-      filled = std::max(smallest, filled - std::max(over, filled / 64));
-    }
-    allowed = std::max(smallest, allowed - allowed / 32);
-  }
-  Program placed = place(plain);
-  if (tier_use(placed, level.near).peak_bytes > budget) return std::nullopt;
-  return placed;
-}
-
-/// Copies that no device memory avoids: parameters updated on the host, gradients on their way there, tokens
-/// and losses.
-bool nothing_spills(const Program& plain, Bytes budget) {
-  if (budget < smallest_device_bytes(plain)) return false;
-  return traffic(keep_resident(plain, kDeviceLevel, budget)) == traffic(keep_resident(plain, kDeviceLevel, kUnlimited));
-}
-
-Strategy with_device_state(Strategy strategy, std::size_t units) {
-  for (std::size_t u = 0; u < strategy.state.size(); ++u)
-    strategy.state[u] = u < units ? Tier::device : Tier::host;
-  return strategy;
-}
 
 /// Blocks are saved from the top: their activations live shortest.
 Strategy with_saved_blocks(Strategy strategy, std::size_t blocks) {
   const std::size_t head = strategy.save.size() - 1;
   for (std::size_t u = 1; u < head; ++u) strategy.save[u] = u >= head - blocks;
   return strategy;
-}
-
-/// The largest count in [0, most] that `make` turns into a strategy of which nothing spills. That is
-/// monotone, so a binary search finds it.
-template <typename Make>
-std::size_t largest_that_fits(const Model& model, Bytes budget, std::size_t most, Make&& make) {
-  std::size_t low = 0, high = most;
-  while (low < high) {
-    const std::size_t middle = (low + high + 1) / 2;
-    const bool fits = nothing_spills(lower_training(model, make(middle)), budget);
-    (fits ? low : high) = fits ? middle : middle - 1;
-  }
-  return low;
 }
 
 StepFlops step_flops(const Model& model, const Strategy& strategy) {
@@ -110,7 +54,9 @@ struct Choice {
 std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy& strategy, Bytes budget) {
   const std::size_t blocks = model.units.size() - 2;
   const std::size_t fitting =
-      largest_that_fits(model, budget, blocks, [&](std::size_t n) { return with_saved_blocks(strategy, n); });
+      largest_number(blocks, [&](std::size_t n) {
+        return nothing_spills(lower_training(model, with_saved_blocks(strategy, n)), budget);
+      });
   std::vector<std::size_t> counts = {0, fitting, blocks};
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -123,7 +69,7 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   std::vector<Choice> result;
   const auto consider = [&](Strategy strategy) {
     const Program plain = lower_training(model, strategy);
-    if (smallest_device_bytes(plain) > budget) return;
+    if (near_bytes(plain, kDeviceLevel).smallest > budget) return;
     const Program resident = keep_resident(plain, kDeviceLevel, budget);
     const Bytes h2d = moved_bytes(resident, Operation::copy_to_device);
     const Bytes d2h = moved_bytes(resident, Operation::copy_to_host);
@@ -147,33 +93,6 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   return result;
 }
 
-struct Placement {
-  Strategy strategy;
-  Program training;
-  std::optional<Program> validation = {};
-};
-
-/// Gives room that is left to state, from the bottom unit up: its update must be done first in the next step,
-/// so it has the least slack to hide a transfer.
-std::optional<Placement> place_choice(const Model& model, const Strategy& choice, const RunConfig& config) {
-  const Bytes budget = config.memory.device;
-  const std::size_t units = model.units.size();
-  const bool host_is_used = config.memory.host.has_value();
-  std::size_t on_device = units;
-  if (host_is_used) {
-    on_device =
-        largest_that_fits(model, budget, units, [&](std::size_t n) { return with_device_state(choice, n); });
-  }
-  // Fragmentation may leave a little less room than live bytes promise.
-  for (;; --on_device) {
-    Strategy strategy = with_device_state(choice, on_device);
-    if (std::optional<Program> program = fit(lower_training(model, strategy), kDeviceLevel, budget)) {
-      return Placement{std::move(strategy), std::move(*program)};
-    }
-    if (on_device == 0 || !host_is_used) return std::nullopt;
-  }
-}
-
 /// The least device memory that any allowed order runs in.
 Bytes smallest_budget(const Model& model, Strategy strategy, const RunConfig& config) {
   const bool host_is_used = config.memory.host.has_value();
@@ -186,110 +105,6 @@ Bytes smallest_budget(const Model& model, Strategy strategy, const RunConfig& co
     smallest = std::min(smallest, tier_use(place(program), Tier::device).peak_bytes);
   }
   return smallest;
-}
-
-/// Bytes on the host that are more than messages to and from the device (tokens, losses, norms).
-Bytes host_state_bytes(const TierUse& host) {
-  return host.live_bytes - host.by_kind[static_cast<std::size_t>(BufferKind::communication)];
-}
-
-bool fits_host(const Program& placed, const RunConfig& config) {
-  const TierUse use = tier_use(placed, Tier::host);
-  return config.memory.host ? use.peak_bytes <= *config.memory.host : host_state_bytes(use) == 0;
-}
-
-Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
-  return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
-}
-
-/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room for three of the largest
-/// visit, so that one unit is read and another written while a third is updated, or for one visit where there is no more.
-std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget) {
-  for (const Bytes visits : {3, 1}) {
-    const auto has_room = [&](std::size_t count) {
-      const NearBytes need = near_bytes(with_spilled(program, order, count), kHostLevel);
-      return need.smallest + (visits - 1) * need.largest_visit <= budget;
-    };
-    std::size_t low = order.forced, high = order.buffers.size() + 1;
-    while (low < high) {
-      const std::size_t middle = (low + high) / 2;
-      const bool enough = middle > order.buffers.size() || has_room(middle);
-      (enough ? high : low) = enough ? middle : middle + 1;
-    }
-    // Fragmentation may need a little more than live bytes promise.
-    for (std::size_t count = low; count <= order.buffers.size(); ++count) {
-      if (auto fitted = fit(with_spilled(program, order, count), kHostLevel, budget)) return fitted;
-    }
-  }
-  return std::nullopt;
-}
-
-/// In the training's order; where that keeps more on the host than it may, in the order that keeps less.
-std::optional<Program> place_validation(const Model& model, Strategy strategy, const RunConfig& config) {
-  if (strategy.validation_microbatches == 0) return std::nullopt;
-  std::optional<Program> program;
-  for (const Order order : {strategy.order, Order::microbatch_major}) {
-    strategy.order = order;
-    std::optional<Program> candidate = fit(lower_validation(model, strategy), kDeviceLevel, config.memory.device);
-    if (!candidate) throw std::logic_error("a validation pass needs more device memory than a training step");
-    const auto host_bytes = [](const Program& placed) { return tier_use(placed, Tier::host).peak_bytes; };
-    if (!program || host_bytes(*candidate) < host_bytes(*program)) program = std::move(candidate);
-    if (fits_host(*program, config)) break;
-  }
-  return program;
-}
-
-bool fits_host(const Placement& placement, const RunConfig& config) {
-  return fits_host(placement.training, config) &&
-         (!placement.validation || fits_host(*placement.validation, config));
-}
-
-/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no other state may.
-SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
-  SpillOrder order;
-  for (std::size_t b = 0; b < training.buffers.size(); ++b) {
-    const Buffer& buffer = training.buffers[b];
-    if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
-  }
-  order.forced = order.buffers.size();
-  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
-    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
-  }
-  return order;
-}
-
-/// What the host has no room for goes to the nvme tier; false where even that is not enough.
-bool spill_to_nvme(Placement& placement, const RunConfig& config) {
-  const SpillOrder order = find_spill_order(placement.training, config.memory);
-  if (fits_host(placement, config) && order.forced == 0) return true;
-  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host);
-  if (!training) return false;
-  if (placement.validation) {
-    std::optional<Program> validation = fit_host(
-        *placement.validation, validation_order(*placement.validation, *training, config), *config.memory.host);
-    if (!validation) return false;
-    placement.validation = std::move(validation);
-  }
-  placement.training = std::move(*training);
-  return true;
-}
-
-/// The least host memory that a placement runs in.
-Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
-  if (config.memory.nvme_path.empty()) {
-    const Bytes training = tier_use(placement.training, Tier::host).peak_bytes;
-    return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::host).peak_bytes)
-                                : training;
-  }
-  const SpillOrder order = find_spill_order(placement.training, config.memory);
-  const Program staged = place(with_spilled(placement.training, order, order.buffers.size()));
-  return tier_use(staged, Tier::host).peak_bytes;
-}
-
-Bytes nvme_bytes(const Placement& placement) {
-  const Bytes training = tier_use(placement.training, Tier::nvme).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, Tier::nvme).peak_bytes)
-                              : training;
 }
 
 ConfigError host_error(const RunConfig& config, Bytes need) {
@@ -335,30 +150,27 @@ Plan make_plan(const RunConfig& config, const Model& model) {
       with_device_state(make_strategy(config, model), config.memory.host ? 0 : model.units.size());
   std::optional<Placement> best;
   double best_seconds = 0;
-  Bytes host_need = kUnlimited, nvme_need = kUnlimited;
-  for (const Choice& choice : choices(model, base, config)) {
-    if (best && choice.seconds >= best_seconds) break;  // drives can only add to it
-    std::optional<Placement> placement = place_choice(model, choice.strategy, config);
+  Shortage shortage;
+  const MachineRates rates = planning_rates(config);
+  for (Choice& choice : choices(model, base, config)) {
+    if (best && choice.seconds >= best_seconds) break;  // placing it can only add to it
+    std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
     if (!placement) continue;
-    placement->validation = place_validation(model, placement->strategy, config);
-    const bool fits = nvme_is_used ? spill_to_nvme(*placement, config) : fits_host(*placement, config);
-    if (!fits) {
-      host_need = std::min(host_need, smallest_host_bytes(*placement, config));
-      continue;
-    }
-    nvme_need = std::min(nvme_need, nvme_bytes(*placement));
-    if (nvme_bytes(*placement) > plan.budget(Tier::nvme)) continue;
-    const double seconds = std::max(choice.seconds, nvme_seconds(planning_rates(config), moved_bytes(placement->training, Operation::read),
-                                                                 moved_bytes(placement->training, Operation::write)));
+    const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
+    const double seconds = std::max(
+        {choice.seconds,
+         estimated_seconds(rates, step_flops(model, choice.strategy).executed, moved(Operation::copy_to_device),
+                           moved(Operation::copy_to_host)),
+         nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);
     best_seconds = seconds;
   }
-  if (!best && nvme_need != kUnlimited) {
+  if (!best && shortage.nvme != kUnlimited) {
     throw ConfigError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} ({} bytes) there",
-                                  format_bytes(config.memory.nvme_size), format_bytes(nvme_need), nvme_need));
+                                  format_bytes(config.memory.nvme_size), format_bytes(shortage.nvme), shortage.nvme));
   }
-  if (!best && host_need != kUnlimited) throw host_error(config, host_need);
+  if (!best && shortage.host != kUnlimited) throw host_error(config, shortage.host);
   if (!best) {
     const Bytes smallest = smallest_budget(model, base, config);
     throw ConfigError(

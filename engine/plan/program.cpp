@@ -26,7 +26,7 @@ std::string_view name_of(BufferKind kind) {
 std::string_view name_of(Operation operation) {
   constexpr std::array names = std::to_array<std::string_view>(
       {"load_tokens", "copy_to_device", "copy_to_host", "read", "write", "zero", "forward", "backward",
-       "cast_gradient", "sum_of_squares", "loss", "grad_norm", "adamw", "save", "finish_checkpoint"});
+       "cast_gradient", "sum_of_squares", "loss", "step_scalars", "grad_norm", "adamw", "save", "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }

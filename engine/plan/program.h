@@ -58,7 +58,8 @@ enum class Operation : std::uint8_t {
   cast_gradient,   ///< fp32 accumulator → the dtype that travels
   sum_of_squares,  ///< of the unit's gradient
   loss,            ///< the step's mean loss from the tokens' losses
-  grad_norm,       ///< global norm, clip factor, learning rate; from here on the step will update
+  step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
+  grad_norm,       ///< the global norm; where updates wait for it also their scalars
   adamw,           ///< of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole

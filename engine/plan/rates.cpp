@@ -70,13 +70,20 @@ nlohmann::json rates_json(const MachineRates& rates) {
 }
 
 MachineRates planning_rates(const RunConfig& config) {
+  MachineRates rates;
   if (!config.plan.machine.empty()) {
-    MachineRates rates = read_profile(config.plan.machine);
+    rates = read_profile(config.plan.machine);
     if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;
     if (rates.nvme_write_bytes_per_second == 0) rates.nvme_write_bytes_per_second = kNvmeWrite;
-    return rates;
+  } else {
+    rates = config.device.kind == DeviceKind::cuda ? cuda_rates(config) : cpu_rates(config);
   }
-  return config.device.kind == DeviceKind::cuda ? cuda_rates(config) : cpu_rates(config);
+  const auto limit = [](double& rate, std::optional<Bytes> most) {
+    if (most) rate = std::min(rate, static_cast<double>(*most));
+  };
+  limit(rates.nvme_read_bytes_per_second, config.memory.nvme_read_per_second);
+  limit(rates.nvme_write_bytes_per_second, config.memory.nvme_write_per_second);
+  return rates;
 }
 
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h) {

@@ -46,7 +46,7 @@ void ProgressLine::on_step(const StepReport& report) {
   seconds_per_step_ = seconds_per_step_ == 0
                           ? report.seconds
                           : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
-  if (report.skipped) say(fmt::format("step {} skipped: the gradient norm is not finite", report.step + 1));
+  if (report.skipped) say(fmt::format("step {}: gradients that are not finite update nothing", report.step + 1));
   if (!terminal_) return;
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
   std::string memory;

@@ -54,6 +54,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"memory.nvme.size", "3GiB"},
     {"memory.nvme.engine", "threads"},
     {"memory.nvme.verify", "true"},
+    {"memory.nvme.limit.read", "1GB/s"},
+    {"memory.nvme.limit.write", "500MB/s"},
     {"memory.placement.parameters", "nvme"},
     {"memory.placement.optimizer_state", "host"},
     {"memory.placement.gradients", "nvme"},
@@ -157,6 +159,9 @@ memory:
     size: unlimited
     engine: auto
     verify: false
+    limit:
+      # read: (not given)
+      # write: (not given)
   placement:
     parameters: auto
     optimizer_state: auto

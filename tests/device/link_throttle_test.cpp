@@ -4,26 +4,13 @@
 
 #include <vector>
 
+#include "tests/base/virtual_time.h"
+
 namespace strata {
 namespace {
 
-using Seconds = LinkThrottle::Seconds;
-
-/// A clock that only moves when somebody sleeps, and that wakes sleepers early to see whether they notice.
-struct VirtualTime {
-  Seconds time{100};
-  Seconds longest_sleep{0};
-  bool wakes_early = false;
-
-  LinkThrottle::Clock clock() {
-    return {.now = [this] { return time; },
-            .sleep =
-                [this](Seconds duration) {
-                  longest_sleep = std::max(longest_sleep, duration);
-                  time += wakes_early ? duration / 2 + Seconds(1e-9) : duration;
-                }};
-  }
-};
+using Seconds = PacingClock::Seconds;
+using testing::VirtualTime;
 
 std::vector<std::byte> numbered(Bytes bytes) {
   std::vector<std::byte> data(static_cast<std::size_t>(bytes));

@@ -18,6 +18,7 @@ using testing::tiny_run;
 struct Precision {
   DType dtype;
   Recompute recompute;
+  double clip_norm = 1;
 };
 
 /// A test per order, so that each stays short under a sanitizer.
@@ -29,6 +30,7 @@ TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
   const auto& [precision, order] = GetParam();
   config.train.precision = precision.dtype;
   config.train.recompute = precision.recompute;
+  config.optimizer.clip_norm = precision.clip_norm;
   config.plan.lanes = LaneMode::serial;
   config.plan.order = Order::layer_major;
   const std::string expected = run(config, {.device_threads = 1}).result.state_hash;
@@ -59,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
                          ::testing::Combine(::testing::Values(Precision{DType::bf16, Recompute::full},
                                                               Precision{DType::bf16, Recompute::none},
                                                               Precision{DType::fp32, Recompute::full},
-                                                              Precision{DType::fp16, Recompute::full}),
+                                                              Precision{DType::fp16, Recompute::full},
+                                                              Precision{DType::bf16, Recompute::full, 0},
+                                                              Precision{DType::fp32, Recompute::full, 0}),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
 TEST(Recomputation, ChangesNoBit) {
@@ -69,6 +73,16 @@ TEST(Recomputation, ChangesNoBit) {
   const std::string full = run(config).result.state_hash;
   config.train.recompute = Recompute::none;
   EXPECT_EQ(run(config).result.state_hash, full);
+}
+
+TEST(UpdatesDuringTheBackwardPass, GiveTheBitsOfUpdatesAfterIt) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.memory.device = smallest_bytes(config);
+  config.optimizer.clip_norm = 1e30;
+  const std::string after = run(config).result.state_hash;
+  config.optimizer.clip_norm = 0;
+  EXPECT_EQ(run(config).result.state_hash, after);
 }
 
 TEST(Training, LearnsATinyText) {

@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 using testing::resident_bytes;
 using testing::run;
 using testing::RunOutcome;
+using testing::named_budget;
 using testing::smallest_bytes;
 using testing::smallest_host_bytes;
 using testing::TemporaryFolder;
@@ -184,6 +185,33 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory.nvme.size: 4.00 KiB is too small: this run keeps"));
   }
+}
+
+/// All tiers are as good as full of state, and one more layer has no room.
+TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.model.config["num_hidden_layers"] = 80;
+  config.model.config["hidden_size"] = 64;
+  config.model.config["num_key_value_heads"] = 4;
+  config.model.config["intermediate_size"] = 202;  // no padding in a unit's flat parameter
+  config.data.sequence_length = 8;
+  config.train.steps = 2;
+  config.train.batch = 2;
+  config.train.microbatch = 1;
+  config.optimizer.clip_norm = 0;  // so that gradients are short-lived
+  const std::string expected = run(config).result.state_hash;
+  config.memory.device = config.memory.host.emplace(10 * MiB);
+  config.memory.nvme_path = {folder.path().string()};
+  config.memory.nvme_size = kBufferAlignment;
+  config.memory.nvme_size = named_budget(config);
+  const RunOutcome outcome = run(config);
+  EXPECT_EQ(outcome.result.state_hash, expected);
+  expect_the_plan_was_exact(outcome);
+  const auto state = static_cast<double>(14 * outcome.plan.parameters);
+  EXPECT_GE(state, 0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
+  config.model.config["num_hidden_layers"] = 81;
+  EXPECT_THROW(make_plan(config, testing::model_of(config)), ConfigError);
 }
 
 }  // namespace

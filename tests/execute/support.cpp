@@ -82,29 +82,24 @@ Bytes resident_bytes(RunConfig config) {
   return make_plan(config, model_of(config)).arena_bytes(Tier::device);
 }
 
-namespace {
-
-/// What the error of a budget that is too small says would do.
-Bytes smallest_that_works(const RunConfig& config) {
+Bytes named_budget(const RunConfig& config) {
   try {
     make_plan(config, model_of(config));
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));
   }
-  throw std::logic_error("a budget of one byte was accepted");
+  throw std::logic_error("the budgets were accepted");
 }
-
-}  // namespace
 
 Bytes smallest_bytes(RunConfig config) {
   config.memory.device = 1;
-  return smallest_that_works(config);
+  return named_budget(config);
 }
 
 Bytes smallest_host_bytes(RunConfig config) {
   config.memory.host = 1;
-  return smallest_that_works(config);
+  return named_budget(config);
 }
 
 }  // namespace strata::testing

@@ -63,6 +63,8 @@ void expect_the_plan_was_exact(const RunOutcome& outcome);
 
 /// Arena size of a run whose device budget never binds.
 Bytes resident_bytes(RunConfig config);
+/// The budget that the refusal of a run names.
+Bytes named_budget(const RunConfig& config);
 /// The smallest device budget of a run.
 Bytes smallest_bytes(RunConfig config);
 /// The smallest host budget of a run that spills.

@@ -69,10 +69,15 @@ TEST(Resume, RefusesAnotherModel) {
   EXPECT_THROW(run(config), ConfigError);
 }
 
-TEST(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
+/// With and without clipping: updates begin after the backward pass, or during it.
+class Stop : public ::testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(ClipNorm, Stop, ::testing::Values(1.0, 0.0));
+
+TEST_P(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 6;
+  config.optimizer.clip_norm = GetParam();
   config.memory.device = resident_bytes(config) / 2;
   const std::string straight = run(config).result.state_hash;
   for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
@@ -90,9 +95,10 @@ TEST(Stop, LeavesWholeStepsAndContinuesToTheSameBits) {
   }
 }
 
-TEST(Stop, BeforeTheFirstStepSavesTheStart) {
+TEST_P(Stop, BeforeTheFirstStepSavesTheStart) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
+  config.optimizer.clip_norm = GetParam();
   const std::string straight = run(config).result.state_hash;
   config.checkpoint.path = (folder.path() / "out").string();
   const std::atomic<bool> stop = true;
@@ -101,6 +107,14 @@ TEST(Stop, BeforeTheFirstStepSavesTheStart) {
   EXPECT_EQ(stopped.counters.step, 0);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "out" / "step-00000000" / "manifest.json"));
   EXPECT_EQ(run(config).result.state_hash, straight);
+}
+
+/// An element of a bf16 buffer.
+void make_infinite(Trainer& trainer, BufferId id) {
+  const std::span<const std::byte> bytes = trainer.state().read(id);
+  std::vector<std::byte> values(bytes.begin(), bytes.end());
+  reinterpret_cast<bfloat16*>(values.data())[5] = bfloat16(std::numeric_limits<float>::infinity());
+  trainer.state().write(id, values);
 }
 
 TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
@@ -113,11 +127,7 @@ TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
     const auto hash = [&] { return state_hash(testing::model_of(config), trainer.state().access()); };
     if (instruction.operation == Operation::loss && step == 1) before = hash();
     if (instruction.operation == Operation::cast_gradient && instruction.unit == 1 && step == 1) {
-      const BufferId id = instruction.find(Role::destination);
-      const std::span<const std::byte> bytes = trainer.state().read(id);
-      std::vector<std::byte> gradient(bytes.begin(), bytes.end());
-      reinterpret_cast<bfloat16*>(gradient.data())[5] = bfloat16(std::numeric_limits<float>::infinity());
-      trainer.state().write(id, gradient);
+      make_infinite(trainer, instruction.find(Role::destination));
     }
     if (instruction.operation == Operation::adamw && instruction.unit == 4) {
       if (step == 1) after = hash();
@@ -130,6 +140,38 @@ TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
   EXPECT_TRUE(result.steps[1].skipped);
   EXPECT_FALSE(result.steps[2].skipped);
   EXPECT_EQ(before, after);
+}
+
+TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.plan.lanes = LaneMode::serial;
+  config.optimizer.clip_norm = 0;
+  config.train.steps = 2;
+  std::vector<std::vector<float>> before(5), after(5);
+  const auto poison = [&, step = 0](const Instruction& instruction, Trainer& trainer) mutable {
+    const auto copy_masters = [&](std::vector<std::vector<float>>& masters) {
+      for (std::size_t unit = 0; unit < masters.size(); ++unit) {
+        const std::span<const float> master = trainer.state().read(unit, StateKind::master);
+        masters[unit].assign(master.begin(), master.end());
+      }
+    };
+    if (step == 0 && instruction.operation == Operation::load_tokens) copy_masters(before);
+    if (step == 0 && instruction.operation == Operation::cast_gradient && instruction.unit == 1)
+      make_infinite(trainer, instruction.find(Role::destination));
+    if (instruction.operation == Operation::grad_norm) {
+      if (step == 0) copy_masters(after);
+      ++step;
+    }
+  };
+  for (const Bytes device : {kUnlimited, testing::smallest_bytes(config)}) {
+    config.memory.device = device;
+    const TrainResult result = run(config, {.observer = poison}).result;
+    EXPECT_EQ(result.counters.skipped, 1);
+    EXPECT_TRUE(result.steps[0].skipped);
+    EXPECT_FALSE(result.steps[1].skipped);
+    for (std::size_t unit = 0; unit < before.size(); ++unit) EXPECT_EQ(before[unit] == after[unit], unit == 1) << unit;
+  }
 }
 
 TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {

@@ -20,7 +20,9 @@ std::vector<StrategyOptions> all_options() {
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16}) {
       for (const bool save : {false, true}) {
-        for (const std::size_t on_device : {0, 2, 5}) options.push_back({order, precision, 3, save, on_device});
+        for (const std::size_t on_device : {0, 2, 5}) {
+          for (const bool clips : {true, false}) options.push_back({order, precision, 3, save, on_device, clips});
+        }
       }
     }
   }
@@ -108,6 +110,52 @@ TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
       EXPECT_LE(live[b].last - live[b].first, 8) << plain.buffers[b].name;
     }
   }
+}
+
+/// The cpu lane's instructions, "adamw head".
+std::string updates(const Program& program) {
+  std::string text;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.lane != Lane::cpu && instruction.operation != Operation::adamw) continue;
+    text += name_of(instruction.operation);
+    if (instruction.unit >= 0) text += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+    text += '\n';
+  }
+  return text;
+}
+
+TEST(Lowering, UpdatesAfterTheNormOfAllGradientsWhereTheyAreClipped) {
+  const Model model = tiny_model(1, false);
+  EXPECT_EQ(updates(lower_training(model, tiny_strategy(model))),
+            "sum_of_squares head\n"
+            "sum_of_squares block.0\n"
+            "sum_of_squares embedding\n"
+            "loss\n"
+            "grad_norm\n"
+            "adamw embedding\n"
+            "adamw block.0\n"
+            "adamw head\n");
+}
+
+TEST(Lowering, UpdatesUnitsOfTheHostAsTheirGradientsArriveWhereNothingIsClipped) {
+  const Model model = tiny_model(1, false);
+  EXPECT_EQ(updates(lower_training(model, tiny_strategy(model, {.units_on_device = 1, .clips = false}))),
+            "sum_of_squares head\n"
+            "step_scalars head\n"
+            "adamw head\n"
+            "sum_of_squares block.0\n"
+            "step_scalars block.0\n"
+            "adamw block.0\n"
+            "loss\n"
+            "step_scalars embedding\n"
+            "adamw embedding\n"
+            "grad_norm\n");
+}
+
+TEST(Lowering, ScaledLossesAreUpdatedAfterTheNormEvenWithoutClipping) {
+  const Model model = tiny_model(1, false);
+  const Strategy strategy = tiny_strategy(model, {.precision = DType::fp16, .clips = false});
+  EXPECT_EQ(updates(lower_training(model, strategy)), updates(lower_training(model, tiny_strategy(model))));
 }
 
 TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {

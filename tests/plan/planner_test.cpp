@@ -75,6 +75,21 @@ TEST(Planner, RefusesARunWithoutHostMemoryThatTheDeviceDoesNotHold) {
   EXPECT_THAT(config_error(config, model), HasSubstr("memory.host"));
 }
 
+TEST(Planner, GivesTheDeviceMoreStateThanIsCheapWhereTheHostHasNoRoomForIt) {
+  const Model model = tiny_model(8, false);
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model).arena_bytes(Tier::device) / 2;
+  const auto units = [&](const Plan& plan) {
+    return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
+  };
+  const Plan roomy = make_plan(config, model);
+  config.memory.host = roomy.arena_bytes(Tier::host) - kBufferAlignment;
+  const Plan tight = make_plan(config, model);
+  EXPECT_GT(units(tight), units(roomy));
+  EXPECT_LE(tight.arena_bytes(Tier::device), config.memory.device);
+  EXPECT_LE(tight.arena_bytes(Tier::host), *config.memory.host);
+}
+
 TEST(Planner, RefusesAHostBudgetThatIsTooSmallAndNamesTheNeed) {
   const Model model = tiny_model();
   RunConfig config = tiny_config();

@@ -26,7 +26,11 @@ std::vector<StrategyOptions> all_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
-      for (const std::size_t units : {0, 2, 5}) options.push_back({order, precision, 2, false, units, true});
+      for (const std::size_t units : {0, 2, 5}) {
+        for (const bool clips : {true, false}) {
+          options.push_back({order, precision, 2, false, units, clips, true});
+        }
+      }
     }
   }
   return options;

@@ -36,7 +36,9 @@ std::vector<StrategyOptions> all_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
-      for (const std::size_t units : {0, 2}) options.push_back({order, precision, 3, false, units});
+      for (const std::size_t units : {0, 2}) {
+        for (const bool clips : {true, false}) options.push_back({order, precision, 3, false, units, clips});
+      }
     }
   }
   return options;

@@ -118,6 +118,7 @@ RunConfig tiny_config(const StrategyOptions& options) {
   config.train.recompute = options.save ? Recompute::none : Recompute::full;
   config.data.sequence_length = 8;
   config.plan.order = options.order;
+  if (!options.clips) config.optimizer.clip_norm = 0;
   config.memory.host = kUnlimited;
   return config;
 }

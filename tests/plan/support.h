@@ -25,6 +25,7 @@ struct StrategyOptions {
   std::int64_t microbatches = 3;
   bool save = false;
   std::size_t units_on_device = 0;
+  bool clips = true;
   bool saves = false;
 };
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 namespace strata {
@@ -11,17 +10,9 @@ namespace {
 /// Bytes that arrive at once: small enough that a slow link's data trickles in, large enough for memcpy.
 constexpr Bytes kPiece = 1 * MiB;
 
-LinkThrottle::Clock steady_clock() {
-  return {.now = [] { return LinkThrottle::Seconds(std::chrono::steady_clock::now().time_since_epoch()); },
-          .sleep = [](LinkThrottle::Seconds time) { std::this_thread::sleep_for(time); }};
-}
-
 }  // namespace
 
-LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second)
-    : LinkThrottle(bytes_per_second, steady_clock()) {}
-
-LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second, Clock clock)
+LinkThrottle::LinkThrottle(std::optional<double> bytes_per_second, PacingClock clock)
     : bytes_per_second_(bytes_per_second), clock_(std::move(clock)) {}
 
 void LinkThrottle::copy(std::byte* to, const std::byte* from, Bytes bytes) const {
@@ -29,13 +20,12 @@ void LinkThrottle::copy(std::byte* to, const std::byte* from, Bytes bytes) const
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
     return;
   }
-  const Seconds start = clock_.now();
+  const PacingClock::Seconds start = clock_.now();
   for (Bytes done = 0; done < bytes;) {
     const Bytes piece = std::min(kPiece, bytes - done);
     std::memcpy(to + done, from + done, static_cast<std::size_t>(piece));
     done += piece;
-    const Seconds due = start + Seconds(static_cast<double>(done) / *bytes_per_second_);
-    for (Seconds now = clock_.now(); now < due; now = clock_.now()) clock_.sleep(due - now);
+    clock_.sleep_until(start + PacingClock::Seconds(static_cast<double>(done) / *bytes_per_second_));
   }
 }
 

@@ -1,0 +1,48 @@
+// Where a strategy's buffers live: as much state near the compute as budgets allow, the rest on the tiers beyond.
+#pragma once
+
+#include <optional>
+
+#include "engine/plan/program.h"
+#include "engine/plan/strategy.h"
+
+namespace strata {
+
+/// A strategy with its programs, every buffer on its tier.
+struct Placement {
+  Strategy strategy;
+  Program training;
+  std::optional<Program> validation = {};
+};
+
+/// The least that tiers beyond the device would have to hold, over all that was tried and did not fit them.
+struct Shortage {
+  Bytes host = kUnlimited, nvme = kUnlimited;
+};
+
+/// Gives room that the device has left to state, from the bottom unit up: its update must be done first in the next step, so
+/// it has the least slack to hide a transfer. As many units keep theirs as do without anything moving more for it; where the tiers
+/// beyond do not hold the rest, as many more as that takes. Nothing where no number fits.
+std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
+                                        Shortage& shortage);
+
+/// `strategy` with the state of the first `units` on the device and of the others on the host.
+Strategy with_device_state(Strategy strategy, std::size_t units);
+
+/// Whether a device of `budget` runs the plain program without copies that more memory would save: what is left are parameters
+/// updated on the host, gradients on their way there, tokens and losses.
+bool nothing_spills(const Program& plain, Bytes budget);
+
+/// The largest number in [0, most] for which `fits`, which holds for all below one that it holds for, and for 0.
+template <typename Fits>
+std::size_t largest_number(std::size_t most, const Fits& fits) {
+  std::size_t low = 0, high = most;
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    const bool is_small = fits(middle);
+    (is_small ? low : high) = is_small ? middle : middle - 1;
+  }
+  return low;
+}
+
+}  // namespace strata
