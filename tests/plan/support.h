@@ -39,7 +39,7 @@ using SymbolicState = std::map<std::string, std::uint64_t>;
 SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves = {});
 
 /// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a missing dependency
-/// or an overlap shows as another result.
+/// or an overlap shows as another result. With an odd seed the lane of saving is the slowest.
 SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
                                   const SaveSchedule& saves = {});
 
