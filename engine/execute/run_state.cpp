@@ -40,8 +40,8 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
     : plan_(plan),
       model_(model),
       addressable_(device.host_addressable()),
-      buffers_(find_buffers(plan.training.program, model.units.size())),
       instances_(find_instances(plan.training.program)),
+      buffers_(find_buffers(plan.training.program, model.units.size(), instances_)),
       loss_scale_(find_loss_scale(plan.training.program)),
       host_arena_(plan.arena_bytes(Tier::host)),
       pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
@@ -62,10 +62,10 @@ std::vector<BufferId> RunState::find_instances(const Program& program) {
 
 /// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the
 /// home.
-std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, std::size_t units) {
+std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, std::size_t units,
+                                                          const std::vector<BufferId>& instances) {
   std::vector<BufferId> home(program.buffers.size());
   std::iota(home.begin(), home.end(), 0);
-  const std::vector<BufferId> instances = find_instances(program);
   for (std::size_t id = 0; id < instances.size(); ++id) {
     if (instances[id] >= 0) home[static_cast<std::size_t>(instances[id])] = static_cast<BufferId>(id);
   }

@@ -70,8 +70,9 @@ class RunState {
     BufferId parameter = -1, master = -1, exp_avg = -1, exp_avg_sq = -1;
   };
 
-  static std::vector<UnitBuffers> find_buffers(const Program& program, std::size_t units);
   static std::vector<BufferId> find_instances(const Program& program);
+  static std::vector<UnitBuffers> find_buffers(const Program& program, std::size_t units,
+                                               const std::vector<BufferId>& instances);
   BufferId buffer_of(std::size_t unit, StateKind kind) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing where the host cannot address them.
@@ -84,8 +85,8 @@ class RunState {
   const Plan& plan_;
   const Model& model_;
   bool addressable_;
-  std::vector<UnitBuffers> buffers_;
   std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to it
+  std::vector<UnitBuffers> buffers_;
   BufferId loss_scale_;
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;

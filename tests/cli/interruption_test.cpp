@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/cli/workspace.h"
+#include "tests/support/drive.h"
 
 namespace strata::test {
 namespace {
@@ -59,8 +60,12 @@ TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
 /// Where a run keeps its state: on the host, or on drives whose files a killed run leaves behind.
 class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
  protected:
+  void SetUp() override {
+    const std::string reason = GetParam() ? testing::why_no_drive(path(".")) : "";
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
   static Arguments long_run(Arguments overrides) {
-    overrides.emplace_back("train.steps=20");
+    overrides.emplace_back("train.steps=80");
     if (GetParam()) {
       overrides.insert(overrides.end(),
                        {"memory.device=128KiB", "memory.nvme.path=.", "memory.placement.optimizer_state=nvme",
@@ -73,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "with_drives" : "without_drives"; });
 
 TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
-  const std::string straight = state_hash(train("run.yaml", {"train.steps=20"}));
+  const std::string straight = state_hash(train("run.yaml", {"train.steps=80"}));
   std::mt19937 random(7);
   for (int kill = 0; kill < 5; ++kill) {
     LinePipe metrics(path("metrics"));
@@ -92,6 +97,7 @@ TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
 }
 
 TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
+  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments drives = {"memory.nvme.path=.", "memory.placement.optimizer_state=nvme"};
   Arguments slow = drives;
   slow.insert(slow.end(),

@@ -10,6 +10,7 @@
 #include "engine/config/keys.h"
 #include "tests/support/source_folder.h"
 #include "tests/cli/workspace.h"
+#include "tests/support/drive.h"
 
 namespace strata::test {
 namespace {
@@ -36,6 +37,7 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
 }
 
 TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
+  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
@@ -116,6 +118,7 @@ TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
 }
 
 TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
+  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments overrides = {"memory.device=160KiB", "memory.nvme={path: ., size: 64MiB}",
                                "memory.placement.optimizer_state=nvme", "checkpoint={path: out, every: 4}"};
   Arguments plan = train("run.yaml", overrides);

@@ -6,6 +6,7 @@
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"
+#include "tests/support/drive.h"
 
 namespace strata {
 namespace {
@@ -41,6 +42,7 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
   expect_none("all on the device");
   config.memory.device = resident / 3;
   expect_none("a third on the device");
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = SpillTier::nvme;
   expect_none("state on a drive");

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #include "engine/base/error.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
+#include "tests/support/drive.h"
 
 namespace strata {
 namespace {
@@ -40,6 +42,11 @@ struct Drives {
 
 class Nvme : public ::testing::TestWithParam<Drives> {
  protected:
+  void SetUp() override {
+    const bool uring = GetParam().engine == NvmeEngine::io_uring;
+    const StoreEngine engine = uring ? StoreEngine::io_uring : StoreEngine::threads;
+    if (const std::string reason = testing::why_no_drive(first_.path(), engine); !reason.empty()) GTEST_SKIP() << reason;
+  }
   std::vector<std::string> folders() const {
     std::vector<std::string> result = {first_.path().string()};
     if (GetParam().folders > 1) result.push_back(second_.path().string());
@@ -125,12 +132,14 @@ class OneFault : public IoFaults {
   std::atomic<bool> hit_ = false;
 };
 
-/// Every operation of a short run fails in its turn: the run gives the same bits or one clear error, and the
-/// checkpoint that it had saved before continues to the same bits.
+/// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the checkpoint that it had
+/// saved before continues to the same bits. Every seventh here; tests/faults/every_operation.sh takes all, of more steps.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  const bool all = std::getenv("STRATA_TEST_EVERY_FAULT") != nullptr;
   RunConfig resident = tiny_run(folder.path());
-  resident.train.steps = 2;
+  resident.train.steps = all ? 5 : 2;
   const std::string expected = run(resident).result.state_hash;
   RunConfig config = spilling_run({folder.path().string()}, resident);
   config.memory.optimizer_state = SpillTier::nvme;
@@ -142,7 +151,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   config.checkpoint.path = (folder.path() / "checkpoints").string();
   config.checkpoint.every = 1;
   std::int64_t failed = 0;
-  for (std::int64_t index = 0; index < none.count(); index += 7) {
+  for (std::int64_t index = 0; index < none.count(); index += all ? 1 : 7) {
     for (const BlockFault& fault : {BlockFault{.error = EIO}, BlockFault{.error = ENOSPC},
                                     BlockFault{.limit = 512}, BlockFault{.flipped_bit = 77}}) {
       OneFault faults(index, fault);
@@ -158,10 +167,13 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
     }
   }
   EXPECT_GT(failed, 0);
+  RecordProperty("operations", std::to_string(none.count()));
+  RecordProperty("failed_runs", std::to_string(failed));
 }
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
   config.memory.host = smallest_host_bytes(config);
   OneFault faults(40, {.error = EIO});
@@ -190,6 +202,7 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
 /// All tiers are as good as full of state, and one more layer has no room.
 TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   const TemporaryFolder folder;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = tiny_run(folder.path());
   config.model.config["num_hidden_layers"] = 80;
   config.model.config["hidden_size"] = 64;

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
+#include "tests/support/drive.h"
 #include "tests/support/queued_device.h"
 
 namespace strata {
@@ -35,6 +36,7 @@ struct Arithmetic {
 struct Place {
   const char* name;
   std::function<void(RunConfig&, const std::string& drive)> set;
+  bool needs_drive = false;
 };
 
 void use_drive(RunConfig& config, const std::string& drive) {
@@ -50,15 +52,21 @@ const std::vector<Place>& places() {
       {"device_and_host",
        [](RunConfig& config, const std::string&) { config.memory.device = resident_bytes(config) / 2; }},
       {"host", [](RunConfig& config, const std::string&) { config.memory.device = smallest_bytes(config); }},
-      {"nvme", use_drive},
+      {"nvme", use_drive, true},
       {"nvme_and_little_host",
        [](RunConfig& config, const std::string& drive) {
          use_drive(config, drive);
          config.memory.parameters = config.memory.gradients = config.memory.activations = SpillTier::nvme;
          config.memory.host = smallest_host_bytes(config);
-       }},
+       },
+       true},
   };
   return all;
+}
+
+/// Why a test of `place` cannot run with `folder` for a drive; empty where it can.
+std::string why_not(const Place& place, const TemporaryFolder& folder) {
+  return place.needs_drive ? testing::why_no_drive(folder.path()) : "";
 }
 
 std::set<std::string> names_in(const fs::path& path) {
@@ -102,6 +110,8 @@ class Saving : public ::testing::TestWithParam<std::tuple<Arithmetic, Place>> {
 };
 
 TEST_P(Saving, GivesWhatASynchronousSaveGivesAndThePlanIsExact) {
+  if (const std::string reason = why_not(std::get<Place>(GetParam()), folder_); !reason.empty())
+    GTEST_SKIP() << reason;
   RunConfig config = saving_run();
   std::map<std::string, Content> expected;
   for (const std::int64_t steps : {2, 4, 5}) {
@@ -229,12 +239,14 @@ class SavingBeside : public ::testing::TestWithParam<Place> {
 
 /// Nothing of a whole step writes what is saved before its own updates.
 TEST_P(SavingBeside, TheNextStepRunsUpToItsUpdates) {
+  if (const std::string reason = why_not(GetParam(), folder_); !reason.empty()) GTEST_SKIP() << reason;
   WaitingFileSystem files(WaitingFileSystem::At::create, "step-00000004", 4);
   expect_completion(files);
   EXPECT_GE(files.completed_at().front(), 4);
 }
 
 TEST_P(SavingBeside, StepsRunWhileTheDiskCompletesACheckpoint) {
+  if (const std::string reason = why_not(GetParam(), folder_); !reason.empty()) GTEST_SKIP() << reason;
   WaitingFileSystem files(WaitingFileSystem::At::sync, "step-00000004", 6);
   expect_completion(files);
   EXPECT_GE(files.completed_at().front(), 6);

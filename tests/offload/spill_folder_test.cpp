@@ -75,7 +75,7 @@ class SpillFolders : public ::testing::Test {
     options_.bytes = 4 * MiB;
   }
   void SetUp() override {
-    if (const std::string reason = testing::impediment(options_); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   }
   std::string refusal() const {
     return message_of<ConfigError>([&] { open_store(options_); });

@@ -12,6 +12,7 @@
 #include "offload/arena.h"
 #include "offload/store.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/support/drive.h"
 
 namespace strata::testing {
 
@@ -57,20 +58,6 @@ inline std::vector<StoreKind> all_store_kinds() {
           {StoreEngine::threads, 2}};
 }
 
-/// Why a store cannot be tested in this folder, or with this engine; empty: it can.
-inline std::string impediment(StoreOptions options) {
-  const bool uring = options.engine == StoreEngine::io_uring;
-  options.engine = StoreEngine::automatic;
-  options.bytes = kStoreAlignment;
-  try {
-    const std::string description = open_store(options)->describe();
-    return uring && description.rfind("io_uring", 0) != 0 ? description : "";
-  } catch (const ConfigError& error) {
-    const std::string message = error.what();
-    return message.find("page cache") != std::string::npos ? message + " (TMPDIR, for tests)" : "";
-  }
-}
-
 inline std::string name_of(const ::testing::TestParamInfo<StoreKind>& info) {
   return (info.param.engine == StoreEngine::io_uring ? "io_uring_" : "threads_") +
          std::to_string(info.param.folders);
@@ -82,7 +69,9 @@ class EveryStore : public ::testing::TestWithParam<StoreKind> {
     for (int i = 0; i < GetParam().folders; ++i) options_.folders.push_back(folders_[i].path().string());
     options_.engine = GetParam().engine;
     options_.bytes = 16 * MiB;
-    if (const std::string reason = testing::impediment(options_); !reason.empty()) GTEST_SKIP() << reason;
+    for (const std::string& folder : options_.folders) {
+      if (const std::string reason = why_no_drive(folder, options_.engine); !reason.empty()) GTEST_SKIP() << reason;
+    }
   }
   /// Spill files that the message may name.
   bool names_a_file(const std::string& message) const {
