@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string_view>
 
 #include "engine/base/error.h"
@@ -13,12 +14,6 @@
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr std::string_view kTemporarySuffix = ".tmp";
-
-std::string file_name(StateKind kind) {
-  return fmt::format("{}.safetensors", name_of(kind));
-}
 
 /// "step-00000100", or "step-00000100-2" where that one was taken.
 bool is_checkpoint_name(std::string_view name) {
@@ -32,13 +27,10 @@ bool is_checkpoint_name(std::string_view name) {
   return digits >= 8 && (copy.empty() || is_copy);
 }
 
-fs::path temporary_name(const fs::path& folder) {
-  return fs::path(folder).concat(kTemporarySuffix);
-}
-
 bool is_leftover_name(std::string_view name) {
-  if (!name.ends_with(kTemporarySuffix)) return false;
-  name.remove_suffix(kTemporarySuffix.size());
+  const std::string suffix = temporary_name("").string();
+  if (!name.ends_with(suffix)) return false;
+  name.remove_suffix(suffix.size());
   return is_checkpoint_name(name);
 }
 
@@ -55,19 +47,6 @@ std::vector<fs::path> folders(const fs::path& path, bool (*is_ours)(std::string_
   }
   std::ranges::sort(found);
   return found;
-}
-
-std::vector<TensorToWrite> tensors_of(const Model& model) {
-  std::vector<TensorToWrite> tensors;
-  for (const Unit& unit : model.units) {
-    for (const TensorSpec& tensor : unit.tensors) tensors.push_back({tensor.hf_name, tensor.hf_shape});
-  }
-  return tensors;
-}
-
-template <typename T>
-std::span<T> part(std::span<T> flat, const TensorSpec& tensor) {
-  return flat.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
 }
 
 void refuse_other_model(const fs::path& folder, const Architecture& stored, const Architecture& expected) {
@@ -87,7 +66,10 @@ void read_state(const fs::path& folder, const Model& model, const StateAccess& s
       state.write(unit, kind, [&](std::span<float> flat) {
         std::ranges::fill(flat, 0.0F);
         for (const TensorSpec& tensor : model.units[unit].tensors) {
-          readers[static_cast<std::size_t>(kind)].read(tensor.hf_name, 0, part(flat, tensor));
+          readers[static_cast<std::size_t>(kind)].read(
+              tensor.hf_name, 0,
+              flat.subspan(static_cast<std::size_t>(tensor.offset),
+                           static_cast<std::size_t>(tensor.elements)));
         }
       });
     }
@@ -142,10 +124,10 @@ fs::path CheckpointStore::new_folder(std::int64_t step) const {
   return folder;
 }
 
-void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
+std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std::int64_t step,
+                                                         std::vector<std::size_t> units) {
   Manifest manifest;
   manifest.architecture = model.architecture;
-  manifest.progress = progress;
   std::string newest = "there is none before it";
   for (const Entry& entry : entries()) {
     if (!entry.manifest) continue;
@@ -153,48 +135,32 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
     newest = fmt::format("{} before it is untouched", entry.folder.string());
     break;
   }
-  const fs::path folder = new_folder(progress.step);
-  const fs::path temporary = temporary_name(folder);
-  try {
-    file_system_.remove_all(temporary);
-    file_system_.create_folders(temporary);
-    write_folder(temporary, model, std::move(manifest), state);
-    file_system_.rename(temporary, folder);
-  } catch (const IoError& error) {
-    remove_quietly(file_system_, temporary);
-    throw IoError(
-        fmt::format("the checkpoint of step {} was not saved ({}): {}", progress.step, newest, error.what()));
-  } catch (...) {
-    remove_quietly(file_system_, temporary);
-    throw;
-  }
-  file_system_.sync_folder(path_);
+  return std::make_unique<CheckpointWriter>(
+      file_system_, model, std::move(units),
+      CheckpointWriter::Target{
+          .folder = new_folder(step),
+          .manifest = std::move(manifest),
+          .failure = fmt::format("the checkpoint of step {} was not saved ({})", step, newest)});
+}
+
+void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress) {
+  checkpoint->finish(progress);
   remove_old();
 }
 
-void CheckpointStore::write_folder(const fs::path& folder, const Model& model, Manifest manifest,
-                                   const StateAccess& state) {
-  const std::vector<TensorToWrite> tensors = tensors_of(model);
-  std::vector<std::unique_ptr<SafetensorsWriter>> writers;
-  for (const StateKind kind : kStateKinds) {
-    writers.push_back(
-        std::make_unique<SafetensorsWriter>(file_system_, folder / file_name(kind), DType::fp32, tensors));
-  }
-  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
+  std::vector<std::size_t> units(model.units.size());
+  std::iota(units.begin(), units.end(), std::size_t{0});
+  std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
+  for (const std::size_t unit : units) {
     for (const StateKind kind : kStateKinds) {
       const std::span<const float> flat = state.read(unit, kind);
-      for (const TensorSpec& tensor : model.units[unit].tensors) {
-        writers[static_cast<std::size_t>(kind)]->write(part(flat, tensor));
-      }
+      checkpoint->add(unit, kind, [flat](std::int64_t first, std::int64_t count) {
+        return flat.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+      });
     }
   }
-  for (const StateKind kind : kStateKinds) {
-    SafetensorsWriter& writer = *writers[static_cast<std::size_t>(kind)];
-    writer.finish();
-    manifest.files[file_name(kind)] = {writer.bytes(), hex(writer.checksum())};
-  }
-  write_file(file_system_, folder / kManifestName, to_text(manifest));
-  file_system_.sync_folder(folder);
+  finish(std::move(checkpoint), progress);
 }
 
 void CheckpointStore::remove_old() {

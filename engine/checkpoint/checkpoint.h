@@ -1,16 +1,18 @@
 // A run's checkpoints: folders <path>/step-00000100 with master.safetensors, exp_avg.safetensors,
 // exp_avg_sq.safetensors (fp32, by HF name, so any layout can read them) and a manifest. A save is on the
-// disk and whole when it returns, and a crash at any moment leaves the checkpoints before it. One thread at a
+// disk and whole when it ends, and a crash at any moment leaves the checkpoints before it. One thread at a
 // time, and one run at a time per path.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/state_access.h"
 
@@ -35,8 +37,15 @@ class CheckpointStore {
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();
 
-  /// Saves, then removes checkpoints beyond `keep`. Throws IoError where the disk is full or fails; the new
-  /// checkpoint is then gone and those before it are untouched.
+  /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError
+  /// where the disk is full or fails, here and in what follows; the new checkpoint is gone with its writer,
+  /// and those before it are untouched.
+  std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step,
+                                          std::vector<std::size_t> units);
+  /// Finishes it, then removes checkpoints beyond `keep`.
+  void finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress);
+
+  /// All of that at once, with state that nothing changes meanwhile.
   void save(const Model& model, const Progress& progress, const StateAccess& state);
 
   /// Loads the newest checkpoint that is whole; nothing where there is none. Padding in the state becomes
@@ -53,8 +62,6 @@ class CheckpointStore {
 
   std::vector<Entry> entries() const;  ///< newest first, those without a manifest before all
   std::filesystem::path new_folder(std::int64_t step) const;
-  void write_folder(const std::filesystem::path& folder, const Model& model, Manifest manifest,
-                    const StateAccess& state);
   void remove_old();
   void remove(const std::filesystem::path& folder);
 

@@ -4,6 +4,10 @@
 
 namespace strata {
 
+std::string file_name(StateKind kind) {
+  return std::string(name_of(kind)) + ".safetensors";
+}
+
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat) {
   return {.read = flat,
           .write = [flat](std::size_t unit, StateKind kind, const auto& fill) { fill(flat(unit, kind)); }};

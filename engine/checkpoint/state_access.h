@@ -23,6 +23,9 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+/// The file of a checkpoint that holds one kind of state.
+std::string file_name(StateKind kind);
+
 /// A unit, by its index in Model::units, is a flat buffer of unit.elements floats.
 struct StateAccess {
   /// Valid until the next call.
@@ -31,6 +34,10 @@ struct StateAccess {
   std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
       write;
 };
+
+/// Elements [first, first + count) of a unit's flat state; valid until the next call. `count` is at most kLargestRead.
+using ReadState = std::function<std::span<const float>(std::int64_t first, std::int64_t count)>;
+inline constexpr std::int64_t kLargestRead = 256 * 1024;
 
 /// Of state that lies in host memory as it is.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);

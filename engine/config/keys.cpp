@@ -459,8 +459,10 @@ void add_checkpoint(std::vector<Key>& keys) {
   section.add<Text>(
       "path", &S::path, "",
       "Folder of the checkpoints; a run goes on from the newest one in it. Left out: none are saved.");
-  require(section.add<Integer<std::int64_t>>("every", &S::every, "steps",
-                                             "Steps between checkpoints; 0: only at the end.", not_negative),
+  require(section.add<Integer<std::int64_t>>(
+              "every", &S::every, "steps",
+              "Steps between checkpoints, written while training goes on; 0: only one, at the end.",
+              not_negative),
           {}, [](const RunConfig& c) -> std::string {
             return c.checkpoint.every > 0 && c.checkpoint.path.empty()
                        ? "needs checkpoint.path, a folder to save in"

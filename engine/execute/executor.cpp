@@ -58,7 +58,7 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
     for (std::thread& thread : threads) thread.join();
   }
   if (error_) std::rethrow_exception(error_);
-  return {committed_ + 1, seconds_between(last_report_, Clock::now())};
+  return {committed_ + 1, std::max(0.0, seconds_between(last_report_, idle_))};
 }
 
 void Executor::run_serial() {
@@ -79,6 +79,7 @@ void Executor::run_serial() {
   } catch (...) {
     error_ = std::current_exception();
   }
+  idle_ = Clock::now();
 }
 
 void Executor::run_lane(std::size_t lane) {
@@ -105,6 +106,7 @@ void Executor::run_lane(std::size_t lane) {
   }
   const std::lock_guard lock(mutex_);
   lanes_[lane].finished = true;
+  if (kLanes[lane] != Lane::save) idle_ = Clock::now();
   progress_.notify_all();
 }
 
@@ -116,14 +118,15 @@ void Executor::wait_until_idle(std::size_t lane) {
 /// False where the step was abandoned instead.
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
+  const bool is_performed = performs(instruction, step);
   const bool reports = instruction.operation == Operation::grad_norm;
   const bool decides = reports || instruction.operation == Operation::step_scalars;
   if (decides && !commit(step)) return false;
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);
-      issue(*stream, index, step);
-    } else {
+      issue(*stream, index, step, is_performed);
+    } else if (is_performed) {
       const Clock::time_point start = Clock::now();
       operations_.perform(instruction, first_step_ + step);
       add_busy(lane, seconds_between(start, Clock::now()));
@@ -134,7 +137,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
     throw DeviceError(
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
-  count_bytes(lane, instruction);
+  if (is_performed) count_bytes(instruction);
   if (reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
@@ -145,11 +148,14 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
   return true;
 }
 
-void Executor::issue(Stream& stream, std::int32_t index, std::int64_t step) {
+/// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
+/// before, too.
+void Executor::issue(Stream& stream, std::int32_t index, std::int64_t step, bool performs) {
   Issued& issued = issued_[static_cast<std::size_t>(index)];
   stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
   stream.record(*issued.start);
-  operations_.perform(program_.program.instructions[static_cast<std::size_t>(index)], first_step_ + step);
+  if (performs)
+    operations_.perform(program_.program.instructions[static_cast<std::size_t>(index)], first_step_ + step);
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;
@@ -200,16 +206,14 @@ void Executor::add_busy(std::size_t lane, double seconds) {
   measurements_.busy_seconds[lane] += seconds;
 }
 
-void Executor::count_bytes(std::size_t lane, const Instruction& instruction) {
+void Executor::count_bytes(const Instruction& instruction) {
   const std::lock_guard lock(mutex_);
   for_each_operand(instruction, [&](const Operand& operand, bool) {
     const Buffer& buffer = program_.program.buffer(operand.buffer);
     Bytes& peak = measurements_.peak_bytes[static_cast<std::size_t>(buffer.tier)];
     peak = std::max(peak, buffer.offset + buffer.bytes);
   });
-  if (std::find(kLinks.begin(), kLinks.end(), instruction.lane) != kLinks.end()) {
-    measurements_.moved_bytes[lane] += program_.program.buffer(instruction.reads[0].buffer).bytes;
-  }
+  add_traffic(program_.program, instruction, measurements_.traffic);
 }
 
 bool Executor::abandoned(std::int64_t step) const {
@@ -223,13 +227,18 @@ bool Executor::commit(std::int64_t step) {
   return true;
 }
 
+bool Executor::performs(const Instruction& instruction, std::int64_t step) const {
+  return instruction.when == When::every_step || options_.saves.saves(first_step_ + step);
+}
+
 bool Executor::ready(std::int32_t index, std::int64_t step) const {
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   for (std::size_t lane = 0; lane < waits.size(); ++lane) {
     if (waits[lane].position < 0) continue;
     const auto per_step = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());
-    const std::int64_t whole_steps = waits[lane].previous_step ? step - 1 : step;
-    if (lanes_[lane].issued < whole_steps * per_step + waits[lane].position + 1) return false;
+    if (first_step_ * per_step + lanes_[lane].issued <
+        needed(program_.dependencies, lane, waits[lane], first_step_ + step, options_.saves))
+      return false;
   }
   return true;
 }

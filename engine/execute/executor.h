@@ -21,7 +21,7 @@ namespace strata {
 /// What really happened, over all runs of an executor.
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
-  std::array<Bytes, kLanes.size()> moved_bytes = {};  ///< by links
+  Traffic traffic = {};
   std::array<Bytes, kTiers.size()> peak_bytes =
       {};  ///< end of the highest byte of each tier that was ever touched
 };
@@ -31,6 +31,7 @@ class Executor {
   struct Options {
     LaneMode mode = LaneMode::overlapped;
     double watchdog_seconds;  ///< a wait longer than this, while nothing finishes, fails the run
+    SaveSchedule saves = {};  ///< the steps that perform what others skip
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
   };
@@ -40,7 +41,7 @@ class Executor {
 
   struct RunResult {
     std::int64_t completed_steps = 0;
-    double tail_seconds = 0;  ///< from the last step's report until all lanes were idle
+    double tail_seconds = 0;  ///< from the last step's report until all lanes but that of saving were idle
   };
 
   /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
@@ -59,18 +60,19 @@ class Executor {
   void run_lane(std::size_t lane);
   void wait_until_idle(std::size_t lane);
   bool execute(std::size_t lane, std::int32_t index, std::int64_t step);
-  void issue(Stream& stream, std::int32_t index, std::int64_t step);
+  void issue(Stream& stream, std::int32_t index, std::int64_t step, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index) const;
   void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step);
   bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step);
+  bool performs(const Instruction& instruction, std::int64_t step) const;
   bool ready(std::int32_t index, std::int64_t step) const;
   bool abandoned(std::int64_t step) const;
   bool commit(std::int64_t step);
   void check_deadlock();
   void fail(std::exception_ptr error);
   void add_busy(std::size_t lane, double seconds);
-  void count_bytes(std::size_t lane, const Instruction& instruction);
+  void count_bytes(const Instruction& instruction);
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {
@@ -104,7 +106,7 @@ class Executor {
   std::int64_t first_step_ = 0, steps_ = 0;
   const std::atomic<bool>* stop_ = nullptr;
   const std::function<void(const StepReport&)>* on_step_ = nullptr;
-  Clock::time_point last_report_;
+  Clock::time_point last_report_, idle_;
 };
 
 }  // namespace strata

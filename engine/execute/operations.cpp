@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "optim/adamw.h"
@@ -80,6 +81,10 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return grad_norm(instruction, step);
     case Operation::adamw:
       return instruction.lane == Lane::cpu ? update_on_host(instruction) : update_on_device(instruction);
+    case Operation::save:
+      return save(instruction, step);
+    case Operation::finish_checkpoint:
+      return setup_.saver->finish();
   }
 }
 
@@ -200,6 +205,35 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;
   ++(report_.skipped ? counters_.skipped : counters_.updates);
+  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+    *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
+}
+
+void Operations::save(const Instruction& instruction, std::int64_t step) {
+  if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
+    return setup_.saver->set_record(*record);
+  auto* on_host = operand<std::byte>(instruction, Role::workspace);
+  const auto find = [&](Role role) -> const std::byte* {
+    const BufferId id = instruction.find(role);
+    if (id < 0 || on_host == nullptr) return id < 0 ? nullptr : address(id);
+    const Buffer& from = setup_.program->program.buffer(id);
+    setup_.saver->copy(on_host, address(id), from);
+    return std::exchange(on_host, on_host + from.bytes);
+  };
+  const StateFormat& format = setup_.plan->strategy.state_format;
+  using As = StoredValues::As;
+  const As masters = format.split_master ? As::split_masters : As::floats;
+  const As moments = format.moments == DType::fp32 ? As::floats : As::halves;
+  const auto add = [&](StateKind kind, Role role, As as) {
+    if (instruction.find(role) < 0) return;
+    const StoredValues stored = {.as = as,
+                                 .values = find(role),
+                                 .parameter = reinterpret_cast<const bfloat16*>(find(Role::parameter))};
+    setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), kind, stored);
+  };
+  add(StateKind::master, Role::master, masters);
+  add(StateKind::exp_avg, Role::exp_avg, moments);
+  add(StateKind::exp_avg_sq, Role::exp_avg_sq, moments);
 }
 
 AdamWState Operations::state_of_unit(const Instruction& instruction) const {

@@ -10,9 +10,11 @@
 #include "engine/base/task_arena.h"
 #include "engine/execute/lane_streams.h"
 #include "engine/execute/run_state.h"
+#include "engine/execute/state_saver.h"
 #include "engine/model/compute.h"
 #include "engine/plan/planner.h"
 #include "optim/adamw_state.h"
+#include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
 
@@ -29,13 +31,6 @@ struct OptimizerSettings {
   Schedule schedule;
   LossScaleSettings loss_scale;  ///< of fp16 runs
   std::uint64_t seed = 0;        ///< of stochastic rounding
-};
-
-/// What the run has done so far, besides the state itself.
-struct Counters {
-  std::int64_t step = 0;     ///< finished steps: the next one to run
-  std::int64_t updates = 0;  ///< applied as a whole
-  std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
 };
 
 /// One finished step.
@@ -58,6 +53,7 @@ class Operations {
     SpillQueues spill;  ///< of the lanes read and write
     LoadMicrobatch load;
     OptimizerSettings optimizer;
+    StateSaver* saver = nullptr;  ///< of a program that saves
     int threads = 1;
   };
   explicit Operations(Setup setup);
@@ -86,6 +82,7 @@ class Operations {
   StepScalars make_scalars(double norm, double scale, std::int64_t step) const;
   void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
+  void save(const Instruction& instruction, std::int64_t step);
   void update_on_device(const Instruction& instruction);
   void update_on_host(const Instruction& instruction);
   template <typename Update>

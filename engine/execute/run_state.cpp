@@ -1,12 +1,9 @@
 #include "engine/execute/run_state.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "engine/base/error.h"
 #include "engine/base/storage_type.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
@@ -14,8 +11,6 @@
 
 namespace strata {
 namespace {
-
-constexpr double kCopyWatchdogSeconds = 900;
 
 BufferId find_loss_scale(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
@@ -44,8 +39,7 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       store_(open_store_for(plan, std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),
       writes_(store_ ? store_->open_queue() : nullptr),
-      stream_(device.make_stream()),
-      copied_(stream_->make_event()) {}
+      copy_(device) {}
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);
@@ -115,13 +109,6 @@ std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
   return {memory.data(), bytes};
 }
 
-void RunState::wait_for_copy(BufferId id) {
-  stream_->record(*copied_);
-  if (copied_->wait(kCopyWatchdogSeconds)) return;
-  throw DeviceError(
-      fmt::format("a copy of {} did not end within {} s", buffer(id).name, kCopyWatchdogSeconds));
-}
-
 std::span<const std::byte> RunState::read(BufferId id) {
   const Buffer& from = buffer(id);
   if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
@@ -129,8 +116,7 @@ std::span<const std::byte> RunState::read(BufferId id) {
   if (from.tier == Tier::nvme) {
     reads_->read(from.offset, to);
   } else {
-    stream_->copy_to_host(to.data(), memory().at(from), from.bytes);
-    wait_for_copy(id);
+    copy_.to_host(to.data(), memory().at(from), from.bytes, from.name);
   }
   return to;
 }
@@ -142,8 +128,7 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   } else if (to.tier == Tier::nvme) {
     writes_->write(to.offset, bytes);
   } else {
-    stream_->copy_to_device(memory().at(to), bytes.data(), static_cast<Bytes>(bytes.size()));
-    wait_for_copy(id);
+    copy_.to_device(memory().at(to), bytes.data(), static_cast<Bytes>(bytes.size()), to.name);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/state_access.h"
 #include "engine/device/device.h"
+#include "engine/execute/device_copy.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/rates.h"
 #include "offload/arena.h"
@@ -83,7 +84,6 @@ class RunState {
   /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier when it updates them, and
   /// `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
-  void wait_for_copy(BufferId id);
   /// Otherwise they are halves: values of half the size, or what a parameter leaves of its master.
   bool is_stored_as_floats(StateKind kind) const;
   /// Memory for a unit's values where they are stored otherwise.
@@ -107,8 +107,7 @@ class RunState {
   std::unique_ptr<DeviceMemory> device_memory_;
   std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
   std::unique_ptr<StoreQueue> reads_, writes_;
-  std::unique_ptr<Stream> stream_;  ///< of this object's own copies
-  std::unique_ptr<Event> copied_;
+  DeviceCopy copy_;
   Arena stored_;  ///< for what is on a device that the host cannot address, as it is stored
   Arena
       values_;  ///< for values that a buffer does not hold as floats, or not where the host can address them

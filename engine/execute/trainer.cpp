@@ -89,7 +89,18 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       state_(plan, model, device, store_options(config, options_)),
       streams_(device) {
   if (!config_.checkpoint.path.empty())
-    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep);
+    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files);
+  if (plan_.strategy.saves) {
+    saver_.emplace(StateSaver::Setup{.store = &*checkpoints_,
+                                     .model = &model_,
+                                     .program = &plan_.training.program,
+                                     .device = &device,
+                                     .sampler = data_.sampler,
+                                     .on_saved = [this](std::int64_t step) {
+                                       ++result_.saves;
+                                       note_saved(step, *listener_);
+                                     }});
+  }
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load) {
     return Operations::Setup{&plan_,
                              &program,
@@ -99,11 +110,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              state_.spill(),
                              load,
                              optimizer_settings(config_),
+                             saver_ ? &*saver_ : nullptr,
                              host_threads(config_)};
   };
   training_operations_.emplace(setup(plan_.training, data_.training));
   Executor::Options executor{
-      .mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds, .observer = {}};
+      .mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds, .saves = {}, .observer = {}};
   if (plan_.validation) {
     validation_operations_.emplace(setup(*plan_.validation, data_.validation));
     validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);
@@ -111,22 +123,22 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   if (options_.observer) {
     executor.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
+  if (saver_) executor.saves = {.every = config_.checkpoint.every, .steps = config_.train.steps};
   training_.emplace(plan_.training, *training_operations_, streams_, executor);
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
-  if (checkpoints_) check_checkpoint_writable(config_.checkpoint.path);
+  listener_ = &listener;
+  if (checkpoints_) check_checkpoint_writable(config_.checkpoint.path, *options_.files);
   make_state(listener);
   const Counters& counters = training_operations_->counters();
-  const auto is_at = [&](std::int64_t every) { return every > 0 && counters.step % every == 0; };
   validate(stop, listener);
   while (counters.step < config_.train.steps && !stop) {
-    run_steps(next_pause(), stop, listener);
-    const bool last = counters.step == config_.train.steps;
-    if (last || is_at(config_.train.validate_every)) validate(stop, listener);
-    if (last || is_at(config_.checkpoint.every)) save(listener);
+    run_steps(next_multiple(counters.step, config_.train.validate_every, config_.train.steps), stop,
+              listener);
+    validate(stop, listener);
   }
-  if (stop) save(listener);  // also where the stop came before the first step
+  save(listener);  // also where a stop came before the first step
   result_.interrupted = counters.step < config_.train.steps;
   result_.counters = counters;
   result_.measured = training_->measurements();
@@ -140,17 +152,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   return result_;
 }
 
-/// The step before which lanes must be idle: for a validation, a checkpoint, or the end.
-std::int64_t Trainer::next_pause() {
-  const std::int64_t step = training_operations_->counters().step;
-  return std::min(next_multiple(step, config_.train.validate_every, config_.train.steps),
-                  next_multiple(step, config_.checkpoint.every, config_.train.steps));
-}
-
 void Trainer::run_steps(std::int64_t until, const std::atomic<bool>& stop, TrainListener& listener) {
   const std::int64_t first = training_operations_->counters().step;
   const Executor::RunResult run = training_->run(first, until - first, stop, [&](const StepReport& report) {
     result_.steps.push_back(report);
+    const std::lock_guard lock(listening_);
     listener.on_step(report);
   });
   if (run.completed_steps == 0) return;
@@ -170,11 +176,14 @@ void Trainer::validate(const std::atomic<bool>& stop, TrainListener& listener) {
 void Trainer::save(TrainListener& listener) {
   const Counters& counters = training_operations_->counters();
   if (!checkpoints_ || counters.step == saved_step_) return;
-  const Progress progress{counters.step, counters.updates, counters.skipped, state_.loss_scale(),
-                          data_.sampler(counters.step)};
-  checkpoints_->save(model_, progress, state_.access());
-  saved_step_ = counters.step;
-  listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, counters.step));
+  checkpoints_->save(model_, progress_of({counters, state_.loss_scale()}, data_.sampler), state_.access());
+  note_saved(counters.step, listener);
+}
+
+void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
+  saved_step_ = step;
+  const std::lock_guard lock(listening_);
+  listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, step));
 }
 
 void Trainer::make_state(TrainListener& listener) {

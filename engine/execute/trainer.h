@@ -1,9 +1,10 @@
 // A whole training run: gives the plan its memory, fills in the initial state (a checkpoint, a HF folder, or
-// random weights by seed), runs steps between validations and checkpoints, and collects what the report
-// shows.
+// random weights by seed), runs steps between validations, with checkpoints written beside them, and collects
+// what the report shows.
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine/execute/executor.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/run_state.h"
+#include "engine/execute/state_saver.h"
 
 namespace strata {
 
@@ -26,8 +28,8 @@ struct TrainResult {
   std::vector<StepReport> steps;
   std::vector<ValidationPoint> validation;
   Counters counters;
-  double train_seconds = 0;  ///< of the steps alone, without validation and checkpoints
-  Measurements measured;     ///< bytes of both links are those of training steps; peaks include validation
+  std::int64_t saves = 0;  ///< checkpoints that steps wrote
+  Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
   std::string state_hash;
   bool interrupted = false;
 };
@@ -47,8 +49,7 @@ class TrainListener {
 struct TrainingData {
   LoadMicrobatch training;
   LoadMicrobatch validation;  ///< its step is of no meaning
-  std::function<nlohmann::json(std::int64_t step)>
-      sampler;  ///< where sampling stands before a step, for checkpoints
+  SamplerPosition sampler;
 };
 /// `loader` must outlive the result.
 TrainingData training_data(const BatchLoader& loader);
@@ -59,17 +60,18 @@ int host_threads(const RunConfig& config);
 class Trainer {
  public:
   struct Options {
-    bool fresh = false;             ///< do not resume from checkpoint.path
-    double watchdog_seconds = 900;  ///< a wait longer than this fails the run
-    IoFaults* faults = nullptr;     ///< of the nvme tier; tests only
+    bool fresh = false;                       ///< do not resume from checkpoint.path
+    double watchdog_seconds = 900;            ///< a wait longer than this fails the run
+    IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
+    FileSystem* files = &FileSystem::real();  ///< of checkpoints
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
   };
 
   Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
           Options options);
 
-  /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given. Throws what the run
-  /// threw: the last checkpoint stays whole.
+  /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given and the last step
+  /// did not. Throws what the run threw: the last checkpoint stays whole.
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// Adds what the nvme tier can do, where the run uses it. Only before train().
@@ -87,7 +89,7 @@ class Trainer {
   void run_steps(std::int64_t until, const std::atomic<bool>& stop, TrainListener& listener);
   void validate(const std::atomic<bool>& stop, TrainListener& listener);
   void save(TrainListener& listener);
-  std::int64_t next_pause();
+  void note_saved(std::int64_t step, TrainListener& listener);
 
   const RunConfig& config_;
   const Model& model_;
@@ -97,8 +99,11 @@ class Trainer {
   RunState state_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<CheckpointStore> checkpoints_;
+  std::optional<StateSaver> saver_;  ///< where steps save
   std::optional<Operations> training_operations_, validation_operations_;
   std::optional<Executor> training_, validation_;
+  TrainListener* listener_ = nullptr;  ///< of train()
+  std::mutex listening_;               ///< one call at a time
   TrainResult result_;
   std::int64_t saved_step_ = -1;  ///< of the newest checkpoint
 };

@@ -93,4 +93,14 @@ Dependencies find_dependencies(const Program& placed) {
   return result;
 }
 
+std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait, std::int64_t step,
+                    const SaveSchedule& saves) {
+  const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
+  const std::int64_t of_step = wait.previous_step ? step - 1 : step;
+  if (kLanes[lane] != Lane::save || saves.saves(of_step)) return of_step * per_step + wait.position + 1;
+  // The lane does nothing in that step, so only the checkpoint before it can be in the way: all of it but its end, which touches no
+  // memory and may take the disk longer than several steps take.
+  return saves.latest(of_step) * per_step + per_step - 1;
+}
+
 }  // namespace strata

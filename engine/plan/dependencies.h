@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/plan/program.h"
+#include "engine/plan/save_schedule.h"
 
 namespace strata {
 
@@ -24,5 +25,9 @@ struct Dependencies {
 /// Conflicts are read after write, write after read and write after write on bytes of one tier, within a step and with the
 /// step before (a program repeats). REQUIRES: the program is placed.
 Dependencies find_dependencies(const Program& placed);
+
+/// How many instructions `lane` must have run since the first step of all before one of `step` that waits for `wait` may start.
+std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait, std::int64_t step,
+                    const SaveSchedule& saves);
 
 }  // namespace strata

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
 
@@ -146,6 +148,7 @@ class Lowering {
     constants_ = make_value("constants", BufferKind::workspace, compute_.constant_bytes());
     loss_scale_ = make_value("loss_scale", BufferKind::communication, scales_loss() ? sizeof(LossScale) : 0);
     step_scalars_ = make_value("step_scalars", BufferKind::communication, sizeof(StepScalars));
+    step_record_ = make_value("step_record", BufferKind::communication, sizeof(StepRecord));
   }
 
   void make_persistent_buffers() {
@@ -165,6 +168,22 @@ class Lowering {
         value->at_home = true;
       }
     }
+    make_room_for_saving();
+  }
+
+  /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
+  void make_room_for_saving() {
+    Bytes largest = 0;
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      if (!on_device(u)) continue;
+      for (const std::vector<Use>& part : saved_parts(u)) {
+        Bytes bytes = 0;
+        for (const Use& use : part) bytes += align_up(use.value->bytes, kBufferAlignment);
+        largest = std::max(largest, bytes);
+      }
+    }
+    if (!strategy_.saves || largest == 0) return;
+    saved_state_ = program_.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
   }
 
   void make_resident(Value& value, bool persistent) {
@@ -215,8 +234,8 @@ class Lowering {
 
   /// An instruction of a host lane: works on the homes. What lives on the device too is brought from there and back.
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
-               const std::vector<Use>& uses) {
-    Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}};
+               const std::vector<Use>& uses, When when = When::every_step) {
+    Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}, when};
     for (const Use& use : uses) {
       Value& value = *use.value;
       const BufferId id = home(value);
@@ -355,6 +374,7 @@ class Lowering {
       }
       grad_norm();
     }
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
   }
 
   void grad_norm() {
@@ -362,7 +382,11 @@ class Lowering {
     for (UnitValues& values : units_) uses.push_back({Role::norm, &values.norm, Access::read});
     if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
     if (scales_loss()) uses.push_back({Role::loss_scale, &loss_scale_, Access::update});
+    if (strategy_.saves) uses.push_back({Role::step_record, &step_record_, Access::write});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
+    if (strategy_.saves) {
+      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_record_, Access::read}}, When::saving);
+    }
   }
 
   void update(std::int32_t u) {
@@ -385,6 +409,29 @@ class Lowering {
     } else {
       on_host(Operation::adamw, Lane::cpu, u, -1, uses);
     }
+    if (strategy_.saves) save(u);
+  }
+
+  /// What each save of a unit reads.
+  std::vector<std::vector<Use>> saved_parts(std::int32_t u) {
+    UnitValues& values = units_[index(u)];
+    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &values.parameter : &values.master, Access::read}};
+    if (strategy_.state_format.split_master) master.push_back({Role::parameter, &values.parameter, Access::read});
+    return {master, {{Role::exp_avg, &values.exp_avg, Access::read}}, {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
+  }
+
+  /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too. What lives on the
+  /// device comes to the host by a copy of the save lane's own: the lane d2h, which the next step needs, would wait for the disk.
+  void save(std::int32_t u) {
+    for (const std::vector<Use>& part : saved_parts(u)) {
+      if (!on_device(u)) {
+        on_host(Operation::save, Lane::save, u, -1, part, When::saving);
+        continue;
+      }
+      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {{Role::workspace, saved_state_}}, When::saving};
+      for (const Use& use : part) instruction.reads.push_back({use.role, use.value->resident});
+      program_.instructions.push_back(std::move(instruction));
+    }
   }
 
   const Model& model_;
@@ -395,7 +442,8 @@ class Lowering {
   Program program_;
   std::vector<UnitValues> units_;
   std::vector<Value> tokens_, targets_, losses_;
-  Value constants_, step_scalars_, loss_scale_;
+  Value constants_, step_scalars_, loss_scale_, step_record_;
+  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace
@@ -412,6 +460,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
+  strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };

@@ -59,7 +59,7 @@ void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) 
 }
 
 void verify_data_flow(const Program& program) {
-  std::vector<bool> written(program.buffers.size());
+  std::vector<bool> written(program.buffers.size()), only_when_saving(program.buffers.size(), false);
   for (std::size_t b = 0; b < written.size(); ++b) written[b] = program.buffers[b].persistent;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
@@ -67,8 +67,14 @@ void verify_data_flow(const Program& program) {
       if (!written[static_cast<std::size_t>(operand.buffer)]) {
         defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
       }
+      if (only_when_saving[static_cast<std::size_t>(operand.buffer)] && instruction.when != When::saving) {
+        defect(program, i, program.buffer(operand.buffer).name + " is written only in steps that save");
+      }
     }
-    for (const Operand& operand : instruction.writes) written[static_cast<std::size_t>(operand.buffer)] = true;
+    for (const Operand& operand : instruction.writes) {
+      written[static_cast<std::size_t>(operand.buffer)] = true;
+      only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
+    }
     const bool moves = std::find(kLinks.begin(), kLinks.end(), instruction.lane) != kLinks.end();
     if (moves && program.buffer(instruction.reads[0].buffer).bytes != program.buffer(instruction.writes[0].buffer).bytes) {
       defect(program, i, "source and destination differ in size");

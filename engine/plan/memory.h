@@ -23,7 +23,8 @@ TierUse tier_use(const Program& placed, Tier tier);
 using TierBudgets = std::array<Bytes, kTiers.size()>;
 
 /// Throws std::logic_error naming the instruction and buffer where a placed program is wrong: something is read before it was
-/// written, two live buffers overlap, a buffer leaves its budget, a transfer's ends differ in size.
+/// written, or in more steps than it is written in, two live buffers overlap, a buffer leaves its budget, a transfer's ends differ in
+/// size.
 void verify(const Program& placed, const TierBudgets& budgets);
 
 }  // namespace strata

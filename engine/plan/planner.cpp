@@ -127,13 +127,8 @@ PlannedProgram finish(Program placed, const Plan& plan) {
   verify(placed, {plan.budget(Tier::device), kUnlimited, plan.budget(Tier::nvme)});
   result.dependencies = find_dependencies(placed);
   for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
-  const auto count = [&](Lane link, Operation transfer) {
-    result.moved_bytes[static_cast<std::size_t>(link)] = moved_bytes(placed, transfer);
-  };
-  count(Lane::h2d, Operation::copy_to_device);
-  count(Lane::d2h, Operation::copy_to_host);
-  count(Lane::read, Operation::read);
-  count(Lane::write, Operation::write);
+  result.step_traffic = traffic_of(placed, When::every_step);
+  result.save_traffic = traffic_of(placed, When::saving);
   result.program = std::move(placed);
   return result;
 }

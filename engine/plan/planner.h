@@ -10,6 +10,7 @@
 #include "engine/plan/memory.h"
 #include "engine/plan/program.h"
 #include "engine/plan/strategy.h"
+#include "engine/plan/traffic.h"
 
 namespace strata {
 
@@ -18,10 +19,12 @@ struct PlannedProgram {
   Program program;
   Dependencies dependencies;
   std::array<TierUse, kTiers.size()> use;
-  std::array<Bytes, kLanes.size()> moved_bytes = {};  ///< by one run of the program, on each link
+  Traffic step_traffic = {};  ///< of one run of the program
+  Traffic save_traffic = {};  ///< of one run that saves, besides
 
   const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
-  Bytes moved(Lane link) const { return moved_bytes[static_cast<std::size_t>(link)]; }
+  Bytes moved(Lane link) const { return step_traffic[static_cast<std::size_t>(link)]; }
+  Bytes moved_by_save(Lane link) const { return save_traffic[static_cast<std::size_t>(link)]; }
 };
 
 /// FLOPs of one training step; the formulas stand in engine/model.

@@ -91,13 +91,21 @@ class Prefetch {
       for (; fetch != fetches_.rend() && fetch->instruction > transfer->instruction; ++fetch) {
         next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
       }
-      const std::int32_t limit = std::min({ceiling, transfer->slot + level_.write_back_slack,
+      const std::int32_t limit = std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack),
                                            next_fetch_slot[static_cast<std::size_t>(transfer->home)]});
       while (transfer->slot < limit && !touches(anchor(transfer->slot), transfer->near, true) &&
              !touches(anchor(transfer->slot), transfer->home, false) && lengthen(*transfer)) {
       }
       ceiling = transfer->slot;
     }
+  }
+
+  /// The slot behind `count` more instructions of every step: those that rarely run are no work to run under.
+  std::int32_t slot_after(std::int32_t slot, std::int32_t count) const {
+    while (count > 0 && slot < static_cast<std::int32_t>(anchors_.size())) {
+      if (anchor(slot++).when == When::every_step) --count;
+    }
+    return slot;
   }
 
   /// Keeps the write-back's buffer through one more anchor, if it fits (or is live there anyway).

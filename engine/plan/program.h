@@ -26,10 +26,11 @@ enum class Lane : std::uint8_t {
   read,   ///< from the nvme tier
   write,  ///< to it
   data,   ///< loads tokens
-  cpu
+  cpu,
+  save  ///< writes checkpoints
 };
 inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::read,
-                                      Lane::write,   Lane::data, Lane::cpu};
+                                      Lane::write,   Lane::data, Lane::cpu, Lane::save};
 /// Lanes that move values between tiers.
 inline constexpr std::array kLinks = {Lane::h2d, Lane::d2h, Lane::read, Lane::write};
 
@@ -60,7 +61,12 @@ enum class Operation : std::uint8_t {
   step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
   grad_norm,       ///< the global norm; where updates wait for it also their scalars
   adamw,           ///< of one unit's state
+  save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
+  finish_checkpoint,  ///< it is on the disk and whole
 };
+
+/// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
+enum class When : std::uint8_t { every_step, saving };
 
 /// What a buffer is to an instruction.
 enum class Role : std::uint8_t {
@@ -86,6 +92,7 @@ enum class Role : std::uint8_t {
   norm,
   step_scalars,
   loss_scale,
+  step_record,
 };
 
 std::string_view name_of(Tier tier);
@@ -123,6 +130,7 @@ struct Instruction {
   std::int32_t unit = -1;              ///< index in Model::units, or -1
   std::int32_t microbatch = -1;        ///< or -1
   std::vector<Operand> reads, writes;  ///< a buffer that is updated in place stands in both
+  When when = When::every_step;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.

@@ -18,6 +18,7 @@ struct Visit {
   std::int32_t next = -1;  ///< the visit that wants this value again, where keeping it would save a fetch
   bool kept = false;       ///< the value stays on the near tier until `next`
   bool home_read_before_next = false;
+  std::int32_t first_fetch = -1;  ///< of a visit that a kept value leads to: the fetch that began it all, if any
 };
 
 /// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other buffers stay where they
@@ -175,6 +176,8 @@ class Residency {
     }
   }
 
+  When when(std::int32_t position) const { return plain_.instructions[static_cast<std::size_t>(position)].when; }
+
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
   /// A write-back is needed where the home is read, or fetched again before the next write; the next step may read one that is
@@ -199,13 +202,17 @@ class Residency {
         Visit& next = visit(v.next);
         merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
         dropped[static_cast<std::size_t>(next.fetch)] = true;
+        next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
+        if (next.first_fetch >= 0 && when(next.use) == When::every_step)
+          result.instructions[static_cast<std::size_t>(next.first_fetch)].when = When::every_step;
       }
       if (v.write_back >= 0 && !needs_write_back(v)) dropped[static_cast<std::size_t>(v.write_back)] = true;
     }
-    result.instructions.clear();
-    for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    std::vector<Instruction> all;
+    std::swap(all, result.instructions);
+    for (std::size_t i = 0; i < all.size(); ++i) {
       if (dropped[i]) continue;
-      Instruction instruction = plain_.instructions[i];
+      Instruction& instruction = all[i];
       for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
         for (Operand& operand : *operands) operand.buffer = merged[static_cast<std::size_t>(operand.buffer)];
       }
@@ -259,7 +266,7 @@ Program without_unused_buffers(const Program& program) {
 Bytes moved_bytes(const Program& program, Operation transfer) {
   Bytes bytes = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == transfer) bytes += program.buffer(instruction.reads[0].buffer).bytes;
+    if (instruction.operation == transfer && instruction.when == When::every_step) bytes += program.buffer(instruction.reads[0].buffer).bytes;
   }
   return bytes;
 }

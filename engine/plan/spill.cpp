@@ -66,8 +66,13 @@ class Staging {
 
   static void transfer(std::vector<Instruction>& list, Operation operation, Lane lane, const Instruction& of,
                        BufferId from, BufferId to) {
-    list.push_back(
-        {operation, lane, of.unit, of.microbatch, {{Role::source, from}}, {{Role::destination, to}}});
+    list.push_back({operation,
+                    lane,
+                    of.unit,
+                    of.microbatch,
+                    {{Role::source, from}},
+                    {{Role::destination, to}},
+                    of.when});
   }
 
   void append(std::vector<Instruction>& list) {

@@ -32,6 +32,7 @@ struct Strategy {
   std::int64_t microbatches = 1;             ///< of a training step: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
+  bool saves = false;                        ///< some steps save the state, beside the next one's work
   std::vector<bool> save;                    ///< per unit: keep activations for the backward pass instead of recomputing
   DevicePins pins;
   std::vector<Tier> state;                   ///< per unit: where parameter, master, exp_avg and exp_avg_sq live

@@ -75,8 +75,11 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
       "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
-  for (const Lane link : used_links(plan))
-    line(fmt::format("{:<10} {} per step", link_name(link), format_bytes(plan.training.moved(link))));
+  for (const Lane link : used_links(plan)) {
+    const Bytes by_save = plan.training.moved_by_save(link);
+    line(fmt::format("{:<10} {} per step{}", link_name(link), format_bytes(plan.training.moved(link)),
+                     by_save > 0 ? fmt::format(", {} more where it saves", format_bytes(by_save)) : ""));
+  }
   line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model, plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
@@ -96,9 +99,8 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"units_with_device_state", units_on_device(plan)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
-      {"traffic", by_link([&](Lane link) {
-         return nlohmann::json{{"planned_bytes", plan.training.moved(link)}};
-       })},
+      {"traffic", by_link([&](Lane link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
+                                                                {"save_bytes", plan.training.moved_by_save(link)}}; })},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };

@@ -16,11 +16,12 @@ Bytes measured_peak(const TrainReport& report, Tier tier) {
 }
 
 Bytes measured_traffic(const TrainReport& report, Lane link) {
-  return report.result.measured.moved_bytes[static_cast<std::size_t>(link)];
+  return report.result.measured.traffic[static_cast<std::size_t>(link)];
 }
 
 Bytes planned_traffic(const TrainReport& report, Lane link) {
-  return steps_of(report) * report.plan.training.moved(link);
+  const PlannedProgram& training = report.plan.training;
+  return steps_of(report) * training.moved(link) + report.result.saves * training.moved_by_save(link);
 }
 
 template <typename Member>

@@ -83,8 +83,9 @@ TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
   for (int kill = 0; kill < 5; ++kill) {
     LinePipe metrics(path("metrics"));
     Process run = start(long_run({"checkpoint.every=1", "report.metrics=metrics"}));
-    // The third step is reported after the second was saved, so that every run makes some progress.
-    ASSERT_TRUE(metrics.wait_for_lines(3));
+    // The fourth step is reported after the save of the third began, and that after the second was saved:
+    // every run makes some progress.
+    ASSERT_TRUE(metrics.wait_for_lines(4));
     metrics.listen_for(std::uniform_real_distribution<>(0, 0.02)(random));
     run.send(SIGKILL);
     EXPECT_EQ(run.wait().status, -SIGKILL);
@@ -113,6 +114,10 @@ TEST_F(Interruption, ByAFullDiskLeavesTheCheckpointBefore) {
   ASSERT_EQ(strata(saving({"train.steps=2"})).status, 0);
   const Outcome full = strata(saving({"train.steps=4"}), {.folder = {}, .largest_file = 64 * KiB});
   expect_sentence(full, 1,
+                  {"the checkpoint of step 4 was not saved", "out/step-00000002 before it is untouched"});
+  const Outcome beside =
+      strata(saving({"train.steps=6", "checkpoint.every=2"}), {.folder = {}, .largest_file = 64 * KiB});
+  expect_sentence(beside, 1,
                   {"the checkpoint of step 4 was not saved", "out/step-00000002 before it is untouched"});
   EXPECT_TRUE(has_checkpoint("step-00000002"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("out")), {}), 1);

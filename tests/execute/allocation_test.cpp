@@ -3,6 +3,7 @@
 // tier and are not counted.
 #include <gtest/gtest.h>
 
+#include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"
 #include "tests/support/drive.h"
@@ -32,7 +33,7 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
     for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
       config.plan.lanes = lanes;
       CountBetween listener(1, 6);
-      testing::run(config, {.listener = &listener});
+      testing::run(config, {.fresh = true, .listener = &listener});
       EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", " << what;
     }
   };
@@ -45,6 +46,26 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
   expect_none("state on a drive");
+  config.checkpoint.path = (folder.path() / "out").string();
+  config.checkpoint.every = 8;
+  expect_none("steps of a run that saves, which do not");
+}
+
+/// A save needs its headers and the manifest, whatever the size of the state.
+TEST(Allocation, OfASaveHasNothingToDoWithTheSizeOfTheState) {
+  const testing::TemporaryFolder folder;
+  RunConfig config = testing::tiny_run(folder.path());
+  config.train.steps = 8;
+  config.checkpoint.every = 4;
+  config.plan.lanes = LaneMode::serial;
+  const auto count = [&](std::int64_t hidden_size) {
+    config.model.config["hidden_size"] = hidden_size;
+    config.checkpoint.path = (folder.path() / std::to_string(hidden_size)).string();
+    CountBetween listener(1, 6);
+    testing::run(config, {.files = &test::quick(), .listener = &listener});
+    return listener.counted();
+  };
+  EXPECT_EQ(count(32), count(64));
 }
 
 TEST(Allocation, IsCountedWhereItHappens) {

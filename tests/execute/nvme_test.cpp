@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 using testing::resident_bytes;
 using testing::run;
 using testing::RunOutcome;
+using testing::named_budget;
 using testing::smallest_bytes;
+using testing::smallest_host_bytes;
 using testing::TemporaryFolder;
 using testing::tiny_run;
 
@@ -31,23 +33,6 @@ RunConfig spilling_run(const std::vector<std::string>& folders, const RunConfig&
   config.memory.host = 1;
   config.memory.nvme_path = folders;
   return config;
-}
-
-/// The budget that the refusal of a run names.
-Bytes named_budget(const RunConfig& config) {
-  try {
-    make_plan(config, testing::model_of(config));
-  } catch (const ConfigError& error) {
-    const std::string text = error.what();
-    return std::stoll(text.substr(text.find('(') + 1));
-  }
-  throw std::logic_error("the budgets were accepted");
-}
-
-/// The least host memory of a run that spills.
-Bytes smallest_host_bytes(RunConfig config) {
-  config.memory.host = 1;
-  return named_budget(config);
 }
 
 struct Drives {

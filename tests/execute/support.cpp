@@ -54,7 +54,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(
       config, model, outcome.plan, options.device != nullptr ? *options.device : device, training_data(data),
-      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .observer = options.observer});
+      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .files = options.files, .observer = options.observer});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,
@@ -70,7 +70,9 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
         << name_of(tier);
   }
   for (const Lane link : kLinks) {
-    EXPECT_EQ(measured.moved_bytes[static_cast<std::size_t>(link)], steps * outcome.plan.training.moved(link))
+    EXPECT_EQ(measured.traffic[static_cast<std::size_t>(link)],
+              steps * outcome.plan.training.moved(link) +
+                  outcome.result.saves * outcome.plan.training.moved_by_save(link))
         << name_of(link);
   }
 }
@@ -80,15 +82,24 @@ Bytes resident_bytes(RunConfig config) {
   return make_plan(config, model_of(config)).arena_bytes(Tier::device);
 }
 
-Bytes smallest_bytes(RunConfig config) {
-  config.memory.device = 1;
+Bytes named_budget(const RunConfig& config) {
   try {
     make_plan(config, model_of(config));
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));
   }
-  throw std::logic_error("a budget of one byte was accepted");
+  throw std::logic_error("the budgets were accepted");
+}
+
+Bytes smallest_bytes(RunConfig config) {
+  config.memory.device = 1;
+  return named_budget(config);
+}
+
+Bytes smallest_host_bytes(RunConfig config) {
+  config.memory.host = 1;
+  return named_budget(config);
 }
 
 }  // namespace strata::testing

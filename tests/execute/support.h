@@ -33,7 +33,8 @@ struct RunOptions {
   bool fresh = false;
   std::function<void(const Instruction&, Trainer&)> observer = {};
   double watchdog_seconds = 900;
-  IoFaults* faults = nullptr;  ///< of the nvme tier
+  IoFaults* faults = nullptr;               ///< of the nvme tier
+  FileSystem* files = &FileSystem::real();  ///< of checkpoints
   const std::atomic<bool>* stop = nullptr;
   TrainListener* listener = nullptr;
 };
@@ -62,7 +63,11 @@ void expect_the_plan_was_exact(const RunOutcome& outcome);
 
 /// Arena size of a run whose device budget never binds.
 Bytes resident_bytes(RunConfig config);
+/// The budget that the refusal of a run names.
+Bytes named_budget(const RunConfig& config);
 /// The smallest device budget of a run.
 Bytes smallest_bytes(RunConfig config);
+/// The smallest host budget of a run that spills.
+Bytes smallest_host_bytes(RunConfig config);
 
 }  // namespace strata::testing

@@ -27,19 +27,21 @@ struct StrategyOptions {
   std::size_t units_on_device = 0;
   bool clips = true;
   DevicePins pins = {};
+  bool saves = false;
 };
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
 RunConfig tiny_config(const StrategyOptions& options = {});
 
-/// Contents of the persistent buffers by name.
+/// Contents of the persistent buffers by name; and what was saved, by step, unit and role.
 using SymbolicState = std::map<std::string, std::uint64_t>;
 
 /// Runs the program in program order, buffers apart from one another.
-SymbolicState run_in_order(const Program& program, int steps);
+SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves = {});
 
 /// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a missing dependency
-/// or an overlap shows as another result.
-SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed);
+/// or an overlap shows as another result. With an odd seed the lane of saving is the slowest.
+SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
+                                  const SaveSchedule& saves = {});
 
 }  // namespace strata::testing

@@ -1,0 +1,42 @@
+// Copies between a device and the host that have ended when the call returns, on a stream of their own: for
+// who has no lane of the device. One thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "engine/device/device.h"
+
+namespace strata {
+
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(Device& device) : stream_(device.make_stream()), copied_(stream_->make_event()) {}
+
+  /// `name` is for the error.
+  void to_host(std::byte* host, const std::byte* device, Bytes bytes, std::string_view name) {
+    stream_->copy_to_host(host, device, bytes);
+    wait(name);
+  }
+  void to_device(std::byte* device, const std::byte* host, Bytes bytes, std::string_view name) {
+    stream_->copy_to_device(device, host, bytes);
+    wait(name);
+  }
+
+ private:
+  static constexpr double kWatchdogSeconds = 900;
+
+  void wait(std::string_view name) {
+    stream_->record(*copied_);
+    if (copied_->wait(kWatchdogSeconds)) return;
+    throw DeviceError(fmt::format("a copy of {} did not end within {} s", name, kWatchdogSeconds));
+  }
+
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Event> copied_;
+};
+
+}  // namespace strata

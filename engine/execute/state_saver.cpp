@@ -1,0 +1,41 @@
+#include "engine/execute/state_saver.h"
+
+#include <span>
+
+namespace strata {
+namespace {
+
+std::vector<std::size_t> units_in_order(const Program& program) {
+  std::vector<std::size_t> units;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::save && instruction.find(Role::master) >= 0)
+      units.push_back(static_cast<std::size_t>(instruction.unit));
+  }
+  return units;
+}
+
+}  // namespace
+
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler) {
+  const Counters& counters = record.counters;
+  return {counters.step, counters.updates, counters.skipped, record.loss_scale, sampler(counters.step)};
+}
+
+StateSaver::StateSaver(Setup setup)
+    : setup_(std::move(setup)), units_(units_in_order(*setup_.program)), copy_(*setup_.device), piece_(kLargestRead) {}
+
+void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
+  if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);
+  checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
+    const std::span<float> values = std::span(piece_).first(static_cast<std::size_t>(count));
+    stored.read(first, values);
+    return std::span<const float>(values);
+  });
+}
+
+void StateSaver::finish() {
+  setup_.store->finish(std::move(checkpoint_), progress_of(record_, setup_.sampler));
+  setup_.on_saved(record_.counters.step);
+}
+
+}  // namespace strata

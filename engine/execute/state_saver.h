@@ -1,0 +1,54 @@
+// The checkpoint that a program's save instructions write, unit by unit as each is updated, while other lanes
+// go on with the next step. Used by the save lane alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/execute/device_copy.h"
+#include "engine/plan/program.h"
+#include "optim/counters.h"
+#include "optim/stored_values.h"
+
+namespace strata {
+
+/// Where sampling stands before a step, for checkpoints.
+using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
+
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler);
+
+class StateSaver {
+ public:
+  struct Setup {
+    CheckpointStore* store;
+    const Model* model;
+    const Program* program;  ///< whose save instructions give the order of units
+    Device* device;
+    SamplerPosition sampler;
+    std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
+  };
+  explicit StateSaver(Setup setup);
+
+  /// The state after `step` steps. A unit's first part begins the checkpoint, so that nobody waits for its
+  /// files before.
+  void add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored);
+  void set_record(const StepRecord& record) { record_ = record; }
+  void finish();
+
+  /// Brings device memory to the host; it is there when the call returns.
+  void copy(std::byte* host, const std::byte* device, const Buffer& from) {
+    copy_.to_host(host, device, from.bytes, from.name);
+  }
+
+ private:
+  Setup setup_;
+  std::vector<std::size_t> units_;
+  DeviceCopy copy_;
+  StepRecord record_;
+  std::vector<float> piece_;  ///< of values on their way to the file
+  std::unique_ptr<CheckpointWriter> checkpoint_;  ///< between a step's first part and its end
+};
+
+}  // namespace strata

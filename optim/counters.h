@@ -1,0 +1,23 @@
+// What a run has done so far besides its state, as plain values.
+#pragma once
+
+#include <cstdint>
+
+#include "optim/loss_scale.h"
+
+namespace strata {
+
+struct Counters {
+  std::int64_t step = 0;     ///< finished steps: the next one to run
+  std::int64_t updates = 0;  ///< applied as a whole
+  std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
+};
+
+/// What grad_norm leaves for the step's checkpoint: counters and loss scale as the step after it finds them.
+/// The next grad_norm changes both, perhaps while the checkpoint is still being written.
+struct StepRecord {
+  Counters counters;
+  LossScale loss_scale;
+};
+
+}  // namespace strata
