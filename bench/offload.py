@@ -2,10 +2,12 @@
 """Trains one run file with ever less host memory, the rest on drives, and prints each step's time against the run that has all it wants
 and against the bound of the machine.
 
-    bench/offload.py --folder /scratch examples/gpt2-124m.yaml [--host 1GiB 512MiB …] [--batch 32 4] [--steps 5] [--rounds 3]
+    bench/offload.py --folder /scratch examples/gpt2-124m.yaml [--host 1GiB 512MiB …] [--batch 32 4] [--limit 500MB/s] [--steps 5] [--rounds 3]
 
-Rounds go through all runs in turn; medians over the rounds are printed, and ratios within a round. The machine's rates, and so the
-bound, are each run's own measurement. Needs nothing but Python's standard library.
+Rounds go through all runs in turn; medians over the rounds are printed, and ratios within a round. A step's time is the mean over
+the steps of a run, from the first one's start to the last one's end: steps overlap, so that their reports are not evenly spaced. The
+machine's rates, and so the bound, are each run's own measurement; --limit makes the drive's the same in all. Needs nothing but
+Python's standard library.
 """
 
 import argparse
@@ -26,6 +28,9 @@ def train(arguments, batch, host, steps):
     }
     if host:
         settings["memory.nvme.path"] = arguments.folder
+        settings["memory.placement.optimizer_state"] = arguments.optimizer_state
+        if arguments.limit:
+            settings["memory.nvme.limit"] = f"{{read: {arguments.limit}, write: {arguments.limit}}}"
     command = [arguments.strata, "train", arguments.run_file, "--fresh", "--json", "-"]
     for key, value in {**settings, **dict(pair.split("=", 1) for pair in arguments.set)}.items():
         command += ["--set", f"{key}={value}"]
@@ -33,7 +38,7 @@ def train(arguments, batch, host, steps):
     if process.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{process.stderr}")
     report = json.loads(process.stdout)
-    seconds = statistics.median(report["step_seconds"][1:])
+    seconds = statistics.mean(report["step_seconds"])
     return {
         "seconds": seconds,
         "bound": report["bound_seconds"],
@@ -50,6 +55,8 @@ def main():
     parser.add_argument("run_file")
     parser.add_argument("--folder", required=True, help="on the drive to use")
     parser.add_argument("--host", nargs="+", default=["1GiB"], help="host budgets")
+    parser.add_argument("--limit", help="fastest reading and writing of the drive, as 500MB/s")
+    parser.add_argument("--optimizer-state", default="auto", help="where: nvme, or auto: what host memory has no room for")
     parser.add_argument("--batch", nargs="+", type=int, default=[32], help="sequences per step")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)

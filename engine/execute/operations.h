@@ -20,7 +20,7 @@
 
 namespace strata {
 
-/// Fills the tokens and targets of one microbatch of one step. Called from the read lane; must not allocate.
+/// Fills the tokens and targets of one microbatch of one step. Called from the data lane; must not allocate.
 using LoadMicrobatch = std::function<void(std::int64_t step, std::int64_t microbatch,
                                           std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
 

@@ -45,7 +45,7 @@ class TrainListener {
   virtual void on_warning(const std::string&) {}
 };
 
-/// Where a run's tokens come from. The functions are called from the read lane.
+/// Where a run's tokens come from. The functions are called from the data lane.
 struct TrainingData {
   LoadMicrobatch training;
   LoadMicrobatch validation;  ///< its step is of no meaning

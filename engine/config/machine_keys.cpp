@@ -1,0 +1,172 @@
+#include "engine/config/section_keys.h"
+
+namespace strata {
+namespace {
+
+using namespace value;  // NOLINT(google-build-using-namespace): the table below reads as a table
+
+std::string some_bytes(const Bytes& value) {
+  return value < 1 ? "must be more than 0 bytes" : "";
+}
+std::string one_rank(const std::int64_t& value) {
+  return value == 1 ? "" : "this build runs on one rank, so only 1 is possible";
+}
+
+void add_parallel(std::vector<Key>& keys) {
+  using S = RunConfig::ParallelSection;
+  using Int = Integer<std::int64_t>;
+  SectionKeys<S> section(keys, "parallel", &RunConfig::parallel);
+  section.add<Int>("data", &S::data, "ranks", "Data-parallel ranks.", one_rank);
+  section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
+  section.add<Int>("pipeline", &S::pipeline, "ranks", "Pipeline stages.", one_rank);
+  section.add<Integer<int>>(
+      "zero_stage", &S::zero_stage, "",
+      "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
+      "parameters. With one rank all are the same.",
+      [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
+}
+
+template <TierChoice RunConfig::MemorySection::*kind>
+std::string check_placement(const RunConfig& config) {
+  const TierChoice tier = config.memory.*kind;
+  if (tier == TierChoice::nvme && config.memory.nvme_path.empty())
+    return "nvme needs memory.nvme.path, a folder on a drive";
+  if (tier == TierChoice::host && !config.memory.host) return "host needs memory.host, a budget";
+  return "";
+}
+
+std::string check_parameter_placement(const RunConfig& config) {
+  const bool away = config.memory.parameters == TierChoice::host || config.memory.parameters == TierChoice::nvme;
+  return away && config.memory.optimizer_state == TierChoice::device
+             ? "parameters that are updated on the device live there: with memory.placement.optimizer_state: device "
+               "leave it out"
+             : check_placement<&RunConfig::MemorySection::parameters>(config);
+}
+
+std::string some_rate(const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; }
+
+void add_memory(std::vector<Key>& keys) {
+  using S = RunConfig::MemorySection;
+  SectionKeys<S> section(keys, "memory", &RunConfig::memory);
+  section.add<Size>("device", &S::device, "", "Budget of device memory. unlimited: what the machine has.",
+                    some_bytes);
+  section.add<Size>(
+      "host", &S::host, "",
+      "Budget of host memory for what does not fit the device. unlimited: what the machine has. Left "
+      "out: the tier is not used.",
+      [](const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; });
+  SectionKeys<S> nvme(keys, "memory.nvme", &RunConfig::memory);
+  require(nvme.add<TextList>("path", &S::nvme_path, "",
+                             "Folders on local drives for what fits neither device nor host; what is kept "
+                             "there is shared out to them "
+                             "by their speed. Left out: the tier is not used."),
+          {"memory.host"}, [](const RunConfig& c) -> std::string {
+            return !c.memory.nvme_path.empty() && !c.memory.host
+                       ? "needs memory.host: what is read from drives passes through host memory"
+                       : "";
+          });
+  nvme.add<Size>("size", &S::nvme_size, "", "Budget of all folders together. unlimited: what is free there.",
+                 some_bytes);
+  nvme.add<Word<NvmeEngine>>(
+      "engine", &S::nvme_engine, "",
+      "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
+  nvme.add<Boolean>("verify", &S::nvme_verify, "",
+                    "Keep a checksum of everything that is written, and check it when it is read.");
+  SectionKeys<S> limit(keys, "memory.nvme.limit", &RunConfig::memory);
+  limit.add<Rate>("read", &S::nvme_read_per_second, "",
+                  "Fastest reading from all folders together. Left out or unlimited: as fast as it goes.", some_rate);
+  limit.add<Rate>("write", &S::nvme_write_per_second, "", "Likewise writing; the two share the drives' time.", some_rate);
+  SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
+  using Which = Word<TierChoice>;
+  require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
+          {"memory.nvme.path", "memory.host", "memory.placement.optimizer_state"}, check_parameter_placement);
+  require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
+                               "Where master parameters, exp_avg and exp_avg_sq live, and are updated."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);
+  require(placement.add<Which>("gradients", &S::gradients, "",
+                               "Where gradients are until the update; device: there while they are summed."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::gradients>);
+  require(placement.add<Which>("activations", &S::activations, "",
+                               "Where what the forward pass keeps for the backward pass waits."),
+          {"memory.nvme.path", "memory.host"}, check_placement<&S::activations>);
+}
+
+void add_plan(std::vector<Key>& keys) {
+  using S = RunConfig::PlanSection;
+  SectionKeys<S> section(keys, "plan", &RunConfig::plan);
+  section.add<Word<Order>>(
+      "order", &S::order, "",
+      "layer_major: all microbatches pass a layer before the next layer is fetched. "
+      "microbatch_major: one microbatch passes all layers first. Left out: the planner chooses.");
+  section.add<Word<LaneMode>>(
+      "lanes", &S::lanes, "",
+      "overlapped: computing, copying and the optimizer run side by side. serial: one "
+      "instruction at a time, for testing; the results are the same bits.");
+  section.add<Text>(
+      "machine", &S::machine, "",
+      "File with this machine's rates, as strata doctor --profile writes it, to plan by. Left out: "
+      "nominal rates, the same on every machine.");
+}
+
+std::string check_link(const RunConfig& config) {
+  const bool limited = config.device.h2d_per_second || config.device.d2h_per_second;
+  return limited && config.device.kind != DeviceKind::cpu
+             ? "device.link slows down the CPU device's copies only: leave it out with another device.kind"
+             : "";
+}
+
+void add_device(std::vector<Key>& keys) {
+  using S = RunConfig::DeviceSection;
+  SectionKeys<S>(keys, "device", &RunConfig::device)
+      .add<Word<DeviceKind>>(
+          "kind", &S::kind, "",
+          "The device that computes: the CPU, or an NVIDIA GPU where this program was built with CUDA.");
+  SectionKeys<S> link(keys, "device.link", &RunConfig::device);
+  require(
+      link.add<Rate>(
+          "h2d", &S::h2d_per_second, "",
+          "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
+          "goes.",
+          some_rate),
+      {"device.kind"}, check_link);
+  require(link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate),
+          {"device.kind"}, check_link);
+}
+
+void add_checkpoint(std::vector<Key>& keys) {
+  using S = RunConfig::CheckpointSection;
+  SectionKeys<S> section(keys, "checkpoint", &RunConfig::checkpoint);
+  section.add<Text>(
+      "path", &S::path, "",
+      "Folder of the checkpoints; a run goes on from the newest one in it. Left out: none are saved.");
+  require(section.add<Integer<std::int64_t>>(
+              "every", &S::every, "steps",
+              "Steps between checkpoints, written while training goes on; 0: only one, at the end.",
+              not_negative),
+          {}, [](const RunConfig& c) -> std::string {
+            return c.checkpoint.every > 0 && c.checkpoint.path.empty()
+                       ? "needs checkpoint.path, a folder to save in"
+                       : "";
+          });
+  section.add<Integer<std::int64_t>>("keep", &S::keep, "checkpoints",
+                                     "The newest so many are kept, older ones deleted.", at_least_one);
+}
+
+void add_report(std::vector<Key>& keys) {
+  using S = RunConfig::ReportSection;
+  SectionKeys<S>(keys, "report", &RunConfig::report)
+      .add<Text>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
+}
+
+}  // namespace
+
+void add_machine_keys(std::vector<Key>& keys) {
+  add_parallel(keys);
+  add_memory(keys);
+  add_plan(keys);
+  add_device(keys);
+  add_checkpoint(keys);
+  add_report(keys);
+}
+
+}  // namespace strata

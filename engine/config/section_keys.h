@@ -1,0 +1,89 @@
+// Internal to config: what the tables of keys are written with.
+#pragma once
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/config/keys.h"
+#include "engine/config/value.h"
+
+namespace strata {
+
+template <typename T>
+constexpr bool is_optional = false;
+template <typename T>
+constexpr bool is_optional<std::optional<T>> = true;
+
+/// What is wrong with one value; empty: nothing.
+template <typename T>
+using ValueCheck = std::string (*)(const T&);
+
+inline std::string not_negative(const std::int64_t& value) {
+  return value < 0 ? "must not be negative" : "";
+}
+inline std::string at_least_one(const std::int64_t& value) {
+  return value < 1 ? "must be at least 1" : "";
+}
+
+/// Appends the keys of one section.
+template <typename S>
+class SectionKeys {
+ public:
+  SectionKeys(std::vector<Key>& keys, std::string path, S RunConfig::*section)
+      : keys_(keys), path_(std::move(path)), section_(section) {}
+
+  /// `Kind` is one of value.h's.
+  template <typename Kind, typename M>
+  Key& add(const std::string& name, M S::*member, std::string unit, std::string doc,
+           ValueCheck<std::type_identity_t<M>> check = nullptr) {
+    S RunConfig::*section = section_;
+    Key key;
+    key.path = path_ + "." + name;
+    key.type = Kind::type();
+    key.unit = std::move(unit);
+    key.doc = std::move(doc);
+    key.set = [=](RunConfig& config, const YAML::Node& node) {
+      (config.*section).*member = Kind::read(node);
+    };
+    key.get = [=](const RunConfig& config) -> std::string {
+      const M& field = (config.*section).*member;
+      if constexpr (is_optional<M>) {
+        return field ? Kind::write(*field) : "";
+      } else {
+        return Kind::write(field);
+      }
+    };
+    key.check = [=, get = key.get](const RunConfig& config) -> std::string {
+      const std::string problem = check == nullptr ? "" : check((config.*section).*member);
+      return problem.empty() ? "" : fmt::format("{}, not {}", problem, get(config));
+    };
+    return keys_.emplace_back(std::move(key));
+  }
+
+ private:
+  std::vector<Key>& keys_;
+  std::string path_;
+  S RunConfig::*section_;
+};
+
+/// Adds a check that looks at other keys too, after the key's own.
+inline void require(Key& key, std::vector<std::string> related, std::string (*check)(const RunConfig&)) {
+  key.related = std::move(related);
+  key.check = [own = key.check, check](const RunConfig& config) {
+    std::string problem = own(config);
+    return problem.empty() ? check(config) : problem;
+  };
+}
+
+/// What a run learns: model, data, train, optimizer.
+void add_training_keys(std::vector<Key>& keys);
+/// What it runs on and leaves behind: parallel, memory, plan, device, checkpoint, report.
+void add_machine_keys(std::vector<Key>& keys);
+
+}  // namespace strata

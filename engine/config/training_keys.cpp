@@ -1,0 +1,265 @@
+#include "engine/config/section_keys.h"
+
+namespace strata {
+namespace {
+
+using namespace value;  // NOLINT(google-build-using-namespace): the table below reads as a table
+
+std::string not_below_zero(const double& value) {
+  return value < 0 ? "must not be negative" : "";
+}
+std::string fraction(const double& value) {
+  return value < 0 || value > 1 ? "must be between 0 and 1" : "";
+}
+std::string proper_fraction(const double& value) {
+  return value < 0 || value >= 1 ? "must be at least 0 and less than 1" : "";
+}
+std::string positive(const double& value) {
+  return value <= 0 ? "must be greater than 0" : "";
+}
+
+void add_model(std::vector<Key>& keys) {
+  using S = RunConfig::ModelSection;
+  SectionKeys<S> section(keys, "model", &RunConfig::model);
+  require(section.add<Text>(
+              "path", &S::path, "",
+              "A Hugging Face model folder: config.json with model.safetensors or its sharded index. "
+              "Relative to the current directory, as every path of this file."),
+          {"model.architecture"}, [](const RunConfig& c) -> std::string {
+            if (c.model.path.empty() && c.model.architecture.empty()) {
+              return "no model is given: set model.path to a folder, or model.architecture and model.config";
+            }
+            if (!c.model.path.empty() && !c.model.architecture.empty()) {
+              return "give either model.path or model.architecture, not both";
+            }
+            return "";
+          });
+  section.add<Text>(
+      "architecture", &S::architecture, "",
+      "Instead of model.path: the model_type (gpt2, llama, mistral, qwen2, qwen3) of a model with "
+      "random weights by train.seed.");
+  require(
+      section.add<Json>("config", &S::config, "",
+                        "Sizes and options of model.architecture, in the words of its config.json: "
+                        "num_hidden_layers, n_embd, vocab_size, …. Keys left out have the defaults of the "
+                        "transformers library."),
+      {}, [](const RunConfig& c) -> std::string {
+        return !c.model.config.empty() && c.model.architecture.empty()
+                   ? "belongs to model.architecture, which is not given; a model.path has its own config.json"
+                   : "";
+      });
+}
+
+std::string check_tokenizer(const RunConfig& config) {
+  if (config.data.tokenizer != Tokenizer::bytes) return "";
+  for (const auto* list : {&config.data.path, &config.data.validation}) {
+    for (const std::string& path : *list) {
+      if (path.ends_with(".bin") || path.ends_with(".idx")) {
+        return fmt::format("'{}' holds token ids, not text: set data.tokenizer to none", path);
+      }
+    }
+  }
+  return "";
+}
+
+void add_data(std::vector<Key>& keys) {
+  using S = RunConfig::DataSection;
+  SectionKeys<S> section(keys, "data", &RunConfig::data);
+  require(section.add<TextList>("path", &S::path, "",
+                                "Files to train on, as names or patterns (*, ?, [a-z], and ** for any depth "
+                                "of folders), read in the "
+                                "order of their names. Text with tokenizer bytes; otherwise .bin files of "
+                                "token ids (nanoGPT, llm.c) "
+                                "or Megatron's .bin with .idx."),
+          {}, [](const RunConfig& c) -> std::string {
+            return c.data.path.empty() ? "no data is given: set data.path to the files to train on" : "";
+          });
+  section.add<TextList>(
+      "validation", &S::validation, "",
+      "Held-out files, as in data.path; a file named by both is not trained on. Left out: the last "
+      "data.validation_fraction of data.path is held out.");
+  section.add<Number>(
+      "validation_fraction", &S::validation_fraction, "",
+      "The part of data.path that is held out, where data.validation is not given; at least one "
+      "sequence unless 0.",
+      proper_fraction);
+  require(
+      section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
+                                   "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
+                                   "each file. none: the files hold token ids."),
+      {"data.path", "data.validation"}, check_tokenizer);
+  section.add<Integer<std::int64_t>>(
+      "token_bytes", &S::token_bytes, "bytes",
+      "Width of a token id, 2 or 4, in a .bin file that has no header to tell it.",
+      [](const std::int64_t& value) -> std::string {
+        return value == 2 || value == 4 ? "" : "must be 2 or 4";
+      });
+  section.add<Integer<std::int64_t>>("sequence_length", &S::sequence_length, "tokens",
+                                     "Length of a training sequence.", at_least_one);
+}
+
+std::string check_batch(const RunConfig& config) {
+  const auto& train = config.train;
+  if (train.microbatch < 1 || config.parallel.data < 1) return "";  // reported at their own keys
+  if (train.batch % train.microbatch == 0 && train.batch / train.microbatch % config.parallel.data == 0)
+    return "";
+  return fmt::format("{} sequences do not divide into microbatches of {} on {} data rank{}", train.batch,
+                     train.microbatch, config.parallel.data, config.parallel.data == 1 ? "" : "s");
+}
+
+void add_train(std::vector<Key>& keys) {
+  using S = RunConfig::TrainSection;
+  using Int = Integer<std::int64_t>;
+  SectionKeys<S> section(keys, "train", &RunConfig::train);
+  section.add<Int>("steps", &S::steps, "steps", "Optimizer steps of the whole run, over all its resumptions.",
+                   at_least_one);
+  require(
+      section.add<Int>("batch", &S::batch, "sequences",
+                       "Sequences per optimizer step, over all ranks. Gradient accumulation follows: batch / "
+                       "(microbatch × data ranks) microbatches.",
+                       at_least_one),
+      {"train.microbatch", "parallel.data"}, check_batch);
+  section.add<Int>("microbatch", &S::microbatch, "sequences", "Sequences that pass the model at once.",
+                   at_least_one);
+  section.add<Word<DType>>(
+      "precision", &S::precision, "",
+      "Type of weights, activations and products on the device. Sums, norms and loss are fp32 either "
+      "way, and the optimizer's state unless optimizer.master or moments say otherwise. fp16 scales the loss "
+      "by itself (train.loss_scale).");
+  section.add<Integer<std::uint64_t>>("seed", &S::seed, "",
+                                      "Determines initial weights and the order of the data.");
+  section.add<Word<Recompute>>(
+      "recompute", &S::recompute, "",
+      "full: the backward pass computes a block's activations again from its input. none: they are kept. "
+      "auto: they are kept for as many blocks as memory.device holds without moving anything more. Results "
+      "do "
+      "not depend on it.");
+  section.add<Int>("validate_every", &S::validate_every, "steps",
+                   "Steps between measurements of the held-out loss; 0: never.", not_negative);
+  require(section.add<Int>(
+              "validation_batches", &S::validation_batches, "microbatches",
+              "Held-out microbatches per measurement, the same ones each time; fewer where the held-out "
+              "data has fewer.",
+              at_least_one),
+          {"train.validate_every", "data.validation_fraction"}, [](const RunConfig& c) -> std::string {
+            return c.train.validate_every > 0 && c.data.validation.empty() && c.data.validation_fraction == 0
+                       ? "train.validate_every needs held-out data: set data.validation or "
+                         "data.validation_fraction"
+                       : "";
+          });
+  section.add<Int>("threads", &S::threads, "",
+                   "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+}
+
+/// Loss scaling must not look as if it did something where it does nothing.
+std::string check_loss_scale(const RunConfig& config) {
+  using S = RunConfig::TrainSection;
+  const S defaults;
+  const auto& t = config.train;
+  const bool given =
+      std::tie(t.loss_scale_initial, t.loss_scale_growth, t.loss_scale_backoff, t.loss_scale_interval) !=
+      std::tie(defaults.loss_scale_initial, defaults.loss_scale_growth, defaults.loss_scale_backoff,
+               defaults.loss_scale_interval);
+  return given && t.precision != DType::fp16 ? "the loss is scaled with train.precision fp16 only" : "";
+}
+
+void add_loss_scale(std::vector<Key>& keys) {
+  using S = RunConfig::TrainSection;
+  SectionKeys<S> section(keys, "train.loss_scale", &RunConfig::train);
+  const auto scaled = [](Key& key) { require(key, {"train.precision"}, check_loss_scale); };
+  scaled(section.add<Number>("initial", &S::loss_scale_initial, "",
+                             "What the loss is multiplied by at first.", positive));
+  scaled(section.add<Number>(
+      "growth", &S::loss_scale_growth, "",
+      "Factor on the scale after `interval` steps in a row with finite gradients.",
+      [](const double& value) -> std::string { return value < 1 ? "must be at least 1" : ""; }));
+  scaled(section.add<Number>(
+      "backoff", &S::loss_scale_backoff, "",
+      "Factor on the scale after a step whose gradients were not finite; that step updates nothing.",
+      [](const double& value) -> std::string {
+        return value <= 0 || value >= 1 ? "must be between 0 and 1" : "";
+      }));
+  scaled(section.add<Integer<std::int64_t>>("interval", &S::loss_scale_interval, "steps",
+                                            "Steps with finite gradients before the scale grows.",
+                                            at_least_one));
+}
+
+void add_optimizer(std::vector<Key>& keys) {
+  using S = RunConfig::OptimizerSection;
+  Key& type = keys.emplace_back();
+  type.path = "optimizer.type";
+  type.type = "adamw";
+  type.doc = "Adam with decoupled weight decay.";
+  type.set = [](RunConfig&, const YAML::Node& node) {
+    if (plain_text(node, "adamw") != "adamw") refuse(node, "adamw");
+  };
+  type.get = [](const RunConfig&) { return "adamw"; };
+  type.check = [](const RunConfig&) { return ""; };
+
+  SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
+  section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
+  section.add<NumberPair>("betas", &S::betas, "",
+                          "Decay rates of the mean of gradients and of their squares.",
+                          [](const std::array<double, 2>& betas) -> std::string {
+                            return std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; })
+                                       ? ""
+                                       : "both must be at least 0 and less than 1";
+                          });
+  section.add<Number>("epsilon", &S::epsilon, "", "Added to the root of the mean square.", positive);
+  section.add<Number>("weight_decay", &S::weight_decay, "", "Decay per step, times the learning rate.",
+                      not_below_zero);
+  section.add<Word<Decay>>("decay", &S::decay, "",
+                           "What weight_decay applies to: matrices only (not norms and biases), or all.");
+  section.add<Number>("clip_norm", &S::clip_norm, "",
+                      "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "
+                      "backward pass to end.",
+                      not_below_zero);
+  require(
+      section.add<Word<MasterFormat>>(
+          "master", &S::master, "",
+          "How the exact weights are kept. fp32: beside the parameters. split: 16 bits of them beside the "
+          "parameters, which are the high half, so 2 bytes per parameter less; with train.precision bf16 "
+          "only. Where a weight lies halfway between two bf16 numbers its parameter is then rounded "
+          "away from zero instead of to even."),
+      {"train.precision"}, [](const RunConfig& c) -> std::string {
+        return c.optimizer.master == MasterFormat::split && c.train.precision != DType::bf16
+                   ? "split needs train.precision bf16, whose parameters are the high halves of the fp32 "
+                     "masters; use fp32 with any other precision"
+                   : "";
+      });
+  section.add<Word<MomentFormat>>(
+      "moments", &S::moments, "",
+      "How the means of gradients and of their squares are kept. bf16: rounded at random by train.seed, up "
+      "or "
+      "down with the mean right, so 4 bytes per parameter less; results are near those of fp32, not equal.");
+}
+
+void add_schedule(std::vector<Key>& keys) {
+  using S = RunConfig::OptimizerSection;
+  SectionKeys<S> section(keys, "optimizer.schedule", &RunConfig::optimizer);
+  section.add<Word<ScheduleKind>>(
+      "type", &S::schedule, "", "Course of the learning rate from the end of the warm-up to the last step.");
+  require(section.add<Integer<std::int64_t>>(
+              "warmup", &S::warmup, "steps",
+              "Steps in which the learning rate rises linearly to optimizer.lr.", not_negative),
+          {"train.steps"}, [](const RunConfig& c) -> std::string {
+            if (c.optimizer.warmup <= c.train.steps) return "";
+            return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
+                               c.optimizer.warmup, c.train.steps);
+          });
+  section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
+                      "linear and cosine end at this part of optimizer.lr.", fraction);
+}
+
+}  // namespace
+
+void add_training_keys(std::vector<Key>& keys) {
+  add_model(keys);
+  add_data(keys);
+  add_train(keys);
+  add_loss_scale(keys);
+  add_optimizer(keys);
+  add_schedule(keys);
+}
+
+}  // namespace strata
