@@ -28,13 +28,6 @@ constexpr SplitMaster split_master(float master) {
   return halves;
 }
 
-/// The bf16 whose bits are the high half of `value`'s.
-constexpr bfloat16 high_half(float value) {
-  bfloat16 half = {};
-  half.bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
-  return half;
-}
-
 constexpr float join_master(bfloat16 parameter, Remainder remainder) {
   const auto sign_extended = static_cast<std::uint32_t>(std::int32_t{remainder});
   return std::bit_cast<float>((std::uint32_t{parameter.bits} << 16) + sign_extended);

@@ -18,7 +18,7 @@ struct AdamWCoefficients {
   std::uint32_t rounding;  ///< of seed and t: see stochastic_rounding.h
 };
 
-/// What grad_norm decides for the step's updates.
+/// What the gradient's norm decides for updates: the global one for all, or a unit's own for its own.
 struct StepScalars {
   AdamWCoefficients decayed, plain;  ///< for tensors with and without weight decay
   std::uint32_t skip;                ///< not 0: the gradient is not finite, nothing is updated

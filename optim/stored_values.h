@@ -2,37 +2,43 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "engine/base/dtype.h"
 #include "optim/split_master.h"
+#include "optim/state_format.h"
 
 namespace strata {
 
+enum class StoredAs : std::uint8_t { floats, halves, split_masters };
+
+constexpr StoredAs masters_stored_as(const StateFormat& format) {
+  return format.split_master ? StoredAs::split_masters : StoredAs::floats;
+}
+constexpr StoredAs moments_stored_as(const StateFormat& format) {
+  return format.moments == DType::fp32 ? StoredAs::floats : StoredAs::halves;
+}
+
 /// A flat array in host memory.
 struct StoredValues {
-  enum class As { floats, halves, split_masters };
-
-  As as = As::floats;
+  StoredAs as = StoredAs::floats;
   const void* values = nullptr;         ///< floats, bf16 values, or Remainders
   const bfloat16* parameter = nullptr;  ///< of split masters: their high halves
 
-  /// Elements [first, first + out.size()).
-  void read(std::int64_t first, std::span<float> out) const {
-    switch (as) {
-      case As::floats:
-        std::copy_n(static_cast<const float*>(values) + first, out.size(), out.begin());
-        return;
-      case As::halves:
-        std::ranges::transform(std::span(static_cast<const bfloat16*>(values) + first, out.size()), out.begin(),
-                               [](bfloat16 value) { return static_cast<float>(value); });
-        return;
-      case As::split_masters:
-        std::ranges::transform(std::span(parameter + first, out.size()),
-                               std::span(static_cast<const Remainder*>(values) + first, out.size()), out.begin(),
-                               join_master);
-        return;
+  /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for them.
+  std::span<const float> read(std::int64_t first, std::int64_t count, std::span<float> memory) const {
+    const auto size = static_cast<std::size_t>(count);
+    if (as == StoredAs::floats) return {static_cast<const float*>(values) + first, size};
+    const std::span<float> out = memory.first(size);
+    if (as == StoredAs::halves) {
+      std::ranges::transform(std::span(static_cast<const bfloat16*>(values) + first, size), out.begin(),
+                             [](bfloat16 value) { return static_cast<float>(value); });
+    } else {
+      std::ranges::transform(std::span(parameter + first, size),
+                             std::span(static_cast<const Remainder*>(values) + first, size), out.begin(), join_master);
     }
+    return out;
   }
 };
 

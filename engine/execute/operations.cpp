@@ -212,28 +212,25 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
 void Operations::save(const Instruction& instruction, std::int64_t step) {
   if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
     return setup_.saver->set_record(*record);
-  auto* on_host = operand<std::byte>(instruction, Role::workspace);
-  const auto find = [&](Role role) -> const std::byte* {
+  auto* room = operand<std::byte>(instruction, Role::workspace);
+  const auto on_host = [&](Role role) -> const std::byte* {
     const BufferId id = instruction.find(role);
-    if (id < 0 || on_host == nullptr) return id < 0 ? nullptr : address(id);
+    if (id < 0 || room == nullptr) return id < 0 ? nullptr : address(id);
     const Buffer& from = setup_.program->program.buffer(id);
-    setup_.saver->copy(on_host, address(id), from);
-    return std::exchange(on_host, on_host + from.bytes);
+    setup_.saver->copy(room, address(id), from);
+    return std::exchange(room, room + from.bytes);
   };
   const StateFormat& format = setup_.plan->strategy.state_format;
-  using As = StoredValues::As;
-  const As masters = format.split_master ? As::split_masters : As::floats;
-  const As moments = format.moments == DType::fp32 ? As::floats : As::halves;
-  const auto add = [&](StateKind kind, Role role, As as) {
+  const auto add = [&](StateKind kind, Role role, StoredAs as) {
     if (instruction.find(role) < 0) return;
     const StoredValues stored = {.as = as,
-                                 .values = find(role),
-                                 .parameter = reinterpret_cast<const bfloat16*>(find(Role::parameter))};
+                                 .values = on_host(role),
+                                 .parameter = reinterpret_cast<const bfloat16*>(on_host(Role::parameter))};
     setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), kind, stored);
   };
-  add(StateKind::master, Role::master, masters);
-  add(StateKind::exp_avg, Role::exp_avg, moments);
-  add(StateKind::exp_avg_sq, Role::exp_avg_sq, moments);
+  add(StateKind::master, Role::master, masters_stored_as(format));
+  add(StateKind::exp_avg, Role::exp_avg, moments_stored_as(format));
+  add(StateKind::exp_avg_sq, Role::exp_avg_sq, moments_stored_as(format));
 }
 
 AdamWState Operations::state_of_unit(const Instruction& instruction) const {

@@ -8,6 +8,7 @@
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
+#include "optim/stored_values.h"
 
 namespace strata {
 namespace {
@@ -109,14 +110,14 @@ std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
   return {memory.data(), bytes};
 }
 
-std::span<const std::byte> RunState::read(BufferId id) {
+std::span<const std::byte> RunState::read(BufferId id, Arena& memory) {
   const Buffer& from = buffer(id);
   if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
-  const std::span<std::byte> to = stage(id, stored_);
+  const std::span<std::byte> to = stage(id, memory);
   if (from.tier == Tier::nvme) {
     reads_->read(from.offset, to);
   } else {
-    copy_.to_host(to.data(), memory().at(from), from.bytes, from.name);
+    copy_.to_host(to.data(), this->memory().at(from), from.bytes, from.name);
   }
   return to;
 }
@@ -132,9 +133,9 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   }
 }
 
-bool RunState::is_stored_as_floats(StateKind kind) const {
+StoredAs RunState::stored_as(StateKind kind) const {
   const StateFormat& format = plan_.strategy.state_format;
-  return kind == StateKind::master ? !format.split_master : format.moments == DType::fp32;
+  return kind == StateKind::master ? masters_stored_as(format) : moments_stored_as(format);
 }
 
 std::span<float> RunState::values_of(std::size_t unit) {
@@ -145,21 +146,12 @@ std::span<float> RunState::values_of(std::size_t unit) {
 }
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  const BufferId id = buffer_of(unit, kind);
-  if (is_stored_as_floats(kind)) {
-    return {reinterpret_cast<const float*>(read(id).data()),
-            static_cast<std::size_t>(model_.units[unit].elements)};
-  }
-  const std::span<float> values = values_of(unit);
-  const bool split = kind == StateKind::master;
-  const auto* halves = reinterpret_cast<const bfloat16*>(read(split ? buffers_[unit].parameter : id).data());
-  std::transform(halves, halves + values.size(), values.begin(),
-                 [](bfloat16 half) { return static_cast<float>(half); });
-  if (!split) return values;
-  const auto* remainders = reinterpret_cast<const Remainder*>(read(id).data());
-  std::ranges::transform(values, std::span(remainders, values.size()), values.begin(),
-                         [](float high, Remainder low) { return join_master(high_half(high), low); });
-  return values;
+  StoredValues stored = {.as = stored_as(kind), .values = read(buffer_of(unit, kind), stored_).data()};
+  // On the nvme tier both halves are staged where one update has them, so that neither is in the other's place.
+  if (stored.as == StoredAs::split_masters)
+    stored.parameter = reinterpret_cast<const bfloat16*>(read(buffers_[unit].parameter, stored_parameter_).data());
+  const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(unit);
+  return stored.read(0, model_.units[unit].elements, memory);
 }
 
 template <typename Stored, typename Convert>
@@ -173,7 +165,7 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const BufferId id = buffer_of(unit, kind);
-  if (is_stored_as_floats(kind)) {
+  if (stored_as(kind) == StoredAs::floats) {
     std::byte* data = address(id);
     const std::span<std::byte> bytes =
         data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);

@@ -14,6 +14,7 @@
 #include "offload/arena.h"
 #include "offload/store.h"
 #include "optim/loss_scale.h"
+#include "optim/stored_values.h"
 
 namespace strata {
 
@@ -53,7 +54,7 @@ class RunState {
   void clear_moments();
 
   /// The bytes of a buffer of the training program; valid until the next call.
-  std::span<const std::byte> read(BufferId id);
+  std::span<const std::byte> read(BufferId id) { return read(id, stored_); }
   void write(BufferId id, std::span<const std::byte> bytes);
 
   /// The scale of the next step's loss; 1 where the run has none.
@@ -84,8 +85,9 @@ class RunState {
   /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier when it updates them, and
   /// `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
-  /// Otherwise they are halves: values of half the size, or what a parameter leaves of its master.
-  bool is_stored_as_floats(StateKind kind) const;
+  /// Likewise, staged in `memory` where the host cannot address it.
+  std::span<const std::byte> read(BufferId id, Arena& memory);
+  StoredAs stored_as(StateKind kind) const;
   /// Memory for a unit's values where they are stored otherwise.
   std::span<float> values_of(std::size_t unit);
   /// Writes a buffer of `convert`ed values, wherever it lives.
@@ -108,9 +110,8 @@ class RunState {
   std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
   std::unique_ptr<StoreQueue> reads_, writes_;
   DeviceCopy copy_;
-  Arena stored_;  ///< for what is on a device that the host cannot address, as it is stored
-  Arena
-      values_;  ///< for values that a buffer does not hold as floats, or not where the host can address them
+  Arena stored_, stored_parameter_;  ///< for what is on a device that the host cannot address, as it is stored
+  Arena values_;                     ///< for values that no buffer on the host holds as floats
 };
 
 }  // namespace strata

@@ -1,7 +1,5 @@
 #include "engine/execute/state_saver.h"
 
-#include <span>
-
 namespace strata {
 namespace {
 
@@ -27,9 +25,7 @@ StateSaver::StateSaver(Setup setup)
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
   if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);
   checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
-    const std::span<float> values = std::span(piece_).first(static_cast<std::size_t>(count));
-    stored.read(first, values);
-    return std::span<const float>(values);
+    return stored.read(first, count, piece_);
   });
 }
 

@@ -47,7 +47,7 @@ class StateSaver {
   std::vector<std::size_t> units_;
   DeviceCopy copy_;
   StepRecord record_;
-  std::vector<float> piece_;  ///< of values on their way to the file
+  std::vector<float> piece_;  ///< of values that are not stored as floats, on their way to the file
   std::unique_ptr<CheckpointWriter> checkpoint_;  ///< between a step's first part and its end
 };
 

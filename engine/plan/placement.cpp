@@ -54,14 +54,8 @@ std::optional<Program> fit_host(const Program& program, const SpillOrder& order,
     const NearBytes need = near_bytes(with_spilled(program, order, count), kHostLevel);
     return need.smallest + (visits - 1) * need.largest_visit <= budget;
   };
-  std::size_t low = order.forced, high = order.buffers.size() + 1;
-  while (low < high) {
-    const std::size_t middle = (low + high) / 2;
-    const bool enough = middle > order.buffers.size() || has_room(middle);
-    (enough ? high : low) = enough ? middle : middle + 1;
-  }
   // Fragmentation may need a little more than live bytes promise.
-  for (std::size_t count = low; count <= order.buffers.size(); ++count) {
+  for (std::size_t count = first_number(order.forced, order.buffers.size() + 1, has_room); count <= order.buffers.size(); ++count) {
     if (auto fitted = fit(with_spilled(program, order, count), kHostLevel, budget)) return fitted;
   }
   return std::nullopt;
@@ -202,23 +196,21 @@ std::optional<Placement> find_placement(const Model& model, const Strategy& stra
   const auto with_units = [&](std::size_t count) { return attempt(model, strategy, count, config, shortage); };
   if (all_state_on_device(config)) return with_units(units).placement;
   if (no_state_on_device(config)) return with_units(0).placement;
-  std::size_t on_device = largest_number(units, [&](std::size_t count) {
-    return nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
-  });
+  const auto spills = [&](std::size_t count) {
+    return !nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
+  };
+  std::size_t on_device = first_number(1, units + 1, spills) - 1;
   Attempt tried = with_units(on_device);
   // Fragmentation may leave a little less room than live bytes promise.
   while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);
   if (!tried.full || tried.full == Tier::device) return std::move(tried.placement);
   // The fewest more that leave the other tiers enough room.
   std::optional<Placement> found;
-  std::size_t low = on_device + 1, high = units + 1;
-  while (low < high) {
-    const std::size_t middle = (low + high) / 2;
-    tried = middle > units ? Attempt{.full = Tier::device} : with_units(middle);
-    const bool too_few = tried.full && tried.full != Tier::device;
+  first_number(on_device + 1, units + 1, [&](std::size_t count) {
+    tried = with_units(count);
     if (tried.placement) found = std::move(tried.placement);
-    (too_few ? low : high) = too_few ? middle + 1 : middle;
-  }
+    return !tried.full || tried.full == Tier::device;
+  });
   return found;
 }
 

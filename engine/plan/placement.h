@@ -36,14 +36,13 @@ Strategy with_device_state(Strategy strategy, std::size_t units);
 /// updated on the host, gradients on their way there, tokens and losses.
 bool nothing_spills(const Program& plain, Bytes budget);
 
-/// The largest number in [0, most] for which `fits`, which holds for all below one that it holds for, and for 0.
-template <typename Fits>
-std::size_t largest_number(std::size_t most, const Fits& fits) {
-  std::size_t low = 0, high = most;
+/// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it holds for.
+template <typename Holds>
+std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) {
   while (low < high) {
-    const std::size_t middle = (low + high + 1) / 2;
-    const bool is_small = fits(middle);
-    (is_small ? low : high) = is_small ? middle : middle - 1;
+    const std::size_t middle = (low + high) / 2;
+    const bool is_enough = holds(middle);
+    (is_enough ? high : low) = is_enough ? middle : middle + 1;
   }
   return low;
 }

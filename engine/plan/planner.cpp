@@ -53,10 +53,10 @@ struct Choice {
 /// (activations that do not fit then travel, which can be cheaper than computing them twice).
 std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy& strategy, Bytes budget) {
   const std::size_t blocks = model.units.size() - 2;
-  const std::size_t fitting =
-      largest_number(blocks, [&](std::size_t n) {
-        return nothing_spills(lower_training(model, with_saved_blocks(strategy, n)), budget);
-      });
+  const auto spills = [&](std::size_t saved) {
+    return !nothing_spills(lower_training(model, with_saved_blocks(strategy, saved)), budget);
+  };
+  const std::size_t fitting = first_number(1, blocks + 1, spills) - 1;
   std::vector<std::size_t> counts = {0, fitting, blocks};
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -152,7 +152,7 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   double best_seconds = 0;
   Shortage shortage;
   const MachineRates rates = planning_rates(config);
-  for (Choice& choice : choices(model, base, config)) {
+  for (const Choice& choice : choices(model, base, config)) {
     if (best && choice.seconds >= best_seconds) break;  // placing it can only add to it
     std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
     if (!placement) continue;

@@ -130,6 +130,7 @@ class Prefetch {
         written_slot[static_cast<std::size_t>(write_back->home)] = write_back->slot;
       }
       const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.home)]);
+      // Others may use what is in the near buffer before, where that is not made for this fetch alone.
       while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.home, true) &&
              !touches(anchor(fetch.slot - 1), fetch.near, false)) {
         Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];

@@ -15,30 +15,25 @@
 #include "optim/gradient_norm.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
+#include "tests/support/state_types.h"
 
 namespace strata {
 namespace {
 
-/// What a state is stored in.
-struct Types {
-  DType precision = DType::bf16;
-  StateFormat format = {};
-};
-constexpr StateFormat kSplit = {.split_master = true};
-constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
-constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
-constexpr Types kEveryTypes[] = {
-    {DType::fp32, {}}, {DType::fp32, kBf16Moments}, {DType::fp16, {}},           {DType::fp16, kBf16Moments},
-    {DType::bf16, {}}, {DType::bf16, kSplit},       {DType::bf16, kBf16Moments}, {DType::bf16, kSmallest}};
+using testing::kBf16Moments;
+using testing::kEveryStateType;
+using testing::kSmallest;
+using testing::kSplit;
+using testing::StateTypes;
 
 /// What an update works on: `elements` from `first` on of longer vectors, of which nothing else may change.
 struct Stretch {
-  Types types;
+  StateTypes types;
   std::int64_t first, elements;
   Operand master;  ///< remainders look like 16-bit numbers
   Operand exp_avg, exp_avg_sq, gradient, parameter;
 
-  Stretch(std::int64_t first, std::int64_t elements, const Types& types)
+  Stretch(std::int64_t first, std::int64_t elements, const StateTypes& types)
       : types(types),
         first(first),
         elements(elements),
@@ -139,7 +134,7 @@ class OptimizerKernels : public EveryImplementation {
 };
 
 TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTouchesNothingElse) {
-  for (const Types& types : kEveryTypes) {
+  for (const StateTypes& types : kEveryStateType) {
     for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
       for (const std::int64_t first : {0, 1, 4}) {
         SCOPED_TRACE(::testing::Message()
@@ -202,7 +197,7 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
 TEST_P(OptimizerKernels, AdamWOfASkippedStepTouchesNothing) {
   StepScalars scalars = third_step();
   scalars.skip = 1;
-  for (const Types& types : kEveryTypes) {
+  for (const StateTypes& types : kEveryStateType) {
     const Stretch before(0, 5000, types);
     expect_same_bits(updated(before, scalars, true), before);
   }

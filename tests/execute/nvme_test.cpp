@@ -121,22 +121,39 @@ INSTANTIATE_TEST_SUITE_P(Drives, Nvme,
                                   (info.param.folders == 1 ? "_one_folder" : "_two_folders");
                          });
 
-/// Gives one operation of a run a fault.
+/// Gives one operation of a run a fault. A bit flipped by a write is wrong in whatever reads it, until it is written again: for
+/// serial lanes and one folder only.
 class OneFault : public IoFaults {
  public:
   OneFault(std::int64_t index, BlockFault fault) : index_(index), fault_(fault) {}
   BlockFault before(const BlockAttempt& attempt) override {
-    if (count_++ != index_) return {};
-    if (fault_.flipped_bit >= 0 && attempt.write) return {};
-    hit_ = true;
-    return fault_;
+    const bool is_mine = count_++ == index_;
+    if (fault_.flipped_bit < 0) return is_mine ? injected(fault_) : BlockFault{};
+    if (attempt.write) {
+      if (is_mine) wrong_bit_ = 8 * attempt.offset + fault_.flipped_bit;
+      if (!is_mine && covers(attempt)) wrong_bit_ = -1;
+      return {};
+    }
+    if (is_mine) return injected(fault_);
+    return covers(attempt) ? injected({.flipped_bit = wrong_bit_ - 8 * attempt.offset}) : BlockFault{};
   }
+  /// Something was done to the run, or to what it read.
   bool hit() const { return hit_; }
   std::int64_t count() const { return count_; }
 
  private:
+  BlockFault injected(const BlockFault& fault) {
+    hit_ = true;
+    return fault;
+  }
+  bool covers(const BlockAttempt& attempt) const {
+    const Bytes byte = wrong_bit_ / 8;
+    return wrong_bit_ >= 0 && attempt.offset <= byte && byte < attempt.offset + attempt.length;
+  }
+
   std::int64_t index_;
   BlockFault fault_;
+  Bytes wrong_bit_ = -1;  ///< in the file
   std::atomic<std::int64_t> count_ = 0;
   std::atomic<bool> hit_ = false;
 };
@@ -159,7 +176,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   EXPECT_EQ(run(config, {.faults = &none}).result.state_hash, expected);
   config.checkpoint.path = (folder.path() / "checkpoints").string();
   config.checkpoint.every = 1;
-  std::int64_t failed = 0;
+  std::int64_t failed = 0, untouched = 0;
   for (std::int64_t index = 0; index < none.count(); index += all ? 1 : 7) {
     for (const BlockFault& fault : {BlockFault{.error = EIO}, BlockFault{.error = ENOSPC},
                                     BlockFault{.limit = 512}, BlockFault{.flipped_bit = 77}}) {
@@ -167,7 +184,8 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
       std::filesystem::remove_all(config.checkpoint.path);
       try {
         EXPECT_EQ(run(config, {.faults = &faults}).result.state_hash, expected);
-        EXPECT_TRUE(!faults.hit() || fault.error == 0) << "an error was swallowed at " << index;
+        EXPECT_TRUE(!faults.hit() || fault.limit != BlockFault::kAll) << "a fault was swallowed at " << index;
+        if (!faults.hit()) ++untouched;
       } catch (const IoError& error) {
         EXPECT_THAT(error.what(), HasSubstr(folder.path().string()));
         ++failed;
@@ -178,6 +196,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   EXPECT_GT(failed, 0);
   RecordProperty("operations", std::to_string(none.count()));
   RecordProperty("failed_runs", std::to_string(failed));
+  RecordProperty("wrong_bits_never_read", std::to_string(untouched));
 }
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {

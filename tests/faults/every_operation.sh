@@ -8,4 +8,4 @@ report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 STRATA_TEST_EVERY_FAULT=1 build/tests/execute_test --gtest_filter=NvmeFaults.OfAnyOperationLoseNothing --gtest_brief=1 \
   --gtest_output="json:$report"
-grep -E '"(operations|failed_runs|time)"' "$report" | sort -u
+grep -E '"(operations|failed_runs|wrong_bits_never_read|time)"' "$report" | sort -u

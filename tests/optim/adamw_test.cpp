@@ -11,10 +11,17 @@
 
 #include "engine/base/random.h"
 #include "engine/base/task_arena.h"
+#include "tests/support/state_types.h"
 #include "tests/support/vector_target.h"
 
 namespace strata {
 namespace {
+
+using testing::kBf16Moments;
+using testing::kEveryStateType;
+using testing::kSmallest;
+using testing::kSplit;
+using testing::StateTypes;
 
 /// A normal number; they repeat after a prime number of them, since many take long.
 float normal(std::size_t index) {
@@ -27,32 +34,16 @@ float normal(std::size_t index) {
   return values[index % values.size()];
 }
 
-/// What a state is stored in.
-struct Types {
-  DType precision = DType::bf16;
-  StateFormat format = {};
-};
-constexpr StateFormat kSplit = {.split_master = true};
-constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
-constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
-constexpr Types kBf16 = {};
-constexpr Types kFp32 = {.precision = DType::fp32};
-constexpr Types kFp16 = {.precision = DType::fp16};
-constexpr Types kEveryTypes[] = {kBf16,
-                                 kFp32,
-                                 kFp16,
-                                 {DType::bf16, kSplit},
-                                 {DType::bf16, kBf16Moments},
-                                 {DType::bf16, kSmallest},
-                                 {DType::fp32, kBf16Moments},
-                                 {DType::fp16, kBf16Moments}};
+constexpr StateTypes kBf16 = {};
+constexpr StateTypes kFp32 = {.precision = DType::fp32};
+constexpr StateTypes kFp16 = {.precision = DType::fp16};
 
 /// A state with room for an offset, so that an update can start at any alignment.
 struct Buffers {
-  Types types;
+  StateTypes types;
   std::vector<std::byte> master, exp_avg, exp_avg_sq, gradient, parameter;
 
-  Buffers(const Types& types, std::size_t elements) : types(types) {
+  Buffers(const StateTypes& types, std::size_t elements) : types(types) {
     with_state_types(
         types.precision, types.format,
         [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {
@@ -114,8 +105,8 @@ const AdamWStep kStep = {.learning_rate = 3e-3F,
 /// Large enough for several tasks and for non-temporal stores, and odd.
 constexpr std::size_t kLarge = 300'007;
 
-void expect_reference_bits(const Types& types, std::size_t first, std::size_t elements) {
-  SCOPED_TRACE(testing::Message() << name_of(types.precision) << (types.format.split_master ? ", split" : "")
+void expect_reference_bits(const StateTypes& types, std::size_t first, std::size_t elements) {
+  SCOPED_TRACE(::testing::Message() << name_of(types.precision) << (types.format.split_master ? ", split" : "")
                                   << ", moments " << name_of(types.format.moments) << ", " << elements
                                   << " elements from " << first);
   Buffers fast(types, first + elements + 40), plain(types, first + elements + 40);
@@ -125,13 +116,13 @@ void expect_reference_bits(const Types& types, std::size_t first, std::size_t el
 }
 
 /// Runs the case on one instruction set of those that this processor has.
-class AdamWOnEachTarget : public testing::TestWithParam<std::int64_t> {
+class AdamWOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
  private:
   VectorTarget target_{GetParam()};
 };
 
 TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTouchesNothingElse) {
-  for (const Types& types : kEveryTypes) {
+  for (const StateTypes& types : kEveryStateType) {
     for (std::size_t elements = 0; elements < 70; ++elements) {
       for (std::size_t first : {0, 1, 5, 16}) expect_reference_bits(types, first, elements);
     }
@@ -147,7 +138,7 @@ TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment) {
 }
 
 TEST(AdamW, PointersOfDifferentAlignmentGiveTheSameBits) {
-  for (const Types& types : kEveryTypes) {
+  for (const StateTypes& types : kEveryStateType) {
     Buffers fast(types, kLarge + 16), plain(types, kLarge + 16);
     for (auto update : {std::pair(&adamw, &fast), std::pair(&adamw_reference, &plain)}) {
       AdamWState state = update.second->state(3, kLarge);
@@ -160,7 +151,7 @@ TEST(AdamW, PointersOfDifferentAlignmentGiveTheSameBits) {
 }
 
 TEST(AdamW, AnySplitGivesTheSameBits) {
-  for (const Types& types : {kBf16, Types{DType::bf16, kSmallest}}) {
+  for (const StateTypes& types : {kBf16, StateTypes{DType::bf16, kSmallest}}) {
     Buffers whole(types, kLarge), split(types, kLarge);
     adamw(coefficients(kStep), whole.state(0, kLarge));
     std::size_t first = 0;
@@ -174,7 +165,7 @@ TEST(AdamW, AnySplitGivesTheSameBits) {
 }
 
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const Types& types : {kFp32, Types{DType::bf16, kSmallest}}) {
+  for (const StateTypes& types : {kFp32, StateTypes{DType::bf16, kSmallest}}) {
     Buffers one(types, kLarge), three(types, kLarge);
     TaskArena(1).execute([&] { adamw(coefficients(kStep), one.state(0, kLarge)); });
     TaskArena(3).execute([&] { adamw(coefficients(kStep), three.state(0, kLarge)); });
@@ -202,7 +193,7 @@ TEST(AdamW, OfASplitMasterIsThatOfTheMasterItself) {
 }
 
 TEST(AdamW, SeedUpdateUnitAndElementChooseHowMomentsAreRounded) {
-  const Types types = {DType::bf16, kBf16Moments};
+  const StateTypes types = {DType::bf16, kBf16Moments};
   const auto rounded = [&](std::uint64_t seed, std::int64_t step, std::uint32_t unit, std::int64_t first) {
     Buffers buffers(types, 4096);
     AdamWState state = buffers.state(0, 4096);
@@ -315,7 +306,7 @@ TEST_P(AdamWOnEachTarget, RoundsTheParameterToNearestEven) {
        0x33000001, 0x33c00000, 0x387fc000, 0x387fe000, 0x387fffff, 0x38800000, 0xbf801000, 0xb3c00000});
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AdamWOnEachTarget, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, AdamWOnEachTarget, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return hwy::TargetName(info.param); });
 
 }  // namespace
