@@ -26,4 +26,9 @@ struct DeviceError : Error {
   using Error::Error;
 };
 
+/// Another rank failed, went away, or did not answer in time: names the rank and what was waited for. Exit status 1.
+struct CommError : Error {
+  using Error::Error;
+};
+
 }  // namespace strata
