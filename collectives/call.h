@@ -1,0 +1,34 @@
+// How errors name a call, so that all communicators say it in the same words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "collectives/communicator.h"
+
+namespace strata {
+
+std::string_view name_of(Element element);
+std::string_view name_of(ReduceOp op);
+
+/// What a rank asks of its group, without the memory.
+struct Call {
+  std::string_view operation;
+  std::size_t count = 0;
+  Element element = Element::byte;
+
+  friend bool operator==(const Call&, const Call&) = default;
+};
+
+/// "all_gather of 12 fp32".
+std::string describe(const Call& call);
+
+/// "all_gather of 12 fp32 on rank 1 waited 2 s for rank 0": `self` and `peers` are how the communicator names
+/// ranks.
+std::string waited_sentence(const Call& call, std::string_view self, double seconds, std::string_view peers);
+
+/// "all_gather of 12 fp32 on rank 1 ended: rank 0 failed".
+std::string ended_sentence(const Call& call, std::string_view self, std::string_view failure);
+
+}  // namespace strata

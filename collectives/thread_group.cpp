@@ -1,0 +1,163 @@
+#include "collectives/thread_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/error.h"
+
+namespace strata {
+
+std::string rank_name(int rank) {
+  return fmt::format("rank {}", rank);
+}
+
+void ThreadWorld::fail(const std::string& reason) {
+  if (!failure) failure = reason;
+  changed.notify_all();
+}
+
+ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks)
+    : world_(std::move(world)),
+      world_ranks_(std::move(world_ranks)),
+      offers_(world_ranks_.size()),
+      arrived_(world_ranks_.size()),
+      queues_(world_ranks_.size() * world_ranks_.size()) {}
+
+void ThreadGroup::give_up(const std::string& reason) {
+  world_->fail(reason);
+  throw CommError(reason);
+}
+
+void ThreadGroup::await(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
+                        const std::function<std::string()>& peers) {
+  const double seconds = world_->options.watchdog_seconds;
+  const bool in_time = world_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                                                [&] { return world_->failure || ready(); });
+  if (ready()) return;
+  const std::string self = rank_name(world_rank(rank));
+  if (!in_time) give_up(waited_sentence(call, self, seconds, peers()));
+  throw CommError(ended_sentence(call, self, *world_->failure));
+}
+
+void ThreadGroup::never_arrive(int rank, const Call& call) {
+  Lock lock(world_->mutex);
+  // The others give up after the watchdog's time from when they came, which may be a little later.
+  world_->changed.wait_for(lock, std::chrono::duration<double>(10 * world_->options.watchdog_seconds),
+                           [&] { return world_->failure.has_value(); });
+  throw CommError(fmt::format("{} on {} never arrived", describe(call), rank_name(world_rank(rank))));
+}
+
+std::string ThreadGroup::missing_ranks() const {
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < arrived_.size(); ++rank)
+    if (!arrived_[rank]) names.push_back(rank_name(world_ranks_[rank]));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void ThreadGroup::check_agreement(int rank, const Offer& offer) {
+  const auto other = std::find(arrived_.begin(), arrived_.end(), true);
+  if (other == arrived_.end()) return;
+  const auto first = static_cast<std::size_t>(other - arrived_.begin());
+  const Offer& theirs = offers_[first];
+  if (offer.call == theirs.call && offer.op == theirs.op && offer.root == theirs.root) return;
+  const auto text = [](const Offer& each) {
+    return fmt::format("{} ({}, root {})", describe(each.call), name_of(each.op), each.root);
+  };
+  give_up(
+      fmt::format("{} calls {} where {} calls {}; all ranks of a group make the same calls in the same order",
+                  rank_name(world_rank(rank)), text(offer), rank_name(world_ranks_[first]), text(theirs)));
+}
+
+void ThreadGroup::perform(int rank, const Offer& offer,
+                          const std::function<void(std::span<const Offer>)>& work) {
+  const auto self = static_cast<std::size_t>(rank);
+  Lock lock(world_->mutex);
+  if (world_->failure)
+    throw CommError(ended_sentence(offer.call, rank_name(world_rank(rank)), *world_->failure));
+  check_agreement(rank, offer);
+  offers_[self] = offer;
+  arrived_[self] = true;
+  if (++arrivals_ == size()) {
+    arrivals_ = 0;
+    arrived_.assign(arrived_.size(), false);
+    working_ = size();
+    ++meetings_;
+    world_->changed.notify_all();
+  } else {
+    const std::int64_t before = meetings_;
+    await(
+        lock, rank, offer.call, [&] { return meetings_ != before; }, [&] { return missing_ranks(); });
+  }
+
+  lock.unlock();
+  work(offers_);
+  lock.lock();
+  if (--working_ == 0) world_->changed.notify_all();
+  world_->changed.wait(lock, [&] { return working_ == 0; });  // copying ends by itself
+  children_.clear();
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::child(int color, const std::vector<int>& ranks) {
+  const Lock lock(world_->mutex);
+  std::shared_ptr<ThreadGroup>& group = children_[color];
+  if (!group) group = std::make_shared<ThreadGroup>(world_, ranks);
+  return group;
+}
+
+void ThreadGroup::take(Lock& lock, int rank, Message& message, Message& sent) {
+  if (sent.bytes != message.bytes) {
+    give_up(fmt::format("{} on {} does not fit {} on {}: both ends of a message have the same length",
+                        describe(message.call), rank_name(world_rank(rank)), describe(sent.call),
+                        rank_name(world_rank(message.peer))));
+  }
+  sent.state = Message::State::taken;
+  lock.unlock();
+  if (message.bytes > 0) std::memcpy(message.data, sent.data, message.bytes);
+  lock.lock();
+  message.state = sent.state = Message::State::done;
+  world_->changed.notify_all();
+}
+
+void ThreadGroup::withdraw(Lock& lock, int rank, std::vector<Message>& sends) {
+  for (Message& message : sends) std::erase(queue(rank, message.peer), &message);
+  world_->changed.wait(lock, [&] {  // copying ends by itself
+    return std::none_of(sends.begin(), sends.end(),
+                        [](const Message& message) { return message.state == Message::State::taken; });
+  });
+}
+
+void ThreadGroup::exchange(int rank, std::vector<Message>& sends, std::vector<Message>& receives) {
+  Lock lock(world_->mutex);
+  for (Message& message : sends) queue(rank, message.peer).push_back(&message);
+  world_->changed.notify_all();
+  const auto is_open = [](const Message& message) { return message.state != Message::State::done; };
+  const auto arrived = [&] {
+    return std::find_if(receives.begin(), receives.end(), [&](const Message& message) {
+      return is_open(message) && !queue(message.peer, rank).empty();
+    });
+  };
+  const auto await_one = [&](std::vector<Message>& messages, const std::function<bool()>& ready) {
+    const auto open = std::find_if(messages.begin(), messages.end(), is_open);
+    if (open == messages.end()) return false;
+    await(lock, rank, open->call, ready, [&] { return rank_name(world_rank(open->peer)); });
+    return true;
+  };
+  try {
+    while (await_one(receives, [&] { return arrived() != receives.end(); })) {
+      const auto message = arrived();
+      std::deque<Message*>& posted = queue(message->peer, rank);
+      Message& sent = *posted.front();
+      posted.pop_front();
+      take(lock, rank, *message, sent);
+    }
+    while (await_one(sends, [&] { return std::none_of(sends.begin(), sends.end(), is_open); })) {
+    }
+  } catch (const CommError&) {
+    withdraw(lock, rank, sends);
+    throw;
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,110 @@
+// Where the ranks of a threads communicator meet: what each offers to the others in a call, and the messages
+// between them. A call of the whole group has two meetings: nobody touches the others' memory before all have
+// come, and nobody leaves before all have done their part, so that a rank that gives up never takes away
+// memory that another reads.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/call.h"
+#include "collectives/threads_communicator.h"
+
+namespace strata {
+
+/// What all groups split from the same beginning share. Its mutex guards everything of theirs.
+struct ThreadWorld {
+  explicit ThreadWorld(const ThreadCommunicatorOptions& options) : options(options) {}
+
+  void fail(const std::string& reason);
+
+  const ThreadCommunicatorOptions options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<std::string> failure;
+};
+
+/// A rank's part in a call of the group.
+struct Offer {
+  Call call;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  int color = 0, key = 0;
+};
+
+/// One end of a message.
+struct Message {
+  enum class State { posted, taken, done };
+
+  Call call;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+  State state = State::posted;
+};
+
+/// Methods are called by the thread that is `rank`.
+class ThreadGroup {
+ public:
+  ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> world_ranks);
+
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
+  ThreadWorld& world() { return *world_; }
+
+  /// Offers, waits for the offers of all, and calls `work` with them in the order of the ranks. Returns when
+  /// the work of all is done.
+  void perform(int rank, const Offer& offer, const std::function<void(std::span<const Offer>)>& work);
+
+  /// Exchanges messages that happen together, in any order. Each vector is in the order of the calls.
+  void exchange(int rank, std::vector<Message>& sends, std::vector<Message>& receives);
+
+  /// In the work of a split: the group of `color`, made by the first of its ranks that asks.
+  std::shared_ptr<ThreadGroup> child(int color, const std::vector<int>& ranks);
+
+  /// Ends the rank's call without it having come, as soon as the others gave up.
+  [[noreturn]] void never_arrive(int rank, const Call& call);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// Returns once `ready`; throws where the world fails before, or the watchdog's time is over, naming
+  /// `peers()`.
+  void await(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
+             const std::function<std::string()>& peers);
+  [[noreturn]] void give_up(const std::string& reason);
+  void check_agreement(int rank, const Offer& offer);
+  std::string missing_ranks() const;
+  std::deque<Message*>& queue(int from, int to) {
+    return queues_[static_cast<std::size_t>(from) * world_ranks_.size() + static_cast<std::size_t>(to)];
+  }
+  void take(Lock& lock, int rank, Message& message, Message& sent);
+  void withdraw(Lock& lock, int rank, std::vector<Message>& sends);
+
+  std::shared_ptr<ThreadWorld> world_;
+  const std::vector<int> world_ranks_;
+  std::vector<Offer> offers_;
+  std::vector<bool> arrived_;
+  int arrivals_ = 0;
+  int working_ = 0;                                       ///< ranks between the two meetings
+  std::int64_t meetings_ = 0;                             ///< calls for which all came
+  std::vector<std::deque<Message*>> queues_;              ///< posted messages, by sender and receiver
+  std::map<int, std::shared_ptr<ThreadGroup>> children_;  ///< of the split that is going on
+};
+
+/// "rank 2".
+std::string rank_name(int rank);
+
+}  // namespace strata

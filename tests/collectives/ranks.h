@@ -1,0 +1,27 @@
+// The ranks that a collective test runs on. Each test program says how they are made: as threads, or as the
+// processes of a launcher.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collectives/communicator.h"
+
+namespace strata::testing {
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  /// Calls body as every rank at once, or as the one that this process is; an error that escapes it fails the
+  /// test.
+  virtual void run(const std::function<void(Communicator&)>& body) = 0;
+};
+
+/// The numbers of ranks that this program can have.
+std::vector<int> rank_counts();
+
+/// `watchdog_seconds` is of no effect where the launch has decided it.
+std::unique_ptr<Ranks> make_ranks(int count, double watchdog_seconds = 60);
+
+}  // namespace strata::testing
