@@ -1,0 +1,316 @@
+#include "collectives/mpi_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "collectives/mpi_world.h"
+#include "collectives/reduce.h"
+
+namespace strata {
+namespace {
+
+/// What a message of a long call carries, and how many such follow each other before the first is waited for.
+constexpr std::size_t kSegment = std::size_t{512} << 10;
+constexpr std::size_t kDepth = 4;
+/// Pieces that wait to be folded take no more memory than this.
+constexpr std::size_t kScratch = std::size_t{8} << 20;
+/// A call that moves less to each rank is made in one exchange of everybody with everybody, not in steps.
+constexpr std::size_t kSmall = std::size_t{256} << 10;
+
+const std::byte* bytes_of(const void* data) {
+  return static_cast<const std::byte*>(data);
+}
+std::byte* bytes_of(void* data) {
+  return static_cast<std::byte*>(data);
+}
+
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+constexpr std::size_t pieces(std::size_t total, std::size_t piece) {
+  return (total + piece - 1) / piece;
+}
+
+/// Bytes of a part's piece number `index`.
+std::size_t piece_size(std::size_t part, std::size_t piece, std::size_t index) {
+  return part > index * piece ? std::min(piece, part - index * piece) : 0;
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiProgress> progress, std::vector<int> members, int tag)
+    : progress_(std::move(progress)), members_(std::move(members)), tag_(tag), slots_(kDepth) {
+  rank_ = static_cast<int>(std::find(members_.begin(), members_.end(), progress_->rank()) - members_.begin());
+  for (auto& slot : slots_) slot.reserve(2 * members_.size());
+}
+
+void MpiCommunicator::begin(const Call& call) {
+  progress_->check(call);
+  call_ = call;
+}
+
+MpiMessage MpiCommunicator::message(Direction direction, const std::byte* data, std::size_t bytes,
+                                    int peer) const {
+  // What is sent is only read; the two directions share a type.
+  return {.direction = direction,
+          .data = const_cast<std::byte*>(data),
+          .bytes = bytes,
+          .peer = members_[static_cast<std::size_t>(peer)],
+          .tag = tag_};
+}
+
+/// Nothing where there are no bytes: the other end knows.
+void MpiCommunicator::post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes,
+                           int peer) {
+  if (bytes == 0) return;
+  std::vector<MpiMessage>& slot = slots_[round % kDepth];
+  assert(slot.size() < slot.capacity());
+  slot.push_back(message(direction, data, bytes, peer));
+  progress_->post(slot.back());
+}
+
+/// Posts the messages of up to `depth` rounds ahead of the one whose messages are waited for and which is
+/// then finished.
+void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
+                                 const std::function<void(std::size_t)>& post_round,
+                                 const std::function<void(std::size_t)>& finish_round) {
+  for (auto& slot : slots_) slot.clear();
+  for (std::size_t round = 0; round < rounds + depth; ++round) {
+    if (round >= depth) {
+      std::vector<MpiMessage>& slot = slots_[(round - depth) % kDepth];
+      for (const MpiMessage& message : slot) progress_->wait(message, call_);
+      slot.clear();
+      finish_round(round - depth);
+    }
+    if (round < rounds) post_round(round);
+  }
+}
+
+// --- gathering
+// -----------------------------------------------------------------------------------------------------
+
+void MpiCommunicator::gather(std::byte* data, const Parts& parts) {
+  const auto nothing = [](std::size_t) {};
+  if (parts.largest() * static_cast<std::size_t>(size()) <= kSmall) {
+    run_rounds(
+        1, 1,
+        [&](std::size_t round) {
+          for (int step = 1; step < size(); ++step) {
+            const int from = rank_after(size() - step);
+            post(round, Direction::receive, data + parts.first(from), parts.count(from), from);
+            post(round, Direction::send, data + parts.first(rank_), parts.count(rank_), rank_after(step));
+          }
+        },
+        nothing);
+    return;
+  }
+  // A ring: in each step a rank passes on what came in the step before, piece by piece.
+  const std::size_t steps = pieces(parts.largest(), kSegment);
+  const auto part_of = [&](int hops) { return rank_after(size() - hops); };
+  const auto post_piece = [&](std::size_t round, Direction direction, int part, int peer) {
+    const std::size_t piece = round % steps;
+    post(round, direction, data + parts.first(part) + piece * kSegment,
+         piece_size(parts.count(part), kSegment, piece), peer);
+  };
+  run_rounds(
+      steps * static_cast<std::size_t>(size() - 1), std::min(kDepth, steps),
+      [&](std::size_t round) {
+        const int hops = static_cast<int>(round / steps);
+        post_piece(round, Direction::receive, part_of(hops + 1), part_of(1));
+        post_piece(round, Direction::send, part_of(hops), rank_after(1));
+      },
+      nothing);
+}
+
+void MpiCommunicator::all_gather(const void* send, void* receive, std::size_t count, Element element) {
+  begin({"all_gather", count, element});
+  const Parts parts = Parts::of(count * size_of(element), size());
+  copy_bytes(bytes_of(receive) + parts.first(rank_), send, parts.count(rank_));
+  gather(bytes_of(receive), parts);
+}
+
+void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, int root) {
+  begin({"broadcast", count, element});
+  if (size() == 1) return;
+  // A chain from the root on: each rank passes on the pieces that came `kDepth` rounds ago.
+  const std::size_t bytes = count * size_of(element);
+  const std::size_t steps = pieces(bytes, kSegment);
+  const bool is_root = rank_ == root, is_last = rank_after(1) == root;
+  const auto post_piece = [&](std::size_t round, std::size_t piece, Direction direction, int peer) {
+    post(round, direction, bytes_of(data) + piece * kSegment, piece_size(bytes, kSegment, piece), peer);
+  };
+  const std::size_t behind = is_root ? 0 : std::min(kDepth, steps);
+  run_rounds(
+      steps + behind, std::min(kDepth, steps),
+      [&](std::size_t round) {
+        if (!is_root) post_piece(round, round, Direction::receive, rank_after(size() - 1));
+        if (!is_last && round >= behind) post_piece(round, round - behind, Direction::send, rank_after(1));
+      },
+      [](std::size_t) {});
+}
+
+void MpiCommunicator::all_to_all(const void* send, void* receive, std::size_t count, Element element) {
+  begin({"all_to_all", count, element});
+  const Parts parts = Parts::of(count * size_of(element), size());
+  copy_bytes(bytes_of(receive) + parts.first(rank_), bytes_of(send) + parts.first(rank_), parts.count(rank_));
+  run_rounds(
+      pieces(parts.largest(), kSegment), kDepth,
+      [&](std::size_t round) {
+        const std::size_t offset = round * kSegment, bytes = piece_size(parts.largest(), kSegment, round);
+        for (int step = 1; step < size(); ++step) {
+          const int from = rank_after(size() - step), to = rank_after(step);
+          post(round, Direction::receive, bytes_of(receive) + parts.first(from) + offset, bytes, from);
+          post(round, Direction::send, bytes_of(send) + parts.first(to) + offset, bytes, to);
+        }
+      },
+      [](std::size_t) {});
+}
+
+// --- reducing
+// ------------------------------------------------------------------------------------------------------
+
+std::byte* MpiCommunicator::scratch(std::size_t bytes) {
+  if (scratch_.size() * sizeof(Line) < bytes) scratch_.resize(pieces(bytes, sizeof(Line)));
+  return scratch_.data()->bytes;
+}
+
+void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op) {
+  const std::size_t element = size_of(call_.element), others = static_cast<std::size_t>(size() - 1);
+  if (others == 0) return copy_bytes(receive, send, parts.count(0) * element);
+  const std::size_t piece = std::min(kSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
+  std::byte* const waiting = scratch(kDepth * others * piece);
+  const auto place_of = [&](std::size_t round, int from) {
+    const auto before = static_cast<std::size_t>(from < rank_ ? from : from - 1);
+    return waiting + ((round % kDepth) * others + before) * piece;
+  };
+  const auto data_for = [&](int rank) { return send + parts.first(rank) * element; };
+  const auto bytes_for = [&](std::size_t round, int rank) {
+    return piece_size(parts.count(rank) * element, piece, round);
+  };
+  std::vector<const void*> sources(members_.size());
+  run_rounds(
+      pieces(parts.largest() * element, piece), kDepth,
+      [&](std::size_t round) {
+        for (int step = 1; step < size(); ++step) {
+          const int from = rank_after(size() - step), to = rank_after(step);
+          post(round, Direction::receive, place_of(round, from), bytes_for(round, rank_), from);
+          post(round, Direction::send, data_for(to) + round * piece, bytes_for(round, to), to);
+        }
+      },
+      [&](std::size_t round) {
+        for (int rank = 0; rank < size(); ++rank) {
+          sources[static_cast<std::size_t>(rank)] =
+              rank == rank_ ? data_for(rank) + round * piece : place_of(round, rank);
+        }
+        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op);
+      });
+}
+
+/// For little data: every rank gets everything and folds all of it.
+void MpiCommunicator::fold_whole(const std::byte* send, std::byte* receive, ReduceOp op) {
+  const std::size_t bytes = call_.count * size_of(call_.element);
+  std::byte* const all = scratch(bytes * members_.size());
+  const Parts parts = Parts::of(bytes, size());
+  copy_bytes(all + parts.first(rank_), send, bytes);
+  gather(all, parts);
+  std::vector<const void*> sources;
+  for (int rank = 0; rank < size(); ++rank) sources.push_back(all + parts.first(rank));
+  reduce(sources, receive, call_.count, call_.element, op);
+}
+
+void MpiCommunicator::reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
+                                     ReduceOp op) {
+  begin({"reduce_scatter", count, element});
+  fold(bytes_of(send), bytes_of(receive), Parts::of(count, size()), op);
+}
+
+void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t count, Element element,
+                                 ReduceOp op) {
+  begin({"all_reduce", count, element});
+  const std::size_t bytes = size_of(element);
+  if (count * bytes * members_.size() <= kSmall) return fold_whole(bytes_of(send), bytes_of(receive), op);
+  const Parts parts(count, size());
+  fold(bytes_of(send), bytes_of(receive) + parts.first(rank_) * bytes, parts, op);
+  gather(bytes_of(receive), parts.scaled(bytes));
+}
+
+// --- messages
+// ------------------------------------------------------------------------------------------------------
+
+void MpiCommunicator::add_message(Direction direction, const void* data, const Call& call, int peer) {
+  const std::size_t bytes = call.count * size_of(call.element);
+  for (std::size_t done = 0; done == 0 || done < bytes; done += MpiMessage::kMostBytes)
+    group_.push_back(
+        message(direction, bytes_of(data) + done, std::min(MpiMessage::kMostBytes, bytes - done), peer));
+  if (!in_group_) exchange(call);
+}
+
+void MpiCommunicator::send(const void* data, std::size_t count, Element element, int peer) {
+  add_message(Direction::send, data, {"send", count, element}, peer);
+}
+
+void MpiCommunicator::receive(void* data, std::size_t count, Element element, int peer) {
+  add_message(Direction::receive, data, {"receive", count, element}, peer);
+}
+
+void MpiCommunicator::begin_group() {
+  assert(!in_group_);
+  in_group_ = true;
+}
+
+void MpiCommunicator::end_group() {
+  assert(in_group_);
+  in_group_ = false;
+  exchange({"group", group_.size(), Element::byte});
+}
+
+void MpiCommunicator::exchange(const Call& call) {
+  std::vector<MpiMessage> messages = std::exchange(group_, {});
+  begin(call);
+  for (MpiMessage& message : messages) progress_->post(message);
+  for (const MpiMessage& message : messages) progress_->wait(message, call_);
+}
+
+// --- groups
+// --------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
+  struct Wish {
+    int color, key;
+  };
+  std::vector<Wish> wishes(members_.size());
+  wishes[static_cast<std::size_t>(rank_)] = {color, key};
+  begin({.operation = "split"});
+  gather(bytes_of(wishes.data()), Parts::of(sizeof(Wish), size()));
+
+  std::vector<int> colors;
+  for (const Wish& wish : wishes)
+    if (wish.color >= 0) colors.push_back(wish.color);
+  std::sort(colors.begin(), colors.end());
+  colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
+  int first_tag = rank_ == 0 ? progress_->reserve_tags(static_cast<int>(colors.size())) : 0;
+  broadcast(&first_tag, sizeof first_tag, Element::byte, 0);
+  if (color < 0) return nullptr;
+
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank)
+    if (wishes[static_cast<std::size_t>(rank)].color == color) ranks.push_back(rank);
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int left, int right) {
+    return wishes[static_cast<std::size_t>(left)].key < wishes[static_cast<std::size_t>(right)].key;
+  });
+  for (int& rank : ranks) rank = members_[static_cast<std::size_t>(rank)];
+  const auto place = static_cast<int>(std::lower_bound(colors.begin(), colors.end(), color) - colors.begin());
+  return std::make_unique<MpiCommunicator>(progress_, std::move(ranks),
+                                           first_tag + place * progress_->tag_stride());
+}
+
+void MpiCommunicator::abort(const std::string& reason) {
+  progress_->fail(fmt::format("{} aborted: {}", progress_->name_of(progress_->rank()), reason));
+}
+
+}  // namespace strata

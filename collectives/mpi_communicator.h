@@ -1,0 +1,73 @@
+// Ranks that are processes and exchange values of host memory by messages.
+//
+// What is gathered travels along a ring, which crosses each link between hosts once. What is reduced does
+// not: each rank receives its own part from every other and folds the pieces in the order of ranks. That
+// moves the bytes of a ring in one hop, rounds once, and adds in an order that does not depend on the owner;
+// with several ranks per host more of them cross between hosts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collectives/mpi_progress.h"
+#include "collectives/parts.h"
+
+namespace strata {
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// `members`: the processes that are the ranks of this group, this one among them. `tag`: no other group's.
+  MpiCommunicator(std::shared_ptr<MpiProgress> progress, std::vector<int> members, int tag);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+
+  void all_gather(const void* send, void* receive, std::size_t count, Element element) override;
+  void reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
+                      ReduceOp op) override;
+  void all_reduce(const void* send, void* receive, std::size_t count, Element element, ReduceOp op) override;
+  void broadcast(void* data, std::size_t count, Element element, int root) override;
+  void all_to_all(const void* send, void* receive, std::size_t count, Element element) override;
+  void send(const void* data, std::size_t count, Element element, int peer) override;
+  void receive(void* data, std::size_t count, Element element, int peer) override;
+  void begin_group() override;
+  void end_group() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  std::optional<std::string> failure() const override { return progress_->failure(); }
+  void abort(const std::string& reason) override;
+
+ private:
+  using Direction = MpiMessage::Direction;
+
+  int rank_after(int steps) const { return (rank_ + steps) % size(); }
+  void begin(const Call& call);
+  MpiMessage message(Direction direction, const std::byte* data, std::size_t bytes, int peer) const;
+  void post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes, int peer);
+  void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
+                  const std::function<void(std::size_t)>& finish_round);
+
+  /// Parts are of bytes; this rank's is in its place.
+  void gather(std::byte* data, const Parts& parts);
+  /// Parts are of elements of `send`; this rank's is folded into `receive`.
+  void fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op);
+  void fold_whole(const std::byte* send, std::byte* receive, ReduceOp op);
+  std::byte* scratch(std::size_t bytes);
+  void add_message(Direction direction, const void* data, const Call& call, int peer);
+  void exchange(const Call& call);
+
+  const std::shared_ptr<MpiProgress> progress_;
+  const std::vector<int> members_;
+  const int tag_;
+  int rank_ = 0;
+  Call call_;                                   ///< under way
+  std::vector<std::vector<MpiMessage>> slots_;  ///< the messages of rounds under way
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> scratch_;  ///< pieces of other ranks, before they are folded
+  bool in_group_ = false;
+  std::vector<MpiMessage> group_;
+};
+
+}  // namespace strata

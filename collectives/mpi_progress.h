@@ -1,0 +1,105 @@
+// The thread that owns MPI: it starts the messages that other threads post, and polls while any is under way,
+// since MPI makes no progress of its own. It takes little of a core that others need: what does not advance
+// is polled ever more rarely.
+//
+// Failure. The first reason wins and goes to all ranks. The thread then lets what has begun arrive, takes
+// back the rest, and only after that ends the waits, so that no memory is written after its owner was told
+// that the call failed.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/call.h"
+
+namespace strata {
+
+/// A message to or from another process. It and its memory stay where they are from post() until wait() has
+/// returned or thrown.
+struct MpiMessage {
+  enum class Direction : std::uint8_t { send, receive };
+  enum class State : std::uint8_t { under_way, done, wrong_length };
+  /// MPI counts with int; this leaves it room.
+  static constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+
+  Direction direction = Direction::send;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;  ///< among all processes
+  int tag = 0;   ///< messages of a pair with equal tags arrive in the order in which they were posted
+  State state = State::under_way;
+};
+
+/// Any thread may call.
+class MpiProgress {
+ public:
+  explicit MpiProgress(double watchdog_seconds);
+  ~MpiProgress();
+  MpiProgress(const MpiProgress&) = delete;
+  MpiProgress& operator=(const MpiProgress&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(hosts_.size()); }
+  /// "rank 2 (node7)".
+  std::string name_of(int rank) const;
+
+  void post(MpiMessage& message);
+  /// Throws CommError where the message does not come or all has failed; `call` is what it belongs to.
+  void wait(const MpiMessage& message, const Call& call);
+
+  /// Throws CommError if all has failed.
+  void check(const Call& call) const;
+  std::optional<std::string> failure() const;
+  /// Ends the calls of all processes.
+  void fail(const std::string& reason);
+
+  /// `count` tags that no process gives away again; the first of them, and the next are this much apart.
+  int reserve_tags(int count);
+  int tag_stride() const { return size(); }
+
+  [[noreturn]] void end_all(int status);
+
+ private:
+  struct Requests;  // what MPI knows
+  using Lock = std::unique_lock<std::mutex>;
+
+  void serve();
+  void start_mpi(Requests& requests);
+  void run(Requests& requests);
+  void wait_for_work();
+  void hear(Requests& requests);
+  bool test(Requests& requests);
+  bool settle(Requests& requests);
+  bool meet(Requests& requests, double seconds);
+  void leave(Requests& requests);
+  [[noreturn]] void give_up(Lock& lock, const std::string& reason);
+  void fail_locked(const std::string& reason, bool announce);
+
+  const double watchdog_seconds_;
+  int rank_ = 0;
+  int largest_tag_ = 0;
+  std::vector<std::string> hosts_;
+  std::atomic<int> next_tag_ = 1;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;         ///< for the thread: something was posted, failed or is to end
+  std::condition_variable changed_;      ///< for all others: a message is done, or nothing will be any more
+  std::atomic<bool> attention_ = false;  ///< whether the thread has to look at what follows
+  std::vector<MpiMessage*> posted_;
+  std::optional<std::string> failure_;
+  bool announce_ = false;  ///< the failure began here: the others have to be told
+  bool started_ = false;
+  bool settled_ = false;  ///< after a failure: no message's memory is touched any more
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace strata

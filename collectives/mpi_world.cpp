@@ -1,0 +1,27 @@
+#include "collectives/mpi_world.h"
+
+#include <numeric>
+#include <vector>
+
+#include "collectives/mpi_communicator.h"
+
+namespace strata {
+
+MpiWorld::MpiWorld(const MpiOptions& options)
+    : progress_(std::make_shared<MpiProgress>(options.watchdog_seconds)) {
+  std::vector<int> everybody(static_cast<std::size_t>(progress_->size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  first_ = std::make_unique<MpiCommunicator>(progress_, std::move(everybody), 0);
+}
+
+MpiWorld::~MpiWorld() = default;
+
+std::unique_ptr<Communicator> MpiWorld::communicator() {
+  return first_->split(0, first_->rank());
+}
+
+void MpiWorld::end_all_ranks(int status) {
+  progress_->end_all(status);
+}
+
+}  // namespace strata

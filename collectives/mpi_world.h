@@ -1,0 +1,40 @@
+// The processes that mpirun or srun started together, as communicators. One thread of the process makes all
+// calls of MPI, so MPI needs no support for threads, and calls of communicators may come from any thread.
+#pragma once
+
+#include <memory>
+
+#include "collectives/communicator.h"
+
+namespace strata {
+
+class MpiProgress;
+
+struct MpiOptions {
+  double watchdog_seconds = 900;  ///< a call waits for a message no longer
+};
+
+/// At most one in the life of a process. MPI ends when it and its communicators are gone, which waits for the
+/// other processes, the watchdog's time at most; after a failure a few seconds at most, and where they are
+/// not all there MPI is left as it is, whereupon the launcher ends them.
+class MpiWorld {
+ public:
+  /// Starts MPI. Throws CommError where that fails.
+  explicit MpiWorld(const MpiOptions& options = {});
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  /// A new communicator of all ranks; all call it, in the same order as other calls. One thread at a time.
+  std::unique_ptr<Communicator> communicator();
+
+  /// Ends this process and all others at once, by the launcher: the last resort where ranks may hang. Any
+  /// thread may call.
+  [[noreturn]] void end_all_ranks(int status);
+
+ private:
+  std::shared_ptr<MpiProgress> progress_;
+  std::unique_ptr<Communicator> first_;
+};
+
+}  // namespace strata

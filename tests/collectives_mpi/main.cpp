@@ -1,0 +1,88 @@
+// The collective tests with the processes of a launcher as ranks: collectives_mpi_test WATCHDOG_SECONDS
+// [GoogleTest's flags]. Every process runs all cases; the first prints, the others only what failed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include "collectives/launcher.h"
+#include "collectives/mpi_world.h"
+#include "tests/collectives/ranks.h"
+
+namespace strata::testing {
+namespace {
+
+MpiWorld* world = nullptr;
+int world_size = 0;
+
+class ThisProcess final : public Ranks {
+ public:
+  void run(const std::function<void(Communicator&)>& body) override {
+    try {
+      body(*rank_);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank_->rank() << ": " << error.what();
+      rank_->abort("the test failed");
+    }
+  }
+
+ private:
+  std::unique_ptr<Communicator> rank_ = world->communicator();
+};
+
+/// Prints what failed, with the rank.
+class Failures final : public ::testing::EmptyTestEventListener {
+ public:
+  explicit Failures(int rank) : rank_(rank) {}
+  // GoogleTest cannot be asked for the case from within OnTestPartResult().
+  void OnTestStart(const ::testing::TestInfo& test) override { test_ = test.name(); }
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::cerr << "rank " << rank_ << ", " << test_ << ": " << result.file_name() << ":"
+              << result.line_number() << ": " << result.message() << std::endl;
+  }
+
+ private:
+  const int rank_;
+  std::string test_;
+};
+
+}  // namespace
+
+std::vector<int> rank_counts() {
+  return {world_size};
+}
+
+std::unique_ptr<Ranks> make_ranks(int /*count*/, double /*watchdog_seconds*/) {
+  return std::make_unique<ThisProcess>();
+}
+
+TEST(Launcher, IsKnown) {
+  EXPECT_EQ(started_by_launcher(), world_size > 1);
+}
+
+int run_all(int argc, char** argv) {
+  MpiWorld mpi({.watchdog_seconds = std::atof(argv[1])});
+  const std::unique_ptr<Communicator> group = mpi.communicator();
+  world = &mpi;
+  world_size = group->size();
+  ::testing::InitGoogleTest(&argc, argv);
+  if (group->rank() > 0) {
+    ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new Failures(group->rank()));
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace strata::testing
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::cerr << "usage: mpirun -n RANKS collectives_mpi_test WATCHDOG_SECONDS [GoogleTest's flags]\n";
+    return 2;
+  }
+  return strata::testing::run_all(argc, argv);
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the collective tests on processes: run.sh PROGRAM RANKS TRANSPORT
+# TRANSPORT: shared (memory) or tcp. The cases of failures end a launch, so each has its own.
+set -euo pipefail
+program=$1 ranks=$2 transport=$3
+
+# Containers run as root, and have fewer cores than ranks.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+options=(-n "$ranks" --oversubscribe --mca mpi_yield_when_idle 1)
+[ "$transport" = shared ] || options+=(--mca btl "$transport,self")
+
+launch() { # WATCHDOG_SECONDS FILTER
+  mpirun "${options[@]}" "$program" "$1" --gtest_filter="$2"
+}
+
+launch 30 '-*Failure.*'
+for failure in $("$program" 30 --gtest_list_tests --gtest_filter='*Failure.*' | sed -n 's|^  \([A-Za-z]*\)/.*|\1|p'); do
+  launch 0.5 "*Failure.$failure/*"
+done
