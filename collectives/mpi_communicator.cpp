@@ -28,6 +28,13 @@ std::byte* bytes_of(void* data) {
   return static_cast<std::byte*>(data);
 }
 
+/// From here on a result does not fit the private caches.
+constexpr std::size_t kStreamFrom = std::size_t{4} << 20;
+
+Stores stores_for(std::size_t bytes) {
+  return bytes < kStreamFrom ? Stores::through_caches : Stores::past_caches;
+}
+
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
@@ -128,7 +135,10 @@ void MpiCommunicator::gather(const std::byte* own, std::byte* data, const Parts&
       [&](std::size_t round) {  // while the next messages travel
         if (round >= steps) return;
         const std::size_t bytes = piece_size(parts.count(rank_), kSegment, round);
-        copy_bytes(place + round * kSegment, own + round * kSegment, bytes);
+        const void* const piece = own + round * kSegment;
+        if (own != place)
+          reduce({&piece, 1}, place + round * kSegment, bytes, Element::byte, ReduceOp::sum,
+                 stores_for(parts.count(rank_)));
       });
 }
 
@@ -212,7 +222,8 @@ void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Part
           sources[static_cast<std::size_t>(rank)] =
               rank == rank_ ? data_for(rank) + round * piece : place_of(round, rank);
         }
-        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op);
+        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op,
+               stores_for(parts.count(rank_) * element));
       });
 }
 
