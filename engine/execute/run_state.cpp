@@ -229,7 +229,9 @@ void RunState::measure_nvme(MachineRates& rates) {
 }
 
 StateAccess RunState::access() {
-  return {.read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
+  return {.saved = [this](std::size_t unit) { return whole(model_.units[unit]); },
+          .read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
+          .loaded = [this](std::size_t unit, StateKind) { return whole(model_.units[unit]); },
           .write = [this](std::size_t unit, StateKind kind, const auto& fill) { write(unit, kind, fill); }};
 }
 

@@ -95,6 +95,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                                      .model = &model_,
                                      .program = &plan_.training.program,
                                      .device = &device,
+                                     .saved = state_.access().saved,
                                      .sampler = data_.sampler,
                                      .on_saved = [this](std::int64_t step) {
                                        ++result_.saves;
