@@ -25,8 +25,9 @@ StateSaver::StateSaver(Setup setup)
 
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
   if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);
+  const std::int64_t before = setup_.saved(unit).first - setup_.held(unit).first;
   checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
-    return stored.read(first, count, piece_);
+    return stored.read(before + first, count, piece_);
   });
 }
 

@@ -26,13 +26,14 @@ class StateSaver {
     const Model* model;
     const Program* program;  ///< whose save instructions give the order of units
     Device* device;
-    std::function<FlatRange(std::size_t unit)> saved;  ///< StateAccess::saved
+    std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
+    std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
   };
   explicit StateSaver(Setup setup);
 
-  /// The state after `step` steps; `stored` begins with the first element that is saved of the unit. A step's
+  /// The state after `step` steps; `stored` is all that this rank holds of the unit. A step's
   /// first part begins the checkpoint, so that nobody waits for its files before.
   void add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored);
   void set_record(const StepRecord& record) { record_ = record; }
