@@ -4,6 +4,8 @@
 # Parts, all of them in this order where none is named, each at most 8 minutes:
 #   tests      the test programs that have CUDA tests
 #   sanitizer  compute-sanitizer on the CUDA kernels' tests: memcheck, then racecheck
+#   ranks      NCCL's ranks against the plain collectives: processes that share the GPU, which NCCL allows where each says that
+#              it is on another host (NCCL_HOSTID), over sockets; needs mpirun and a build, since a bundle has no Open MPI
 #   ceilings   what the machine can do: matrix products, copies, host memory, disk
 #   kernels    every kernel, held against the ceilings
 #   train      GPT-2 124M and Llama 1.5B and 3B in the GPU's memory, beside PyTorch
@@ -24,7 +26,7 @@ json_awk=$script_folder/json.awk
 
 part_seconds=${PART_SECONDS:-480}
 python=${PYTHON:-python3}
-all_parts=(tests sanitizer ceilings kernels train offload largest)
+all_parts=(tests sanitizer ranks ceilings kernels train offload largest)
 cuda_tests='*Cuda*:*cuda*:*Gpu*:*GPU*'
 failed=0
 
@@ -206,6 +208,27 @@ part_sanitizer() {
       "note=$([ "$status" -eq 0 ] || why_failed "$status" "$log")" measured=yes
     [ "$status" -eq 0 ] || [ "$status" -eq 124 ] || failed=1
     deadline=$part_deadline
+  done
+}
+
+part_ranks() {
+  local program=$test_folder/collectives_nccl_test count name log status start
+  if [ ! -x "$program" ] || ! command -v mpirun >/dev/null; then
+    record ranks NCCL "note=not run: $([ -x "$program" ] && echo "no mpirun" || echo "no collectives_nccl_test") here"
+    return
+  fi
+  for count in 2 3 4; do
+    name="$count ranks on one GPU" log=$work/ranks.log start=$SECONDS
+    ! skipped ranks "$name" || continue
+    # Failures are left to the program that waits for the stream's events. Groups that work at once want streams of their own.
+    # shellcheck disable=SC2016  # the ranks' shells know their numbers
+    ours limited env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n "$count" --oversubscribe \
+      bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$0" "$@"' "$program" 60 --gtest_color=no \
+      --gtest_filter='-*Failure.*:*AtOnce*:*Beyond*' >"$log" 2>&1
+    status=$?
+    record ranks "$name" "passed=$(grep -c '^\[ *OK' "$log")" "seconds=$((SECONDS - start))" \
+      "note=$([ "$status" -eq 0 ] || why_failed "$status" "$log")" measured=yes
+    [ "$status" -eq 0 ] || failed=1
   done
 }
 
@@ -450,6 +473,7 @@ part_table() {
   case $1 in
     tests) table tests 'tests|name' 'passed|passed' 'skipped|skipped' 'failed|failed' 'seconds|seconds' ;;
     sanitizer) table sanitizer 'tool|name' 'tests|tests' 'summary|summary' 'seconds|seconds' ;;
+    ranks) table ranks 'ranks|name' 'passed|passed' 'seconds|seconds' ;;
     ceilings) table ceilings 'figure|name' 'TFLOP/s|flops|%.1f|1e12' 'best|best_flops|%.1f|1e12' 'GB/s|rate|%.1f|1e9' \
       'best|best_rate|%.1f|1e9' 'ratio|ratio|%.3f' 'what|what' ;;
     kernels) table kernels 'kernel|name' 'ms|milliseconds|%.4f' 'TFLOP/s|flops|%.1f|1e12' 'GB/s|rate|%.0f|1e9' \

@@ -29,9 +29,9 @@ constexpr std::size_t size_of(Element element) {
 enum class ReduceOp : std::uint8_t { sum, min, max };
 
 /// Reductions in host memory fold the ranks in their order, 0, 1, …, size() - 1, each element by itself: the
-/// bits depend on nothing else, all ranks get the same, and threads and mpi agree. nccl promises the same
-/// bits on all ranks and in every run of the same ranks, in an order of its own that may round bf16 on the
-/// way. A NaN stays a NaN.
+/// bits depend on nothing else, all ranks get the same, threads and mpi agree, and a NaN stays a NaN. nccl
+/// promises the same bits on all ranks and in every run of the same ranks, in an order of its own that may
+/// round bf16 on the way.
 ///
 /// Calls on host memory return when they are done; those of nccl when they are issued to its stream. Each may
 /// throw CommError, which names the call, this rank and the rank it waited for; no communicator of these

@@ -28,6 +28,13 @@ std::byte* bytes_of(void* data) {
   return static_cast<std::byte*>(data);
 }
 
+/// From here on a result does not fit the private caches.
+constexpr std::size_t kStreamFrom = std::size_t{4} << 20;
+
+Stores stores_for(std::size_t bytes) {
+  return bytes < kStreamFrom ? Stores::through_caches : Stores::past_caches;
+}
+
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
@@ -94,8 +101,8 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
 // --- gathering
 // -----------------------------------------------------------------------------------------------------
 
-void MpiCommunicator::gather(std::byte* data, const Parts& parts) {
-  const auto nothing = [](std::size_t) {};
+void MpiCommunicator::gather(const std::byte* own, std::byte* data, const Parts& parts) {
+  std::byte* const place = data + parts.first(rank_);
   if (parts.largest() * static_cast<std::size_t>(size()) <= kSmall) {
     run_rounds(
         1, 1,
@@ -103,35 +110,43 @@ void MpiCommunicator::gather(std::byte* data, const Parts& parts) {
           for (int step = 1; step < size(); ++step) {
             const int from = rank_after(size() - step);
             post(round, Direction::receive, data + parts.first(from), parts.count(from), from);
-            post(round, Direction::send, data + parts.first(rank_), parts.count(rank_), rank_after(step));
+            post(round, Direction::send, own, parts.count(rank_), rank_after(step));
           }
         },
-        nothing);
+        [&](std::size_t) { copy_bytes(place, own, parts.count(rank_)); });
     return;
   }
-  // A ring: in each step a rank passes on what came in the step before, piece by piece.
+  // A ring: in each step a rank passes on what came in the step before, piece by piece, beginning with its
+  // own.
   const std::size_t steps = pieces(parts.largest(), kSegment);
-  const auto part_of = [&](int hops) { return rank_after(size() - hops); };
-  const auto post_piece = [&](std::size_t round, Direction direction, int part, int peer) {
+  const auto post_piece = [&](std::size_t round, Direction direction, const std::byte* from, int part,
+                              int peer) {
     const std::size_t piece = round % steps;
-    post(round, direction, data + parts.first(part) + piece * kSegment,
-         piece_size(parts.count(part), kSegment, piece), peer);
+    post(round, direction, from + piece * kSegment, piece_size(parts.count(part), kSegment, piece), peer);
   };
   run_rounds(
       steps * static_cast<std::size_t>(size() - 1), std::min(kDepth, steps),
       [&](std::size_t round) {
         const int hops = static_cast<int>(round / steps);
-        post_piece(round, Direction::receive, part_of(hops + 1), part_of(1));
-        post_piece(round, Direction::send, part_of(hops), rank_after(1));
+        const int sent = rank_after(size() - hops), received = rank_after(size() - hops - 1);
+        post_piece(round, Direction::receive, data + parts.first(received), received, rank_after(size() - 1));
+        post_piece(round, Direction::send, hops == 0 ? own : data + parts.first(sent), sent, rank_after(1));
       },
-      nothing);
+      [&](std::size_t round) {  // while the next messages travel
+        if (round >= steps) return;
+        const std::size_t bytes = piece_size(parts.count(rank_), kSegment, round);
+        const void* const piece = own + round * kSegment;
+        if (own != place)
+          reduce({&piece, 1}, place + round * kSegment, bytes, Element::byte, ReduceOp::sum,
+                 stores_for(parts.count(rank_)));
+      });
 }
 
 void MpiCommunicator::all_gather(const void* send, void* receive, std::size_t count, Element element) {
   begin({"all_gather", count, element});
   const Parts parts = Parts::of(count * size_of(element), size());
-  copy_bytes(bytes_of(receive) + parts.first(rank_), send, parts.count(rank_));
-  gather(bytes_of(receive), parts);
+  if (size() == 1) return copy_bytes(receive, send, parts.count(0));
+  gather(bytes_of(send), bytes_of(receive), parts);
 }
 
 void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, int root) {
@@ -207,7 +222,8 @@ void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Part
           sources[static_cast<std::size_t>(rank)] =
               rank == rank_ ? data_for(rank) + round * piece : place_of(round, rank);
         }
-        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op);
+        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op,
+               stores_for(parts.count(rank_) * element));
       });
 }
 
@@ -216,8 +232,7 @@ void MpiCommunicator::fold_whole(const std::byte* send, std::byte* receive, Redu
   const std::size_t bytes = call_.count * size_of(call_.element);
   std::byte* const all = scratch(bytes * members_.size());
   const Parts parts = Parts::of(bytes, size());
-  copy_bytes(all + parts.first(rank_), send, bytes);
-  gather(all, parts);
+  gather(send, all, parts);
   std::vector<const void*> sources;
   for (int rank = 0; rank < size(); ++rank) sources.push_back(all + parts.first(rank));
   reduce(sources, receive, call_.count, call_.element, op);
@@ -236,7 +251,7 @@ void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t co
   if (count * bytes * members_.size() <= kSmall) return fold_whole(bytes_of(send), bytes_of(receive), op);
   const Parts parts(count, size());
   fold(bytes_of(send), bytes_of(receive) + parts.first(rank_) * bytes, parts, op);
-  gather(bytes_of(receive), parts.scaled(bytes));
+  gather(bytes_of(receive) + parts.first(rank_) * bytes, bytes_of(receive), parts.scaled(bytes));
 }
 
 // --- messages
@@ -284,9 +299,9 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
     int color, key;
   };
   std::vector<Wish> wishes(members_.size());
-  wishes[static_cast<std::size_t>(rank_)] = {color, key};
+  const Wish own = {color, key};
   begin({.operation = "split"});
-  gather(bytes_of(wishes.data()), Parts::of(sizeof(Wish), size()));
+  gather(bytes_of(&own), bytes_of(wishes.data()), Parts::of(sizeof(Wish), size()));
 
   std::vector<int> colors;
   for (const Wish& wish : wishes)

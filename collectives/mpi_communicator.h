@@ -47,8 +47,8 @@ class MpiCommunicator final : public Communicator {
   void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
                   const std::function<void(std::size_t)>& finish_round);
 
-  /// Parts are of bytes; this rank's is in its place.
-  void gather(std::byte* data, const Parts& parts);
+  /// Parts are of bytes; `own` is this rank's, and may be in its place already.
+  void gather(const std::byte* own, std::byte* data, const Parts& parts);
   /// Parts are of elements of `send`; this rank's is folded into `receive`.
   void fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op);
   void fold_whole(const std::byte* send, std::byte* receive, ReduceOp op);

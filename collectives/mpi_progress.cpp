@@ -52,6 +52,7 @@ void check_mpi(int code, const char* what) {
 }  // namespace
 
 struct MpiProgress::Requests {
+  bool owns_mpi = false;
   MPI_Comm messages_comm = MPI_COMM_NULL, control_comm = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;
   std::vector<MpiMessage*> messages;  ///< of the requests
@@ -203,8 +204,11 @@ void MpiProgress::serve() {
 }
 
 void MpiProgress::start_mpi(Requests& requests) {
-  int provided = 0;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI does not start");
+  int runs = 0, provided = 0;
+  MPI_Initialized(&runs);
+  requests.owns_mpi = runs == 0;
+  if (requests.owns_mpi)
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI does not start");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &requests.messages_comm), "MPI makes no communicator");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &requests.control_comm), "MPI makes no communicator");
   MPI_Comm_set_errhandler(requests.messages_comm, MPI_ERRORS_RETURN);
@@ -367,7 +371,7 @@ void MpiProgress::leave(Requests& requests) {
     MPI_Cancel(&requests.hearing);
     MPI_Wait(&requests.hearing, MPI_STATUS_IGNORE);
   }
-  MPI_Finalize();
+  if (requests.owns_mpi) MPI_Finalize();
 }
 
 }  // namespace strata

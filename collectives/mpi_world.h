@@ -14,9 +14,10 @@ struct MpiOptions {
   double watchdog_seconds = 900;  ///< a call waits for a message no longer
 };
 
-/// At most one in the life of a process. MPI ends when it and its communicators are gone, which waits for the
-/// other processes, the watchdog's time at most; after a failure a few seconds at most, and where they are
-/// not all there MPI is left as it is, whereupon the launcher ends them.
+/// MPI ends when the world and its communicators are gone, which waits for the other processes, the
+/// watchdog's time at most; after a failure some seconds at most, and where they are not all there MPI is
+/// left as it is, whereupon the launcher ends them. So a process has one world in its life, unless MPI ran
+/// before: then it needs MPI_THREAD_MULTIPLE, and goes on.
 class MpiWorld {
  public:
   /// Starts MPI. Throws CommError where that fails.

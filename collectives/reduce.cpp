@@ -2,7 +2,7 @@
 // every target gives the same bits.
 #include "collectives/reduce.h"
 
-#include <array>
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 
@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "collectives/reduce.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "engine/base/storage_vectors-inl.h"
@@ -35,6 +36,10 @@ struct Plain {
   static HWY_INLINE void store(D d, hn::Vec<D> value, T* to) {
     hn::StoreU(value, d, to);
   }
+  template <class D, class T>
+  static HWY_INLINE void stream(D d, hn::Vec<D> value, T* to) {
+    hn::Stream(value, d, to);
+  }
 };
 struct Rounded {
   template <class D>
@@ -44,6 +49,14 @@ struct Rounded {
   template <class D>
   static HWY_INLINE void store(D d, hn::Vec<D> value, bfloat16* to) {
     hn::StoreU(to_bits(d, value, to), HalvesOf<D>(), reinterpret_cast<std::uint16_t*>(to));
+  }
+  template <class D>
+  static HWY_INLINE void stream(D d, hn::Vec<D> value, bfloat16* to) {
+    if constexpr (HWY_MAX_BYTES < 32) {
+      store(d, value, to);  // half a vector of these targets cannot be streamed
+    } else {
+      hn::Stream(to_bits(d, value, to), HalvesOf<D>(), reinterpret_cast<std::uint16_t*>(to));
+    }
   }
 };
 
@@ -59,9 +72,16 @@ HWY_INLINE V combine(V left, V right) {
 
 /// Folds whole blocks of vectors; returns how many elements that were.
 template <ReduceOp kOp, class Access, class T, class D>
-HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::size_t count) {
+HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::size_t count, bool stream) {
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t block = kVectors * lanes;
+  const auto store = [&](hn::Vec<D> value, T* to) HWY_ATTR {
+    if (stream) {
+      Access::stream(d, value, to);
+    } else {
+      Access::store(d, value, to);
+    }
+  };
   std::size_t i = 0;
   for (; i + block <= count; i += block) {
     const T* first = static_cast<const T*>(sources[0]) + i;
@@ -76,40 +96,45 @@ HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::si
       value2 = combine<kOp>(value2, Access::load(d, next + 2 * lanes));
       value3 = combine<kOp>(value3, Access::load(d, next + 3 * lanes));
     }
-    Access::store(d, value0, destination + i);
-    Access::store(d, value1, destination + i + lanes);
-    Access::store(d, value2, destination + i + 2 * lanes);
-    Access::store(d, value3, destination + i + 3 * lanes);
+    store(value0, destination + i);
+    store(value1, destination + i + lanes);
+    store(value2, destination + i + 2 * lanes);
+    store(value3, destination + i + 3 * lanes);
   }
+  if (stream) hwy::FlushStream();
   return i;
 }
 
 template <class Access, class T, class D>
-std::size_t fold(D d, Sources sources, T* destination, std::size_t count, ReduceOp op) {
+std::size_t fold(D d, Sources sources, T* destination, std::size_t count, ReduceOp op, bool stream) {
   switch (op) {
     case ReduceOp::sum:
-      return fold_blocks<ReduceOp::sum, Access>(d, sources, destination, count);
+      return fold_blocks<ReduceOp::sum, Access>(d, sources, destination, count, stream);
     case ReduceOp::min:
-      return fold_blocks<ReduceOp::min, Access>(d, sources, destination, count);
+      return fold_blocks<ReduceOp::min, Access>(d, sources, destination, count, stream);
     case ReduceOp::max:
       break;
   }
-  return fold_blocks<ReduceOp::max, Access>(d, sources, destination, count);
+  return fold_blocks<ReduceOp::max, Access>(d, sources, destination, count, stream);
 }
 
+/// Whole vectors; returns how many elements they have.
 std::size_t reduce_vectors(Sources sources, void* destination, std::size_t count, Element element,
-                           ReduceOp op) {
+                           ReduceOp op, bool stream) {
+  const hn::ScalableTag<float> floats;
   switch (element) {
+    case Element::byte:  // only copied
+      return fold_blocks<ReduceOp::sum, Plain>(hn::ScalableTag<std::uint8_t>(), sources,
+                                               static_cast<std::uint8_t*>(destination), count, stream);
     case Element::fp32:
-      return fold<Plain>(hn::ScalableTag<float>(), sources, static_cast<float*>(destination), count, op);
+      return fold<Plain>(floats, sources, static_cast<float*>(destination), count, op, stream);
     case Element::bf16:
-      return fold<Rounded>(hn::ScalableTag<float>(), sources, static_cast<bfloat16*>(destination), count, op);
+      return fold<Rounded>(floats, sources, static_cast<bfloat16*>(destination), count, op, stream);
     case Element::fp64:
-      return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), count, op);
-    case Element::byte:
       break;
   }
-  return count;
+  return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), count, op,
+                     stream);
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -120,6 +145,9 @@ namespace strata {
 namespace {
 
 HWY_EXPORT(reduce_vectors);
+
+/// What stores past the caches need; no vector of a supported target is longer.
+constexpr std::size_t kStreamAlignment = 64;
 
 template <class Value>
 Value combine_plainly(Value left, Value right, ReduceOp op) {
@@ -142,7 +170,7 @@ void fold_plainly(std::span<const void* const> sources, void* destination, std::
 
 void reduce_from(std::size_t first, std::span<const void* const> sources, void* destination,
                  std::size_t count, Element element, ReduceOp op) {
-  assert(!sources.empty() && element != Element::byte);
+  assert(sources.size() == 1 || (!sources.empty() && element != Element::byte));
   switch (element) {
     case Element::fp32:
       return fold_plainly<float, float>(sources, destination, first, count, op);
@@ -151,15 +179,20 @@ void reduce_from(std::size_t first, std::span<const void* const> sources, void* 
     case Element::fp64:
       return fold_plainly<double, double>(sources, destination, first, count, op);
     case Element::byte:
-      return;
+      return fold_plainly<std::uint8_t, std::uint8_t>(sources, destination, first, count, op);
   }
 }
 
 }  // namespace
 
 void reduce(std::span<const void* const> sources, void* destination, std::size_t count, Element element,
-            ReduceOp op) {
-  const std::size_t done = HWY_DYNAMIC_DISPATCH(reduce_vectors)(sources, destination, count, element, op);
+            ReduceOp op, Stores stores) {
+  // Lines that are in the caches anyway, since they are read, are not written past them.
+  const bool stream = stores == Stores::past_caches &&
+                      reinterpret_cast<std::uintptr_t>(destination) % kStreamAlignment == 0 &&
+                      std::find(sources.begin(), sources.end(), destination) == sources.end();
+  const std::size_t done =
+      HWY_DYNAMIC_DISPATCH(reduce_vectors)(sources, destination, count, element, op, stream);
   reduce_from(done, sources, destination, count, element, op);
 }
 

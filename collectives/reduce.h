@@ -4,17 +4,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "collectives/communicator.h"
 
 namespace strata {
 
+/// Where a result is written: past the caches where there is more of it than they hold, which saves reading
+/// what is overwritten.
+enum class Stores : std::uint8_t { through_caches, past_caches };
+
 /// destination[i] = sources[0][i] ∘ sources[1][i] ∘ …, from the left. bf16 is folded in fp32 and rounded
-/// once; a NaN of any source gives a NaN, of min and max too. `destination` may be one of the sources.
-/// REQUIRES: a source, and an element other than byte.
+/// once; a NaN of any source gives a NaN, of min and max too. `destination` may be one of the sources. A
+/// single source is copied, of bytes too, which more are not.
 void reduce(std::span<const void* const> sources, void* destination, std::size_t count, Element element,
-            ReduceOp op);
+            ReduceOp op, Stores stores = Stores::through_caches);
 
 /// The same as plain loops: the oracle, and what is left over of whole vectors.
 void reduce_reference(std::span<const void* const> sources, void* destination, std::size_t count,

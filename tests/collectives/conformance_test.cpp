@@ -77,18 +77,17 @@ TEST_P(Conformance, ReduceScatterFoldsThePartOfEachRankInTheOrderOfRanks) {
     for_each_shape(kReduced, [&]<class T>(T, Element element, std::size_t count) {
       const std::size_t place = index(group.rank()) * count;
       for (const ReduceOp op : ops_for(count)) {
-        const std::vector<T> expected = reduced<T>(group.size(), place, count, op);
         std::vector<T> sent = values_of<T>(group.rank(), 0, ranks_of(group) * count);
         std::vector<T> received(count);
         group.reduce_scatter(sent.data(), received.data(), count, element, op);
-        EXPECT_TRUE(same_bits(received, expected));
+        EXPECT_TRUE(is_fold(received, group.size(), place, op));
         EXPECT_TRUE(same_bits(sent, values_of<T>(group.rank(), 0, sent.size())))
             << "what was sent has changed";
 
         group.reduce_scatter(sent.data(), sent.data() + place, count, element, op);
         const auto from = sent.begin() + static_cast<std::ptrdiff_t>(place);
-        EXPECT_TRUE(same_bits(std::vector<T>(from, from + static_cast<std::ptrdiff_t>(count)), expected))
-            << "in place";
+        const std::vector<T> in_place(from, from + static_cast<std::ptrdiff_t>(count));
+        EXPECT_TRUE(is_fold(in_place, group.size(), place, op)) << "in place";
       }
     });
   });
@@ -98,13 +97,12 @@ TEST_P(Conformance, AllReduceGivesAllRanksTheFoldInTheOrderOfRanks) {
   run([](Communicator& group) {
     for_each_shape(kReduced, [&]<class T>(T, Element element, std::size_t count) {
       for (const ReduceOp op : ops_for(count)) {
-        const std::vector<T> expected = reduced<T>(group.size(), 0, count, op);
         std::vector<T> sent = values_of<T>(group.rank(), 0, count);
         std::vector<T> received(count);
         group.all_reduce(sent.data(), received.data(), count, element, op);
-        EXPECT_TRUE(same_bits(received, expected));
+        EXPECT_TRUE(is_fold(received, group.size(), 0, op));
         group.all_reduce(sent.data(), sent.data(), count, element, op);
-        EXPECT_TRUE(same_bits(sent, expected)) << "in place";
+        EXPECT_TRUE(is_fold(sent, group.size(), 0, op)) << "in place";
       }
     });
   });
@@ -149,6 +147,7 @@ TEST_P(Conformance, SpecialValuesSurviveReductions) {
       values[1] = last ? nan : 1.0F;
       values[2] = group.rank() == 0 ? nan : 1.0F;
       group.all_reduce(values.data(), values.data(), values.size(), Element::fp32, op);
+      if (op != ReduceOp::sum && !folds_in_order()) continue;
       const bool finite = op == ReduceOp::min && group.size() > 1;
       EXPECT_EQ(values[0], finite ? 1.0F : infinity);
       EXPECT_TRUE(std::isnan(values[1]));
@@ -250,7 +249,7 @@ TEST_P(Conformance, CopiesAreIndependentOfTheirBeginning) {
     const float own = value_at<float>(group.rank(), 0);
     float sum = 0;
     copy_of_copy->all_reduce(&own, &sum, 1, Element::fp32);
-    EXPECT_EQ(sum, reduced<float>(group.size(), 0, 1, ReduceOp::sum)[0]);
+    EXPECT_TRUE(is_fold<float>({sum}, group.size(), 0, ReduceOp::sum));
   });
 }
 
@@ -266,7 +265,7 @@ TEST_P(Conformance, DifferentCommunicatorsWorkAtOnceInDifferentThreads) {
           const std::size_t count = index(1 + 37 * round * (t + 1)), first = index(t);
           std::vector<float> values = values_of<float>(copy.rank(), first, count);
           copy.all_reduce(values.data(), values.data(), count, Element::fp32);
-          EXPECT_TRUE(same_bits(values, reduced<float>(copy.size(), first, count, ReduceOp::sum)));
+          EXPECT_TRUE(is_fold(values, copy.size(), first, ReduceOp::sum));
         }
       });
     }
@@ -282,7 +281,7 @@ TEST_P(Conformance, SplitsOfDifferentCommunicatorsMayHappenAtOnce) {
         const std::unique_ptr<Communicator> copy = parent.split(0, parent.rank());
         float value = value_at<float>(parent.rank(), first + round);
         copy->all_reduce(&value, &value, 1, Element::fp32);
-        EXPECT_EQ(value, reduced<float>(parent.size(), first + round, 1, ReduceOp::sum)[0]);
+        EXPECT_TRUE(is_fold<float>({value}, parent.size(), first + round, ReduceOp::sum));
       }
     };
     std::thread thread([&] { split_often(*other, 1000); });

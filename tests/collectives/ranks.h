@@ -21,6 +21,9 @@ class Ranks {
 /// The numbers of ranks that this program can have.
 std::vector<int> rank_counts();
 
+/// Whether reductions fold the ranks in their order, to the bit. Otherwise only within what any order rounds.
+bool folds_in_order();
+
 /// `watchdog_seconds` is of no effect where the launch has decided it.
 std::unique_ptr<Ranks> make_ranks(int count, double watchdog_seconds = 60);
 

@@ -52,6 +52,31 @@ TEST(Reduce, FoldsInTheOrderOfSourcesOnEachTarget) {
   });
 }
 
+TEST(Reduce, WritesPastTheCachesWhereItCan) {
+  on_each_target([] {
+    for (const Element element : kElements) {
+      with_element(element, [&]<class T>(T) {
+        constexpr std::size_t kCount = 3000;
+        const int ranks = element == Element::byte ? 1 : 3;
+        std::vector<std::vector<T>> data;
+        std::vector<const void*> sources;
+        for (int r = 0; r < ranks; ++r) data.push_back(values_of<T>(r, 5, kCount));
+        for (const auto& each : data) sources.push_back(each.data());
+        alignas(64) std::array<T, kCount + 1> result{};
+        for (const std::size_t offset : {0, 1}) {  // aligned, and not
+          reduce(sources, result.data() + offset, kCount, element, ReduceOp::sum, Stores::past_caches);
+          const std::vector<T> written(result.begin() + static_cast<std::ptrdiff_t>(offset),
+                                       result.begin() + static_cast<std::ptrdiff_t>(offset + kCount));
+          std::vector<T> expected(kCount);
+          reduce_reference(sources, expected.data(), kCount, element, ReduceOp::sum);
+          EXPECT_TRUE(same_bits(written, expected));
+          EXPECT_TRUE(ranks > 1 || same_bits(written, data[0]));
+        }
+      });
+    }
+  });
+}
+
 TEST(Reduce, KeepsNaNsAndInfinitiesOnEachTarget) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinity = std::numeric_limits<float>::infinity();

@@ -16,6 +16,7 @@
 #include "collectives/communicator.h"
 #include "engine/base/dtype.h"
 #include "engine/base/random.h"
+#include "tests/collectives/ranks.h"
 
 namespace strata::testing {
 
@@ -89,6 +90,15 @@ std::vector<T> reduced(int ranks, std::size_t first, std::size_t count, ReduceOp
   return result;
 }
 
+template <class T>
+double as_double(T value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
 /// Whether the bits are equal; says where they are not.
 template <class T>
 ::testing::AssertionResult same_bits(const std::vector<T>& actual, const std::vector<T>& expected) {
@@ -96,9 +106,27 @@ template <class T>
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0) {
       return ::testing::AssertionFailure()
-             << "element " << i << " of " << actual.size() << " is "
-             << static_cast<double>(static_cast<float>(actual[i])) << " instead of "
-             << static_cast<double>(static_cast<float>(expected[i]));
+             << "element " << i << " of " << actual.size() << " is " << as_double(actual[i]) << " instead of "
+             << as_double(expected[i]);
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// Whether these are the values folded over `ranks` ranks: the bits, or where the order of a sum is free,
+/// within its rounding.
+template <class T>
+::testing::AssertionResult is_fold(const std::vector<T>& actual, int ranks, std::size_t first, ReduceOp op) {
+  const std::vector<T> expected = reduced<T>(ranks, first, actual.size(), op);
+  if (folds_in_order() || op != ReduceOp::sum) return same_bits(actual, expected);
+  const double unit = std::is_same_v<T, bfloat16> ? 0x1p-8 : std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    double magnitude = 0;
+    for (int rank = 0; rank < ranks; ++rank) magnitude += std::abs(as_double(value_at<T>(rank, first + i)));
+    const double error = std::abs(as_double(actual[i]) - as_double(expected[i]));
+    if (!(error <= 2 * ranks * unit * magnitude)) {
+      return ::testing::AssertionFailure()
+             << "element " << i << " is " << as_double(actual[i]) << " instead of " << as_double(expected[i]);
     }
   }
   return ::testing::AssertionSuccess();

@@ -1,4 +1,4 @@
-// The collective tests with the processes of a launcher as ranks: collectives_mpi_test WATCHDOG_SECONDS
+// The collective tests with the processes of a launcher as ranks: PROGRAM WATCHDOG_SECONDS
 // [GoogleTest's flags]. Every process runs all cases; the first prints, the others only what failed.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "collectives/launcher.h"
 #include "collectives/mpi_world.h"
-#include "tests/collectives/ranks.h"
+#include "tests/collectives_mpi/rank_of_process.h"
 
 namespace strata::testing {
 namespace {
@@ -29,7 +29,7 @@ class ThisProcess final : public Ranks {
   }
 
  private:
-  std::unique_ptr<Communicator> rank_ = world->communicator();
+  std::unique_ptr<Communicator> rank_ = rank_of_process(world->communicator());
 };
 
 /// Prints what failed, with the rank.
@@ -81,7 +81,7 @@ int run_all(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::cerr << "usage: mpirun -n RANKS collectives_mpi_test WATCHDOG_SECONDS [GoogleTest's flags]\n";
+    std::cerr << "usage: mpirun -n RANKS PROGRAM WATCHDOG_SECONDS [GoogleTest's flags]\n";
     return 2;
   }
   return strata::testing::run_all(argc, argv);
