@@ -129,7 +129,7 @@ void MpiProgress::wait(const MpiMessage& message, const Call& call) {
   if (message.state == MpiMessage::State::done) return;
   const std::string self = name_of(rank_), peer = name_of(message.peer);
   if (!in_time) give_up(lock, waited_sentence(call, self, watchdog_seconds_, peer));
-  if (under_way()) throw CommError(ended_sentence(call, self, *failure_));
+  if (under_way()) throw EndedByRankError(ended_sentence(call, self, *failure_));
   give_up(lock,
           fmt::format("{} on {} does not fit what {} sends: both ends of a message have the same length",
                       describe(call), self, peer));
@@ -143,7 +143,7 @@ void MpiProgress::give_up(Lock& lock, const std::string& reason) {
 
 void MpiProgress::check(const Call& call) const {
   const Lock lock(mutex_);
-  if (failure_) throw CommError(ended_sentence(call, name_of(rank_), *failure_));
+  if (failure_) throw EndedByRankError(ended_sentence(call, name_of(rank_), *failure_));
 }
 
 std::optional<std::string> MpiProgress::failure() const {

@@ -38,7 +38,7 @@ void ThreadGroup::await(Lock& lock, int rank, const Call& call, const std::funct
   if (ready()) return;
   const std::string self = rank_name(world_rank(rank));
   if (!in_time) give_up(waited_sentence(call, self, seconds, peers()));
-  throw CommError(ended_sentence(call, self, *world_->failure));
+  throw EndedByRankError(ended_sentence(call, self, *world_->failure));
 }
 
 void ThreadGroup::never_arrive(int rank, const Call& call) {
@@ -75,7 +75,7 @@ void ThreadGroup::perform(int rank, const Offer& offer,
   const auto self = static_cast<std::size_t>(rank);
   Lock lock(world_->mutex);
   if (world_->failure)
-    throw CommError(ended_sentence(offer.call, rank_name(world_rank(rank)), *world_->failure));
+    throw EndedByRankError(ended_sentence(offer.call, rank_name(world_rank(rank)), *world_->failure));
   check_agreement(rank, offer);
   offers_[self] = offer;
   arrived_[self] = true;

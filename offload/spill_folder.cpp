@@ -155,8 +155,11 @@ int error_of(IoFaults* faults, const char* name, const Call& call) {
 
 }  // namespace
 
-SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults)
-    : folder_(folder), spill_(folder + "/strata-spill"), faults_(faults), lock_(-1) {
+SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, int rank)
+    : folder_(folder),
+      spill_(folder + "/strata-spill" + (rank > 0 ? fmt::format("-{}", rank) : "")),
+      faults_(faults),
+      lock_(-1) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) {
     throw ConfigError(

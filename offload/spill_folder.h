@@ -1,4 +1,5 @@
-// A run's own folder inside one that the user named: <folder>/strata-spill/. It holds a lock file, which is
+// A run's own folder inside one that the user named: <folder>/strata-spill/, and /strata-spill-1/ … for
+// the ranks after the first. It holds a lock file, which is
 // flock'ed for the run's life and names its process, and the spill files. These lose their names as soon as
 // they are open, so that the system takes them back however the run ends.
 #pragma once
@@ -23,7 +24,7 @@ class SpillFolder {
  public:
   /// Locks, and removes what a dead run left. Throws ConfigError where the folder is missing, another run has
   /// it (naming the process), or nothing can be made in it.
-  SpillFolder(const std::string& folder, IoFaults* faults);
+  SpillFolder(const std::string& folder, IoFaults* faults, int rank = 0);
   /// Removes what is left, and gives up the lock.
   ~SpillFolder();
   SpillFolder(const SpillFolder&) = delete;

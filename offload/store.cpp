@@ -43,7 +43,7 @@ Folders open_folders(const StoreOptions& options) {
   if (options.folders.empty()) throw ConfigError("the NVMe tier has no folder: name one in memory.nvme.path");
   Folders folders;
   for (const std::string& folder : options.folders)
-    folders.push_back(std::make_unique<SpillFolder>(folder, options.faults));
+    folders.push_back(std::make_unique<SpillFolder>(folder, options.faults, options.rank));
   return folders;
 }
 

@@ -28,6 +28,7 @@ struct StoreLimit {
 
 struct StoreOptions {
   std::vector<std::string> folders;
+  int rank = 0;  ///< ranks of a run share folders, each with files of its own
   Bytes bytes = 0;
   /// automatic: io_uring, or a pool of threads with pread and pwrite where the system forbids it.
   StoreEngine engine = StoreEngine::automatic;

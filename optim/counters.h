@@ -13,6 +13,12 @@ struct Counters {
   std::int64_t skipped = 0;  ///< steps whose gradient norm was not finite
 };
 
+/// What ranks add up at a step's end, as an array of doubles.
+struct StepSums {
+  double loss = 0;   ///< of tokens, divided by all ranks' tokens
+  double stops = 0;  ///< ranks that were asked to stop
+};
+
 /// What grad_norm leaves for the step's checkpoint: counters and loss scale as the step after it finds them.
 /// The next grad_norm changes both, perhaps while the checkpoint is still being written.
 struct StepRecord {

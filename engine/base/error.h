@@ -31,4 +31,9 @@ struct CommError : Error {
   using Error::Error;
 };
 
+/// Another rank has said why it ended what this one waited for; it says so to the user, too.
+struct EndedByRankError : CommError {
+  using CommError::CommError;
+};
+
 }  // namespace strata

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string_view>
 
+#include "collectives/agreement.h"
 #include "engine/base/error.h"
-#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/stored_state.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -57,44 +57,55 @@ void refuse_other_model(const fs::path& folder, const Architecture& stored, cons
                   folder.string(), other));
 }
 
-/// REQUIRES: the folder's files were verified, so they hold the tensors of the manifest's architecture.
-void read_state(const fs::path& folder, const Model& model, const StateAccess& state) {
-  std::vector<SafetensorsReader> readers;
-  for (const StateKind kind : kStateKinds) readers.emplace_back(folder / file_name(kind));
+void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kStateKinds) {
-      state.write(unit, kind, [&](std::span<float> flat) {
-        std::ranges::fill(flat, 0.0F);
-        for (const TensorSpec& tensor : model.units[unit].tensors) {
-          readers[static_cast<std::size_t>(kind)].read(
-              tensor.hf_name, 0,
-              flat.subspan(static_cast<std::size_t>(tensor.offset),
-                           static_cast<std::size_t>(tensor.elements)));
-        }
-      });
+      state.write(unit, kind,
+                  [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
     }
   }
 }
 
+/// A file that goes with this object.
+struct Probe {
+  FileSystem& file_system;
+  fs::path path;
+  ~Probe() { remove_quietly(file_system, path); }
+};
+
 }  // namespace
 
-void check_checkpoint_writable(const fs::path& path, FileSystem& file_system) {
-  const fs::path probe = path / ".writable.tmp";
-  try {
-    file_system.create_folders(path);
-    write_file(file_system, probe, "Checkpoints can be written here.\n");
-    file_system.remove_all(probe);
-  } catch (const IoError& error) {
-    remove_quietly(file_system, probe);
-    throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
-  }
+void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Communicator* ranks) {
+  const int rank = ranks == nullptr ? 0 : ranks->rank();
+  const fs::path of_first_rank = path / ".writable.tmp";
+  const Probe probe{file_system, rank == 0 ? of_first_rank : path / fmt::format(".writable-{}.tmp", rank)};
+  const auto write_probe = [&] {
+    try {
+      if (rank == 0) file_system.create_folders(path);
+      write_file(file_system, probe.path, "Checkpoints can be written here.\n");
+    } catch (const IoError& error) {
+      throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
+    }
+  };
+  on_first_rank(ranks, write_probe);
+  on_every_rank(ranks, [&] {
+    if (rank == 0) return;
+    if (!is_there(of_first_rank)) throw ConfigError(not_shared(of_first_rank));
+    write_probe();
+  });
 }
 
-CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& file_system)
-    : path_(std::move(path)), keep_(std::max<std::int64_t>(keep, 1)), file_system_(file_system) {}
+CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& file_system,
+                                 Communicator* ranks)
+    : path_(std::move(path)),
+      keep_(std::max<std::int64_t>(keep, 1)),
+      file_system_(file_system),
+      ranks_(ranks) {}
 
 void CheckpointStore::remove_leftovers() {
-  for (const fs::path& folder : folders(path_, is_leftover_name)) file_system_.remove_all(folder);
+  on_first_rank(ranks_, [&] {
+    for (const fs::path& folder : folders(path_, is_leftover_name)) file_system_.remove_all(folder);
+  });
 }
 
 std::vector<CheckpointStore::Entry> CheckpointStore::entries() const {
@@ -117,6 +128,33 @@ std::vector<CheckpointStore::Entry> CheckpointStore::entries() const {
   return entries;
 }
 
+/// Other ranks take rank 0's word: a list of their own could be older, or of another folder by that name.
+std::vector<CheckpointStore::Entry> CheckpointStore::entries_of_first_rank() const {
+  const std::string text = text_of_first_rank(ranks_, [&] {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Entry& entry : entries()) {
+      list.push_back({{"name", entry.folder.filename().string()},
+                      {"manifest", entry.manifest ? to_text(*entry.manifest) : ""},
+                      {"damage", entry.damage}});
+    }
+    // A path in the sentence may be of any bytes.
+    return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  std::vector<Entry> found;
+  for (const nlohmann::json& item : nlohmann::json::parse(text)) {
+    Entry entry{path_ / item.at("name").get<std::string>(), std::nullopt, item.at("damage")};
+    if (entry.damage.empty())
+      entry.manifest = parse_manifest(item.at("manifest"), entry.folder / kManifestName);
+    found.push_back(std::move(entry));
+  }
+  on_every_rank(ranks_, [&] {
+    for (const Entry& entry : found) {
+      if (!is_there(entry.folder)) throw ConfigError(not_shared(entry.folder));
+    }
+  });
+  return found;
+}
+
 fs::path CheckpointStore::new_folder(std::int64_t step) const {
   const std::string name = fmt::format("step-{:08}", step);
   fs::path folder = path_ / name;
@@ -125,38 +163,48 @@ fs::path CheckpointStore::new_folder(std::int64_t step) const {
 }
 
 std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std::int64_t step,
-                                                         std::vector<std::size_t> units) {
+                                                         std::vector<SavedUnit> units) {
+  const nlohmann::json decided = nlohmann::json::parse(text_of_first_rank(ranks_, [&] {
+    nlohmann::json json = {{"name", new_folder(step).filename().string()}, {"generation", 0}, {"newest", ""}};
+    for (const Entry& entry : entries()) {
+      if (!entry.manifest) continue;
+      json["generation"] = entry.manifest->generation + 1;
+      json["newest"] = entry.folder.filename().string();
+      break;
+    }
+    return json.dump();
+  }));
+  const std::string newest = decided.at("newest");
+  const std::string before = newest.empty()
+                                 ? "there is none before it"
+                                 : fmt::format("{} before it is untouched", (path_ / newest).string());
   Manifest manifest;
   manifest.architecture = model.architecture;
-  std::string newest = "there is none before it";
-  for (const Entry& entry : entries()) {
-    if (!entry.manifest) continue;
-    manifest.generation = entry.manifest->generation + 1;
-    newest = fmt::format("{} before it is untouched", entry.folder.string());
-    break;
-  }
+  manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(
       file_system_, model, std::move(units),
       CheckpointWriter::Target{
-          .folder = new_folder(step),
+          .folder = path_ / decided.at("name").get<std::string>(),
           .manifest = std::move(manifest),
-          .failure = fmt::format("the checkpoint of step {} was not saved ({})", step, newest)});
+          .failure = fmt::format("the checkpoint of step {} was not saved ({})", step, before)},
+      ranks_);
 }
 
 void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress) {
   checkpoint->finish(progress);
-  remove_old();
+  on_first_rank(ranks_, [&] { remove_old(); });
 }
 
 void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
-  std::vector<std::size_t> units(model.units.size());
-  std::iota(units.begin(), units.end(), std::size_t{0});
+  std::vector<SavedUnit> units;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) units.push_back({unit, state.saved(unit)});
   std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
-  for (const std::size_t unit : units) {
+  for (const SavedUnit& saved : units) {
     for (const StateKind kind : kStateKinds) {
-      const std::span<const float> flat = state.read(unit, kind);
-      checkpoint->add(unit, kind, [flat](std::int64_t first, std::int64_t count) {
-        return flat.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+      std::span<const float> values;  // read when they are asked for: then add() cares for what fails
+      checkpoint->add(saved.unit, kind, [&](std::int64_t first, std::int64_t count) {
+        if (values.empty()) values = state.read(saved.unit, kind);
+        return values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
       });
     }
   }
@@ -183,17 +231,21 @@ void CheckpointStore::remove(const fs::path& folder) {
 
 std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
   LoadedCheckpoint loaded;
-  for (const Entry& entry : entries()) {
+  for (const Entry& entry : entries_of_first_rank()) {
     if (entry.manifest) refuse_other_model(entry.folder, entry.manifest->architecture, model.architecture);
+    std::optional<StoredState> stored;
     try {
       if (!entry.manifest) throw ConfigError(entry.damage);
-      verify_files(entry.folder, *entry.manifest);
+      on_every_rank(ranks_, [&] { verify_files(entry.folder, *entry.manifest, ranks_); });
+      on_every_rank(ranks_, [&] { stored.emplace(entry.folder, *entry.manifest, model); });
+    } catch (const CommError&) {
+      throw;
     } catch (const Error& error) {
       loaded.warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
       damaged_.push_back(entry.folder);
       continue;
     }
-    read_state(entry.folder, model, state);
+    on_every_rank(ranks_, [&] { read_state(*stored, model, state); });
     loaded.progress = entry.manifest->progress;
     loaded.folder = entry.folder;
     return loaded;

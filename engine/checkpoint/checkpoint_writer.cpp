@@ -5,17 +5,19 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "collectives/agreement.h"
 #include "engine/base/error.h"
+#include "engine/checkpoint/stored_state.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<std::size_t>& units) {
+std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<SavedUnit>& units) {
   std::vector<TensorToWrite> tensors;
-  for (const std::size_t unit : units) {
-    for (const TensorSpec& tensor : model.units[unit].tensors)
-      tensors.push_back({tensor.hf_name, tensor.hf_shape});
+  for (const SavedUnit& saved : units) {
+    for (const TensorPiece& piece : pieces_in(model.units[saved.unit], saved.range))
+      tensors.push_back(stored_form(piece));
   }
   return tensors;
 }
@@ -26,8 +28,20 @@ fs::path temporary_name(const fs::path& folder) {
   return fs::path(folder).concat(".tmp");
 }
 
+std::string not_shared(const fs::path& path) {
+  return fmt::format(
+      "{}, which rank 0 sees, is not there; checkpoint.path must be a folder that all ranks share",
+      path.string());
+}
+
 CheckpointWriter::TemporaryFolder::~TemporaryFolder() {
-  if (!kept_) remove_quietly(file_system_, path_);
+  if (owned_) remove_quietly(file_system_, path_);
+}
+
+void CheckpointWriter::TemporaryFolder::create() {
+  owned_ = true;
+  file_system_.remove_all(path_);
+  file_system_.create_folders(path_);
 }
 
 /// `action`, whose error says first that there is no new checkpoint and what became of the one before.
@@ -40,53 +54,88 @@ void CheckpointWriter::attempt(const Action& action) const {
   }
 }
 
-CheckpointWriter::CheckpointWriter(FileSystem& file_system, const Model& model,
-                                   std::vector<std::size_t> units, Target target)
+/// `action`, unless one failed before, whose failure can wait until the ranks meet.
+template <typename Action>
+void CheckpointWriter::remember_failure(const Action& action) {
+  if (failure_) return;
+  try {
+    action();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+CheckpointWriter::CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units,
+                                   Target target, Communicator* ranks)
     : file_system_(file_system),
       model_(model),
       units_(std::move(units)),
       target_(std::move(target)),
+      ranks_(ranks),
       temporary_(file_system, temporary_name(target_.folder)) {
-  attempt([&] {
-    file_system_.remove_all(temporary_.path());
-    file_system_.create_folders(temporary_.path());
-    const std::vector<TensorToWrite> tensors = tensors_of(model_, units_);
-    for (const StateKind kind : kStateKinds) {
-      files_.push_back(std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind),
-                                                           DType::fp32, tensors));
-    }
-  });
+  attempt([&] { on_first_rank(ranks_, [&] { temporary_.create(); }); });
+  remember_failure([&] { open_files(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (ranks_ != nullptr && !finishing_)
+    ranks_->abort(fmt::format("gave up the checkpoint {}", target_.folder.string()));
+}
+
+void CheckpointWriter::open_files() {
+  if (!is_there(temporary_.path())) throw IoError(not_shared(temporary_.path()));
+  const std::vector<TensorToWrite> tensors = tensors_of(model_, units_);
+  const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
+  const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
+  for (const StateKind kind : kStateKinds) {
+    files_.push_back(std::make_unique<SafetensorsWriter>(
+        file_system_, temporary_.path() / file_name(kind, rank, ranks), DType::fp32, tensors));
+  }
 }
 
 void CheckpointWriter::add(std::size_t unit, StateKind kind, const ReadState& read) {
   std::size_t& added = added_[static_cast<std::size_t>(kind)];
-  if (added == units_.size() || units_[added] != unit)
+  if (added == units_.size() || units_[added].unit != unit)
     throw std::logic_error("CheckpointWriter: a unit out of the order that was announced");
-  ++added;
-  attempt([&] {
-    for (const TensorSpec& tensor : model_.units[unit].tensors) {
-      for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
+  const FlatRange range = units_[added++].range;
+  remember_failure([&] {
+    for (const TensorPiece& piece : pieces_in(model_.units[unit], range)) {
+      for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
         files_[static_cast<std::size_t>(kind)]->write(
-            read(tensor.offset + done, std::min(kLargestRead, tensor.elements - done)));
+            read(piece.at + done, std::min(kLargestRead, piece.count() - done)));
       }
     }
   });
 }
 
 void CheckpointWriter::finish(const Progress& progress) {
+  finishing_ = true;
   attempt([&] {
-    target_.manifest.progress = progress;
-    for (const StateKind kind : kStateKinds) {
-      SafetensorsWriter& file = *files_[static_cast<std::size_t>(kind)];
-      file.finish();
-      target_.manifest.files[file_name(kind)] = {file.bytes(), hex(file.checksum())};
-    }
-    write_file(file_system_, temporary_.path() / kManifestName, to_text(target_.manifest));
-    file_system_.sync_folder(temporary_.path());
-    file_system_.rename(temporary_.path(), target_.folder);
+    const std::vector<std::string> files = texts_of_ranks(ranks_, [&] { return finish_files(); });
+    on_first_rank(ranks_, [&] { commit(progress, files); });
   });
+  on_first_rank(ranks_, [&] { file_system_.sync_folder(target_.folder.parent_path()); });
+}
+
+/// What the manifest says of this rank's files.
+std::string CheckpointWriter::finish_files() {
+  if (failure_) std::rethrow_exception(failure_);
+  nlohmann::json files;
+  for (const std::unique_ptr<SafetensorsWriter>& file : files_) {
+    file->finish();
+    files[file->path().filename().string()] = Manifest::File{file->bytes(), hex(file->checksum())};
+  }
+  return files.dump();
+}
+
+void CheckpointWriter::commit(const Progress& progress, const std::vector<std::string>& files) {
+  target_.manifest.progress = progress;
+  for (const std::string& of_rank : files)
+    target_.manifest.files.merge(nlohmann::json::parse(of_rank).get<std::map<std::string, Manifest::File>>());
+  write_file(file_system_, temporary_.path() / kManifestName, to_text(target_.manifest));
+  file_system_.sync_folder(temporary_.path());
+  file_system_.rename(temporary_.path(), target_.folder);
   temporary_.keep();
-  file_system_.sync_folder(target_.folder.parent_path());
 }
 
 }  // namespace strata

@@ -1,13 +1,14 @@
 // One checkpoint while it is written: a unit at a time, as a training step or a synchronous save hands them
 // over, into a folder with a temporary name that gets its own once everything in it is on the disk. Whatever
-// fails before that, nothing of it stays. One thread at a time.
+// fails before that, nothing of it stays. Of several ranks each writes files of its own into the same folder,
+// and rank 0 all the rest. One thread at a time.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ namespace strata {
 /// Where the checkpoint `folder` stands until it is whole.
 std::filesystem::path temporary_name(const std::filesystem::path& folder);
 
+/// Says that this rank does not see what rank 0 has made or found.
+std::string not_shared(const std::filesystem::path& path);
+
+/// What a rank saves of a unit, by its index in Model::units.
+struct SavedUnit {
+  std::size_t unit = 0;
+  FlatRange range;
+};
+
 class CheckpointWriter {
  public:
   struct Target {
@@ -30,18 +40,22 @@ class CheckpointWriter {
   };
 
   /// `units` is the order in which add() gets them, and in which their tensors stand in the files: any, so
-  /// that whoever updates units in another order need not wait to save them. `model` must outlive the writer.
-  CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<std::size_t> units,
-                   Target target);
+  /// that whoever updates units in another order need not wait to save them. `model` and `ranks` must outlive
+  /// the writer. All ranks construct one together. Throws IoError.
+  CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
+                   Communicator* ranks = nullptr);
+  /// Where finish() was not called, other ranks are told, as they would wait for this one.
+  ~CheckpointWriter();
 
-  /// The next unit's state of one kind, read a piece after the other. Throws IoError.
+  /// The next unit's state of one kind, read a piece after the other. What fails here, on whatever rank, is
+  /// thrown by finish() of all ranks, as none waits for another before.
   void add(std::size_t unit, StateKind kind, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name. The last call. REQUIRES: every unit was
-  /// added in every kind. Throws IoError.
+  /// added in every kind. Throws IoError, or whatever add() met.
   void finish(const Progress& progress);
 
  private:
-  /// Goes away with its content unless it was kept.
+  /// Once it was created, it goes away with its content unless it was kept.
   class TemporaryFolder {
    public:
     TemporaryFolder(FileSystem& file_system, std::filesystem::path path)
@@ -50,24 +64,33 @@ class CheckpointWriter {
     TemporaryFolder(const TemporaryFolder&) = delete;
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     const std::filesystem::path& path() const { return path_; }
-    void keep() { kept_ = true; }
+    void create();
+    void keep() { owned_ = false; }
 
    private:
     FileSystem& file_system_;
     std::filesystem::path path_;
-    bool kept_ = false;
+    bool owned_ = false;
   };
 
   template <typename Action>
   void attempt(const Action& action) const;
+  template <typename Action>
+  void remember_failure(const Action& action);
+  void open_files();
+  std::string finish_files();
+  void commit(const Progress& progress, const std::vector<std::string>& files);
 
   FileSystem& file_system_;
   const Model& model_;
-  std::vector<std::size_t> units_;
+  std::vector<SavedUnit> units_;
   Target target_;
+  Communicator* ranks_;
   TemporaryFolder temporary_;
   std::vector<std::unique_ptr<SafetensorsWriter>> files_;   ///< per kind
   std::array<std::size_t, kStateKinds.size()> added_ = {};  ///< units, per kind
+  std::exception_ptr failure_;                              ///< the first of this rank
+  bool finishing_ = false;
 };
 
 }  // namespace strata

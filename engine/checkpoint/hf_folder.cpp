@@ -167,13 +167,12 @@ void HfFolder::read_tensor(const std::string& hf_name, std::int64_t first, std::
   place.file->read(place.name, first, out);
 }
 
-void HfFolder::read_unit(const Unit& unit, std::span<float> flat) const {
-  assert(std::ssize(flat) == unit.elements);
+void HfFolder::read_range(const Unit& unit, FlatRange range, std::span<float> flat) const {
+  assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
-  for (const TensorSpec& tensor : unit.tensors) {
-    read_tensor(
-        tensor.hf_name, 0,
-        flat.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements)));
+  for (const TensorPiece& piece : pieces_in(unit, range)) {
+    read_tensor(piece.tensor->hf_name, piece.first,
+                flat.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count())));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/model/flat_range.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -33,8 +34,8 @@ class HfFolder {
 
   /// Elements [first, first + out.size()) of the tensor with this HF name.
   void read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const;
-  /// A unit's whole flat parameter, zeros in its padding. REQUIRES: flat.size() == unit.elements.
-  void read_unit(const Unit& unit, std::span<float> flat) const;
+  /// A part of a unit's flat parameter, zeros in its padding. REQUIRES: flat.size() == range.count.
+  void read_range(const Unit& unit, FlatRange range, std::span<float> flat) const;
 
  private:
   struct Place {

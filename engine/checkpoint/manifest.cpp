@@ -11,7 +11,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
+constexpr std::int64_t kOldestVersion = 2;  // one rank's whole tensors, which version 3 may have too
 constexpr const char* kOwnChecksum = "manifest_xxh3";
 
 std::string text_with_checksum(nlohmann::json manifest) {
@@ -37,23 +38,28 @@ std::string to_text(const Manifest& manifest) {
                          {"loss_scale", manifest.progress.loss_scale.scale},
                          {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
-                         {"files", nlohmann::json::object()}};
-  for (const auto& [name, file] : manifest.files)
-    json["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+                         {"files", manifest.files}};
   return text_with_checksum(std::move(json));
 }
 
-Manifest read_manifest(const fs::path& path) {
-  if (!is_there(path)) refuse(path, "the manifest is missing");
-  const std::string text = read_file(path);
+void to_json(nlohmann::json& json, const Manifest::File& file) {
+  json = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+}
+
+void from_json(const nlohmann::json& json, Manifest::File& file) {
+  file = {json.at("bytes"), json.at("xxh3")};
+}
+
+Manifest parse_manifest(const std::string& text, const fs::path& path) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
   if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
-  if (json.value("format", "") != kFormat || json.value("version", 0) != kVersion) {
+  const std::int64_t version = json.value("version", 0);
+  if (json.value("format", "") != kFormat || version < kOldestVersion || version > kVersion) {
     throw UnknownVersionError(
-        fmt::format("{}: version {} of \"{}\" is not one this program reads ({} of \"{}\"); use the "
+        fmt::format("{}: version {} of \"{}\" is not one this program reads ({} to {} of \"{}\"); use the "
                     "program that saved it or another checkpoint.path",
-                    path.string(), json.value("version", 0), json.value("format", ""), kVersion, kFormat));
+                    path.string(), version, json.value("format", ""), kOldestVersion, kVersion, kFormat));
   }
   Manifest manifest;
   manifest.generation = json.at("generation");
@@ -64,14 +70,19 @@ Manifest read_manifest(const fs::path& path) {
       .skipped_steps = json.at("skipped_steps"),
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler")};
-  for (const auto& item : json.at("files").items()) {
-    manifest.files[item.key()] = {item.value().at("bytes"), item.value().at("xxh3")};
-  }
+  manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   return manifest;
 }
 
-void verify_files(const fs::path& folder, const Manifest& manifest) {
+Manifest read_manifest(const fs::path& path) {
+  if (!is_there(path)) refuse(path, "the manifest is missing");
+  return parse_manifest(read_file(path), path);
+}
+
+void verify_files(const fs::path& folder, const Manifest& manifest, const Communicator* ranks) {
+  int turn = 0;
   for (const auto& [name, expected] : manifest.files) {
+    if (ranks != nullptr && turn++ % ranks->size() != ranks->rank()) continue;
     const fs::path path = folder / name;
     if (!is_there(path)) refuse(path, "the file is missing");
     const FileReader file(path);

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "collectives/communicator.h"
 #include "engine/base/error.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
@@ -44,17 +45,23 @@ struct Manifest {
   std::map<std::string, File> files;  ///< by name in the checkpoint's folder
 };
 
+/// As `files` stand in the manifest.
+void to_json(nlohmann::json& json, const Manifest::File& file);
+void from_json(const nlohmann::json& json, Manifest::File& file);
+
 constexpr const char* kManifestName = "manifest.json";
 
 std::string to_text(const Manifest& manifest);
 
 /// Throws ConfigError that names `path` where the manifest is damaged, or of a version that this program
 /// cannot read.
+Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 Manifest read_manifest(const std::filesystem::path& path);
 
-/// Throws ConfigError that names the folder where the checkpoint's files are missing, truncated or changed;
-/// reads all of them.
-void verify_files(const std::filesystem::path& folder, const Manifest& manifest);
+/// Throws ConfigError that names the file where one of the checkpoint's is missing, truncated or changed;
+/// reads them from front to back. Of several ranks each reads its share: every size()-th file.
+void verify_files(const std::filesystem::path& folder, const Manifest& manifest,
+                  const Communicator* ranks = nullptr);
 
 /// What tells two models apart, for a person: "hidden 768 vs 512, layers 12 vs 6". Empty where one can go on
 /// with the other's state.

@@ -66,6 +66,7 @@ class SafetensorsWriter {
   /// Returns when the file is on the disk. REQUIRES: every element was written.
   void finish();
 
+  const std::filesystem::path& path() const { return file_.path(); }
   /// Of the whole file. REQUIRES: finish() was called.
   std::int64_t bytes() const { return file_.bytes(); }
   std::uint64_t checksum() const { return file_.checksum(); }

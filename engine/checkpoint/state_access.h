@@ -1,5 +1,5 @@
 // How a checkpoint reaches a run's training state wherever it lives: a unit at a time, so that a tier that
-// cannot show all of it at once (a file on NVMe) serves too.
+// cannot show all of it at once (a file on NVMe) serves too, and a range of it where ranks share the state.
 #pragma once
 
 #include <array>
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "collectives/communicator.h"
+#include "engine/model/flat_range.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -23,27 +25,33 @@ constexpr std::string_view name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// The file of a checkpoint that holds one kind of state.
-std::string file_name(StateKind kind);
-
-/// A unit, by its index in Model::units, is a flat buffer of unit.elements floats.
+/// One rank's way to its state. Units by their index in Model::units.
 struct StateAccess {
-  /// Valid until the next call.
+  /// What this rank gives to checkpoints and hashes, of every kind. The ranges of all ranks together cover
+  /// each unit once, so of ranks that hold the same all but one give less, or nothing.
+  std::function<FlatRange(std::size_t unit)> saved;
+  /// The values of saved(unit); valid until the next call.
   std::function<std::span<const float>(std::size_t unit, StateKind kind)> read;
-  /// `fill` gets the buffer to write all of.
+  /// What this rank wants from a checkpoint: at least what it holds, and all of the masters where it keeps a
+  /// parameter whole.
+  std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
+  /// `fill` gets the buffer of loaded(unit, kind) to write all of.
   std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
       write;
 };
 
-/// Elements [first, first + count) of a unit's flat state; valid until the next call. `count` is at most kLargestRead.
+/// Elements [first, first + count) of what is saved of a unit; valid until the next call. `count` is at most
+/// kLargestRead.
 using ReadState = std::function<std::span<const float>(std::int64_t first, std::int64_t count)>;
 inline constexpr std::int64_t kLargestRead = 256 * 1024;
 
-/// Of state that lies in host memory as it is.
+/// Of one rank whose state lies in host memory as it is. A kind that is to be left out when loading may be
+/// empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
 /// XXH3 of master, exp_avg and exp_avg_sq of every unit in order, tensors only (padding depends on the
-/// layout), as hex.
-std::string state_hash(const Model& model, const StateAccess& state);
+/// layout), as hex: of the state of all `ranks` together, whatever part each holds, and the same on each.
+/// Rank 0 has one range of another rank in memory at a time.
+std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
 }  // namespace strata

@@ -17,13 +17,13 @@ LinkLimit link_limit(const RunConfig& config) {
   return limit;
 }
 
-std::unique_ptr<Device> make_device(const RunConfig& config) {
+std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] int local_rank) {
   if (config.device.kind == DeviceKind::cpu) {
     return std::make_unique<CpuDevice>(
         CpuDeviceOptions{.threads = static_cast<int>(config.train.threads), .link = link_limit(config)});
   }
 #ifdef STRATA_CUDA
-  return std::make_unique<CudaDevice>();
+  return std::make_unique<CudaDevice>(local_rank % std::max(1, cuda_devices()));
 #else
   throw ConfigError(
       "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found (STRATA_CUDA=ON)");

@@ -10,8 +10,9 @@ namespace strata {
 
 LinkLimit link_limit(const RunConfig& config);
 
-/// Throws ConfigError where this program was built without it, DeviceError where the machine has none.
-std::unique_ptr<Device> make_device(const RunConfig& config);
+/// Ranks of one host take its GPUs in turn. Throws ConfigError where this program was built without it, DeviceError where the machine
+/// has none.
+std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0);
 
 /// memory.device of a run on `device`: what the run file gives, or all there is where that is unlimited. Throws ConfigError where
 /// the device has less.

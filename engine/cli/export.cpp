@@ -1,7 +1,6 @@
 // strata export: the newest checkpoint as a Hugging Face folder.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
 
 #include "engine/base/error.h"
@@ -20,17 +19,11 @@ int run_export(const ExportCommand& command) {
   }
   const Model model = load_model(config);
   std::vector<std::vector<float>> parameters;
-  std::size_t largest = 0;
-  for (const Unit& unit : model.units) {
-    parameters.emplace_back(static_cast<std::size_t>(unit.elements));
-    largest = std::max(largest, parameters.back().size());
-  }
-  std::vector<float> moments(largest);  // read over and over: an export needs only the parameters
+  for (const Unit& unit : model.units) parameters.emplace_back(static_cast<std::size_t>(unit.elements));
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
   const auto loaded = checkpoints.load_newest(
       model, access_in_memory([&](std::size_t unit, StateKind kind) {
-        return kind == StateKind::master ? std::span(parameters[unit])
-                                         : std::span(moments).first(parameters[unit].size());
+        return kind == StateKind::master ? std::span(parameters[unit]) : std::span<float>();  // no moments
       }));
   if (!loaded) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
   for (const std::string& warning : loaded->warnings) std::cerr << "warning: " << warning << '\n';

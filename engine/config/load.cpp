@@ -93,7 +93,7 @@ YAML::Node parse_yaml(const std::string& text, const Source& source) {
 
 class Loader {
  public:
-  explicit Loader(std::string file) : file_(std::move(file)) {}
+  Loader(std::string file, std::int64_t ranks) : file_(std::move(file)) { config_.parallel.data = ranks; }
 
   void apply_file(const std::string& text) {
     const Source source{file_};
@@ -204,15 +204,15 @@ std::string read_text(const std::string& path) {
 }  // namespace
 
 RunConfig parse_run_config(std::string_view text, const std::string& name,
-                           const std::vector<std::string>& overrides) {
-  Loader loader(name);
+                           const std::vector<std::string>& overrides, std::int64_t ranks) {
+  Loader loader(name, ranks);
   loader.apply_file(std::string(text));
   for (const std::string& text : overrides) loader.apply_override(text);
   return loader.checked();
 }
 
-RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_run_config(read_text(path), path, overrides);
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides, std::int64_t ranks) {
+  return parse_run_config(read_text(path), path, overrides, ranks);
 }
 
 }  // namespace strata

@@ -12,11 +12,12 @@
 namespace strata {
 
 /// Reads the YAML (or JSON) file at `path`, then applies `overrides` in order, each "section.key=value" with
-/// a YAML value, then checks. Keys that are not given have their defaults. Throws ConfigError.
-RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
+/// a YAML value, then checks. Keys that are not given have their defaults, parallel.data that of as many `ranks` as there are. Throws ConfigError.
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                          std::int64_t ranks = 1);
 
 /// The same from the file's text; `name` stands for the file in errors.
 RunConfig parse_run_config(std::string_view text, const std::string& name,
-                           const std::vector<std::string>& overrides = {});
+                           const std::vector<std::string>& overrides = {}, std::int64_t ranks = 1);
 
 }  // namespace strata

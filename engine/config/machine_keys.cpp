@@ -9,14 +9,25 @@ std::string some_bytes(const Bytes& value) {
   return value < 1 ? "must be more than 0 bytes" : "";
 }
 std::string one_rank(const std::int64_t& value) {
-  return value == 1 ? "" : "this build runs on one rank, so only 1 is possible";
+  return value == 1 ? "" : "is not built yet, so only 1 is possible";
 }
 
 void add_parallel(std::vector<Key>& keys) {
   using S = RunConfig::ParallelSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "parallel", &RunConfig::parallel);
-  section.add<Int>("data", &S::data, "ranks", "Data-parallel ranks.", one_rank);
+  section.add<Int>("data", &S::data, "ranks",
+                   "Data-parallel ranks, which share each batch. Left out: as many as the run is started with.",
+                   at_least_one);
+  require(section.add<Int>("replicate", &S::replicate, "ranks",
+                           "Of the data-parallel ranks, how many hold the same shard: data / replicate neighbouring ranks share out the "
+                           "state, and each such group has all of it (hybrid sharding).",
+                           at_least_one),
+          {"parallel.data"}, [](const RunConfig& c) {
+            const auto& parallel = c.parallel;
+            if (parallel.replicate < 1 || parallel.data % parallel.replicate == 0) return std::string();
+            return fmt::format("{} does not divide parallel.data, {}", parallel.replicate, parallel.data);
+          });
   section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
   section.add<Int>("pipeline", &S::pipeline, "ranks", "Pipeline stages.", one_rank);
   section.add<Integer<int>>(
@@ -24,6 +35,14 @@ void add_parallel(std::vector<Key>& keys) {
       "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
       "parameters. With one rank all are the same.",
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
+  require(section.add<Word<DType>>("reduce_dtype", &S::reduce_dtype, "",
+                                   "Type in which gradients go from rank to rank: fp32, or bf16 in half the bytes. Either way they are "
+                                   "added in fp32."),
+          {"train.precision"}, [](const RunConfig& c) -> std::string {
+            const DType reduce = c.parallel.reduce_dtype;
+            if (reduce == DType::fp32 || (reduce == DType::bf16 && c.train.precision == DType::bf16)) return "";
+            return "must be fp32, or bf16 where train.precision is bf16";
+          });
 }
 
 template <TierChoice RunConfig::MemorySection::*kind>

@@ -82,8 +82,11 @@ struct RunConfig {
   } optimizer;
 
   struct ParallelSection {
-    std::int64_t data = 1, tensor = 1, pipeline = 1;
+    std::int64_t data = 1;       ///< ranks that share a batch
+    std::int64_t replicate = 1;  ///< of them hold the same shard
+    std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
+    DType reduce_dtype = DType::fp32;  ///< of gradients between ranks
     friend bool operator==(const ParallelSection&, const ParallelSection&) = default;
   } parallel;
 

@@ -43,6 +43,7 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
                                   const std::function<void(const StepReport&)>& on_step) {
   lanes_ = {};
   committed_ = -1;
+  last_ = INT64_MAX;
   error_ = nullptr;
   first_step_ = first_step;
   steps_ = steps;
@@ -101,8 +102,8 @@ void Executor::run_lane(std::size_t lane) {
       }
     }
     wait_until_idle(lane);
-  } catch (...) {
-    fail(std::current_exception());
+  } catch (const std::exception& error) {
+    fail(std::current_exception(), error.what());
   }
   const std::lock_guard lock(mutex_);
   lanes_[lane].finished = true;
@@ -131,6 +132,10 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
       operations_.perform(instruction, first_step_ + step);
       add_busy(lane, seconds_between(start, Clock::now()));
     }
+  } catch (const EndedByRankError& error) {
+    throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
+  } catch (const CommError& error) {
+    throw CommError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -217,7 +222,13 @@ void Executor::count_bytes(const Instruction& instruction) {
 }
 
 bool Executor::abandoned(std::int64_t step) const {
-  return error_ || (stop_->load() && step > committed_);
+  return error_ || step > last_ || (stop_->load() && step > committed_);
+}
+
+void Executor::end_after(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  last_ = step - first_step_;
+  progress_.notify_all();
 }
 
 bool Executor::commit(std::int64_t step) {
@@ -298,10 +309,13 @@ std::string Executor::describe_wait(std::size_t lane) const {
   return text;
 }
 
-void Executor::fail(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  if (!error_) error_ = std::move(error);
-  progress_.notify_all();
+void Executor::fail(std::exception_ptr error, const std::string& sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    progress_.notify_all();
+  }
+  if (options_.on_failure) options_.on_failure(sentence);
 }
 
 }  // namespace strata

@@ -30,8 +30,10 @@ class Executor {
  public:
   struct Options {
     LaneMode mode = LaneMode::overlapped;
-    double watchdog_seconds;  ///< a wait longer than this, while nothing finishes, fails the run
+    double watchdog_seconds = 900;  ///< a wait longer than this, while nothing finishes, fails the run
     SaveSchedule saves = {};  ///< the steps that perform what others skip
+    /// Called when a lane fails, with its sentence: other lanes may wait for other ranks.
+    std::function<void(const std::string&)> on_failure = {};
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
   };
@@ -50,6 +52,10 @@ class Executor {
   /// state is that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
+
+  /// Steps after `step` are abandoned, on whatever lane. For a stop that several ranks agree upon: to be called by an instruction of the cpu
+  /// lane in `step - 1` or before, since what a step exchanges waits for the step before.
+  void end_after(std::int64_t step);
 
   const Measurements& measurements() const { return measurements_; }
 
@@ -70,7 +76,7 @@ class Executor {
   bool abandoned(std::int64_t step) const;
   bool commit(std::int64_t step);
   void check_deadlock();
-  void fail(std::exception_ptr error);
+  void fail(std::exception_ptr error, const std::string& sentence);
   void add_busy(std::size_t lane, double seconds);
   void count_bytes(const Instruction& instruction);
   std::string describe_wait(std::size_t lane) const;
@@ -101,6 +107,7 @@ class Executor {
   std::array<LaneState, kLanes.size()> lanes_;
   std::int64_t committed_ =
       -1;  ///< latest step that will be finished whatever happens, counted from the run's first
+  std::int64_t last_ = INT64_MAX;  ///< step of this run, counted likewise
   std::exception_ptr error_;
 
   std::int64_t first_step_ = 0, steps_ = 0;

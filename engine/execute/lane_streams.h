@@ -11,8 +11,10 @@ namespace strata {
 
 class LaneStreams {
  public:
-  explicit LaneStreams(Device& device) {
-    for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h}) {
+  /// `device_exchanges`: the device orders the exchanges between ranks, too.
+  explicit LaneStreams(Device& device, bool device_exchanges = false) {
+    for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h, Lane::comm}) {
+      if (lane == Lane::comm && !device_exchanges) continue;
       streams_[static_cast<std::size_t>(lane)] = device.make_stream();
     }
   }

@@ -41,6 +41,10 @@ T* Operations::operand(const Instruction& instruction, Role role) const {
   return id < 0 ? nullptr : reinterpret_cast<T*>(address(id));
 }
 
+std::int64_t Operations::shard_elements(const Instruction& instruction) const {
+  return mesh().shard_elements(unit(instruction).elements);
+}
+
 const Unit& Operations::unit(const Instruction& instruction) const {
   return setup_.model->units[static_cast<std::size_t>(instruction.unit)];
 }
@@ -60,8 +64,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::write:
       return write(instruction);
     case Operation::zero:
-      kernels_.zero(
-          {operand<float>(instruction, Role::gradient), DType::fp32, 1, unit(instruction).elements});
+      kernels_.zero({operand<float>(instruction, Role::gradient), DType::fp32, 1,
+                     mesh().gathered_elements(unit(instruction).elements)});
       return;
     case Operation::forward:
       return compute_.forward(kernels_, unit(instruction), unit_memory(instruction));
@@ -73,6 +77,12 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return cast_gradient(instruction);
     case Operation::sum_of_squares:
       return sum_squares(instruction);
+    case Operation::all_gather:
+    case Operation::reduce_scatter:
+    case Operation::all_reduce:
+      return exchange(instruction);
+    case Operation::sum_losses:
+      return sum_losses(instruction);
     case Operation::loss:
       return loss(instruction, step);
     case Operation::step_scalars:
@@ -131,17 +141,20 @@ UnitMemory Operations::unit_memory(const Instruction& instruction) const {
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
-  const std::int64_t elements = unit(instruction).elements;
+  const Strategy& strategy = setup_.plan->strategy;
+  const std::int64_t elements = strategy.reduce_dtype == DType::fp32
+                                    ? shard_elements(instruction)
+                                    : mesh().gathered_elements(unit(instruction).elements);
   kernels_.cast(
       {operand<float>(instruction, Role::source), DType::fp32, 1, elements},
-      {operand<std::byte>(instruction, Role::destination), setup_.plan->strategy.precision, 1, elements});
+      {operand<std::byte>(instruction, Role::destination), strategy.precision, 1, elements});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
   auto* gradient = operand<std::byte>(instruction, Role::gradient);
   auto* sum = operand<double>(instruction, Role::norm);
   const DType dtype = setup_.plan->strategy.precision;
-  const std::int64_t elements = unit(instruction).elements;
+  const std::int64_t elements = shard_elements(instruction);
   if (instruction.lane == Lane::cpu) {
     workers_.execute([&] { *sum = sum_of_squares(gradient, dtype, elements); });
   } else {
@@ -149,15 +162,50 @@ void Operations::sum_squares(const Instruction& instruction) {
   }
 }
 
-void Operations::loss(const Instruction& instruction, std::int64_t step) {
-  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
+void Operations::exchange(const Instruction& instruction) {
+  Communicator& group = setup_.ranks->group(instruction.exchange.group, instruction.lane);
+  std::byte* from = address(instruction.reads[0].buffer);
+  std::byte* to = address(instruction.writes[0].buffer);
+  const Strategy& strategy = setup_.plan->strategy;
+  const Element reduced = strategy.reduce_dtype == DType::fp32 ? Element::fp32 : Element::bf16;
+  const Role role = instruction.reads[0].role;
+  if (instruction.operation == Operation::all_gather) {
+    group.all_gather(from, to, static_cast<std::size_t>(shard_elements(instruction) * size_of(strategy.precision)), Element::byte);
+  } else if (instruction.operation == Operation::reduce_scatter) {
+    group.reduce_scatter(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
+  } else if (role == Role::gradient) {
+    group.all_reduce(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
+  } else {
+    group.all_reduce(from, to, role == Role::norm ? 1 : sizeof(StepSums) / sizeof(double), Element::fp64);
+  }
+}
+
+/// Of the tokens of this rank's microbatches; in a validation the last ranks' last ones may not count.
+void Operations::sum_losses(const Instruction& instruction) {
+  const Strategy& strategy = setup_.plan->strategy;
+  const auto tokens = static_cast<std::size_t>(strategy.microbatch.tokens());
+  const bool trains = setup_.program == &setup_.plan->training;
+  const std::int64_t counted =
+      trains ? strategy.microbatches * mesh().data() : strategy.validation_microbatches;
+  const std::int64_t rank = setup_.ranks == nullptr ? 0 : setup_.ranks->rank();
   double sum = 0;
+  std::int64_t microbatch = rank;
   for (const Operand& losses : instruction.reads) {
+    if (microbatch >= counted) break;
     for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens))
       sum += loss;
+    microbatch += mesh().data();
   }
+  *operand<StepSums>(instruction, Role::step_sums) = {
+      .loss = sum / static_cast<double>(static_cast<std::int64_t>(tokens) * counted),
+      .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
+}
+
+void Operations::loss(const Instruction& instruction, std::int64_t step) {
+  const StepSums& sums = *operand<StepSums>(instruction, Role::step_sums);
   report_.step = step;
-  report_.loss = sum / static_cast<double>(tokens * instruction.reads.size());
+  report_.loss = sums.loss;
+  if (sums.stops > 0) setup_.on_stop_agreed(step);
 }
 
 /// The sum over the norms that the instruction reads.
@@ -239,7 +287,7 @@ AdamWState Operations::state_of_unit(const Instruction& instruction) const {
   auto* master = operand<std::byte>(instruction, Role::master);
   return {.precision = strategy.precision,
           .format = strategy.state_format,
-          .elements = unit(instruction).elements,
+          .elements = shard_elements(instruction),
           .master = master == nullptr ? parameter : master,
           .exp_avg = operand<std::byte>(instruction, Role::exp_avg),
           .exp_avg_sq = operand<std::byte>(instruction, Role::exp_avg_sq),
@@ -248,12 +296,14 @@ AdamWState Operations::state_of_unit(const Instruction& instruction) const {
           .unit = static_cast<std::uint32_t>(instruction.unit)};
 }
 
-/// Calls update(state, decays) for each tensor of the instruction's unit.
+/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in this rank's shard.
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
-  const AdamWState all = state_of_unit(instruction);
-  for (const TensorSpec& tensor : unit(instruction).tensors)
-    update(all.part(tensor.offset, tensor.elements), setup_.optimizer.decay_all || tensor.decay);
+  AdamWState shard = state_of_unit(instruction);
+  const FlatRange range = shard_of(unit(instruction), mesh(), setup_.ranks == nullptr ? 0 : setup_.ranks->shard_rank());
+  shard.first = range.first;
+  for (const TensorPiece& piece : pieces_in(unit(instruction), range))
+    update(shard.part(piece.at, piece.count()), setup_.optimizer.decay_all || piece.tensor->decay);
 }
 
 void Operations::update_on_device(const Instruction& instruction) {

@@ -9,6 +9,7 @@
 
 #include "engine/base/task_arena.h"
 #include "engine/execute/lane_streams.h"
+#include "engine/execute/ranks.h"
 #include "engine/execute/run_state.h"
 #include "engine/execute/state_saver.h"
 #include "engine/model/compute.h"
@@ -54,6 +55,9 @@ class Operations {
     LoadMicrobatch load;
     OptimizerSettings optimizer;
     StateSaver* saver = nullptr;  ///< of a program that saves
+    Ranks* ranks = nullptr;       ///< of a program that exchanges values with others
+    std::function<bool()> stop_requested = {};                   ///< of this rank, where there are several
+    std::function<void(std::int64_t step)> on_stop_agreed = {};  ///< some rank's stop reached all in this step
     int threads = 1;
   };
   explicit Operations(Setup setup);
@@ -70,6 +74,8 @@ class Operations {
   template <typename T>
   T* operand(const Instruction& instruction, Role role) const;
   const Unit& unit(const Instruction& instruction) const;
+  const Mesh& mesh() const { return setup_.plan->strategy.mesh; }
+  std::int64_t shard_elements(const Instruction& instruction) const;
 
   UnitMemory unit_memory(const Instruction& instruction) const;
   void copy(const Instruction& instruction);
@@ -77,6 +83,8 @@ class Operations {
   void write(const Instruction& instruction);
   void cast_gradient(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
+  void exchange(const Instruction& instruction);
+  void sum_losses(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
   double squares(const Instruction& instruction) const;
   StepScalars make_scalars(double norm, double scale, std::int64_t step) const;

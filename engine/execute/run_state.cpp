@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <numeric>
 
 #include "engine/base/storage_type.h"
@@ -30,9 +32,10 @@ std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
 RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store)
     : plan_(plan),
       model_(model),
+      rank_(store.rank),
       addressable_(device.host_addressable()),
       instances_(find_instances(plan.training.program)),
-      buffers_(find_buffers(plan.training.program, model.units.size(), instances_)),
+      buffers_(find_buffers(plan.training.program, plan.strategy.mesh, instances_)),
       loss_scale_(find_loss_scale(plan.training.program)),
       host_arena_(plan.arena_bytes(Tier::host)),
       pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
@@ -53,14 +56,14 @@ std::vector<BufferId> RunState::find_instances(const Program& program) {
 
 /// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the
 /// home.
-std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, std::size_t units,
+std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, const Mesh& mesh,
                                                           const std::vector<BufferId>& instances) {
   std::vector<BufferId> home(program.buffers.size());
   std::iota(home.begin(), home.end(), 0);
   for (std::size_t id = 0; id < instances.size(); ++id) {
     if (instances[id] >= 0) home[static_cast<std::size_t>(instances[id])] = static_cast<BufferId>(id);
   }
-  std::vector<UnitBuffers> result(units);
+  std::vector<UnitBuffers> result(program.units.size());
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation != Operation::adamw) continue;
     const auto find = [&](Role role) {
@@ -74,12 +77,18 @@ std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program
     buffers.exp_avg = find(Role::exp_avg);
     buffers.exp_avg_sq = find(Role::exp_avg_sq);
   }
-  // Parameters may live on the device while their masters are updated on the host.
-  for (const Instruction& instruction : program.instructions) {
-    const BufferId id = instruction.lane == Lane::compute ? instruction.find(Role::parameter) : -1;
-    if (id < 0 || !program.buffer(id).persistent) continue;
-    UnitBuffers& buffers = result[static_cast<std::size_t>(instruction.unit)];
-    if (id != buffers.parameter) buffers.on_device = id;
+  std::map<std::string, std::pair<std::size_t, bool>> parameters;  // by name: unit, whether it is whole
+  for (std::size_t u = 0; u < program.units.size(); ++u) {
+    parameters[program.units[u] + "/parameter"] = {u, true};
+    parameters[program.units[u] + "/parameter_shard"] = {u, false};
+  }
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    const auto found = parameters.find(buffer.name);
+    if (!buffer.persistent || found == parameters.end()) continue;
+    UnitBuffers& buffers = result[found->second.first];
+    const auto id = static_cast<BufferId>(b);
+    if (id != buffers.master) buffers.copies.push_back({id, found->second.second && mesh.shard > 1});
   }
   return result;
 }
@@ -138,8 +147,23 @@ StoredAs RunState::stored_as(StateKind kind) const {
   return kind == StateKind::master ? masters_stored_as(format) : moments_stored_as(format);
 }
 
-std::span<float> RunState::values_of(std::size_t unit) {
-  const std::int64_t elements = model_.units[unit].elements;
+FlatRange RunState::held(std::size_t unit) const {
+  return shard_of(model_.units[unit], mesh(), rank_ % mesh().shard);
+}
+
+FlatRange RunState::saved(std::size_t unit) const {
+  const FlatRange shard = held(unit);
+  const std::int64_t replica = rank_ / mesh().shard;
+  const auto border = [&](std::int64_t r) { return shard.count * r / mesh().replicate; };
+  return {shard.first + border(replica), border(replica + 1) - border(replica)};
+}
+
+FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
+  const bool is_needed_whole = kind == StateKind::master && std::ranges::any_of(buffers_[unit].copies, &Copy::is_whole);
+  return is_needed_whole ? whole(model_.units[unit]) : held(unit);
+}
+
+std::span<float> RunState::values_of(std::int64_t elements) {
   const Bytes bytes = elements * size_of(DType::fp32);
   if (values_.size() < bytes) values_ = Arena(bytes);
   return {reinterpret_cast<float*>(values_.data()), static_cast<std::size_t>(elements)};
@@ -150,8 +174,9 @@ std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's place.
   if (stored.as == StoredAs::split_masters)
     stored.parameter = reinterpret_cast<const bfloat16*>(read(buffers_[unit].parameter, stored_parameter_).data());
-  const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(unit);
-  return stored.read(0, model_.units[unit].elements, memory);
+  const FlatRange range = saved(unit);
+  const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
+  return stored.read(range.first - held(unit).first, range.count, memory);
 }
 
 template <typename Stored, typename Convert>
@@ -165,42 +190,44 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const BufferId id = buffer_of(unit, kind);
-  if (stored_as(kind) == StoredAs::floats) {
+  const FlatRange range = loaded(unit, kind), mine = held(unit);
+  const bool is_floats = stored_as(kind) == StoredAs::floats;
+  const auto is_of_master = kind == StateKind::master;
+  if (is_floats && range == mine) {  // then they are made where they stay, or where they are staged
     std::byte* data = address(id);
     const std::span<std::byte> bytes =
         data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);
-    const std::span values(reinterpret_cast<float*>(bytes.data()),
-                           static_cast<std::size_t>(model_.units[unit].elements));
+    const std::span values(reinterpret_cast<float*>(bytes.data()), static_cast<std::size_t>(mine.count));
     fill(values);
     if (data == nullptr) write(id, bytes);
-    if (kind == StateKind::master) write_rounded_copies(unit, values);
+    if (is_of_master) write_copies(unit, values, values);
     return;
   }
-  const std::span<float> values = values_of(unit);
+  const std::span<float> values = values_of(range.count);
   fill(values);
-  if (kind == StateKind::master) {
-    store<Remainder>(id, values, [](float value) { return split_master(value).remainder; });
-    for_each_copy(unit, [&](BufferId copy) {
-      store<bfloat16>(copy, values, [](float value) { return split_master(value).parameter; });
-    });
+  const std::span<const float> shard =
+      values.subspan(static_cast<std::size_t>(mine.first - range.first), static_cast<std::size_t>(mine.count));
+  if (is_floats) {
+    store<float>(id, shard, std::identity());
+  } else if (is_of_master) {
+    store<Remainder>(id, shard, [](float value) { return split_master(value).remainder; });
   } else {
-    store<bfloat16>(id, values, [](float value) { return bfloat16(value); });
+    store<bfloat16>(id, shard, [](float value) { return bfloat16(value); });
   }
+  if (is_of_master) write_copies(unit, values, shard);
 }
 
-void RunState::write_rounded_copies(std::size_t unit, std::span<const float> master) {
-  for_each_copy(unit, [&](BufferId copy) {
-    with_storage_type(plan_.strategy.precision,
-                      [&]<typename T>(T) { store<T>(copy, master, [](float value) { return T(value); }); });
-  });
-}
-
-template <typename Visit>
-void RunState::for_each_copy(std::size_t unit, const Visit& visit) const {
-  const UnitBuffers& buffers = buffers_[unit];
-  const bool lives = buffer(buffers.parameter).persistent;  // or it only passes on its way to the device
-  if (lives && buffers.parameter != buffers.master) visit(buffers.parameter);
-  if (buffers.on_device >= 0) visit(buffers.on_device);
+void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
+  for (const Copy& copy : buffers_[unit].copies) {
+    const std::span<const float> values = copy.is_whole ? whole : shard;
+    if (plan_.strategy.state_format.split_master) {
+      store<bfloat16>(copy.buffer, values, [](float value) { return split_master(value).parameter; });
+    } else {
+      with_storage_type(plan_.strategy.precision, [&]<typename T>(T) {
+        store<T>(copy.buffer, values, [](float value) { return T(value); });
+      });
+    }
+  }
 }
 
 void RunState::clear_moments() {
@@ -229,7 +256,9 @@ void RunState::measure_nvme(MachineRates& rates) {
 }
 
 StateAccess RunState::access() {
-  return {.read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
+  return {.saved = [this](std::size_t unit) { return saved(unit); },
+          .read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
+          .loaded = [this](std::size_t unit, StateKind kind) { return loaded(unit, kind); },
           .write = [this](std::size_t unit, StateKind kind, const auto& fill) { write(unit, kind, fill); }};
 }
 

@@ -35,18 +35,23 @@ struct SpillQueues {
 
 class RunState {
  public:
-  /// `store` says how to use the nvme tier; its size is the plan's.
+  /// `store` says how to use the nvme tier; its size is the plan's, and its rank the one whose state this is.
   RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store);
 
   TierMemory memory() const { return {device_memory_->data(), host_arena_.data()}; }
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
-  /// A unit's flat master parameter or moment, [unit.elements], wherever it lives and however it is stored;
-  /// valid until the next call.
+  /// What this rank has of a unit's state, and what it gives to checkpoints: ranks that hold the same share that out.
+  FlatRange held(std::size_t unit) const;
+  FlatRange saved(std::size_t unit) const;
+  /// What it must be given: all of a master where it keeps the parameter whole.
+  FlatRange loaded(std::size_t unit, StateKind kind) const;
+
+  /// The values of saved(unit), wherever they live and however they are stored; valid until the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
-  /// `fill` gets the buffer to write all of. A master brings its parameter in the compute dtype with it;
-  /// moments that are stored in bf16 are rounded to nearest, which leaves what such a run has saved as it
+  /// `fill` gets the buffer of loaded(unit, kind) to write all of. A master brings its parameter in the compute dtype
+  /// with it; moments that are stored in bf16 are rounded to nearest, which leaves what such a run has saved as it
   /// was.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
@@ -69,15 +74,22 @@ class RunState {
   void write_constants();
 
  private:
+  /// A place of a unit's parameter that is not its master.
+  struct Copy {
+    BufferId buffer;
+    bool is_whole;  ///< or this rank's shard
+  };
+
   /// The buffers of a unit's state in the training program.
   struct UnitBuffers {
     BufferId parameter = -1, master = -1, exp_avg = -1, exp_avg_sq = -1;
-    BufferId on_device = -1;  ///< a parameter that lives on the device and is updated on the host
+    std::vector<Copy> copies;
   };
 
   static std::vector<BufferId> find_instances(const Program& program);
-  static std::vector<UnitBuffers> find_buffers(const Program& program, std::size_t units,
+  static std::vector<UnitBuffers> find_buffers(const Program& program, const Mesh& mesh,
                                                const std::vector<BufferId>& instances);
+  const Mesh& mesh() const { return plan_.strategy.mesh; }
   BufferId buffer_of(std::size_t unit, StateKind kind) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing where the host cannot address them.
@@ -88,18 +100,17 @@ class RunState {
   /// Likewise, staged in `memory` where the host cannot address it.
   std::span<const std::byte> read(BufferId id, Arena& memory);
   StoredAs stored_as(StateKind kind) const;
-  /// Memory for a unit's values where they are stored otherwise.
-  std::span<float> values_of(std::size_t unit);
+  /// Memory for values that are stored otherwise.
+  std::span<float> values_of(std::int64_t elements);
   /// Writes a buffer of `convert`ed values, wherever it lives.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);
-  void write_rounded_copies(std::size_t unit, std::span<const float> master);
-  /// Calls visit(buffer) for every place of the unit's parameter that is not its master.
-  template <typename Visit>
-  void for_each_copy(std::size_t unit, const Visit& visit) const;
+  /// `whole` is what is_whole copies get.
+  void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);
 
   const Plan& plan_;
   const Model& model_;
+  std::int64_t rank_;
   bool addressable_;
   std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to it
   std::vector<UnitBuffers> buffers_;

@@ -3,11 +3,12 @@
 namespace strata {
 namespace {
 
-std::vector<std::size_t> units_in_order(const Program& program) {
-  std::vector<std::size_t> units;
+std::vector<SavedUnit> units_in_order(const Program& program, const std::function<FlatRange(std::size_t)>& saved) {
+  std::vector<SavedUnit> units;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::save && instruction.find(Role::master) >= 0)
-      units.push_back(static_cast<std::size_t>(instruction.unit));
+    if (instruction.operation != Operation::save || instruction.find(Role::master) < 0) continue;
+    const auto unit = static_cast<std::size_t>(instruction.unit);
+    units.push_back({unit, saved(unit)});
   }
   return units;
 }
@@ -20,12 +21,13 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler) {
 }
 
 StateSaver::StateSaver(Setup setup)
-    : setup_(std::move(setup)), units_(units_in_order(*setup_.program)), copy_(*setup_.device), piece_(kLargestRead) {}
+    : setup_(std::move(setup)), units_(units_in_order(*setup_.program, setup_.saved)), copy_(*setup_.device), piece_(kLargestRead) {}
 
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
   if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);
+  const std::int64_t before = setup_.saved(unit).first - setup_.held(unit).first;
   checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
-    return stored.read(first, count, piece_);
+    return stored.read(before + first, count, piece_);
   });
 }
 

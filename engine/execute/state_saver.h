@@ -26,13 +26,15 @@ class StateSaver {
     const Model* model;
     const Program* program;  ///< whose save instructions give the order of units
     Device* device;
+    std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
+    std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
   };
   explicit StateSaver(Setup setup);
 
-  /// The state after `step` steps. A unit's first part begins the checkpoint, so that nobody waits for its
-  /// files before.
+  /// The state after `step` steps; `stored` is all that this rank holds of the unit. A step's
+  /// first part begins the checkpoint, so that nobody waits for its files before.
   void add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored);
   void set_record(const StepRecord& record) { record_ = record; }
   void finish();
@@ -44,7 +46,7 @@ class StateSaver {
 
  private:
   Setup setup_;
-  std::vector<std::size_t> units_;
+  std::vector<SavedUnit> units_;
   DeviceCopy copy_;
   StepRecord record_;
   std::vector<float> piece_;  ///< of values that are not stored as floats, on their way to the file

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collectives/agreement.h"
 #include "engine/base/topology.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/initialize.h"
@@ -46,11 +47,21 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
 StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {
   constexpr std::array kEngines = {StoreEngine::automatic, StoreEngine::io_uring, StoreEngine::threads};
   return {.folders = config.memory.nvme_path,
+          .rank = options.world == nullptr ? 0 : options.world->rank(),
           .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
           .verify = config.memory.nvme_verify,
           .watchdog_seconds = options.watchdog_seconds,
           .limit = {.read = config.memory.nvme_read_per_second, .write = config.memory.nvme_write_per_second},
           .faults = options.faults};
+}
+
+/// Numbers this rank's microbatches among those of all: they take turns, so that the batch and its order do not depend on how many
+/// ranks there are.
+LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks, std::int64_t microbatches) {
+  if (ranks == 1) return load;
+  return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, auto tokens, auto targets) {
+    load(step, (microbatch * ranks + rank) % microbatches, tokens, targets);
+  };
 }
 
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
@@ -86,38 +97,51 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       plan_(plan),
       data_(std::move(data)),
       options_(std::move(options)),
-      state_(plan, model, device, store_options(config, options_)),
-      streams_(device) {
+      streams_(device, bool(options_.make_device_group)) {
+  on_every_rank(options_.world, [&] { state_.emplace(plan, model, device, store_options(config, options_)); });
+  if (options_.world != nullptr) {
+    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group, streams_.find(Lane::comm));
+  }
   if (!config_.checkpoint.path.empty())
-    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files);
+    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files, ranks_ ? &ranks_->saving() : nullptr);
   if (plan_.strategy.saves) {
     saver_.emplace(StateSaver::Setup{.store = &*checkpoints_,
                                      .model = &model_,
                                      .program = &plan_.training.program,
                                      .device = &device,
+                                     .held = [this](std::size_t unit) { return state_->held(unit); },
+                                     .saved = [this](std::size_t unit) { return state_->saved(unit); },
                                      .sampler = data_.sampler,
                                      .on_saved = [this](std::int64_t step) {
                                        ++result_.saves;
                                        note_saved(step, *listener_);
                                      }});
   }
-  const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load) {
-    return Operations::Setup{&plan_,
-                             &program,
-                             &model_,
-                             &streams_,
-                             state_.memory(),
-                             state_.spill(),
-                             load,
-                             optimizer_settings(config_),
-                             saver_ ? &*saver_ : nullptr,
-                             host_threads(config_)};
+  const Strategy& strategy = plan_.strategy;
+  const std::int64_t data_ranks = strategy.mesh.data();
+  const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load, std::int64_t microbatches) {
+    return Operations::Setup{.plan = &plan_,
+                             .program = &program,
+                             .model = &model_,
+                             .streams = &streams_,
+                             .memory = state_->memory(),
+                             .spill = state_->spill(),
+                             .load = of_rank(load, rank(), data_ranks, microbatches),
+                             .optimizer = optimizer_settings(config_),
+                             .saver = saver_ ? &*saver_ : nullptr,
+                             .ranks = ranks_ ? &*ranks_ : nullptr,
+                             .threads = host_threads(config_)};
   };
-  training_operations_.emplace(setup(plan_.training, data_.training));
-  Executor::Options executor{
-      .mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds, .saves = {}, .observer = {}};
+  Operations::Setup training = setup(plan_.training, data_.training, strategy.microbatches * data_ranks);
+  if (ranks_) {
+    training.stop_requested = [this] { return stop_->load(); };
+    training.on_stop_agreed = [this](std::int64_t step) { agree_to_stop(step); };
+  }
+  training_operations_.emplace(std::move(training));
+  Executor::Options executor{.mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds};
+  if (ranks_) executor.on_failure = [this](const std::string& sentence) { options_.world->abort(sentence); };
   if (plan_.validation) {
-    validation_operations_.emplace(setup(*plan_.validation, data_.validation));
+    validation_operations_.emplace(setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
     validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);
   }
   if (options_.observer) {
@@ -127,16 +151,22 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   training_.emplace(plan_.training, *training_operations_, streams_, executor);
 }
 
+/// Other lanes may be in the next step already: all ranks finish that one.
+void Trainer::agree_to_stop(std::int64_t step) {
+  stop_agreed_ = true;
+  training_->end_after(step + 1);
+}
+
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
   listener_ = &listener;
-  if (checkpoints_) check_checkpoint_writable(config_.checkpoint.path, *options_.files);
+  stop_ = &stop;
+  if (checkpoints_) check_checkpoint_writable(config_.checkpoint.path, *options_.files, outside());
   make_state(listener);
   const Counters& counters = training_operations_->counters();
-  validate(stop, listener);
-  while (counters.step < config_.train.steps && !stop) {
-    run_steps(next_multiple(counters.step, config_.train.validate_every, config_.train.steps), stop,
-              listener);
-    validate(stop, listener);
+  validate(listener);
+  while (counters.step < config_.train.steps && !stopped()) {
+    run_steps(next_multiple(counters.step, config_.train.validate_every, config_.train.steps), listener);
+    validate(listener);
   }
   save(listener);  // also where a stop came before the first step
   result_.interrupted = counters.step < config_.train.steps;
@@ -148,13 +178,13 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
       peak = std::max(peak, validation_->measurements().peak_bytes[tier]);
     }
   }
-  result_.state_hash = state_hash(model_, state_.access());
+  result_.state_hash = state_hash(model_, state_->access(), outside());
   return result_;
 }
 
-void Trainer::run_steps(std::int64_t until, const std::atomic<bool>& stop, TrainListener& listener) {
+void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
   const std::int64_t first = training_operations_->counters().step;
-  const Executor::RunResult run = training_->run(first, until - first, stop, [&](const StepReport& report) {
+  const Executor::RunResult run = training_->run(first, until - first, executor_stop(), [&](const StepReport& report) {
     result_.steps.push_back(report);
     const std::lock_guard lock(listening_);
     listener.on_step(report);
@@ -163,12 +193,12 @@ void Trainer::run_steps(std::int64_t until, const std::atomic<bool>& stop, Train
   result_.steps.back().seconds += run.tail_seconds;  // its updates had nothing to run under
 }
 
-void Trainer::validate(const std::atomic<bool>& stop, TrainListener& listener) {
+void Trainer::validate(TrainListener& listener) {
   const std::int64_t step = training_operations_->counters().step;
   const bool already = !result_.validation.empty() && result_.validation.back().step == step;
-  if (!validation_ || stop || already) return;
-  validation_->run(step, 1, stop, {});
-  if (stop) return;
+  if (!validation_ || stopped() || already) return;
+  validation_->run(step, 1, executor_stop(), {});
+  if (stopped()) return;
   result_.validation.push_back({step, validation_operations_->report().loss});
   listener.on_validation(result_.validation.back());
 }
@@ -176,7 +206,7 @@ void Trainer::validate(const std::atomic<bool>& stop, TrainListener& listener) {
 void Trainer::save(TrainListener& listener) {
   const Counters& counters = training_operations_->counters();
   if (!checkpoints_ || counters.step == saved_step_) return;
-  checkpoints_->save(model_, progress_of({counters, state_.loss_scale()}, data_.sampler), state_.access());
+  checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler), state_->access());
   note_saved(counters.step, listener);
 }
 
@@ -187,7 +217,7 @@ void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
 }
 
 void Trainer::make_state(TrainListener& listener) {
-  state_.write_constants();
+  state_->write_constants();
   if (!resume(listener)) initialise_weights(listener);
 }
 
@@ -195,12 +225,12 @@ bool Trainer::resume(TrainListener& listener) {
   if (!checkpoints_) return false;
   checkpoints_->remove_leftovers();
   if (options_.fresh) return false;
-  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_.access());
+  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_->access());
   if (!loaded) return false;
   for (const std::string& warning : loaded->warnings) listener.on_warning(warning);
   const Progress& progress = loaded->progress;
   training_operations_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
-  state_.write_loss_scale(progress.loss_scale);
+  state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
   if (progress.sampler != data_.sampler(progress.step)) {
     listener.on_warning(
@@ -211,21 +241,25 @@ bool Trainer::resume(TrainListener& listener) {
 }
 
 void Trainer::initialise_weights(TrainListener& listener) {
-  std::optional<HfFolder> folder;
-  if (!config_.model.path.empty()) folder.emplace(config_.model.path, model_);
-  for (std::size_t u = 0; u < model_.units.size(); ++u) {
-    state_.write(u, StateKind::master, [&](std::span<float> master) {
-      if (folder) {
-        folder->read_unit(model_.units[u], master);
-      } else {
-        initialize_unit(model_.architecture, model_.units[u], config_.train.seed, 0, master);
-      }
-    });
-  }
-  state_.clear_moments();
-  state_.write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
-  listener.on_start(folder ? "weights from " + config_.model.path
-                           : fmt::format("random weights, seed {}", config_.train.seed));
+  on_every_rank(outside(), [&] {
+    std::optional<HfFolder> folder;
+    if (!config_.model.path.empty()) folder.emplace(config_.model.path, model_);
+    for (std::size_t u = 0; u < model_.units.size(); ++u) {
+      const Unit& unit = model_.units[u];
+      const FlatRange range = state_->loaded(u, StateKind::master);
+      state_->write(u, StateKind::master, [&](std::span<float> master) {
+        if (folder) {
+          folder->read_range(unit, range, master);
+        } else {
+          initialize_unit(model_.architecture, unit, config_.train.seed, range.first, master);
+        }
+      });
+    }
+  });
+  state_->clear_moments();
+  state_->write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
+  listener.on_start(config_.model.path.empty() ? fmt::format("random weights, seed {}", config_.train.seed)
+                                               : "weights from " + config_.model.path);
 }
 
 }  // namespace strata

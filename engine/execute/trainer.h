@@ -64,30 +64,40 @@ class Trainer {
     double watchdog_seconds = 900;            ///< a wait longer than this fails the run
     IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
     FileSystem* files = &FileSystem::real();  ///< of checkpoints
+    Communicator* world = nullptr;            ///< of a run of several ranks; outlives the trainer
+    MakeDeviceGroup make_device_group = {};   ///< where the device exchanges values between ranks itself
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
   };
 
+  /// With several ranks each calls it, with equal plans, and train() after it.
   Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
           Options options);
 
   /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given and the last step
-  /// did not. Throws what the run threw: the last checkpoint stays whole.
+  /// did not. A stop of one rank ends all, after the step that follows. Throws what the run threw: the last checkpoint stays
+  /// whole. Other ranks may wait for this one until their watchdog ends it, or Communicator::abort().
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// Adds what the nvme tier can do, where the run uses it. Only before train().
-  void measure_nvme(MachineRates& rates) { state_.measure_nvme(rates); }
+  void measure_nvme(MachineRates& rates) { state_->measure_nvme(rates); }
   /// One line about the nvme tier's files; empty where the run has none.
-  std::string describe_nvme() const { return state_.describe_nvme(); }
+  std::string describe_nvme() const { return state_->describe_nvme(); }
 
   /// For tests, while no lane runs.
-  RunState& state() { return state_; }
+  RunState& state() { return *state_; }
 
  private:
   void make_state(TrainListener& listener);
   bool resume(TrainListener& listener);
   void initialise_weights(TrainListener& listener);
-  void run_steps(std::int64_t until, const std::atomic<bool>& stop, TrainListener& listener);
-  void validate(const std::atomic<bool>& stop, TrainListener& listener);
+  void run_steps(std::int64_t until, TrainListener& listener);
+  void validate(TrainListener& listener);
+  /// What ranks do together they must begin and end together: a request alone stops nothing.
+  bool stopped() const { return ranks_ ? stop_agreed_.load() : stop_->load(); }
+  const std::atomic<bool>& executor_stop() const { return ranks_ ? never_ : *stop_; }
+  void agree_to_stop(std::int64_t step);
+  int rank() const { return ranks_ ? ranks_->rank() : 0; }
+  Communicator* outside() { return ranks_ ? &ranks_->outside() : nullptr; }
   void save(TrainListener& listener);
   void note_saved(std::int64_t step, TrainListener& listener);
 
@@ -96,13 +106,17 @@ class Trainer {
   const Plan& plan_;
   TrainingData data_;
   Options options_;
-  RunState state_;
+  std::optional<RunState> state_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
+  std::optional<Ranks> ranks_;
   std::optional<CheckpointStore> checkpoints_;
   std::optional<StateSaver> saver_;  ///< where steps save
   std::optional<Operations> training_operations_, validation_operations_;
   std::optional<Executor> training_, validation_;
-  TrainListener* listener_ = nullptr;  ///< of train()
+  const std::atomic<bool>* stop_ = nullptr;  ///< of train()
+  std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
+  const std::atomic<bool> never_ = false;
+  TrainListener* listener_ = nullptr;        ///< of train()
   std::mutex listening_;               ///< one call at a time
   TrainResult result_;
   std::int64_t saved_step_ = -1;  ///< of the newest checkpoint

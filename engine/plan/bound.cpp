@@ -17,12 +17,12 @@ std::string StepBound::binding() const {
 }
 
 StepBound step_bound(const Plan& plan, const MachineRates& rates) {
-  const auto h2d = static_cast<double>(plan.training.moved(Lane::h2d));
-  const auto d2h = static_cast<double>(plan.training.moved(Lane::d2h));
-  const Bytes read = plan.training.moved(Lane::read), written = plan.training.moved(Lane::write);
+  const auto h2d = static_cast<double>(plan.training.moved(Link::h2d));
+  const auto d2h = static_cast<double>(plan.training.moved(Link::d2h));
+  const Bytes read = plan.training.moved(Link::nvme_read), written = plan.training.moved(Link::nvme_write);
   const Bytes adamw_bytes = plan.strategy.state_format.update_bytes(plan.strategy.precision);
   // Where cores copy, the device's memory is the host's.
-  const auto updated = static_cast<double>(rates.cores_copy ? plan.parameters : plan.host_parameters);
+  const auto updated = static_cast<double>(rates.cores_copy ? plan.updated_parameters : plan.host_parameters);
   return {.compute = plan.flops.executed / rates.flops_per_second,
           .h2d = h2d / rates.h2d_bytes_per_second,
           .d2h = d2h / rates.d2h_bytes_per_second,

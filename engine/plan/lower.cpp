@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/plan/program_builder.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
@@ -12,38 +13,9 @@
 namespace strata {
 namespace {
 
-/// Something the program computes with. Its device buffers come and go (one per visit in the plain program),
-/// its home stays.
-struct Value {
-  std::string name;
-  BufferKind kind = BufferKind::activation;
-  Bytes bytes = 0;
-  BufferId home = -1;      ///< on the host; made when first needed
-  BufferId resident = -1;  ///< device buffer, where the value lives on the device
-  bool pinned = false;     ///< gets a resident buffer with its first use
-  bool at_home = false;    ///< of a value with both buffers: the host's is as new as the device's
-  bool scratch = false;    ///< dies with its instruction: never copied
-};
-
-enum class Access : std::uint8_t { read, write, update };
-
-struct Use {
-  Role role;
-  Value* value;
-  Access access;
-};
-
-Value make_value(std::string name, BufferKind kind, Bytes bytes) {
-  Value value;
-  value.name = std::move(name);
-  value.kind = kind;
-  value.bytes = bytes;
-  return value;
-}
-
-/// The values of one unit.
+/// The values of one unit. With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated.
 struct UnitValues {
-  Value parameter, gradient, travelling_gradient, master, exp_avg, exp_avg_sq, norm, step_scalars;
+  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq, norm, step_scalars;
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
 };
 
@@ -55,7 +27,7 @@ class Lowering {
         compute_(model, strategy.precision, strategy.microbatch),
         microbatches_(microbatches),
         unit_count_(static_cast<std::int32_t>(model.units.size())) {
-    for (const Unit& unit : model.units) program_.units.push_back(unit.name);
+    for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
     make_values();
     make_persistent_buffers();
   }
@@ -78,7 +50,7 @@ class Lowering {
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) backward(0, mb);
     loss();
     finish_step();
-    return std::move(program_);
+    return std::move(builder_.program);
   }
 
   Program validation() {
@@ -93,7 +65,7 @@ class Lowering {
       }
     }
     loss();
-    return std::move(program_);
+    return std::move(builder_.program);
   }
 
  private:
@@ -105,6 +77,15 @@ class Lowering {
   bool scales_loss() const { return strategy_.precision == DType::fp16; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
   bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
+  const Mesh& mesh() const { return strategy_.mesh; }
+  bool is_sharded() const { return mesh().shard > 1; }
+  /// Ranks hold shards of parameters only, and gather each unit's when they need it.
+  bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
+  bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
+  std::int64_t shard_elements(std::int32_t u) const { return mesh().shard_elements(model_.units[index(u)].elements); }
+  std::int64_t gathered_elements(std::int32_t u) const { return mesh().gathered_elements(model_.units[index(u)].elements); }
+  /// What an update writes.
+  Value& updated_parameter(std::int32_t u) { return is_sharded() ? units_[index(u)].parameter_shard : units_[index(u)].parameter; }
 
   void make_values() {
     const Bytes element = size_of(strategy_.precision);
@@ -115,14 +96,17 @@ class Lowering {
         return make_value(fmt::format("{}/{}", unit.name, what), kind, bytes);
       };
       UnitValues values;
-      values.parameter = named("parameter", BufferKind::parameter, unit.elements * element);
-      values.gradient = named("gradient", BufferKind::gradient, unit.elements * 4);
-      values.travelling_gradient = named("cast_gradient", BufferKind::gradient, unit.elements * element);
-      values.master = named("master", BufferKind::optimizer_state,
-                            unit.elements * format.master_bytes(strategy_.precision));
-      values.exp_avg = named("exp_avg", BufferKind::optimizer_state, unit.elements * format.moment_bytes());
-      values.exp_avg_sq =
-          named("exp_avg_sq", BufferKind::optimizer_state, unit.elements * format.moment_bytes());
+      const std::int64_t whole = gathered_elements(u), shard = shard_elements(u);
+      values.parameter = named("parameter", BufferKind::parameter, whole * element);
+      values.parameter_shard = named("parameter_shard", BufferKind::parameter, shard * element);
+      values.gradient = named("gradient", BufferKind::gradient, whole * size_of(DType::fp32));
+      values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, shard * size_of(strategy_.reduce_dtype));
+      values.cast_gradient =
+          named("cast_gradient", BufferKind::gradient, (reduces_as_fp32() ? shard : whole) * element);
+      values.master =
+          named("master", BufferKind::optimizer_state, shard * format.master_bytes(strategy_.precision));
+      values.exp_avg = named("exp_avg", BufferKind::optimizer_state, shard * format.moment_bytes());
+      values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, shard * format.moment_bytes());
       values.gradient.pinned = strategy_.pins.gradients;
       values.norm = named("norm", BufferKind::communication, sizeof(double));
       values.step_scalars = named("step_scalars", BufferKind::communication, sizeof(StepScalars));
@@ -147,24 +131,36 @@ class Lowering {
     }
     constants_ = make_value("constants", BufferKind::workspace, compute_.constant_bytes());
     loss_scale_ = make_value("loss_scale", BufferKind::communication, scales_loss() ? sizeof(LossScale) : 0);
+    step_sums_ = make_value("step_sums", BufferKind::communication, sizeof(StepSums));
     step_scalars_ = make_value("step_scalars", BufferKind::communication, sizeof(StepScalars));
     step_record_ = make_value("step_record", BufferKind::communication, sizeof(StepRecord));
   }
 
+  /// What a unit keeps from step to step.
+  std::vector<Value*> state_of(std::int32_t u) {
+    UnitValues& values = units_[index(u)];
+    std::vector<Value*> state;
+    if (!gathers()) state.push_back(&values.parameter);
+    // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
+    if (gathers() || (is_sharded() && !is_rounded_copy())) state.push_back(&values.parameter_shard);
+    if (!travels_as_fp32()) state.push_back(&values.master);  // in fp32 the parameter is its own master
+    state.push_back(&values.exp_avg);
+    state.push_back(&values.exp_avg_sq);
+    return state;
+  }
+
   void make_persistent_buffers() {
-    if (constants_.bytes > 0) make_resident(constants_, true);
-    if (scales_loss()) program_.buffer(home(loss_scale_)).persistent = true;
+    if (constants_.bytes > 0) builder_.make_resident(constants_, true);
+    if (scales_loss()) builder_.program.buffer(builder_.home(loss_scale_)).persistent = true;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = units_[index(u)];
-      std::vector<Value*> state = {&values.parameter};
-      if (!travels_as_fp32()) state.push_back(&values.master);  // in fp32 the parameter is its own master
-      state.push_back(&values.exp_avg);
-      state.push_back(&values.exp_avg_sq);
-      for (Value* value : state) {
-        const bool pinned = value == &values.parameter && strategy_.pins.parameters;
-        if (on_device(u) || pinned) make_resident(*value, true);
+      const Value* fetched = gathers() ? &values.parameter_shard : &values.parameter;
+      for (Value* value : state_of(u)) {
+        const bool pinned = value == fetched && strategy_.pins.parameters;
+        if (on_device(u) || pinned) builder_.make_resident(*value, true);
         // A pinned parameter that is updated from its own value has that value at home, too.
-        if (!on_device(u) && (!pinned || !is_rounded_copy())) program_.buffer(home(*value)).persistent = true;
+        const bool is_updated_at_home = value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
+        if (!on_device(u) && (!pinned || is_updated_at_home)) builder_.program.buffer(builder_.home(*value)).persistent = true;
         value->at_home = true;
       }
     }
@@ -183,75 +179,55 @@ class Lowering {
       }
     }
     if (!strategy_.saves || largest == 0) return;
-    saved_state_ = program_.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
+    saved_state_ = builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
   }
 
-  void make_resident(Value& value, bool persistent) {
-    value.resident =
-        program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), persistent, -1});
-  }
-
-  BufferId home(Value& value) {
-    if (value.home < 0) {
-      value.home = program_.add({value.name, Tier::host, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
-    }
-    return value.home;
-  }
-
-  void copy(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb, BufferId from, BufferId to) {
-    program_.instructions.push_back({operation,
-                                     lane,
-                                     unit,
-                                     static_cast<std::int32_t>(mb),
-                                     {{Role::source, from}},
-                                     {{Role::destination, to}}});
-  }
-
-  /// An instruction of the compute lane: fetch what it reads, run, write back what it wrote.
   void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses) {
-    Instruction instruction{operation, Lane::compute, unit, static_cast<std::int32_t>(mb), {}, {}};
-    std::vector<std::pair<BufferId, Value*>> write_back;
-    for (const Use& use : uses) {
-      Value& value = *use.value;
-      if (value.bytes == 0) continue;
-      if (value.pinned && value.resident < 0) make_resident(value, false);
-      BufferId id = value.resident;
-      const bool travels = id < 0 && !value.scratch;
-      if (id < 0) id = program_.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
-      if (travels && use.access != Access::write) {
-        copy(Operation::copy_to_device, Lane::h2d, unit, mb, home(value), id);
-      }
-      if (use.access != Access::write) instruction.reads.push_back({use.role, id});
-      if (use.access != Access::read) instruction.writes.push_back({use.role, id});
-      if (travels && use.access != Access::read) write_back.emplace_back(id, &value);
-      if (use.access != Access::read) value.at_home = travels;
-    }
-    program_.instructions.push_back(std::move(instruction));
-    for (const auto& [id, value] : write_back) {
-      copy(Operation::copy_to_host, Lane::d2h, unit, mb, id, home(*value));
-    }
+    builder_.on_device({.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb)}, uses);
   }
 
-  /// An instruction of a host lane: works on the homes. What lives on the device too is brought from there and back.
-  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
-               const std::vector<Use>& uses, When when = When::every_step) {
-    Instruction instruction{operation, lane, unit, static_cast<std::int32_t>(mb), {}, {}, when};
-    for (const Use& use : uses) {
-      Value& value = *use.value;
-      const BufferId id = home(value);
-      if (use.access != Access::write && value.resident >= 0 && !value.at_home) {
-        copy(Operation::copy_to_host, Lane::d2h, unit, mb, value.resident, id);
-        value.at_home = true;
-      }
-      if (use.access != Access::write) instruction.reads.push_back({use.role, id});
-      if (use.access != Access::read) instruction.writes.push_back({use.role, id});
-    }
-    program_.instructions.push_back(std::move(instruction));
-    for (const Use& use : uses) {
-      if (use.access == Access::read || use.value->resident < 0) continue;
-      copy(Operation::copy_to_device, Lane::h2d, unit, mb, use.value->home, use.value->resident);
-      use.value->at_home = true;
-    }
+  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses,
+               When when = When::every_step) {
+    builder_.on_host(
+        {.operation = operation, .lane = lane, .unit = unit, .microbatch = static_cast<std::int32_t>(mb), .when = when}, uses);
+  }
+
+  /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
+  void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses) {
+    builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange}, uses);
+  }
+
+  std::int64_t ranks_of(Group group) const {
+    return group == Group::shard ? mesh().shard : group == Group::replicate ? mesh().replicate : mesh().data();
+  }
+
+  /// Every rank sends each of the others its part.
+  Exchange exchange_of_parts(Bytes part) const { return {Group::shard, (mesh().shard - 1) * part}; }
+  /// A reduce-scatter and an all-gather of as much.
+  Exchange exchange_of_sums(Group group, Bytes bytes) const {
+    const std::int64_t ranks = ranks_of(group);
+    return {group, 2 * (ranks - 1) * bytes / ranks};
+  }
+
+  /// Sums of the group's ranks, of a few numbers on the host.
+  void all_reduce_on_host(std::int32_t unit, Group group, Role role, Value& value) {
+    if (ranks_of(group) == 1) return;
+    builder_.on_host({.operation = Operation::all_reduce, .lane = Lane::cpu, .unit = unit, .exchange = exchange_of_sums(group, value.bytes)},
+                     {{role, &value, Access::update}});
+  }
+
+  /// Brings the shards of a unit's parameter together.
+  void all_gather(std::int32_t u) {
+    UnitValues& values = units_[index(u)];
+    on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes),
+            {{Role::source, &values.parameter_shard, Access::read}, {Role::destination, &values.parameter, Access::write}});
+  }
+
+  /// In layer-major order once for all microbatches of a pass.
+  void need_parameter(std::int32_t u, std::int64_t mb) {
+    if (!gathers() || (strategy_.order == Order::layer_major && mb > 0)) return;
+    builder_.make_resident(units_[index(u)].parameter, false);
+    all_gather(u);
   }
 
   void load() {
@@ -265,6 +241,7 @@ class Lowering {
   void forward(std::int32_t u, std::int64_t mb, bool save) {
     UnitValues& values = units_[index(u)];
     const Unit& unit = model_.units[index(u)];
+    need_parameter(u, mb);
     std::vector<Use> uses = {{Role::parameter, &values.parameter, Access::read}};
     if (unit.kind == UnitKind::embedding) {
       uses.push_back({Role::tokens, &tokens_[index(mb)], Access::read});
@@ -272,7 +249,10 @@ class Lowering {
       uses.push_back({Role::input, &values.input[index(mb)], Access::read});
     }
     if (unit.kind == UnitKind::head) {
-      if (tied()) uses.push_back({Role::shared_parameter, &units_[0].parameter, Access::read});
+      if (tied()) {
+        need_parameter(0, mb);
+        uses.push_back({Role::shared_parameter, &units_[0].parameter, Access::read});
+      }
       uses.push_back({Role::targets, &targets_[index(mb)], Access::read});
       uses.push_back({Role::losses, &losses_[index(mb)], Access::write});
     } else {
@@ -292,6 +272,7 @@ class Lowering {
     if (unit.kind == UnitKind::embedding) {
       uses.push_back({Role::tokens, &tokens_[index(mb)], Access::read});
     } else {
+      need_parameter(u, mb);
       uses.push_back({Role::parameter, &values.parameter, Access::read});
       uses.push_back({Role::input, &values.input[index(mb)], Access::read});
       uses.push_back({Role::input_gradient, &values.input_gradient[index(mb)], Access::write});
@@ -306,6 +287,7 @@ class Lowering {
     if (saved) uses.push_back({Role::saved, &values.saved[index(mb)], Access::read});
     uses.push_back({Role::gradient, &values.gradient, Access::update});
     if (shares) {
+      need_parameter(0, mb);
       uses.push_back({Role::shared_parameter, &units_[0].parameter, Access::read});
       uses.push_back({Role::shared_gradient, &units_[0].gradient, Access::update});
     }
@@ -333,26 +315,44 @@ class Lowering {
     if (u != 0 || !tied()) zero(u);
   }
 
+  /// What an update reads.
   Value& final_gradient(std::int32_t u) {
-    return travels_as_fp32() ? units_[index(u)].gradient : units_[index(u)].travelling_gradient;
+    UnitValues& values = units_[index(u)];
+    const bool is_cast_last = !travels_as_fp32() && (reduces_as_fp32() || !is_sharded());
+    return is_cast_last ? values.cast_gradient : is_sharded() ? values.reduced_gradient : values.gradient;
+  }
+
+  void cast_gradient(std::int32_t u, Value& accumulated) {
+    on_compute(Operation::cast_gradient, u, -1,
+               {{Role::source, &accumulated, Access::read}, {Role::destination, &units_[index(u)].cast_gradient, Access::write}});
   }
 
   void finish_gradient(std::int32_t u) {
+    if (!reduces_as_fp32()) cast_gradient(u, units_[index(u)].gradient);
+    // In stage 1 every rank keeps its gradients whole until the step's end.
+    if (!is_sharded() || strategy_.zero_stage > 1) reduce_gradient(u);
+  }
+
+  /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
+  void reduce_gradient(std::int32_t u) {
     UnitValues& values = units_[index(u)];
-    if (!travels_as_fp32()) {
-      on_compute(Operation::cast_gradient, u, -1,
-                 {{Role::source, &values.gradient, Access::read},
-                  {Role::destination, &values.travelling_gradient, Access::write}});
+    Value* gradient = reduces_as_fp32() ? &values.gradient : &values.cast_gradient;
+    if (is_sharded()) {
+      on_comm(Operation::reduce_scatter, u, exchange_of_parts(values.reduced_gradient.bytes),
+              {{Role::source, gradient, Access::read}, {Role::destination, &values.reduced_gradient, Access::write}});
+      gradient = &values.reduced_gradient;
     }
+    if (mesh().replicate > 1) {
+      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, gradient->bytes), {{Role::gradient, gradient, Access::update}});
+    }
+    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, *gradient);
+    const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
-      on_compute(
-          Operation::sum_of_squares, u, -1,
-          {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
+      on_compute(Operation::sum_of_squares, u, -1, uses);
     } else {
-      on_host(
-          Operation::sum_of_squares, Lane::cpu, u, -1,
-          {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}});
+      on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
+    all_reduce_on_host(u, Group::shard, Role::norm, values.norm);
     // On the device an update would wait for its scalars to come from the host, and all that follows with it.
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
@@ -360,11 +360,17 @@ class Lowering {
   void loss() {
     std::vector<Use> uses;
     for (Value& losses : losses_) uses.push_back({Role::losses, &losses, Access::read});
-    on_host(Operation::loss, Lane::cpu, -1, -1, uses);
+    uses.push_back({Role::step_sums, &step_sums_, Access::write});
+    on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
+    all_reduce_on_host(-1, Group::world, Role::step_sums, step_sums_);
+    on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_sums_, Access::read}});
   }
 
   /// The global norm and the updates that were not made before.
   void finish_step() {
+    if (is_sharded() && strategy_.zero_stage == 1) {
+      for (std::int32_t u = head(); u >= 0; --u) reduce_gradient(u);
+    }
     if (strategy_.global_norm) {
       grad_norm();
       for (std::int32_t u = 0; u < unit_count_; ++u) update(u);
@@ -403,20 +409,24 @@ class Lowering {
     uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
     // A rounded copy is overwritten whole; a parameter that is its own master or the high half of it is
     // updated.
-    uses.push_back({Role::parameter, &values.parameter, is_rounded_copy() ? Access::write : Access::update});
+    Value& parameter = updated_parameter(u);
+    uses.push_back({Role::parameter, &parameter, is_rounded_copy() ? Access::write : Access::update});
     if (on_device(u)) {
+      if (parameter.resident < 0) builder_.make_resident(parameter, false);
       on_compute(Operation::adamw, u, -1, uses);
     } else {
       on_host(Operation::adamw, Lane::cpu, u, -1, uses);
     }
+    if (is_sharded() && !gathers()) all_gather(u);
     if (strategy_.saves) save(u);
   }
 
   /// What each save of a unit reads.
   std::vector<std::vector<Use>> saved_parts(std::int32_t u) {
     UnitValues& values = units_[index(u)];
-    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &values.parameter : &values.master, Access::read}};
-    if (strategy_.state_format.split_master) master.push_back({Role::parameter, &values.parameter, Access::read});
+    Value& parameter = updated_parameter(u);
+    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &values.master, Access::read}};
+    if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
     return {master, {{Role::exp_avg, &values.exp_avg, Access::read}}, {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
   }
 
@@ -430,7 +440,7 @@ class Lowering {
       }
       Instruction instruction{Operation::save, Lane::save, u, -1, {}, {{Role::workspace, saved_state_}}, When::saving};
       for (const Use& use : part) instruction.reads.push_back({use.role, use.value->resident});
-      program_.instructions.push_back(std::move(instruction));
+      builder_.program.instructions.push_back(std::move(instruction));
     }
   }
 
@@ -439,42 +449,21 @@ class Lowering {
   UnitCompute compute_;
   std::int64_t microbatches_;
   std::int32_t unit_count_;
-  Program program_;
+  ProgramBuilder builder_;
   std::vector<UnitValues> units_;
   std::vector<Value> tokens_, targets_, losses_;
-  Value constants_, step_scalars_, loss_scale_, step_record_;
+  Value constants_, step_sums_, step_scalars_, loss_scale_, step_record_;
   BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace
-
-Strategy make_strategy(const RunConfig& config, const Model& model) {
-  Strategy strategy;
-  strategy.mesh = {config.parallel.data, config.parallel.pipeline, config.parallel.tensor};
-  strategy.zero_stage = config.parallel.zero_stage;
-  strategy.order = config.plan.order.value_or(Order::layer_major);
-  strategy.precision = config.train.precision;
-  strategy.state_format = {
-      .split_master = config.optimizer.master == MasterFormat::split,
-      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
-  strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
-  strategy.microbatches = config.microbatches();
-  strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
-  strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
-  strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
-  strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
-  const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
-  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients), pinned(config.memory.activations)};
-  strategy.state.assign(model.units.size(), Tier::host);
-  return strategy;
-}
 
 Program lower_training(const Model& model, const Strategy& strategy) {
   return Lowering(model, strategy, strategy.microbatches).training();
 }
 
 Program lower_validation(const Model& model, const Strategy& strategy) {
-  return Lowering(model, strategy, strategy.validation_microbatches).validation();
+  return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh)).validation();
 }
 
 }  // namespace strata

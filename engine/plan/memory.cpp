@@ -75,7 +75,7 @@ void verify_data_flow(const Program& program) {
       written[static_cast<std::size_t>(operand.buffer)] = true;
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }
-    const bool moves = std::find(kLinks.begin(), kLinks.end(), instruction.lane) != kLinks.end();
+    const bool moves = is_transfer(instruction.operation);
     if (moves && program.buffer(instruction.reads[0].buffer).bytes != program.buffer(instruction.writes[0].buffer).bytes) {
       defect(program, i, "source and destination differ in size");
     }

@@ -184,9 +184,11 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   plan.flops = step_flops(model, plan.strategy);
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    if (plan.strategy.state[u] == Tier::host) plan.host_parameters += model.units[u].elements;
+    const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
+    plan.updated_parameters += updated;
+    if (plan.strategy.state[u] == Tier::host) plan.host_parameters += updated;
   }
-  plan.tokens_per_step = plan.strategy.microbatches * plan.strategy.microbatch.tokens();
+  plan.tokens_per_step = plan.strategy.mesh.data() * plan.strategy.microbatches * plan.strategy.microbatch.tokens();
   return plan;
 }
 

@@ -19,15 +19,15 @@ struct PlannedProgram {
   Program program;
   Dependencies dependencies;
   std::array<TierUse, kTiers.size()> use;
-  Traffic step_traffic = {};  ///< of one run of the program
-  Traffic save_traffic = {};  ///< of one run that saves, besides
+  Traffic step_traffic;  ///< of one run of the program
+  Traffic save_traffic;  ///< of one run that saves, besides
 
   const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
-  Bytes moved(Lane link) const { return step_traffic[static_cast<std::size_t>(link)]; }
-  Bytes moved_by_save(Lane link) const { return save_traffic[static_cast<std::size_t>(link)]; }
+  Bytes moved(Link link) const { return step_traffic[link]; }
+  Bytes moved_by_save(Link link) const { return save_traffic[link]; }
 };
 
-/// FLOPs of one training step; the formulas stand in engine/model.
+/// FLOPs of one training step on each rank; the formulas stand in engine/model.
 struct StepFlops {
   double model = 0;     ///< forward + backward: what MFU counts
   double executed = 0;  ///< with recomputation: what HFU counts
@@ -40,8 +40,9 @@ struct Plan {
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
   std::int64_t parameters = 0;
-  std::int64_t host_parameters = 0;  ///< of them, those that are updated on the host
-  std::int64_t tokens_per_step = 0;
+  std::int64_t updated_parameters = 0;  ///< by each rank, padding included
+  std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
+  std::int64_t tokens_per_step = 0;     ///< of all ranks
 
   Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
   /// What the tier must hold: the larger of both programs.

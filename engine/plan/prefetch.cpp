@@ -9,12 +9,13 @@ namespace {
 constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
 
 /// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that are not the level's
-/// transfers).
+/// transfers). A fetch of a shard and the gathering that it is made for are one.
 struct Transfer {
-  std::size_t instruction;
+  std::size_t first, last;  ///< instructions, one after the other
   std::int32_t slot;
   BufferId near, home;
   Bytes bytes;
+  BufferId gathered = -1;
 };
 
 class Prefetch {
@@ -32,20 +33,44 @@ class Prefetch {
 
  private:
   void split() {
+    const std::vector<bool> written_back = find_written_back();
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       const auto slot = static_cast<std::int32_t>(anchors_.size());
-      if (instruction.operation == level_.fetch) {
-        const BufferId near = instruction.writes[0].buffer;
-        fetches_.push_back({i, slot, near, instruction.reads[0].buffer, program_.buffer(near).bytes});
+      if (instruction.operation == level_.fetch || is_gathering(instruction, written_back)) {
+        const BufferId near = instruction.writes[0].buffer, home = instruction.reads[0].buffer;
+        Transfer* latest = fetches_.empty() ? nullptr : &fetches_.back();
+        if (latest != nullptr && latest->last + 1 == i && latest->near == home) {
+          latest->last = i;
+          latest->gathered = near;
+          latest->bytes += program_.buffer(near).bytes;
+        } else {
+          fetches_.push_back({i, i, slot, near, home, program_.buffer(near).bytes});
+        }
       } else if (instruction.operation == level_.write_back) {
         const BufferId near = instruction.reads[0].buffer;
-        write_backs_.push_back({i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
+        write_backs_.push_back({i, i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
       } else {
         anchors_.push_back(i);
       }
     }
     measure_live_bytes();
+  }
+
+  std::vector<bool> find_written_back() const {
+    std::vector<bool> written_back(program_.buffers.size(), false);
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.operation == level_.write_back)
+        written_back[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    }
+    return written_back;
+  }
+
+  /// Of a parameter that is gathered for a pass and gone after it.
+  bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
+    if (level_.near != Tier::device || instruction.operation != Operation::all_gather) return false;
+    const BufferId whole = instruction.writes[0].buffer;
+    return !program_.buffer(whole).persistent && !written_back[static_cast<std::size_t>(whole)];
   }
 
   /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through anchor s - 1.
@@ -59,7 +84,11 @@ class Prefetch {
     for (std::int32_t a = 0; a < count; ++a) {
       for_each_operand(anchor(a), [&](const Operand& operand, bool) { extend(operand.buffer, a, a); });
     }
-    for (const Transfer& fetch : fetches_) extend(fetch.near, fetch.slot, fetch.slot);
+    for (const Transfer& fetch : fetches_) {
+      extend(fetch.near, fetch.slot, fetch.slot);
+      extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, where it is a shard that stays
+      if (fetch.gathered >= 0) extend(fetch.gathered, fetch.slot, fetch.slot);
+    }
     for (const Transfer& write_back : write_backs_) extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
     live_.assign(anchors_.size() + 1, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
@@ -88,7 +117,7 @@ class Prefetch {
     auto fetch = fetches_.rbegin();
     std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
     for (auto transfer = write_backs_.rbegin(); transfer != write_backs_.rend(); ++transfer) {
-      for (; fetch != fetches_.rend() && fetch->instruction > transfer->instruction; ++fetch) {
+      for (; fetch != fetches_.rend() && fetch->first > transfer->first; ++fetch) {
         next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
       }
       const std::int32_t limit = std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack),
@@ -126,13 +155,13 @@ class Prefetch {
     auto write_back = write_backs_.begin();
     std::int32_t floor = 0;
     for (Transfer& fetch : fetches_) {
-      for (; write_back != write_backs_.end() && write_back->instruction < fetch.instruction; ++write_back) {
+      for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back) {
         written_slot[static_cast<std::size_t>(write_back->home)] = write_back->slot;
       }
       const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.home)]);
       // Others may use what is in the near buffer before, where that is not made for this fetch alone.
       while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.home, true) &&
-             !touches(anchor(fetch.slot - 1), fetch.near, false)) {
+             !touches(anchor(fetch.slot - 1), fetch.near, false) && !touches(anchor(fetch.slot - 1), fetch.gathered, false)) {
         Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];
         if (live + fetch.bytes > budget_) break;
         live += fetch.bytes;
@@ -151,14 +180,19 @@ class Prefetch {
     auto write_back = write_backs_.begin();
     for (std::int32_t slot = 0; slot <= static_cast<std::int32_t>(anchors_.size()); ++slot) {
       for (; write_back != write_backs_.end() && write_back->slot == slot; ++write_back) {
-        result.instructions.push_back(program_.instructions[write_back->instruction]);
+        append(result, *write_back);
       }
       for (; fetch != fetches_.end() && fetch->slot == slot; ++fetch) {
-        result.instructions.push_back(program_.instructions[fetch->instruction]);
+        append(result, *fetch);
       }
       if (slot < static_cast<std::int32_t>(anchors_.size())) result.instructions.push_back(anchor(slot));
     }
     return result;
+  }
+
+  void append(Program& result, const Transfer& transfer) const {
+    for (std::size_t i = transfer.first; i <= transfer.last; ++i)
+      result.instructions.push_back(program_.instructions[i]);
   }
 
   const Program& program_;

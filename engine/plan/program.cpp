@@ -13,7 +13,8 @@ std::string_view name_of(Tier tier) {
 }
 
 std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d", "d2h", "read", "write", "data", "cpu", "save"};
+  constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d",  "d2h", "comm", "read",
+                                                                          "write", "data", "cpu", "save"};
   return names[static_cast<std::size_t>(lane)];
 }
 
@@ -26,7 +27,8 @@ std::string_view name_of(BufferKind kind) {
 std::string_view name_of(Operation operation) {
   constexpr std::array names = std::to_array<std::string_view>(
       {"load_tokens", "copy_to_device", "copy_to_host", "read", "write", "zero", "forward", "backward",
-       "cast_gradient", "sum_of_squares", "loss", "step_scalars", "grad_norm", "adamw", "save", "finish_checkpoint"});
+       "cast_gradient", "sum_of_squares", "all_gather", "reduce_scatter", "all_reduce", "sum_losses", "loss",
+       "step_scalars", "grad_norm", "adamw", "save", "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
@@ -35,10 +37,14 @@ std::string_view name_of(Role role) {
   constexpr std::array names = std::to_array<std::string_view>(
       {"source", "destination", "parameter", "shared_parameter", "gradient", "shared_gradient", "input", "output",
        "output_gradient", "input_gradient", "saved", "workspace", "constants", "tokens", "targets", "losses", "master",
-       "exp_avg", "exp_avg_sq", "norm", "step_scalars", "loss_scale",
-       "step_record"});
+       "exp_avg", "exp_avg_sq", "norm", "step_sums", "step_scalars", "loss_scale", "step_record"});
   static_assert(names.size() == static_cast<std::size_t>(Role::step_record) + 1);
   return names[static_cast<std::size_t>(role)];
+}
+
+std::string_view name_of(Group group) {
+  constexpr std::array names = std::to_array<std::string_view>({"none", "shard", "replicate", "world"});
+  return names[static_cast<std::size_t>(group)];
 }
 
 BufferId Instruction::find(Role role) const {
@@ -76,6 +82,7 @@ std::string print(const Program& program, const Instruction& instruction) {
   if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
   line += fmt::format(" [{}]", name_of(instruction.lane));
+  if (instruction.exchange.group != Group::none) line += fmt::format(" of {}", name_of(instruction.exchange.group));
   if (instruction.when == When::saving) line += " when saving";
   const auto append = [&](const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) {

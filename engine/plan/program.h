@@ -23,16 +23,15 @@ enum class Lane : std::uint8_t {
   compute,
   h2d,
   d2h,
+  comm,   ///< between ranks
   read,   ///< from the nvme tier
   write,  ///< to it
   data,   ///< loads tokens
   cpu,
   save  ///< writes checkpoints
 };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::read,
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h,  Lane::comm, Lane::read,
                                       Lane::write,   Lane::data, Lane::cpu, Lane::save};
-/// Lanes that move values between tiers.
-inline constexpr std::array kLinks = {Lane::h2d, Lane::d2h, Lane::read, Lane::write};
 
 enum class BufferKind : std::uint8_t {
   parameter,
@@ -57,13 +56,23 @@ enum class Operation : std::uint8_t {
   backward,        ///< recomputes what was not saved; the head's includes its forward and the loss
   cast_gradient,   ///< fp32 accumulator → the dtype that travels
   sum_of_squares,  ///< of the unit's gradient
-  loss,            ///< the step's mean loss from the tokens' losses
+  all_gather,      ///< shards → the whole
+  reduce_scatter,  ///< every rank's whole → shards of the sum
+  all_reduce,      ///< every rank's → the sum, in place
+  sum_losses,      ///< tokens' losses → the step's sums
+  loss,            ///< the step's mean loss, from the sums of all ranks
   step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
   grad_norm,       ///< the global norm; where updates wait for it also their scalars
   adamw,           ///< of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
+
+/// Whether it brings one buffer's contents to another tier.
+constexpr bool is_transfer(Operation operation) {
+  return operation == Operation::copy_to_device || operation == Operation::copy_to_host || operation == Operation::read ||
+         operation == Operation::write;
+}
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
 enum class When : std::uint8_t { every_step, saving };
@@ -90,9 +99,18 @@ enum class Role : std::uint8_t {
   exp_avg,
   exp_avg_sq,
   norm,
+  step_sums,
   step_scalars,
   loss_scale,
   step_record,
+};
+
+/// Which ranks an instruction exchanges values with, if any.
+enum class Group : std::uint8_t {
+  none,
+  shard,      ///< those that hold the other shards of the same state
+  replicate,  ///< those that hold the same shard
+  world
 };
 
 std::string_view name_of(Tier tier);
@@ -100,6 +118,7 @@ std::string_view name_of(Lane lane);
 std::string_view name_of(BufferKind kind);
 std::string_view name_of(Operation operation);
 std::string_view name_of(Role role);
+std::string_view name_of(Group group);
 
 using BufferId = std::int32_t;
 
@@ -124,13 +143,20 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
+struct Exchange {
+  Group group = Group::none;
+  Bytes sent = 0;  ///< by each rank of the group
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
 struct Instruction {
   Operation operation = Operation::forward;
   Lane lane = Lane::compute;
   std::int32_t unit = -1;              ///< index in Model::units, or -1
   std::int32_t microbatch = -1;        ///< or -1
-  std::vector<Operand> reads, writes;  ///< a buffer that is updated in place stands in both
+  std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
   When when = When::every_step;
+  Exchange exchange = {};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.

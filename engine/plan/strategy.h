@@ -7,14 +7,26 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/compute.h"
+#include "engine/model/flat_range.h"
 #include "engine/plan/program.h"
 #include "optim/state_format.h"
 
 namespace strata {
 
-/// Arrangement of ranks: data × pipeline × tensor. A rank's shard of a flat parameter is 1/data of it.
+/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor. State is cut into `shard` shards, each of which `replicate`
+/// ranks hold.
 struct Mesh {
-  std::int64_t data = 1, pipeline = 1, tensor = 1;
+  std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
+
+  std::int64_t data() const { return replicate * shard; }
+  /// Elements of a shard of a flat parameter of so many: equally many on all ranks, the last ones' padded.
+  std::int64_t shard_elements(std::int64_t elements) const {
+    return shard == 1 ? elements : align_up((elements + shard - 1) / shard, kShardAlignment);
+  }
+  /// Elements of all shards together.
+  std::int64_t gathered_elements(std::int64_t elements) const { return shard * shard_elements(elements); }
+
+  static constexpr std::int64_t kShardAlignment = 64;
 };
 
 /// Kinds that stay on the device from their first use to their last, however little is left for others.
@@ -24,19 +36,28 @@ struct DevicePins {
 
 struct Strategy {
   Mesh mesh;
-  int zero_stage = 3;
+  int zero_stage = 3;                        ///< of sharded ranks: 1, 2 or 3
+  DType reduce_dtype = DType::fp32;          ///< of gradients on their way between ranks
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
   MicrobatchShape microbatch;
-  std::int64_t microbatches = 1;             ///< of a training step: gradient accumulation
-  std::int64_t validation_microbatches = 0;  ///< of a validation; 0: the run has none
+  std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
+  std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   bool saves = false;                        ///< some steps save the state, beside the next one's work
   std::vector<bool> save;                    ///< per unit: keep activations for the backward pass instead of recomputing
   DevicePins pins;
   std::vector<Tier> state;                   ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
 };
+
+/// What a rank of the sharding group has of a unit; the last ranks' padding left out.
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
+
+/// Microbatches that each rank has a part in, of so many that all ranks share; the last ranks' last ones may not count.
+inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
+  return (microbatches + mesh.data() - 1) / mesh.data();
+}
 
 /// The run file's choices; order as given or layer-major, every state on the host.
 Strategy make_strategy(const RunConfig& config, const Model& model);

@@ -1,13 +1,26 @@
-// Traffic: the bytes that instructions move over the links between tiers, for plans and for measurements
-// alike.
+// Traffic: the bytes that instructions move between tiers and between ranks, for plans and for measurements alike.
 #pragma once
 
 #include "engine/plan/program.h"
 
 namespace strata {
 
-/// Bytes by lane; only links have any.
-using Traffic = std::array<Bytes, kLanes.size()>;
+/// What bytes move over.
+enum class Link : std::uint8_t { h2d, d2h, nvme_read, nvme_write, all_gather, reduce_scatter, all_reduce };
+inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,            Link::nvme_read, Link::nvme_write,
+                                      Link::all_gather, Link::reduce_scatter, Link::all_reduce};
+std::string_view name_of(Link link);
+Lane lane_of(Link link);
+
+/// Bytes by link; those between ranks are what one rank sends.
+class Traffic {
+ public:
+  Bytes& operator[](Link link) { return bytes_[static_cast<std::size_t>(link)]; }
+  Bytes operator[](Link link) const { return bytes_[static_cast<std::size_t>(link)]; }
+
+ private:
+  std::array<Bytes, kLinks.size()> bytes_ = {};
+};
 
 /// Adds what one instruction moves.
 void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic);

@@ -22,18 +22,20 @@ std::int64_t units_on_device(const Plan& plan) {
 
 }  // namespace
 
-std::string_view link_name(Lane link) {
-  return link == Lane::read ? "nvme_read" : link == Lane::write ? "nvme_write" : strata::name_of(link);
-}
-
 std::vector<Tier> used_tiers(const Plan& plan) {
   if (plan.budget(Tier::nvme) > 0) return {kTiers.begin(), kTiers.end()};
   return {Tier::device, Tier::host};
 }
 
-std::vector<Lane> used_links(const Plan& plan) {
-  if (plan.budget(Tier::nvme) > 0) return {kLinks.begin(), kLinks.end()};
-  return {Lane::h2d, Lane::d2h};
+std::vector<Link> used_links(const Plan& plan) {
+  std::vector<Link> links;
+  for (const Link link : kLinks) {
+    const bool is_of_drives = link == Link::nvme_read || link == Link::nvme_write;
+    const bool is_of_ranks = lane_of(link) == Lane::comm;
+    const bool is_used = is_of_ranks ? plan.training.moved(link) > 0 : !is_of_drives || plan.budget(Tier::nvme) > 0;
+    if (is_used) links.push_back(link);
+  }
+  return links;
 }
 
 nlohmann::json tier_json(const Plan& plan, Tier tier) {
@@ -75,9 +77,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
       "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
-  for (const Lane link : used_links(plan)) {
+  for (const Link link : used_links(plan)) {
     const Bytes by_save = plan.training.moved_by_save(link);
-    line(fmt::format("{:<10} {} per step{}", link_name(link), format_bytes(plan.training.moved(link)),
+    line(fmt::format("{:<10} {} per step{}", strata::name_of(link), format_bytes(plan.training.moved(link)),
                      by_save > 0 ? fmt::format(", {} more where it saves", format_bytes(by_save)) : ""));
   }
   line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model, plan.flops.executed));
@@ -99,7 +101,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"units_with_device_state", units_on_device(plan)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
-      {"traffic", by_link([&](Lane link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
+      {"traffic", by_link([&](Link link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
                                                                 {"save_bytes", plan.training.moved_by_save(link)}}; })},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},

@@ -12,13 +12,9 @@ namespace strata {
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 
-/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null where unlimited.
-/// The link's name in reports: h2d, d2h, nvme_read, nvme_write.
-std::string_view link_name(Lane link);
-
-/// Those that the run has a budget for, and the links between them.
+/// Those that the run has a budget for, and the links that it uses: between them, and between ranks.
 std::vector<Tier> used_tiers(const Plan& plan);
-std::vector<Lane> used_links(const Plan& plan);
+std::vector<Link> used_links(const Plan& plan);
 
 /// {"device": value(Tier::device), …}
 template <typename Value>
@@ -28,14 +24,15 @@ nlohmann::json by_tier(const Value& value) {
   return json;
 }
 
-/// {"h2d": value(Lane::h2d), …}
+/// {"h2d": value(Link::h2d), …}
 template <typename Value>
 nlohmann::json by_link(const Value& value) {
   nlohmann::json json = nlohmann::json::object();
-  for (const Lane link : kLinks) json[std::string(link_name(link))] = value(link);
+  for (const Link link : kLinks) json[std::string(name_of(link))] = value(link);
   return json;
 }
 
+/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null where unlimited.
 nlohmann::json tier_json(const Plan& plan, Tier tier);
 /// "device  peak 1.20 GiB of 2.00 GiB: parameter 300.00 MiB, …".
 std::string tier_text(const Plan& plan, Tier tier);

@@ -15,11 +15,11 @@ Bytes measured_peak(const TrainReport& report, Tier tier) {
   return report.result.measured.peak_bytes[static_cast<std::size_t>(tier)];
 }
 
-Bytes measured_traffic(const TrainReport& report, Lane link) {
-  return report.result.measured.traffic[static_cast<std::size_t>(link)];
+Bytes measured_traffic(const TrainReport& report, Link link) {
+  return report.result.measured.traffic[link];
 }
 
-Bytes planned_traffic(const TrainReport& report, Lane link) {
+Bytes planned_traffic(const TrainReport& report, Link link) {
   const PlannedProgram& training = report.plan.training;
   return steps_of(report) * training.moved(link) + report.result.saves * training.moved_by_save(link);
 }
@@ -37,10 +37,11 @@ nlohmann::json tier(const TrainReport& report, Tier tier) {
   return json;
 }
 
-nlohmann::json link(const TrainReport& report, Lane lane) {
-  return {{"planned_bytes", planned_traffic(report, lane)},
-          {"measured_bytes", measured_traffic(report, lane)},
-          {"busy_seconds", report.result.measured.busy_seconds[static_cast<std::size_t>(lane)]}};
+nlohmann::json link(const TrainReport& report, Link link) {
+  const auto lane = static_cast<std::size_t>(lane_of(link));
+  return {{"planned_bytes", planned_traffic(report, link)},
+          {"measured_bytes", measured_traffic(report, link)},
+          {"busy_seconds", report.result.measured.busy_seconds[lane]}};
 }
 
 }  // namespace
@@ -93,9 +94,9 @@ std::string summary_text(const TrainReport& report) {
     line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
                      format_bytes(measured_peak(report, tier))));
   }
-  for (const Lane lane : used_links(report.plan)) {
-    line(fmt::format("traffic    {} {} planned, {} measured", link_name(lane),
-                     format_bytes(planned_traffic(report, lane)), format_bytes(measured_traffic(report, lane))));
+  for (const Link link : used_links(report.plan)) {
+    line(fmt::format("traffic    {} {} planned, {} measured", name_of(link),
+                     format_bytes(planned_traffic(report, link)), format_bytes(measured_traffic(report, link))));
   }
   line("state hash " + result.state_hash);
   return text;
@@ -123,7 +124,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"flops", {{"model", report.plan.flops.model}, {"executed", report.plan.flops.executed}}},
       {"machine", rates_json(report.rates)},
       {"memory", by_tier([&](Tier each) { return tier(report, each); })},
-      {"traffic", by_link([&](Lane each) { return link(report, each); })},
+      {"traffic", by_link([&](Link each) { return link(report, each); })},
       {"state_hash", result.state_hash},
   };
 }

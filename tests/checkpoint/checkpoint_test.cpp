@@ -219,18 +219,33 @@ TEST_F(Checkpoint, ALongerContextMayGoOnFromAShorterOne) {
   EXPECT_NE(difference(test::tiny_gpt2().architecture, model_.architecture), "");
 }
 
+/// A manifest of another version that is otherwise whole.
+void set_version(const fs::path& file, int version) {
+  nlohmann::json manifest = nlohmann::json::parse(read_file(file));
+  manifest["version"] = version;
+  manifest.erase("manifest_xxh3");
+  manifest["manifest_xxh3"] = hex(hash_text(manifest.dump()));
+  write_file(quick(), file, manifest.dump(2) + "\n");
+}
+
 TEST_F(Checkpoint, AnUnknownVersionIsNeitherSkippedNorOverwritten) {
   save(path(), model_, first_, 1);
   save(path(), model_, second_, 2);
   const fs::path file = path() / "step-00000002" / "manifest.json";
-  nlohmann::json manifest = nlohmann::json::parse(read_file(file));
-  manifest["version"] = 99;
-  manifest.erase("manifest_xxh3");
-  manifest["manifest_xxh3"] = hex(hash_text(manifest.dump()));
-  write_file(quick(), file, manifest.dump(2) + "\n");
-  expect_error<UnknownVersionError>([&] { load(); }, {file.string(), "version 99"});
-  expect_error<UnknownVersionError>([&] { save(path(), model_, first_, 3); }, {file.string()});
-  EXPECT_TRUE(is_there(path() / "step-00000001"));
+  for (const int version : {1, 99}) {
+    set_version(file, version);
+    expect_error<UnknownVersionError>([&] { load(); },
+                                      {file.string(), "version " + std::to_string(version), "2 to 3"});
+    expect_error<UnknownVersionError>([&] { save(path(), model_, first_, 3); }, {file.string()});
+    EXPECT_TRUE(is_there(path() / "step-00000001"));
+  }
+}
+
+TEST_F(Checkpoint, OneOfVersion2IsRead) {
+  save(path(), model_, first_, 1);
+  set_version(path() / "step-00000001" / "manifest.json", 2);
+  ASSERT_TRUE(load());
+  EXPECT_EQ(loaded_, first_);
 }
 
 TEST_F(Checkpoint, LeftoversOfADeadRunAreRemovedAtTheStart) {

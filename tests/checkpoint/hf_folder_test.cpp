@@ -30,7 +30,7 @@ void save(const fs::path& folder, const Model& model, State& state, HfExport opt
 void load(const fs::path& folder, const Model& model, State& state) {
   const HfFolder hf(folder, model);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-    hf.read_unit(model.units[unit], state.flat(unit));
+    hf.read_range(model.units[unit], whole(model.units[unit]), state.flat(unit));
 }
 
 void expect_equal_parameters(const Model& model, State& left, State& right) {

@@ -82,7 +82,7 @@ TEST_P(Nvme, PlacementChangesNoBitAndThePlanIsExact) {
         config.plan.lanes = lanes;
         const RunOutcome outcome = run(config);
         EXPECT_EQ(outcome.result.state_hash, expected) << what << ", " << name_of(precision);
-        EXPECT_GT(outcome.plan.training.moved(Lane::read), 0) << what;
+        EXPECT_GT(outcome.plan.training.moved(Link::nvme_read), 0) << what;
         EXPECT_LE(outcome.plan.arena_bytes(Tier::host), *config.memory.host);
         expect_the_plan_was_exact(outcome);
       }

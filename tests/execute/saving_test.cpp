@@ -282,7 +282,7 @@ TEST(SavingOnDrives, TakesNoMoreThanAUnitOfHostMemoryAndReadsNothing) {
   config.memory.host =
       2 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
   const Plan plan = make_plan(config, testing::model_of(config));
-  for (const Lane link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
+  for (const Link link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
 }
 
 TEST(SavingStopped, FinishesTheCheckpointOfAStepThatWasReported) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/plan/lower.h"
@@ -54,12 +56,39 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(
       config, model, outcome.plan, options.device != nullptr ? *options.device : device, training_data(data),
-      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .files = options.files, .observer = options.observer});
+      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .files = options.files, .world = options.world, .observer = options.observer});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,
                                  options.listener != nullptr ? *options.listener : silent);
   return outcome;
+}
+
+std::vector<RunOutcome> run_ranks(RunConfig config, int ranks, const std::function<RunOptions(int rank)>& options,
+                                  const ThreadCommunicatorOptions& communicators) {
+  config.parallel.data = ranks;
+  const auto worlds = make_thread_communicators(ranks, communicators);
+  std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
+  std::exception_ptr first_error;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Communicator& world = *worlds[static_cast<std::size_t>(rank)];
+      try {
+        RunOptions own = options(rank);
+        own.world = &world;
+        outcomes[static_cast<std::size_t>(rank)] = run(config, own);
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        if (!first_error) first_error = std::current_exception();
+        world.abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first_error) std::rethrow_exception(first_error);
+  return outcomes;
 }
 
 void expect_the_plan_was_exact(const RunOutcome& outcome) {
@@ -69,8 +98,8 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
     EXPECT_EQ(measured.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
         << name_of(tier);
   }
-  for (const Lane link : kLinks) {
-    EXPECT_EQ(measured.traffic[static_cast<std::size_t>(link)],
+  for (const Link link : kLinks) {
+    EXPECT_EQ(measured.traffic[link],
               steps * outcome.plan.training.moved(link) +
                   outcome.result.saves * outcome.plan.training.moved_by_save(link))
         << name_of(link);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "collectives/threads_communicator.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
 
@@ -37,6 +38,7 @@ struct RunOptions {
   FileSystem* files = &FileSystem::real();  ///< of checkpoints
   const std::atomic<bool>* stop = nullptr;
   TrainListener* listener = nullptr;
+  Communicator* world = nullptr;
 };
 
 /// Asks for a stop once a number of steps was reported.
@@ -57,6 +59,11 @@ struct RunOutcome {
   TrainResult result;
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
+
+/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. Where some fail, what the first of them threw.
+std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
+                                  const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },
+                                  const ThreadCommunicatorOptions& communicators = {});
 
 /// Measured peaks and copied bytes of a whole run are those of its plan.
 void expect_the_plan_was_exact(const RunOutcome& outcome);

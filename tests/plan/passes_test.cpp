@@ -17,7 +17,7 @@ using testing::StrategyOptions;
 using testing::tiny_model;
 using testing::tiny_strategy;
 
-/// All but pins.
+/// One rank, without pins.
 std::vector<StrategyOptions> free_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
@@ -40,6 +40,16 @@ std::vector<StrategyOptions> all_options() {
                                    DevicePins{.activations = true}, DevicePins{true, true, true}}) {
       pinned.pins = pins;
       options.push_back(pinned);
+    }
+  }
+  for (StrategyOptions sharded : free_options()) {
+    if (sharded.units_on_device == 5) continue;
+    sharded.mesh = {.replicate = sharded.save ? 2 : 1, .shard = 3};
+    for (const int stage : {1, 2, 3}) {
+      sharded.zero_stage = stage;
+      sharded.pins.parameters = stage != 2 && sharded.clips;
+      sharded.reduce_dtype = sharded.precision == DType::bf16 && sharded.clips ? DType::bf16 : DType::fp32;
+      options.push_back(sharded);
     }
   }
   return options;
@@ -177,6 +187,7 @@ TEST(Lowering, UpdatesAfterTheNormOfAllGradientsWhereTheyAreClipped) {
             "sum_of_squares head\n"
             "sum_of_squares block.0\n"
             "sum_of_squares embedding\n"
+            "sum_losses\n"
             "loss\n"
             "grad_norm\n"
             "adamw embedding\n"
@@ -193,6 +204,7 @@ TEST(Lowering, UpdatesUnitsOfTheHostAsTheirGradientsArriveWhereNothingIsClipped)
             "sum_of_squares block.0\n"
             "step_scalars block.0\n"
             "adamw block.0\n"
+            "sum_losses\n"
             "loss\n"
             "step_scalars embedding\n"
             "adamw embedding\n"

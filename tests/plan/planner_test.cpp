@@ -60,7 +60,7 @@ TEST(Planner, ChoosesTheOrderThatMovesLess) {
   const auto moved = [&](std::optional<Order> order) {
     config.plan.order = order;
     const Plan plan = make_plan(config, model);
-    return plan.training.moved(Lane::h2d) + plan.training.moved(Lane::d2h);
+    return plan.training.moved(Link::h2d) + plan.training.moved(Link::d2h);
   };
   EXPECT_EQ(moved(std::nullopt), std::min(moved(Order::layer_major), moved(Order::microbatch_major)));
 }
@@ -171,8 +171,8 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   // all unit boundaries leave and return once (checkpoints in the forward, their gradients in the backward pass).
   const double parameter_bytes = 2 * static_cast<double>(plan.parameters);
   const double boundary_bytes = 2.0 * 16 * 4096 * 8192 * 81;
-  EXPECT_LT(static_cast<double>(plan.training.moved(Lane::h2d)), 2.01 * parameter_bytes + 2 * boundary_bytes);
-  EXPECT_LT(static_cast<double>(plan.training.moved(Lane::d2h)), 1.01 * parameter_bytes + 2 * boundary_bytes);
+  EXPECT_LT(static_cast<double>(plan.training.moved(Link::h2d)), 2.01 * parameter_bytes + 2 * boundary_bytes);
+  EXPECT_LT(static_cast<double>(plan.training.moved(Link::d2h)), 1.01 * parameter_bytes + 2 * boundary_bytes);
 }
 
 }  // namespace

@@ -127,6 +127,9 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   Strategy strategy = make_strategy(tiny_config(options), model);
   strategy.pins = options.pins;
   strategy.saves = options.saves;
+  strategy.mesh = options.mesh;
+  strategy.zero_stage = options.zero_stage;
+  strategy.reduce_dtype = options.reduce_dtype;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
 }

@@ -28,6 +28,9 @@ struct StrategyOptions {
   bool clips = true;
   DevicePins pins = {};
   bool saves = false;
+  Mesh mesh = {};
+  int zero_stage = 3;
+  DType reduce_dtype = DType::fp32;
 };
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 

@@ -85,6 +85,13 @@ std::string why_no_cuda_device(int index) {
   return {};
 }
 
+int cuda_devices() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  return status == cudaSuccess ? count : 0;
+}
+
 CudaDevice::CudaDevice(int index) : index_(index) {
   if (std::string why = why_no_cuda_device(index); !why.empty()) throw DeviceError(why);
   use_device(index);

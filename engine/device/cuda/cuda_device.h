@@ -12,6 +12,9 @@ namespace strata {
 /// A sentence on why GPU `index` cannot be used, and what to do about it; empty where it can.
 std::string why_no_cuda_device(int index = 0);
 
+/// GPUs that this process sees.
+int cuda_devices();
+
 class CudaDevice final : public Device {
  public:
   /// Throws DeviceError with why_no_cuda_device(index) where there is a reason.

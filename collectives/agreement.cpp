@@ -1,0 +1,110 @@
+#include "collectives/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+
+#include "engine/base/error.h"
+
+namespace strata {
+namespace {
+
+/// The first character of an outcome on its way between ranks; the rest is the action's text, or its error's.
+enum Outcome : char { kDone = 'd', kConfigError = 'c', kIoError = 'i', kError = 'e', kDefect = 'x' };
+
+std::string outcome(Outcome what, const std::string& text) {
+  return fmt::format("{}{}", static_cast<char>(what), text);
+}
+
+std::string outcome_of(const std::function<std::string()>& action) {
+  try {
+    return outcome(kDone, action());
+  } catch (const CommError&) {
+    throw;  // the group is of no more use, for telling others either
+  } catch (const ConfigError& error) {
+    return outcome(kConfigError, error.what());
+  } catch (const IoError& error) {
+    return outcome(kIoError, error.what());
+  } catch (const Error& error) {
+    return outcome(kError, error.what());
+  } catch (const std::exception& error) {
+    return outcome(kDefect, error.what());
+  }
+}
+
+std::string text_in(const std::string& outcome, int rank) {
+  const std::string text = outcome.substr(1);
+  if (outcome[0] == kDone) return text;
+  const std::string sentence = fmt::format("rank {}: {}", rank, text);
+  switch (outcome[0]) {
+    case kConfigError:
+      throw ConfigError(sentence);
+    case kIoError:
+      throw IoError(sentence);
+    case kError:
+      throw Error(sentence);
+    default:
+      throw std::runtime_error(sentence);
+  }
+}
+
+bool is_alone(const Communicator* ranks) {
+  return ranks == nullptr || ranks->size() == 1;
+}
+
+std::string broadcast_text(Communicator& ranks, std::string text) {
+  std::size_t size = text.size();
+  ranks.broadcast(&size, sizeof(size), Element::byte, 0);
+  text.resize(size);
+  ranks.broadcast(text.data(), size, Element::byte, 0);
+  return text;
+}
+
+std::vector<std::string> gather_texts(Communicator& ranks, std::string text) {
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks.size()));
+  const std::size_t size = text.size();
+  ranks.all_gather(&size, sizes.data(), sizeof(size), Element::byte);
+  const std::size_t longest = *std::ranges::max_element(sizes);
+  text.resize(longest);
+  std::string all(longest * sizes.size(), '\0');
+  ranks.all_gather(text.data(), all.data(), longest, Element::byte);
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank)
+    texts.push_back(all.substr(rank * longest, sizes[rank]));
+  return texts;
+}
+
+/// For actions that have nothing to say.
+std::function<std::string()> silent(const std::function<void()>& action) {
+  return [&action] {
+    action();
+    return std::string();
+  };
+}
+
+}  // namespace
+
+void on_first_rank(Communicator* ranks, const std::function<void()>& action) {
+  text_of_first_rank(ranks, silent(action));
+}
+
+std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action) {
+  if (is_alone(ranks)) return action();
+  return text_in(broadcast_text(*ranks, ranks->rank() == 0 ? outcome_of(action) : ""), 0);
+}
+
+void on_every_rank(Communicator* ranks, const std::function<void()>& action) {
+  texts_of_ranks(ranks, silent(action));
+}
+
+std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action) {
+  if (is_alone(ranks)) return {action()};
+  std::vector<std::string> texts = gather_texts(*ranks, outcome_of(action));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    texts[rank] = text_in(texts[rank], static_cast<int>(rank));
+  return texts;
+}
+
+}  // namespace strata

@@ -1,0 +1,60 @@
+// The state in a checkpoint's files, which one rank wrote or many, each its own part: what they are called,
+// which elements of which tensor lie where, and any range of it for whoever wants to read it. One thread at a
+// time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/state_access.h"
+
+namespace strata {
+
+/// The file with what one of `ranks` saves of one kind: "master.safetensors" of the only one,
+/// "master-00002-of-00004.safetensors" of rank 1 of 4.
+std::string file_name(StateKind kind, int rank, int ranks);
+
+/// How a file names and shapes what it has of a tensor: a whole one by its HF name and shape; a part as
+/// "NAME[first:last]", those elements in one dimension.
+TensorToWrite stored_form(const TensorPiece& piece);
+
+class StoredState {
+ public:
+  /// Reads the headers of the files. Throws ConfigError that names the file, or the folder, where they do not
+  /// hold every element of the model's state just once. `model` must outlive this.
+  StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model);
+
+  /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count.
+  void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
+
+ private:
+  /// Elements [first, last) of a tensor, which stand in a file from byte `offset` on.
+  struct Part {
+    std::int64_t first, last;
+    std::size_t file;
+    std::int64_t offset;
+  };
+  using Parts = std::map<std::string, std::vector<Part>>;  ///< by HF name, in the order of their elements
+
+  void add_file(const std::filesystem::path& path, StateKind kind,
+                const std::map<std::string, const TensorSpec*>& tensors);
+  void check_parts(StateKind kind, const TensorSpec& tensor);
+  const FileReader& open(std::size_t file);
+
+  std::filesystem::path folder_;
+  const Model& model_;
+  std::vector<std::filesystem::path> files_;
+  std::array<Parts, kStateKinds.size()> parts_;
+  std::optional<FileReader> open_;  ///< the file that was read last: neighbours tend to lie in one
+};
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+// Stretches of a unit's flat parameter, and of all that has its shape: what one rank holds of it, saves or
+// loads. They follow no tensor's borders: one may begin inside a tensor, or hold nothing but padding. Pure
+// sizes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Elements [first, first + count) of a unit's flat parameter. REQUIRES: within unit.elements.
+struct FlatRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  std::int64_t end() const { return first + count; }
+  friend bool operator==(const FlatRange&, const FlatRange&) = default;
+};
+
+inline FlatRange whole(const Unit& unit) {
+  return {0, unit.elements};
+}
+
+/// Elements [first, last) of a tensor, row-major, which begin at element `at` of a range.
+struct TensorPiece {
+  const TensorSpec* tensor = nullptr;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t at = 0;
+
+  std::int64_t count() const { return last - first; }
+  bool is_whole() const { return count() == tensor->elements; }
+};
+
+/// What a range has of the unit's tensors, in their order; the rest of it is padding.
+std::vector<TensorPiece> pieces_in(const Unit& unit, FlatRange range);
+
+}  // namespace strata

@@ -1,0 +1,39 @@
+#include "engine/plan/strategy.h"
+
+#include <algorithm>
+
+namespace strata {
+
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {
+  const std::int64_t elements = mesh.shard_elements(unit.elements);
+  const std::int64_t first = std::min(shard_rank * elements, unit.elements);
+  return {first, std::min(elements, unit.elements - first)};
+}
+
+Strategy make_strategy(const RunConfig& config, const Model& model) {
+  Strategy strategy;
+  const bool shares_out = config.parallel.zero_stage > 0;
+  strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : config.parallel.data,
+                   .shard = shares_out ? config.parallel.data / config.parallel.replicate : 1,
+                   .pipeline = config.parallel.pipeline,
+                   .tensor = config.parallel.tensor};
+  strategy.zero_stage = config.parallel.zero_stage;
+  strategy.reduce_dtype = config.parallel.reduce_dtype;
+  strategy.order = config.plan.order.value_or(Order::layer_major);
+  strategy.precision = config.train.precision;
+  strategy.state_format = {
+      .split_master = config.optimizer.master == MasterFormat::split,
+      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
+  strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
+  strategy.microbatches = config.microbatches();
+  strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
+  strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
+  strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
+  strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
+  const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
+  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients), pinned(config.memory.activations)};
+  strategy.state.assign(model.units.size(), Tier::host);
+  return strategy;
+}
+
+}  // namespace strata

@@ -1,0 +1,167 @@
+// Several ranks train as one does: whatever they share out, wherever it lives.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "engine/base/error.h"
+#include "tests/execute/support.h"
+#include "tests/support/drive.h"
+
+namespace strata {
+namespace {
+
+using testing::expect_the_plan_was_exact;
+using testing::run;
+using testing::run_ranks;
+using testing::RunOptions;
+using testing::RunOutcome;
+
+enum class Where { resident, host, nvme };
+
+std::string name_of(Where where) {
+  return where == Where::resident ? "resident" : where == Where::host ? "host" : "nvme";
+}
+
+struct Layout {
+  int stage = 3, ranks = 2, replicate = 1;
+};
+
+std::string name_of(const Layout& layout) {
+  return fmt::format("stage_{}_on_{}_ranks{}", layout.stage, layout.ranks,
+                     layout.replicate > 1 ? fmt::format("_{}_replicas", layout.replicate) : "");
+}
+
+constexpr std::int64_t kSteps = 20;
+
+class RanksRun : public ::testing::TestWithParam<Layout> {
+ protected:
+  RunConfig config(const Layout& layout = {}) const {
+    RunConfig config = testing::tiny_run(folder_.path());
+    config.train.batch = 12;
+    config.train.microbatch = 1;
+    config.train.steps = kSteps;
+    config.train.precision = DType::fp32;
+    config.train.threads = 1;
+    config.parallel.data = layout.ranks;
+    config.parallel.replicate = layout.replicate;
+    config.parallel.zero_stage = layout.stage;
+    return config;
+  }
+
+  RunConfig placed(RunConfig config, Where where) const {
+    if (where == Where::resident) return config;
+    config.memory.device = testing::smallest_bytes(config);
+    if (where == Where::host) return config;
+    config.memory.nvme_path = {folder_.path().string()};
+    config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
+    return config;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+/// Flat gradients of the first step, by unit, put together from what each rank updates with.
+class Gradients {
+ public:
+  explicit Gradients(const Model& model) {
+    for (const Unit& unit : model.units) units_.emplace_back(static_cast<std::size_t>(unit.elements), NAN);
+  }
+
+  RunOptions options() {
+    return {.observer = [this](const Instruction& instruction, Trainer& trainer) { look(instruction, trainer); }};
+  }
+  const std::vector<std::vector<float>>& units() const { return units_; }
+
+ private:
+  void look(const Instruction& instruction, Trainer& trainer) {
+    if (instruction.operation != Operation::sum_of_squares) return;
+    const auto unit = static_cast<std::size_t>(instruction.unit);
+    const FlatRange held = trainer.state().held(unit);
+    const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
+    const std::span values(reinterpret_cast<const float*>(bytes.data()), static_cast<std::size_t>(held.count));
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      float& value = units_[unit][static_cast<std::size_t>(held.first) + i];
+      if (std::isnan(value)) value = values[i];
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<std::vector<float>> units_;
+};
+
+TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
+  const RunConfig config = this->config(GetParam());
+  RunConfig alone = this->config({.ranks = 1});
+  const Model model = testing::model_of(config);
+  const RunOutcome expected = run(alone);
+  const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks);
+  for (const RunOutcome& rank : ranks) {
+    ASSERT_EQ(rank.result.steps.size(), static_cast<std::size_t>(kSteps));
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      const double loss = expected.result.steps[step].loss;
+      EXPECT_NEAR(rank.result.steps[step].loss, loss, 1e-5 * loss) << step;
+    }
+    EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
+  }
+
+  Gradients one(model), several(model);
+  alone.train.steps = 1;
+  alone.plan.lanes = LaneMode::serial;
+  run(alone, one.options());
+  RunConfig serial = config;
+  serial.train.steps = 1;
+  serial.plan.lanes = LaneMode::serial;
+  run_ranks(serial, GetParam().ranks, [&](int) { return several.options(); });
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    for (const TensorSpec& tensor : model.units[u].tensors) {
+      double difference = 0, size = 0;
+      for (std::int64_t i = tensor.offset; i < tensor.offset + tensor.elements; ++i) {
+        const double a = one.units()[u][static_cast<std::size_t>(i)];
+        const double b = several.units()[u][static_cast<std::size_t>(i)];
+        difference += (a - b) * (a - b);
+        size += a * a;
+      }
+      EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(size)) << tensor.hf_name;
+    }
+  }
+}
+
+TEST_P(RanksRun, HasTheSameBitsWhereverStateLivesAndThePlanIsExact) {
+  std::string hash;
+  for (const Where where : {Where::resident, Where::host, Where::nvme}) {
+    SCOPED_TRACE(name_of(where));
+    if (where == Where::nvme && !testing::why_no_drive(folder_.path()).empty()) continue;
+    const RunConfig config = placed(this->config(GetParam()), where);
+    for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+      RunConfig ordered = config;
+      ordered.train.steps = 3;
+      if (where == Where::resident) ordered.plan.order = order;
+      for (const RunOutcome& rank : run_ranks(ordered, GetParam().ranks)) {
+        if (hash.empty()) hash = rank.result.state_hash;
+        EXPECT_EQ(rank.result.state_hash, hash);
+        expect_the_plan_was_exact(rank);
+      }
+      if (where != Where::resident) break;
+    }
+  }
+}
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> result;
+  for (const int ranks : {2, 3, 4}) {
+    for (const int stage : {0, 1, 2, 3}) result.push_back({.stage = stage, .ranks = ranks});
+  }
+  result.push_back({.stage = 3, .ranks = 4, .replicate = 2});
+  result.push_back({.stage = 1, .ranks = 4, .replicate = 2});
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, RanksRun, ::testing::ValuesIn(layouts()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Kills one of four ranks at random instants while they train sharded, with state on drives and a checkpoint after every second step. All
+# processes must be gone within ten seconds, the user must read which rank it was, and three ranks must go on to the losses of the run
+# that nobody killed.
+#   tests/faults/kill_rank.sh [KILLS [FOLDER]]      needs build/ (./test.sh); FOLDER is on the drive to use
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+kills=${1:-20}
+strata=$PWD/build/strata
+folder=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/strata-kill-rank-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+for ((line = 0; line < 400; ++line)); do echo "line $((line * line)) of a small text, $((line % 7)) words long"; done >corpus.txt
+cat >run.yaml <<'EOF'
+model:
+  architecture: llama
+  config: {num_hidden_layers: 3, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 48, vocab_size: 256}
+data: {path: corpus.txt, sequence_length: 24}
+train: {steps: 60, batch: 12, microbatch: 1, seed: 3, precision: fp32, threads: 1}
+optimizer: {lr: 1e-2}
+memory: {device: 256KiB, host: 64MiB, nvme: {path: .}, placement: {optimizer_state: nvme, parameters: nvme}}
+checkpoint: {path: out, every: 2}
+EOF
+
+ranks() { mpirun --oversubscribe -n "$@"; }
+last_loss() { sed -n 's/^loss .* -> \([0-9.]*\) over.*/\1/p'; }
+milliseconds() { date +%s%3N; }
+
+start=$(milliseconds)
+expected=$(ranks 4 "$strata" train run.yaml 2>/dev/null | last_loss)
+length=$(($(milliseconds) - start))
+[ -n "$expected" ] || { echo "the run that nobody kills failed" >&2; exit 1; }
+
+longest=0
+for ((kill = 1; kill <= kills;)); do
+  rm -rf out
+  ranks 4 "$strata" train run.yaml >/dev/null 2>log &
+  launcher=$!
+  sleep "$(awk -v most="$length" -v random="$RANDOM" 'BEGIN { print 0.3 + most * random / 32768 / 1000 }')"
+  mapfile -t processes < <(pgrep -P "$launcher" || true)
+  if [ "${#processes[@]}" -lt 4 ]; then  # it has ended, or not begun
+    wait "$launcher" || true
+    continue
+  fi
+  rank=$((RANDOM % 4))
+  killed=$(milliseconds)
+  kill -KILL "${processes[$rank]}" 2>/dev/null || true
+  status=0
+  wait "$launcher" || status=$?
+  while pgrep -f "$strata train run.yaml" >/dev/null && [ $(($(milliseconds) - killed)) -lt 10000 ]; do sleep 0.05; done
+  took=$(($(milliseconds) - killed))
+  longest=$((took > longest ? took : longest))
+  if pgrep -f "$strata train run.yaml" >/dev/null; then
+    echo "kill $kill: ranks were left after 10 s" >&2
+    exit 1
+  fi
+  if [ "$status" -ne 0 ] && ! grep -q "rank $rank .*signal 9" log; then
+    echo "kill $kill: nobody said that rank $rank was killed" >&2
+    cat log >&2
+    exit 1
+  fi
+  found=$(ranks 3 "$strata" train run.yaml 2>log | last_loss) || true
+  # Where the last step was saved before the kill, nothing is left to do.
+  if [ -n "$found" ] && ! awk -v a="$found" -v b="$expected" 'BEGIN { exit !((a - b) ^ 2 <= (1e-4 * b) ^ 2) }'; then
+    echo "kill $kill: three ranks went on to a loss of $found, not $expected" >&2
+    exit 1
+  fi
+  if [ -z "$found" ] && ! grep -q "step 60" log; then
+    echo "kill $kill: three ranks did not go on" >&2
+    tail -n 5 log >&2
+    exit 1
+  fi
+  kill=$((kill + 1))
+done
+echo "$kills kills of one of four ranks: all processes were gone within $longest ms, three ranks went on to a loss of $expected"

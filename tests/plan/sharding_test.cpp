@@ -1,0 +1,144 @@
+// What ranks hold, and what they send one another: the formulas of ZeRO (Rajbhandari et al. 2020), exactly.
+#include <gtest/gtest.h>
+
+#include "engine/plan/prefetch.h"
+#include "engine/plan/residency.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using testing::StrategyOptions;
+using testing::tiny_model;
+using testing::tiny_strategy;
+
+StrategyOptions sharded(int stage, Mesh mesh = {.shard = 3}) {
+  return {.microbatches = 2, .mesh = mesh, .zero_stage = stage, .reduce_dtype = DType::bf16};
+}
+
+/// Bytes that stay from step to step, by what they are of.
+Bytes persistent_bytes(const Program& program, BufferKind kind) {
+  Bytes bytes = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.kind == kind) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+TEST(Sharding, CutsAUnitIntoEqualShardsThatCoverItOnce) {
+  for (const std::int64_t elements : {256, 1024, 25600}) {
+    for (const std::int64_t ranks : {1, 2, 3, 4, 7, 8}) {
+      const Unit unit = {.name = "", .tensors = {}, .elements = elements};
+      const Mesh mesh = {.shard = ranks};
+      std::int64_t next = 0;
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const FlatRange range = shard_of(unit, mesh, rank);
+        EXPECT_EQ(range.first, next);
+        EXPECT_LE(range.count, mesh.shard_elements(elements));
+        next = std::max(next, range.end());
+      }
+      EXPECT_EQ(next, elements);
+      EXPECT_LT(mesh.gathered_elements(elements), elements + ranks * Mesh::kShardAlignment);
+    }
+  }
+}
+
+TEST(Sharding, KeepsWhatTheFormulasOfZeroSay) {
+  const Model model = tiny_model(2, false);
+  for (const int stage : {1, 2, 3}) {
+    const Strategy strategy = tiny_strategy(model, sharded(stage));
+    Bytes parameters = 0, state = 0;
+    for (const Unit& unit : model.units) {
+      const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
+      const std::int64_t held = stage == 3 ? shard : strategy.mesh.gathered_elements(unit.elements);
+      parameters += align_up(2 * held, kBufferAlignment);
+      state += 3 * align_up(4 * shard, kBufferAlignment);
+    }
+    const Program program = lower_training(model, strategy);
+    EXPECT_EQ(persistent_bytes(program, BufferKind::parameter), parameters);
+    EXPECT_EQ(persistent_bytes(program, BufferKind::optimizer_state), state);
+  }
+}
+
+TEST(Sharding, InStageOneKeepsWholeGradientsToTheEndAndInStageTwoShards) {
+  const Model model = tiny_model(4, false);
+  const auto largest_gradients = [&](int stage) {
+    Strategy strategy = tiny_strategy(model, sharded(stage));
+    strategy.state.assign(model.units.size(), Tier::device);
+    const Program program = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
+    const std::vector<Lifetime> live = lifetimes(program);
+    Bytes largest = 0;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(program.instructions.size()); ++i) {
+      Bytes bytes = 0;
+      for (std::size_t b = 0; b < live.size(); ++b) {
+        const bool counts = program.buffers[b].kind == BufferKind::gradient && live[b].first <= i && i <= live[b].last;
+        if (counts && program.buffers[b].tier == Tier::device) bytes += program.buffers[b].bytes;
+      }
+      largest = std::max(largest, bytes);
+    }
+    return largest;
+  };
+  Bytes whole = 0, shards = 0, largest_unit = 0;
+  for (const Unit& unit : model.units) {
+    const Mesh mesh = {.shard = 3};
+    whole += align_up(2 * mesh.gathered_elements(unit.elements), kBufferAlignment);
+    shards += align_up(2 * mesh.shard_elements(unit.elements), kBufferAlignment);
+    largest_unit = std::max(largest_unit, align_up(6 * mesh.gathered_elements(unit.elements), kBufferAlignment));
+  }
+  EXPECT_GE(largest_gradients(1), whole);
+  EXPECT_LE(largest_gradients(2), shards + largest_unit + kBufferAlignment);
+}
+
+TEST(Sharding, SendsWhatTheFormulasSay) {
+  const Model model = tiny_model(3, false);
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    for (const int stage : {1, 2, 3}) {
+      const Strategy strategy = tiny_strategy(model, sharded(stage, {.shard = ranks}));
+      const Traffic traffic = traffic_of(lower_training(model, strategy), When::every_step);
+      Bytes all_gather = 0, reduce_scatter = 0;
+      for (const Unit& unit : model.units) {
+        const Bytes part = 2 * strategy.mesh.shard_elements(unit.elements);
+        // Stage 3 gathers for the forward and for the backward pass, whatever the number of microbatches; the head has one pass of both
+        // and the embedding's backward does not read it. The others gather what they have updated.
+        const bool has_two_passes = stage == 3 && unit.kind == UnitKind::block;
+        all_gather += (has_two_passes ? 2 : 1) * (ranks - 1) * part;
+        reduce_scatter += (ranks - 1) * part;
+      }
+      EXPECT_EQ(traffic[Link::all_gather], all_gather);
+      EXPECT_EQ(traffic[Link::reduce_scatter], reduce_scatter);
+    }
+  }
+}
+
+TEST(Sharding, ReplicasExchangeSumsOfShardsOnly) {
+  const Model model = tiny_model(3, false);
+  const Strategy strategy = tiny_strategy(model, sharded(3, {.replicate = 2, .shard = 2}));
+  for (const Instruction& instruction : lower_training(model, strategy).instructions) {
+    if (instruction.exchange.group != Group::replicate) continue;
+    const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
+    EXPECT_EQ(instruction.operation, Operation::all_reduce);
+    EXPECT_EQ(instruction.exchange.sent, 2 * strategy.mesh.shard_elements(unit.elements));  // 2 · 1/2 of 2 bytes
+  }
+}
+
+TEST(Sharding, GathersTheNextUnitBeforeTheComputeThatPrecedesItsUse) {
+  const Model model = tiny_model(6, false);
+  const Strategy strategy = tiny_strategy(model, sharded(3));
+  const Program plain = lower_training(model, strategy);
+  const Bytes whole = align_up(2 * strategy.mesh.gathered_elements(model.units[1].elements), kBufferAlignment);
+  const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 3 * whole + 16 * kBufferAlignment;
+  const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
+  std::vector<bool> gathered(model.units.size(), false);
+  int ahead = 0, forwards = 0;
+  for (const Instruction& instruction : program.instructions) {
+    const auto unit = static_cast<std::size_t>(instruction.unit);
+    if (instruction.operation == Operation::all_gather) gathered[unit] = true;
+    if (instruction.operation != Operation::forward || instruction.microbatch != 0) continue;
+    ++forwards;
+    ahead += gathered[unit + 1] ? 1 : 0;
+  }
+  EXPECT_GE(ahead, forwards - 1);
+}
+
+}  // namespace
+}  // namespace strata
