@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/base/error.h"
 #include "engine/device/cpu/cpu_device.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/cuda_stream.h"
+#endif
+#ifdef STRATA_NCCL
+#include "collectives/nccl_communicator.h"
 #endif
 
 namespace strata {
@@ -27,6 +34,17 @@ std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] in
 #else
   throw ConfigError(
       "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found (STRATA_CUDA=ON)");
+#endif
+}
+
+MakeDeviceGroup device_groups(const RunConfig& config) {
+  if (config.device.kind == DeviceKind::cpu) return {};
+#ifdef STRATA_NCCL
+  return [](std::unique_ptr<Communicator> on_host, Stream& stream) {
+    return make_nccl_communicator(std::move(on_host), {.stream = static_cast<CudaStream&>(stream).handle()});
+  };
+#else
+  throw ConfigError("device.kind: several ranks on GPUs need NCCL, and this program was built without it: build it where nccl.h is found");
 #endif
 }
 

@@ -93,7 +93,9 @@ int train(const TrainCommand& command, Job& job) {
   MachineRates rates =
       measure_machine(*setup.device, config.train.precision, link_limit(config), host_threads(config));
   Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),
-                  {.fresh = command.fresh, .world = job.world()});
+                  {.fresh = command.fresh,
+                   .world = job.world(),
+                   .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup()});
   trainer.measure_nvme(rates);
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);

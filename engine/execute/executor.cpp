@@ -227,7 +227,7 @@ bool Executor::abandoned(std::int64_t step) const {
 
 void Executor::end_after(std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  last_ = step - first_step_;
+  last_ = std::min(last_, step - first_step_);
   progress_.notify_all();
 }
 

@@ -53,7 +53,7 @@ class Executor {
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 
-  /// Steps after `step` are abandoned, on whatever lane. For a stop that several ranks agree upon: to be called by an instruction of the cpu
+  /// Steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. For a stop that several ranks agree upon: to be called by an instruction of the cpu
   /// lane in `step - 1` or before, since what a step exchanges waits for the step before.
   void end_after(std::int64_t step);
 

@@ -11,8 +11,9 @@
 
 namespace strata {
 
-/// Makes a group whose exchanges a stream of the device orders, from one of the same ranks on the host.
-using MakeDeviceGroup = std::function<std::unique_ptr<Communicator>(Communicator& on_host, Stream& stream)>;
+/// Makes a group whose exchanges a stream of the device orders, from one of the same ranks on the host, which becomes part of it.
+using MakeDeviceGroup =
+    std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> on_host, Stream& stream)>;
 
 class Ranks {
  public:

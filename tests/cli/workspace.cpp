@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 
 namespace strata::test {
@@ -53,6 +54,14 @@ Process Workspace::start(const Arguments& arguments, Process::Options options) c
 
 Outcome Workspace::strata(const Arguments& arguments, Process::Options options) const {
   return start(arguments, std::move(options)).wait();
+}
+
+Process Workspace::start_ranks(int ranks, const Arguments& arguments) const {
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  Arguments launch = {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n", std::to_string(ranks), STRATA_PROGRAM};
+  launch.insert(launch.end(), arguments.begin(), arguments.end());
+  return {STRATA_MPIRUN, launch, {.folder = folder_.path()}};
 }
 
 nlohmann::json Workspace::report(Arguments arguments) const {

@@ -31,6 +31,9 @@ class Workspace : public ::testing::Test {
 
   Process start(const Arguments& arguments, Process::Options options = {}) const;
   Outcome strata(const Arguments& arguments, Process::Options options = {}) const;
+  /// The same command on several ranks, which mpirun starts.
+  Process start_ranks(int ranks, const Arguments& arguments) const;
+  Outcome strata_on_ranks(int ranks, const Arguments& arguments) const { return start_ranks(ranks, arguments).wait(); }
   /// The JSON report of a command that must succeed; `arguments` without --json.
   nlohmann::json report(Arguments arguments) const;
   std::string state_hash(const Arguments& arguments) const { return report(arguments).at("state_hash"); }

@@ -49,7 +49,10 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.schedule.type", "linear"},
     {"optimizer.schedule.warmup", "5"},
     {"optimizer.schedule.minimum_ratio", "0.05"},
+    {"parallel.data", "2"},
+    {"parallel.replicate", "2"},
     {"parallel.zero_stage", "0"},
+    {"parallel.reduce_dtype", "bf16"},
     {"memory.device", "1536MiB"},
     {"memory.host", "1000000001"},
     {"memory.nvme.path", "[/scratch, b]"},
@@ -73,15 +76,16 @@ const std::map<std::string, std::string> kOtherValues = {
     {"report.metrics", "m.jsonl"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
-const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.data", "parallel.tensor",
+const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor",
                                              "parallel.pipeline", "device.kind"};
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
   const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
+  const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
-  return parse_run_config(model + precision + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
+  return parse_run_config(model + precision + ranks + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
                           {path + "=" + value});
 }
 
@@ -153,9 +157,11 @@ optimizer:
     minimum_ratio: 0.1
 parallel:
   data: 1
+  replicate: 1
   tensor: 1
   pipeline: 1
   zero_stage: 3
+  reduce_dtype: fp32
 memory:
   device: unlimited
   # host: (not given)

@@ -259,12 +259,24 @@ TEST(NvmeTier, NeedsAHostTierAndAFolder) {
               HasSubstr("memory.nvme.verify: expected true or false"));
 }
 
+TEST(Ranks, AreCheckedAgainstTheBatchAndOneAnother) {
+  EXPECT_THAT(refusal(kMinimal + "parallel: {data: 3}\n"), HasSubstr("do not divide into microbatches of 1 on 3 data ranks"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {data: 4, replicate: 3}\n"),
+              HasSubstr("parallel.replicate: 3 does not divide parallel.data, 4"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {reduce_dtype: fp16}\n"),
+              HasSubstr("parallel.reduce_dtype: must be fp32, or bf16 where train.precision is bf16"));
+  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp32}\nparallel: {reduce_dtype: bf16}\n"),
+              HasSubstr("parallel.reduce_dtype: must be fp32, or bf16 where train.precision is bf16"));
+  EXPECT_EQ(parse_run_config(kMinimal, "run.yaml", {}, 4).parallel.data, 4) << "as many as were started";
+  EXPECT_EQ(parse_run_config(kMinimal + "parallel: {data: 2}\n", "run.yaml", {}, 4).parallel.data, 2);
+}
+
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
               HasSubstr("device.link slows down the CPU device's copies only"));
-  for (const std::string key : {"data", "tensor", "pipeline"}) {
+  for (const std::string key : {"tensor", "pipeline"}) {
     EXPECT_THAT(refusal(kMinimal + "parallel: {" + key + ": 2}\n"),
-                HasSubstr("parallel." + key + ": this build runs on one rank, so only 1 is possible, not 2"));
+                HasSubstr("parallel." + key + ": is not built yet, so only 1 is possible, not 2"));
   }
 }
 

@@ -1,5 +1,6 @@
 // Several ranks train as one does: whatever they share out, wherever it lives.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,6 +19,7 @@ using testing::run;
 using testing::run_ranks;
 using testing::RunOptions;
 using testing::RunOutcome;
+using testing::StopAfter;
 
 enum class Where { resident, host, nvme };
 
@@ -36,7 +38,7 @@ std::string name_of(const Layout& layout) {
 
 constexpr std::int64_t kSteps = 20;
 
-class RanksRun : public ::testing::TestWithParam<Layout> {
+class RanksOfAnyStage : public ::testing::Test {
  protected:
   RunConfig config(const Layout& layout = {}) const {
     RunConfig config = testing::tiny_run(folder_.path());
@@ -62,6 +64,8 @@ class RanksRun : public ::testing::TestWithParam<Layout> {
 
   testing::TemporaryFolder folder_;
 };
+
+class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<Layout> {};
 
 /// Flat gradients of the first step, by unit, put together from what each rank updates with.
 class Gradients {
@@ -148,6 +152,124 @@ TEST_P(RanksRun, HasTheSameBitsWhereverStateLivesAndThePlanIsExact) {
       if (where != Where::resident) break;
     }
   }
+}
+
+TEST_F(RanksOfAnyStage, HaveTheSameBits) {
+  std::string hash;
+  for (const int stage : {0, 1, 2, 3}) {
+    RunConfig config = this->config({.stage = stage, .ranks = 3});
+    config.train.steps = 3;
+    const std::string found = run_ranks(config, 3).front().result.state_hash;
+    if (hash.empty()) hash = found;
+    EXPECT_EQ(found, hash) << "stage " << stage;
+  }
+}
+
+TEST_F(RanksOfAnyStage, SplitsMastersRoundsMomentsAndReducesInBf16WithTheBitsOfEveryPlacement) {
+  for (const DType reduce : {DType::fp32, DType::bf16}) {
+    for (const int stage : {1, 3}) {
+      RunConfig config = this->config({.stage = stage, .ranks = 3});
+      config.train.steps = 3;
+      config.train.precision = DType::bf16;
+      config.parallel.reduce_dtype = reduce;
+      config.optimizer.master = MasterFormat::split;
+      config.optimizer.moments = MomentFormat::bf16;
+      const std::vector<RunOutcome> resident = run_ranks(config, 3);
+      const std::vector<RunOutcome> hosted = run_ranks(placed(config, Where::host), 3);
+      EXPECT_EQ(hosted[0].result.state_hash, resident[0].result.state_hash);
+      for (const RunOutcome& rank : hosted) expect_the_plan_was_exact(rank);
+    }
+  }
+}
+
+TEST_F(RanksOfAnyStage, ValidateOnWhatOneRankValidatesOn) {
+  RunConfig config = this->config({.ranks = 3});
+  config.train.steps = 2;
+  config.train.validate_every = 1;
+  config.train.validation_batches = 5;  // which three ranks do not divide
+  RunConfig alone = config;
+  alone.parallel.data = 1;
+  const RunOutcome expected = run(alone);
+  for (const RunOutcome& rank : run_ranks(config, 3)) {
+    ASSERT_EQ(rank.result.validation.size(), expected.result.validation.size());
+    for (std::size_t i = 0; i < rank.result.validation.size(); ++i) {
+      const double loss = expected.result.validation[i].loss;
+      EXPECT_NEAR(rank.result.validation[i].loss, loss, 1e-5 * loss);
+    }
+  }
+}
+
+TEST_F(RanksOfAnyStage, EndTogetherWhereOneIsAskedToStopAndGoOnToTheSameBits) {
+  RunConfig config = this->config({.ranks = 3});
+  config.train.steps = 8;
+  config.checkpoint.path = (folder_.path() / "whole").string();
+  const std::string whole = run_ranks(config, 3)[0].result.state_hash;
+  config.checkpoint.path = (folder_.path() / "stopped").string();
+  std::atomic<bool> stop = false;
+  StopAfter listener(2, stop);
+  const auto stopped = run_ranks(config, 3, [&](int rank) {
+    return rank == 1 ? RunOptions{.stop = &stop, .listener = &listener} : RunOptions{};
+  });
+  for (const RunOutcome& rank : stopped) {
+    EXPECT_TRUE(rank.result.interrupted);
+    EXPECT_EQ(rank.result.counters.step, stopped[0].result.counters.step);
+    EXPECT_LE(rank.result.counters.step, 5);
+  }
+  EXPECT_EQ(run_ranks(config, 3)[0].result.state_hash, whole);
+}
+
+TEST_F(RanksOfAnyStage, SaveBesideTrainingWhatAnyNumberOfRanksGoesOnFrom) {
+  RunConfig config = this->config({.stage = 3, .ranks = 4});
+  config.train.steps = 6;
+  config.checkpoint.every = 3;
+  config.checkpoint.keep = 9;
+  config.checkpoint.path = (folder_.path() / "saved").string();
+  const RunOutcome whole = run_ranks(config, 4)[0];
+  std::filesystem::remove_all(folder_.path() / "saved/step-00000006");
+  for (const int ranks : {4, 1, 2, 3}) {
+    for (const int stage : {3, 1}) {
+      RunConfig resumed = config;
+      resumed.parallel.zero_stage = stage;
+      resumed.checkpoint.path = (folder_.path() / fmt::format("on-{}-{}", ranks, stage)).string();
+      std::filesystem::copy(config.checkpoint.path, resumed.checkpoint.path, std::filesystem::copy_options::recursive);
+      if (ranks > 1) resumed = placed(resumed, Where::host);
+      resumed.parallel.data = ranks;
+      const RunOutcome outcome = ranks == 1 ? run(resumed) : run_ranks(resumed, ranks)[0];
+      ASSERT_EQ(outcome.result.steps.size(), 3U);
+      for (std::size_t step = 0; step < 3; ++step) {
+        const double loss = whole.result.steps[step + 3].loss;
+        EXPECT_NEAR(outcome.result.steps[step].loss, loss, 1e-5 * loss);
+      }
+      if (ranks == 4) {
+        EXPECT_EQ(outcome.result.state_hash, whole.result.state_hash);
+      }
+    }
+  }
+}
+
+TEST_F(RanksOfAnyStage, EndTogetherWhereOneFails) {
+  const RunConfig config = this->config({.ranks = 3});
+  class Fails : public TrainListener {
+   public:
+    void on_step(const StepReport& report) override {
+      if (report.step == 1) throw IoError("this rank has no more paper");
+    }
+  } fails;
+  const auto options = [&](int rank) { return rank == 2 ? RunOptions{.listener = &fails} : RunOptions{}; };
+  EXPECT_THAT([&] { run_ranks(config, 3, options); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("no more paper")));
+}
+
+TEST_F(RanksOfAnyStage, NameTheInstructionAndTheRankThatDoesNotCome) {
+  class Dies : public CommFaults {
+   public:
+    Fate before(const CommAttempt& attempt) override {
+      const bool dies = attempt.rank == 1 && attempt.operation == "reduce_scatter" && attempt.index > 10;
+      return dies ? Fate::never_arrives : Fate::arrives;
+    }
+  } dies;
+  EXPECT_THAT([&] { run_ranks(config({.ranks = 3}), 3, [](int) { return RunOptions{}; }, {.watchdog_seconds = 0.5, .faults = &dies}); },
+              ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("rank 1")));
 }
 
 std::vector<Layout> layouts() {

@@ -50,6 +50,8 @@ class CudaStream final : public Stream {
   void begin_range(const char* name) override;
   void end_range() override;
 
+  CUstream_st* handle() const { return stream_; }
+
  private:
   int device_;
   CUstream_st* stream_ = nullptr;

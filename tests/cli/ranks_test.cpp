@@ -1,0 +1,107 @@
+// The real program under mpirun: it trains as one process does, speaks with one voice, and leaves nobody behind.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/cli/workspace.h"
+#include "tests/support/drive.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Processes that `parent` has started.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+/// It is there, and not just waiting to be forgotten.
+bool is_running(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string id, name, state;
+  return file >> id >> name >> state && state != "Z";
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+class RanksOfProcesses : public Workspace {
+ protected:
+  static Arguments run(Arguments overrides = {}) {
+    overrides.insert(overrides.end(), {"train.precision=fp32", "train.microbatch=1", "train.batch=12", "train.threads=1"});
+    return train("run.yaml", overrides);
+  }
+};
+
+TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
+  const nlohmann::json alone = report(run());
+  Arguments arguments = run({"checkpoint.path=out"});
+  arguments.insert(arguments.end(), {"--json", "report.json"});
+  const Outcome outcome = strata_on_ranks(3, arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(count(outcome.out, "state hash "), 1U);
+  EXPECT_EQ(count(outcome.err, "random weights"), 1U);
+  const nlohmann::json several = nlohmann::json::parse(std::ifstream(path("report.json")));
+  ASSERT_EQ(several["loss"].size(), alone["loss"].size());
+  for (std::size_t step = 0; step < alone["loss"].size(); ++step) {
+    const double loss = alone["loss"][step];
+    EXPECT_NEAR(several["loss"][step].get<double>(), loss, 1e-5 * loss);
+  }
+  for (const char* link : {"all_gather", "reduce_scatter", "all_reduce"}) {
+    EXPECT_GT(several["traffic"][link]["planned_bytes"], 0);
+    EXPECT_EQ(several["traffic"][link]["measured_bytes"], several["traffic"][link]["planned_bytes"]);
+  }
+}
+
+TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
+  const Outcome unknown_key = strata_on_ranks(2, run({"train.bach=3"}));
+  EXPECT_EQ(unknown_key.status, 2);
+  EXPECT_EQ(count(unknown_key.err, "unknown key"), 1U) << unknown_key.err;
+  const Outcome too_many = strata_on_ranks(2, run({"parallel.data=3"}));
+  EXPECT_EQ(too_many.status, 2);
+  EXPECT_EQ(count(too_many.err, "start it with mpirun -n 3"), 1U) << too_many.err;
+  const Outcome too_few = strata(run({"parallel.data=3"}));
+  expect_sentence(too_few, 2, {"3 data ranks", "1 was started", "mpirun -n 3"});
+  const Outcome too_small = strata_on_ranks(2, run({"memory.device=4KiB"}));
+  EXPECT_EQ(too_small.status, 2);
+  EXPECT_EQ(count(too_small.err, "the smallest that works"), 1U) << too_small.err;
+}
+
+TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
+  if (const std::string reason = testing::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
+  const Arguments arguments =
+      run({"train.steps=400", "optimizer.lr=1e-4", "checkpoint.path=out", "checkpoint.every=2", "memory.nvme.path=.",
+           "memory.placement.optimizer_state=nvme", "report.metrics=metrics"});
+  LinePipe metrics(path("metrics"));
+  Process launcher = start_ranks(4, arguments);
+  ASSERT_TRUE(metrics.wait_for_lines(5));
+  const std::vector<pid_t> ranks = children_of(launcher.id());
+  ASSERT_EQ(ranks.size(), 4U);
+  ::kill(ranks[2], SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const Outcome outcome = launcher.wait();
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 2"));
+  for (const pid_t rank : ranks) {
+    while (is_running(rank) && std::chrono::steady_clock::now() - killed < std::chrono::seconds(10))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(is_running(rank));
+  }
+  const Outcome resumed = strata_on_ranks(3, run({"train.steps=6", "checkpoint.path=out"}));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-0000"));
+}
+
+}  // namespace
+}  // namespace strata::test
