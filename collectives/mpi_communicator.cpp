@@ -15,7 +15,7 @@ namespace {
 
 /// What a message of a long call carries, and how many such follow each other before the first is waited for.
 constexpr std::size_t kSegment = std::size_t{512} << 10;
-constexpr std::size_t kDepth = 4;
+constexpr std::size_t kDepth = 8;
 /// Pieces that wait to be folded take no more memory than this.
 constexpr std::size_t kScratch = std::size_t{8} << 20;
 /// A call that moves less to each rank is made in one exchange of everybody with everybody, not in steps.
@@ -191,7 +191,7 @@ void MpiCommunicator::all_to_all(const void* send, void* receive, std::size_t co
 
 std::byte* MpiCommunicator::scratch(std::size_t bytes) {
   if (scratch_.size() * sizeof(Line) < bytes) scratch_.resize(pieces(bytes, sizeof(Line)));
-  return scratch_.data()->bytes;
+  return reinterpret_cast<std::byte*>(scratch_.data());
 }
 
 void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op) {
