@@ -177,7 +177,14 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
 }
 
 void Executor::wait_for(Event& event, std::int32_t index) const {
-  if (event.wait(options_.watchdog_seconds)) return;
+  constexpr double kAskSeconds = 1;  // for ranks that failed
+  const double slice = options_.ranks_failure ? kAskSeconds : options_.watchdog_seconds;
+  for (double waited = 0; waited < options_.watchdog_seconds; waited += slice) {
+    if (event.wait(std::min(slice, options_.watchdog_seconds - waited))) return;
+    if (!options_.ranks_failure) continue;
+    if (const std::optional<std::string> failure = options_.ranks_failure())
+      throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], *failure));
+  }
   throw DeviceError(
       fmt::format("the device did not finish '{}' within {} s",
                   print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),

@@ -13,6 +13,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "engine/execute/operations.h"
 
@@ -34,6 +36,8 @@ class Executor {
     SaveSchedule saves = {};  ///< the steps that perform what others skip
     /// Called when a lane fails, with its sentence: other lanes may wait for other ranks.
     std::function<void(const std::string&)> on_failure = {};
+    /// Why other ranks will not come any more, if so: asked while the device waits, perhaps for them.
+    std::function<std::optional<std::string>()> ranks_failure = {};
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
   };

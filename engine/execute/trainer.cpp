@@ -139,7 +139,10 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   }
   training_operations_.emplace(std::move(training));
   Executor::Options executor{.mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds};
-  if (ranks_) executor.on_failure = [this](const std::string& sentence) { options_.world->abort(sentence); };
+  if (ranks_) {
+    executor.on_failure = [this](const std::string& sentence) { options_.world->abort(sentence); };
+    executor.ranks_failure = [this] { return options_.world->failure(); };
+  }
   if (plan_.validation) {
     validation_operations_.emplace(setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
     validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);

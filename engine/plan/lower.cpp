@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/plan/program_builder.h"
 #include "optim/counters.h"
@@ -292,7 +293,17 @@ class Lowering {
       uses.push_back({Role::shared_gradient, &units_[0].gradient, Access::update});
     }
     finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved));
-    if (mb == microbatches_ - 1) finish_gradient(u);
+    if (mb == microbatches_ - 1) gradient_is_done(u);
+  }
+
+  /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind that in the program.
+  void gradient_is_done(std::int32_t u) {
+    if (unfinished_ >= 0) finish_gradient(std::exchange(unfinished_, -1));
+    if (strategy_.delays_reduction && u > 0) {
+      unfinished_ = u;
+    } else {
+      finish_gradient(u);
+    }
   }
 
   void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
@@ -453,7 +464,8 @@ class Lowering {
   std::vector<UnitValues> units_;
   std::vector<Value> tokens_, targets_, losses_;
   Value constants_, step_sums_, step_scalars_, loss_scale_, step_record_;
-  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
+  std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
+  BufferId saved_state_ = -1;     ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace

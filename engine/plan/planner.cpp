@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "engine/base/error.h"
@@ -67,15 +68,24 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   const Bytes budget = config.memory.device;
   const MachineRates rates = planning_rates(config);
   std::vector<Choice> result;
-  const auto consider = [&](Strategy strategy) {
+  const auto cost = [&](const Strategy& strategy) -> std::optional<Choice> {
     const Program plain = lower_training(model, strategy);
-    if (near_bytes(plain, kDeviceLevel).smallest > budget) return;
+    if (near_bytes(plain, kDeviceLevel).smallest > budget) return std::nullopt;
     const Program resident = keep_resident(plain, kDeviceLevel, budget);
     const Bytes h2d = moved_bytes(resident, Operation::copy_to_device);
     const Bytes d2h = moved_bytes(resident, Operation::copy_to_host);
     const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d, d2h);
     const Bytes live = tier_use(resident, Tier::device).live_bytes;
-    result.push_back({std::move(strategy), seconds, h2d + d2h, live});
+    return Choice{strategy, seconds, h2d + d2h, live};
+  };
+  const auto consider = [&](Strategy strategy) {
+    std::optional<Choice> choice = cost(strategy);
+    if (strategy.mesh.data() > 1) {  // exchanges hide behind computing, where no gradient has to leave the device for it
+      strategy.delays_reduction = true;
+      std::optional<Choice> delayed = cost(strategy);
+      if (delayed && (!choice || delayed->traffic <= choice->traffic)) choice = std::move(delayed);
+    }
+    if (choice) result.push_back(std::move(*choice));
   };
   for (const Order order : orders_to_try(config)) {
     Strategy strategy = base;

@@ -41,6 +41,7 @@ struct Strategy {
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
+  bool delays_reduction = false;             ///< a unit's gradient goes to other ranks under the next unit's backward pass
   MicrobatchShape microbatch;
   std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none

@@ -47,6 +47,7 @@ std::vector<StrategyOptions> all_options() {
     sharded.mesh = {.replicate = sharded.save ? 2 : 1, .shard = 3};
     for (const int stage : {1, 2, 3}) {
       sharded.zero_stage = stage;
+      sharded.delays_reduction = stage != 1;
       sharded.pins.parameters = stage != 2 && sharded.clips;
       sharded.reduce_dtype = sharded.precision == DType::bf16 && sharded.clips ? DType::bf16 : DType::fp32;
       options.push_back(sharded);

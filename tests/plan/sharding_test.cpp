@@ -140,5 +140,31 @@ TEST(Sharding, GathersTheNextUnitBeforeTheComputeThatPrecedesItsUse) {
   EXPECT_GE(ahead, forwards - 1);
 }
 
+/// The compute lane meets what waits for other ranks only behind the next unit's backward pass.
+TEST(Sharding, ReducesAGradientBesideTheBackwardPassOfTheNextUnit) {
+  const Model model = tiny_model(4, false);
+  StrategyOptions options = sharded(3);
+  options.reduce_dtype = DType::fp32;
+  options.delays_reduction = true;
+  std::int32_t latest_backward = -1;
+  int casts = 0;
+  for (const Instruction& instruction : lower_training(model, tiny_strategy(model, options)).instructions) {
+    if (instruction.operation == Operation::backward) latest_backward = instruction.unit;
+    if (instruction.operation != Operation::cast_gradient) continue;
+    ++casts;
+    EXPECT_EQ(latest_backward, std::max(0, instruction.unit - 1));
+  }
+  EXPECT_EQ(casts, static_cast<int>(model.units.size()));
+}
+
+TEST(Sharding, DelaysReductionsWhereThatMovesNoMore) {
+  const Model model = tiny_model(4, false);
+  RunConfig config = testing::tiny_config({.microbatches = 4});
+  config.parallel.data = 2;
+  EXPECT_TRUE(make_plan(config, model).strategy.delays_reduction);
+  config.parallel.data = 1;
+  EXPECT_FALSE(make_plan(config, model).strategy.delays_reduction);
+}
+
 }  // namespace
 }  // namespace strata

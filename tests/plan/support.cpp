@@ -130,6 +130,7 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.mesh = options.mesh;
   strategy.zero_stage = options.zero_stage;
   strategy.reduce_dtype = options.reduce_dtype;
+  strategy.delays_reduction = options.delays_reduction;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
 }

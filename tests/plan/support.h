@@ -31,6 +31,7 @@ struct StrategyOptions {
   Mesh mesh = {};
   int zero_stage = 3;
   DType reduce_dtype = DType::fp32;
+  bool delays_reduction = false;
 };
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
