@@ -363,7 +363,8 @@ void MpiProgress::leave(Requests& requests) {
   }
   try {
     if (!failure()) requests.together = meet(requests, watchdog_seconds_);
-    if (!requests.together || !meet(requests, kGraceSeconds)) return;
+    // All were alive when they met after a failure; one may still finish what it computes before it says why.
+    if (!requests.together || !meet(requests, watchdog_seconds_)) return;
   } catch (const CommError&) {
     return;  // the launcher ends the others when this process is gone
   }

@@ -9,8 +9,10 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <climits>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -21,6 +23,7 @@
 namespace strata {
 namespace {
 
+constexpr const char* kSpillName = "strata-spill";
 constexpr mode_t kFolderMode = 0755, kLockMode = 0644;  // others may read whose lock it is
 constexpr mode_t kFileMode = 0600;                      // and nobody else the model
 
@@ -103,6 +106,21 @@ void remove_leftovers(const std::string& spill) {
   if (error) refuse("read", spill, error.value());
 }
 
+/// What ranks of a larger run left in `folder` when it died. This run's ranks share that out, so that none takes another's folder, which
+/// that one is just making, for abandoned.
+void remove_abandoned(const std::string& folder, const RankOfRun& rank) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    int number = -1;
+    if (name.starts_with(kSpillName + std::string("-")))
+      std::from_chars(name.data() + std::strlen(kSpillName) + 1, name.data() + name.size(), number);
+    if (number < rank.ranks || number % rank.ranks != rank.rank) continue;
+    const FileDescriptor lock(::open(lock_path(entry.path().string()).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(entry.path(), error);
+  }
+}
+
 std::string advice() {
   return "free some space, lower memory.nvme.size or name another folder in memory.nvme.path";
 }
@@ -155,9 +173,9 @@ int error_of(IoFaults* faults, const char* name, const Call& call) {
 
 }  // namespace
 
-SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, int rank)
+SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank)
     : folder_(folder),
-      spill_(folder + "/strata-spill" + (rank > 0 ? fmt::format("-{}", rank) : "")),
+      spill_(fmt::format("{}/{}{}", folder, kSpillName, rank.rank > 0 ? fmt::format("-{}", rank.rank) : "")),
       faults_(faults),
       lock_(-1) {
   struct stat status {};
@@ -169,6 +187,7 @@ SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, int rank)
   if (!S_ISDIR(status.st_mode)) refuse("use", folder, ENOTDIR);
   lock_ = lock_folder(folder_, spill_);
   remove_leftovers(spill_);
+  remove_abandoned(folder_, rank);
 }
 
 SpillFolder::~SpillFolder() {

@@ -11,6 +11,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "offload/io_faults.h"
+#include "offload/store.h"
 
 namespace strata {
 
@@ -24,7 +25,7 @@ class SpillFolder {
  public:
   /// Locks, and removes what a dead run left. Throws ConfigError where the folder is missing, another run has
   /// it (naming the process), or nothing can be made in it.
-  SpillFolder(const std::string& folder, IoFaults* faults, int rank = 0);
+  SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank = {});
   /// Removes what is left, and gives up the lock.
   ~SpillFolder();
   SpillFolder(const SpillFolder&) = delete;

@@ -26,9 +26,14 @@ struct StoreLimit {
   std::optional<double> read, write;
 };
 
+/// Which of a run's ranks a store belongs to. Ranks may share folders; each has files of its own there.
+struct RankOfRun {
+  int rank = 0, ranks = 1;
+};
+
 struct StoreOptions {
   std::vector<std::string> folders;
-  int rank = 0;  ///< ranks of a run share folders, each with files of its own
+  RankOfRun rank = {};
   Bytes bytes = 0;
   /// automatic: io_uring, or a pool of threads with pread and pwrite where the system forbids it.
   StoreEngine engine = StoreEngine::automatic;

@@ -1,10 +1,13 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <span>
 #include <type_traits>
 
 #include "engine/base/random.h"
+#include "engine/base/storage_type.h"
 #include "engine/base/task_arena.h"
 #include "optim/adamw_kernel.h"
 #include "optim/stochastic_rounding.h"
@@ -88,6 +91,14 @@ void adamw(const AdamWCoefficients& step, const AdamWState& state) {
                const std::int64_t last = std::min(last_chunk * kChunk, state.elements);
                adamw_kernel(step, state.part(first, last - first), stream);
              });
+}
+
+void round_masters(const AdamWState& state) {
+  if (state.precision == DType::fp32 || state.format.split_master) return;
+  const std::span masters(static_cast<const float*>(state.master), static_cast<std::size_t>(state.elements));
+  with_storage_type(state.precision, [&]<typename T>(T) {
+    std::ranges::transform(masters, static_cast<T*>(state.parameter), [](float master) { return T(master); });
+  });
 }
 
 void adamw_reference(const AdamWCoefficients& step, const AdamWState& state) {

@@ -52,8 +52,9 @@ int Job::run(const std::function<int()>& work) {
   const auto say = [](const std::string& sentence) { std::cerr << "strata: " << sentence << '\n'; };
   try {
     return work();
-  } catch (const ConfigError& error) {  // what the ranks have agreed upon
+  } catch (const ConfigError& error) {
     if (is_first()) say(error.what());
+    if (world_) world_->abort(error.what());
     return 2;
   } catch (const EndedByRankError& error) {
     if (is_first()) say(error.what());
@@ -63,7 +64,7 @@ int Job::run(const std::function<int()>& work) {
     if (world_) world_->abort(error.what());
     return 1;
   } catch (const std::exception& error) {
-    if (is_first()) say(speaker() + error.what());
+    if (is_first()) say(error.what());
     if (world_) world_->abort(error.what());
     return 1;
   }

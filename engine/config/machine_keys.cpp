@@ -36,8 +36,8 @@ void add_parallel(std::vector<Key>& keys) {
       "parameters. With one rank all are the same.",
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
   require(section.add<Word<DType>>("reduce_dtype", &S::reduce_dtype, "",
-                                   "Type in which gradients go from rank to rank: fp32, or bf16 in half the bytes. Either way they are "
-                                   "added in fp32."),
+                                   "Type in which gradients go from rank to rank: fp32, or bf16 in half the bytes. On CPUs they are added "
+                                   "in fp32 either way."),
           {"train.precision"}, [](const RunConfig& c) -> std::string {
             const DType reduce = c.parallel.reduce_dtype;
             if (reduce == DType::fp32 || (reduce == DType::bf16 && c.train.precision == DType::bf16)) return "";

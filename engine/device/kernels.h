@@ -105,7 +105,7 @@ struct CrossEntropy {
   bool gradient = true;                   ///< false: logits are left in an unspecified state
 };
 
-/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h.
+/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, where it is skipped, round_masters().
 struct AdamWUpdate {
   const StepScalars* scalars = nullptr;  ///< in the device's memory: the host decides them while the step runs
   bool decay = true;                     ///< with weight decay, or without

@@ -315,9 +315,9 @@ void Operations::update_on_device(const Instruction& instruction) {
 
 void Operations::update_on_host(const Instruction& instruction) {
   const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
-  if (scalars.skip != 0) return;
   workers_.execute([&] {
     update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+      if (scalars.skip != 0) return round_masters(state);
       adamw(decays ? scalars.decayed : scalars.plain, state);
     });
   });

@@ -11,7 +11,7 @@ Ranks::Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_
   const auto shard = [&] { return world.split(replica(), rank_); };
   const auto replicate = [&] { return world.split(shard_rank(), rank_); };
   const auto on_device = [&](std::unique_ptr<Communicator> on_host) {
-    return comm != nullptr ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
+    return comm != nullptr && on_host->size() > 1 ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
   };
   outside_ = everyone();
   saving_ = everyone();
@@ -19,6 +19,13 @@ Ranks::Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_
   cpu_shard_ = shard();
   comm_shard_ = on_device(shard());
   comm_replicate_ = on_device(replicate());
+}
+
+std::optional<std::string> Ranks::failure() const {
+  for (const Communicator* group : {outside_.get(), comm_shard_.get(), comm_replicate_.get()}) {
+    if (std::optional<std::string> failure = group->failure()) return failure;
+  }
+  return std::nullopt;
 }
 
 Communicator& Ranks::group(Group group, Lane lane) {

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
@@ -31,6 +33,9 @@ class Ranks {
   /// All ranks, for whoever is not a lane, and for the lane that saves.
   Communicator& outside() { return *outside_; }
   Communicator& saving() { return *saving_; }
+
+  /// Why no rank can be reached any more, or nothing. Any thread may ask.
+  std::optional<std::string> failure() const;
 
  private:
   int rank_, size_;

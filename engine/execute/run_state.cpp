@@ -32,7 +32,7 @@ std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
 RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store)
     : plan_(plan),
       model_(model),
-      rank_(store.rank),
+      rank_(store.rank.rank),
       addressable_(device.host_addressable()),
       instances_(find_instances(plan.training.program)),
       buffers_(find_buffers(plan.training.program, plan.strategy.mesh, instances_)),

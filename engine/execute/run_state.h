@@ -70,6 +70,11 @@ class RunState {
   void measure_nvme(MachineRates& rates);
   std::string describe_nvme() const { return store_ ? store_->describe() : ""; }
 
+  /// Gives back the memory that loading took besides the plan's.
+  void release_scratch() {
+    for (Arena* memory : {&stored_, &stored_parameter_, &values_}) *memory = Arena();
+  }
+
   /// Tables that units read (rotary positions), where the model has any.
   void write_constants();
 

@@ -47,7 +47,7 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
 StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {
   constexpr std::array kEngines = {StoreEngine::automatic, StoreEngine::io_uring, StoreEngine::threads};
   return {.folders = config.memory.nvme_path,
-          .rank = options.world == nullptr ? 0 : options.world->rank(),
+          .rank = options.world == nullptr ? RankOfRun{} : RankOfRun{options.world->rank(), options.world->size()},
           .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
           .verify = config.memory.nvme_verify,
           .watchdog_seconds = options.watchdog_seconds,
@@ -141,7 +141,8 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   Executor::Options executor{.mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds};
   if (ranks_) {
     executor.on_failure = [this](const std::string& sentence) { options_.world->abort(sentence); };
-    executor.ranks_failure = [this] { return options_.world->failure(); };
+    executor.ranks_failure = [this] { return ranks_->failure(); };
+    executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by who waits for it
   }
   if (plan_.validation) {
     validation_operations_.emplace(setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
@@ -222,6 +223,7 @@ void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
 void Trainer::make_state(TrainListener& listener) {
   state_->write_constants();
   if (!resume(listener)) initialise_weights(listener);
+  state_->release_scratch();
 }
 
 bool Trainer::resume(TrainListener& listener) {

@@ -38,6 +38,12 @@ StepFlops step_flops(const Model& model, const Strategy& strategy) {
   return flops;
 }
 
+/// To other ranks: taken to go over a link like that to the device.
+Bytes sent_bytes(const Program& program) {
+  const Traffic traffic = traffic_of(program, When::every_step);
+  return traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce];
+}
+
 std::vector<Order> orders_to_try(const RunConfig& config) {
   if (config.plan.order) return {*config.plan.order};
   return {Order::layer_major, Order::microbatch_major};
@@ -74,18 +80,17 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     const Program resident = keep_resident(plain, kDeviceLevel, budget);
     const Bytes h2d = moved_bytes(resident, Operation::copy_to_device);
     const Bytes d2h = moved_bytes(resident, Operation::copy_to_host);
-    const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d, d2h);
+    const Bytes sent = sent_bytes(resident);
+    const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d + sent, d2h);
     const Bytes live = tier_use(resident, Tier::device).live_bytes;
-    return Choice{strategy, seconds, h2d + d2h, live};
+    return Choice{strategy, seconds, h2d + d2h + sent, live};
   };
   const auto consider = [&](Strategy strategy) {
-    std::optional<Choice> choice = cost(strategy);
-    if (strategy.mesh.data() > 1) {  // exchanges hide behind computing, where no gradient has to leave the device for it
-      strategy.delays_reduction = true;
-      std::optional<Choice> delayed = cost(strategy);
-      if (delayed && (!choice || delayed->traffic <= choice->traffic)) choice = std::move(delayed);
+    for (const bool delays : {true, false}) {
+      if (delays && strategy.mesh.data() == 1) continue;
+      strategy.delays_reduction = delays;
+      if (std::optional<Choice> choice = cost(strategy)) result.push_back(std::move(*choice));
     }
-    if (choice) result.push_back(std::move(*choice));
   };
   for (const Order order : orders_to_try(config)) {
     Strategy strategy = base;
@@ -98,7 +103,9 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
       consider(with_saved_blocks(strategy, saved));
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
-    return std::tie(a.seconds, a.traffic, a.live) < std::tie(b.seconds, b.traffic, b.live);
+    // Exchanges that are delayed hide behind computing, where no gradient has to leave the device for it.
+    return std::tuple(a.seconds, a.traffic, !a.strategy.delays_reduction, a.live) <
+           std::tuple(b.seconds, b.traffic, !b.strategy.delays_reduction, b.live);
   });
   return result;
 }
@@ -169,8 +176,8 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
     const double seconds = std::max(
         {choice.seconds,
-         estimated_seconds(rates, step_flops(model, choice.strategy).executed, moved(Operation::copy_to_device),
-                           moved(Operation::copy_to_host)),
+         estimated_seconds(rates, step_flops(model, choice.strategy).executed,
+                           moved(Operation::copy_to_device) + sent_bytes(placement->training), moved(Operation::copy_to_host)),
          nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);

@@ -38,10 +38,10 @@ nlohmann::json tier(const TrainReport& report, Tier tier) {
 }
 
 nlohmann::json link(const TrainReport& report, Link link) {
-  const auto lane = static_cast<std::size_t>(lane_of(link));
-  return {{"planned_bytes", planned_traffic(report, link)},
-          {"measured_bytes", measured_traffic(report, link)},
-          {"busy_seconds", report.result.measured.busy_seconds[lane]}};
+  nlohmann::json json = {{"planned_bytes", planned_traffic(report, link)}, {"measured_bytes", measured_traffic(report, link)}};
+  const Lane lane = lane_of(link);  // between ranks several links share one
+  if (lane != Lane::comm) json["busy_seconds"] = report.result.measured.busy_seconds[static_cast<std::size_t>(lane)];
+  return json;
 }
 
 }  // namespace

@@ -194,12 +194,16 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
   }
 }
 
-TEST_P(OptimizerKernels, AdamWOfASkippedStepTouchesNothing) {
+TEST_P(OptimizerKernels, AdamWOfASkippedStepKeepsTheStateAndRoundsItToTheParameter) {
   StepScalars scalars = third_step();
   scalars.skip = 1;
   for (const StateTypes& types : kEveryStateType) {
-    const Stretch before(0, 5000, types);
-    expect_same_bits(updated(before, scalars, true), before);
+    const Stretch before(1, 4999, types);
+    Stretch expected = before;
+    const bool is_rounded_copy = types.precision != DType::fp32 && !types.format.split_master;
+    for (std::int64_t i = before.first; is_rounded_copy && i < before.first + before.elements; ++i)
+      expected.parameter.set(0, i, before.master.at(0, i));
+    expect_same_bits(updated(before, scalars, true), expected);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/execute/support.h"
+#include "tests/support/drive.h"
 
 namespace strata {
 namespace {
@@ -42,6 +43,31 @@ TEST(LossScaling, SkipsOverflowingStepsAndBacksOff) {
     if (step > 0) {
       EXPECT_EQ(hashes[index] == hashes[index - 1], step < skipped) << step;
     }
+  }
+}
+
+/// A parameter on a drive, or pinned to the device, has no other copy that a step without an update could leave in its place.
+TEST(LossScaling, KeepsParametersOfSkippedStepsWhereverTheyLive) {
+  const TemporaryFolder folder;
+  RunConfig config = fp16_run(folder.path());
+  config.train.steps = 14;
+  config.train.loss_scale_initial = 0x1p24;
+  const TrainResult resident = run(config).result;
+  ASSERT_GT(resident.counters.skipped, 0);
+  RunConfig pinned = config;
+  pinned.memory.parameters = TierChoice::device;
+  pinned.memory.optimizer_state = TierChoice::host;
+  RunConfig spilled = config;
+  spilled.memory.device = testing::smallest_bytes(config);
+  spilled.memory.nvme_path = {folder.path().string()};
+  spilled.memory.parameters = spilled.memory.optimizer_state = TierChoice::nvme;
+  std::vector<RunConfig> placed = {pinned};
+  if (testing::why_no_drive(folder.path()).empty()) placed.push_back(spilled);
+  for (const RunConfig& each : placed) {
+    const TrainResult result = run(each).result;
+    EXPECT_EQ(result.state_hash, resident.state_hash);
+    for (std::size_t step = 0; step < resident.steps.size(); ++step)
+      EXPECT_EQ(result.steps[step].loss, resident.steps[step].loss) << step;
   }
 }
 

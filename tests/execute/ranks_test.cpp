@@ -182,6 +182,30 @@ TEST_F(RanksOfAnyStage, SplitsMastersRoundsMomentsAndReducesInBf16WithTheBitsOfE
   }
 }
 
+TEST_F(RanksOfAnyStage, SkipAStepThatOverflowsWithoutATrace) {
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    RunConfig config = this->config({.stage = stage, .ranks = 2});
+    config.train.steps = 14;
+    config.train.precision = DType::fp16;
+    config.train.loss_scale_initial = std::ldexp(1.0, 24);
+    RunConfig alone = config;
+    alone.parallel.data = 1;
+    const RunOutcome expected = run(alone);
+    ASSERT_GT(expected.result.counters.skipped, 0);
+    ASSERT_GT(expected.result.counters.updates, 0);
+    for (const Where where : {Where::resident, Where::host}) {
+      for (const RunOutcome& rank : run_ranks(placed(config, where), 2)) {
+        EXPECT_EQ(rank.result.counters.skipped, expected.result.counters.skipped);
+        for (std::size_t step = 0; step < expected.result.steps.size(); ++step) {
+          const double loss = expected.result.steps[step].loss;
+          EXPECT_NEAR(rank.result.steps[step].loss, loss, 1e-3 * loss) << step;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(RanksOfAnyStage, ValidateOnWhatOneRankValidatesOn) {
   RunConfig config = this->config({.ranks = 3});
   config.train.steps = 2;
@@ -268,7 +292,8 @@ TEST_F(RanksOfAnyStage, NameTheInstructionAndTheRankThatDoesNotCome) {
       return dies ? Fate::never_arrives : Fate::arrives;
     }
   } dies;
-  EXPECT_THAT([&] { run_ranks(config({.ranks = 3}), 3, [](int) { return RunOptions{}; }, {.watchdog_seconds = 0.5, .faults = &dies}); },
+  const auto options = [](int) { return RunOptions{.watchdog_seconds = 0.5}; };
+  EXPECT_THAT([&] { run_ranks(config({.ranks = 3}), 3, options, {.watchdog_seconds = 0.5, .faults = &dies}); },
               ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("rank 1")));
 }
 

@@ -122,6 +122,25 @@ TEST_F(SpillFolders, AreFreeAgainAfterAKill) {
   EXPECT_FALSE(fs::exists(spill_ / "spill"));
 }
 
+TEST_F(SpillFolders, OfRanksLieSideBySideAndGoWithTheNextRunIfAbandoned) {
+  const auto open_rank = [&](int rank, int ranks) {
+    StoreOptions options = options_;
+    options.rank = {.rank = rank, .ranks = ranks};
+    return open_store(options);
+  };
+  const auto abandon = [&](const std::string& name) {
+    fs::create_directory(folder_ / name);
+    std::ofstream(folder_ / name / "lock") << "process 1 on a machine that fell over";
+  };
+  for (const char* name : {"strata-spill-1", "strata-spill-2", "strata-spill-3"}) abandon(name);
+  const auto held = open_rank(4, 5);
+  const auto first = open_rank(0, 2), second = open_rank(1, 2);
+  EXPECT_TRUE(fs::exists(folder_ / "strata-spill-1")) << "the second rank's";
+  EXPECT_FALSE(fs::exists(folder_ / "strata-spill-2"));
+  EXPECT_FALSE(fs::exists(folder_ / "strata-spill-3"));
+  EXPECT_TRUE(fs::exists(folder_ / "strata-spill-4")) << "it is in use";
+}
+
 TEST_F(SpillFolders, WithoutEnoughSpaceNameNeededAndFreeBytes) {
   options_.bytes = Bytes{1} << 50;
   const std::string message = refusal();

@@ -157,6 +157,19 @@ TEST(Sharding, ReducesAGradientBesideTheBackwardPassOfTheNextUnit) {
   EXPECT_EQ(casts, static_cast<int>(model.units.size()));
 }
 
+TEST(Sharding, GathersNoMoreForGradientAccumulationWhereMemoryHasRoom) {
+  const Model model = tiny_model(4, false);
+  Bytes gathered = 0;
+  for (const std::int64_t microbatches : {4, 32}) {
+    RunConfig config = testing::tiny_config({.microbatches = microbatches});
+    config.plan.order.reset();
+    config.parallel.data = 4;
+    const Plan plan = make_plan(config, model);
+    if (gathered == 0) gathered = plan.training.moved(Link::all_gather);
+    EXPECT_EQ(plan.training.moved(Link::all_gather), gathered);
+  }
+}
+
 TEST(Sharding, DelaysReductionsWhereThatMovesNoMore) {
   const Model model = tiny_model(4, false);
   RunConfig config = testing::tiny_config({.microbatches = 4});

@@ -83,7 +83,7 @@ void CpuKernels::zero(const Matrix& x) {
 }
 
 void CpuKernels::adamw(const AdamWUpdate& call) {
-  if (call.scalars->skip != 0) return;
+  if (call.scalars->skip != 0) return round_masters(call.state);
   context_->pool.execute(
       [&] { strata::adamw(call.decay ? call.scalars->decayed : call.scalars->plain, call.state); });
 }

@@ -102,16 +102,36 @@ __device__ void update_run(const Update<Precision, Master, Moment>& x, const Ada
   if constexpr (Types::kParameter) store_run(parameter, x.parameter + first);
 }
 
+/// As round_masters() of optim/adamw.h.
+template <int run, typename Precision, typename Master, typename Moment>
+__device__ void round_run(const Update<Precision, Master, Moment>& x, std::int64_t first) {
+  using Types = Update<Precision, Master, Moment>;
+  if constexpr (Types::kParameter && !Types::kSplit) {
+    const auto masters = load_run<run>(x.master + first);
+    Run<Precision, run> parameter;
+#pragma unroll
+    for (int i = 0; i < run; ++i) parameter.values[i] = from_float<Precision>(masters.values[i]);
+    store_run(parameter, x.parameter + first);
+  }
+}
+
+template <int run, typename Precision, typename Master, typename Moment>
+__device__ void perform_run(const Update<Precision, Master, Moment>& x, std::int64_t first) {
+  if (x.scalars->skip != 0) {
+    round_run<run>(x, first);
+  } else {
+    update_run<run>(x, x.decay ? x.scalars->decayed : x.scalars->plain, first);
+  }
+}
+
 /// `run`: kUpdateRun where every array is aligned for it, or 1.
 template <int run, typename Precision, typename Master, typename Moment>
 __global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision, Master, Moment> x) {
-  if (x.scalars->skip != 0) return;
-  const AdamWCoefficients s = x.decay ? x.scalars->decayed : x.scalars->plain;
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
   if (first + run <= x.elements) {
-    update_run<run>(x, s, first);
+    perform_run<run>(x, first);
   } else {
-    for (std::int64_t i = first; i < x.elements; ++i) update_run<1>(x, s, i);
+    for (std::int64_t i = first; i < x.elements; ++i) perform_run<1>(x, i);
   }
 }
 

@@ -8,7 +8,7 @@ using namespace reference;
 void ReferenceKernels::adamw(const AdamWUpdate& update) {
   expect(!update.state.format.split_master || update.state.precision == DType::bf16,
          "a split master of a bf16 parameter");
-  if (update.scalars->skip != 0) return;
+  if (update.scalars->skip != 0) return round_masters(update.state);
   adamw_reference(update.decay ? update.scalars->decayed : update.scalars->plain, update.state);
 }
 
