@@ -106,8 +106,8 @@ void remove_leftovers(const std::string& spill) {
   if (error) refuse("read", spill, error.value());
 }
 
-/// What ranks of a larger run left in `folder` when it died. This run's ranks share that out, so that none takes another's folder, which
-/// that one is just making, for abandoned.
+/// What ranks of a larger run left in `folder` when it died. This run's ranks share that out, so that none
+/// takes another's folder, which that one is just making, for abandoned.
 void remove_abandoned(const std::string& folder, const RankOfRun& rank) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -116,8 +116,10 @@ void remove_abandoned(const std::string& folder, const RankOfRun& rank) {
     if (name.starts_with(kSpillName + std::string("-")))
       std::from_chars(name.data() + std::strlen(kSpillName) + 1, name.data() + name.size(), number);
     if (number < rank.ranks || number % rank.ranks != rank.rank) continue;
-    const FileDescriptor lock(::open(lock_path(entry.path().string()).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(entry.path(), error);
+    const FileDescriptor lock(
+        ::open(lock_path(entry.path().string()).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0)
+      std::filesystem::remove_all(entry.path(), error);
   }
 }
 

@@ -39,7 +39,8 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 /// What this process may run on; null where the system does not say.
 Bitmap allowed_processors(const Topology& topology) {
   Bitmap allowed(hwloc_bitmap_alloc());
-  if (!topology.loaded() || hwloc_get_cpubind(topology.get(), allowed.get(), HWLOC_CPUBIND_PROCESS) != 0) return nullptr;
+  if (!topology.loaded() || hwloc_get_cpubind(topology.get(), allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)
+    return nullptr;
   return allowed;
 }
 
@@ -66,7 +67,9 @@ void bind_to_share(int index, int processes) {
   hwloc_obj_t root = hwloc_get_root_obj(topology.get());
   if (!hwloc_bitmap_isincluded(root->cpuset, allowed.get())) return;
   std::vector<hwloc_cpuset_t> shares(static_cast<std::size_t>(processes), nullptr);
-  if (hwloc_distrib(topology.get(), &root, 1, shares.data(), static_cast<unsigned>(processes), INT_MAX, 0) != 0) return;
+  if (hwloc_distrib(topology.get(), &root, 1, shares.data(), static_cast<unsigned>(processes), INT_MAX, 0) !=
+      0)
+    return;
   hwloc_set_cpubind(topology.get(), shares[static_cast<std::size_t>(index)], HWLOC_CPUBIND_PROCESS);
   for (hwloc_cpuset_t share : shares) hwloc_bitmap_free(share);
 }

@@ -3,12 +3,13 @@
 
 namespace strata {
 
-/// Physical cores that this process may run on, at least 1: a second hardware thread of a core adds nothing to matrix products.
+/// Physical cores that this process may run on, at least 1: a second hardware thread of a core adds nothing
+/// to matrix products.
 int usable_cores();
 
-/// Keeps this process to its share of the machine's cores, and so to the memory next to them, where `processes` on it compute side by side: the
-/// `index`-th of them. Nothing where whoever started it keeps it to some already, or where the system does not let it. Before
-/// usable_cores().
+/// Keeps this process to its share of the machine's cores, and so to the memory next to them, where
+/// `processes` on it compute side by side: the `index`-th of them. Nothing where whoever started it keeps it
+/// to some already, or where the system does not let it. Before usable_cores().
 void bind_to_share(int index, int processes);
 
 }  // namespace strata

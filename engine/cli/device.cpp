@@ -33,7 +33,8 @@ std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] in
   return std::make_unique<CudaDevice>(local_rank % std::max(1, cuda_devices()));
 #else
   throw ConfigError(
-      "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found (STRATA_CUDA=ON)");
+      "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found "
+      "(STRATA_CUDA=ON)");
 #endif
 }
 
@@ -44,7 +45,9 @@ MakeDeviceGroup device_groups(const RunConfig& config) {
     return make_nccl_communicator(std::move(on_host), {.stream = static_cast<CudaStream&>(stream).handle()});
   };
 #else
-  throw ConfigError("device.kind: several ranks on GPUs need NCCL, and this program was built without it: build it where nccl.h is found");
+  throw ConfigError(
+      "device.kind: several ranks on GPUs need NCCL, and this program was built without it: build it where "
+      "nccl.h is found");
 #endif
 }
 
@@ -52,8 +55,9 @@ Bytes device_budget(const RunConfig& config, const Device& device) {
   const Bytes available = device.available_bytes();
   if (config.memory.device == kUnlimited) return available;
   if (config.memory.device <= available) return config.memory.device;
-  throw ConfigError(fmt::format("memory.device: {} is more than the {} that {} has free; give at most that, or unlimited",
-                                format_bytes(config.memory.device), format_bytes(available), device.name()));
+  throw ConfigError(
+      fmt::format("memory.device: {} is more than the {} that {} has free; give at most that, or unlimited",
+                  format_bytes(config.memory.device), format_bytes(available), device.name()));
 }
 
 }  // namespace strata

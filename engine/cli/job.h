@@ -1,5 +1,5 @@
-// The processes of a command: one, or the ranks that mpirun or srun started together. What goes wrong on one of them ends all, and
-// reaches the user once.
+// The processes of a command: one, or the ranks that mpirun or srun started together. What goes wrong on one
+// of them ends all, and reaches the user once.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,8 @@ class Job {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
 
-  /// Performs `work` on every rank and returns its status. Where it throws on one, all end, and the user is told why, once where the first rank
-  /// hears of it. Status 2 for a ConfigError, 1 for all else.
+  /// Performs `work` on every rank and returns its status. Where it throws on one, all end, and the user is
+  /// told why, once where the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
   int run(const std::function<int()>& work);
 
  private:

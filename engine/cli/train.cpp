@@ -53,18 +53,23 @@ struct Setup {
 };
 
 Setup prepare(const TrainCommand& command, const Job& job) {
-  Setup setup{.config = load_run_config(command.run_file, command.overrides, job.size()), .model = {}, .data = {}, .device = {}};
+  Setup setup{.config = load_run_config(command.run_file, command.overrides, job.size()),
+              .model = {},
+              .data = {},
+              .device = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
-    throw ConfigError(fmt::format(
-        "parallel.data: the run file asks for {0} data ranks, and {1} {2} started; start it with mpirun -n {0}, or leave parallel.data out",
-        config.parallel.data, job.size(), job.size() == 1 ? "was" : "were"));
+    throw ConfigError(
+        fmt::format("parallel.data: the run file asks for {0} data ranks, and {1} {2} started; start it with "
+                    "mpirun -n {0}, or leave parallel.data out",
+                    config.parallel.data, job.size(), job.size() == 1 ? "was" : "were"));
   }
   if (job.is_first()) check_json_path(command.json);
   setup.model = load_model(config);
   setup.data = std::make_unique<BatchLoader>(config, setup.model.architecture.vocabulary);
   // The plan must not ask for more held-out microbatches than there are.
-  if (config.train.validate_every > 0) config.train.validation_batches = setup.data->validation_microbatches();
+  if (config.train.validate_every > 0)
+    config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
   config.memory.device = device_budget(config, *setup.device);
   return setup;
@@ -105,7 +110,8 @@ int train(const TrainCommand& command, Job& job) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
     std::cerr << plan_text(plan, setup.model, &rates);
-    if (const std::string drives = trainer.describe_nvme(); !drives.empty()) std::cerr << "drives   " << drives << '\n';
+    if (const std::string drives = trainer.describe_nvme(); !drives.empty())
+      std::cerr << "drives   " << drives << '\n';
   }
 
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, request_stop);

@@ -145,9 +145,8 @@ void Operations::cast_gradient(const Instruction& instruction) {
   const std::int64_t elements = strategy.reduce_dtype == DType::fp32
                                     ? shard_elements(instruction)
                                     : mesh().gathered_elements(unit(instruction).elements);
-  kernels_.cast(
-      {operand<float>(instruction, Role::source), DType::fp32, 1, elements},
-      {operand<std::byte>(instruction, Role::destination), strategy.precision, 1, elements});
+  kernels_.cast({operand<float>(instruction, Role::source), DType::fp32, 1, elements},
+                {operand<std::byte>(instruction, Role::destination), strategy.precision, 1, elements});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
@@ -170,7 +169,9 @@ void Operations::exchange(const Instruction& instruction) {
   const Element reduced = strategy.reduce_dtype == DType::fp32 ? Element::fp32 : Element::bf16;
   const Role role = instruction.reads[0].role;
   if (instruction.operation == Operation::all_gather) {
-    group.all_gather(from, to, static_cast<std::size_t>(shard_elements(instruction) * size_of(strategy.precision)), Element::byte);
+    group.all_gather(from, to,
+                     static_cast<std::size_t>(shard_elements(instruction) * size_of(strategy.precision)),
+                     Element::byte);
   } else if (instruction.operation == Operation::reduce_scatter) {
     group.reduce_scatter(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
   } else if (role == Role::gradient) {
@@ -296,11 +297,13 @@ AdamWState Operations::state_of_unit(const Instruction& instruction) const {
           .unit = static_cast<std::uint32_t>(instruction.unit)};
 }
 
-/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in this rank's shard.
+/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in this
+/// rank's shard.
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
   AdamWState shard = state_of_unit(instruction);
-  const FlatRange range = shard_of(unit(instruction), mesh(), setup_.ranks == nullptr ? 0 : setup_.ranks->shard_rank());
+  const FlatRange range =
+      shard_of(unit(instruction), mesh(), setup_.ranks == nullptr ? 0 : setup_.ranks->shard_rank());
   shard.first = range.first;
   for (const TensorPiece& piece : pieces_in(unit(instruction), range))
     update(shard.part(piece.at, piece.count()), setup_.optimizer.decay_all || piece.tensor->decay);

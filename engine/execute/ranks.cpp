@@ -11,7 +11,8 @@ Ranks::Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_
   const auto shard = [&] { return world.split(replica(), rank_); };
   const auto replicate = [&] { return world.split(shard_rank(), rank_); };
   const auto on_device = [&](std::unique_ptr<Communicator> on_host) {
-    return comm != nullptr && on_host->size() > 1 ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
+    return comm != nullptr && on_host->size() > 1 ? make_device_group(std::move(on_host), *comm)
+                                                  : std::move(on_host);
   };
   outside_ = everyone();
   saving_ = everyone();

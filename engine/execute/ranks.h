@@ -1,5 +1,5 @@
-// The ranks of a run, as one of them sees them, and the groups in which their programs exchange values. Each lane has groups of its
-// own, so that lanes wait for other ranks independently of one another.
+// The ranks of a run, as one of them sees them, and the groups in which their programs exchange values. Each
+// lane has groups of its own, so that lanes wait for other ranks independently of one another.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,18 @@
 
 namespace strata {
 
-/// Makes a group whose exchanges a stream of the device orders, from one of the same ranks on the host, which becomes part of it.
+/// Makes a group whose exchanges a stream of the device orders, from one of the same ranks on the host, which
+/// becomes part of it.
 using MakeDeviceGroup =
     std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> on_host, Stream& stream)>;
 
 class Ranks {
  public:
-  /// `world` has mesh.data() ranks, of which neighbours share out the state; all of them call this. `comm` is the stream of the lane comm where
-  /// the device has one: then `make_device_group` makes that lane's groups. Otherwise the host exchanges what is in the device's memory.
-  Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_device_group = {}, Stream* comm = nullptr);
+  /// `world` has mesh.data() ranks, of which neighbours share out the state; all of them call this. `comm` is
+  /// the stream of the lane comm where the device has one: then `make_device_group` makes that lane's groups.
+  /// Otherwise the host exchanges what is in the device's memory.
+  Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_device_group = {},
+        Stream* comm = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }

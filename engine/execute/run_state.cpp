@@ -159,7 +159,8 @@ FlatRange RunState::saved(std::size_t unit) const {
 }
 
 FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
-  const bool is_needed_whole = kind == StateKind::master && std::ranges::any_of(buffers_[unit].copies, &Copy::is_whole);
+  const bool is_needed_whole =
+      kind == StateKind::master && std::ranges::any_of(buffers_[unit].copies, &Copy::is_whole);
   return is_needed_whole ? whole(model_.units[unit]) : held(unit);
 }
 
@@ -171,9 +172,11 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
   StoredValues stored = {.as = stored_as(kind), .values = read(buffer_of(unit, kind), stored_).data()};
-  // On the nvme tier both halves are staged where one update has them, so that neither is in the other's place.
+  // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
+  // place.
   if (stored.as == StoredAs::split_masters)
-    stored.parameter = reinterpret_cast<const bfloat16*>(read(buffers_[unit].parameter, stored_parameter_).data());
+    stored.parameter =
+        reinterpret_cast<const bfloat16*>(read(buffers_[unit].parameter, stored_parameter_).data());
   const FlatRange range = saved(unit);
   const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
   return stored.read(range.first - held(unit).first, range.count, memory);
@@ -205,8 +208,8 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
   }
   const std::span<float> values = values_of(range.count);
   fill(values);
-  const std::span<const float> shard =
-      values.subspan(static_cast<std::size_t>(mine.first - range.first), static_cast<std::size_t>(mine.count));
+  const std::span<const float> shard = values.subspan(static_cast<std::size_t>(mine.first - range.first),
+                                                      static_cast<std::size_t>(mine.count));
   if (is_floats) {
     store<float>(id, shard, std::identity());
   } else if (is_of_master) {

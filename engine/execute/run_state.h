@@ -1,5 +1,5 @@
-// The memory of a run: one piece per tier, as large as its programs need, and the training state in it, which checkpoints reach
-// wherever it lives. Used while no program runs.
+// The memory of a run: one piece per tier, as large as its programs need, and the training state in it, which
+// checkpoints reach wherever it lives. Used while no program runs.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,9 @@ struct TierMemory {
   std::byte* host = nullptr;
 
   /// REQUIRES: not of the nvme tier, which has no addresses.
-  std::byte* at(const Buffer& buffer) const { return (buffer.tier == Tier::device ? device : host) + buffer.offset; }
+  std::byte* at(const Buffer& buffer) const {
+    return (buffer.tier == Tier::device ? device : host) + buffer.offset;
+  }
 };
 
 /// The ways to the nvme tier, one for each lane that uses it; null where the run has none.
@@ -42,7 +44,8 @@ class RunState {
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
-  /// What this rank has of a unit's state, and what it gives to checkpoints: ranks that hold the same share that out.
+  /// What this rank has of a unit's state, and what it gives to checkpoints: ranks that hold the same share
+  /// that out.
   FlatRange held(std::size_t unit) const;
   FlatRange saved(std::size_t unit) const;
   /// What it must be given: all of a master where it keeps the parameter whole.
@@ -50,9 +53,9 @@ class RunState {
 
   /// The values of saved(unit), wherever they live and however they are stored; valid until the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
-  /// `fill` gets the buffer of loaded(unit, kind) to write all of. A master brings its parameter in the compute dtype
-  /// with it; moments that are stored in bf16 are rounded to nearest, which leaves what such a run has saved as it
-  /// was.
+  /// `fill` gets the buffer of loaded(unit, kind) to write all of. A master brings its parameter in the
+  /// compute dtype with it; moments that are stored in bf16 are rounded to nearest, which leaves what such a
+  /// run has saved as it was.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
   /// Memory is zero when it is given; the nvme tier is not.
@@ -66,7 +69,8 @@ class RunState {
   LossScale loss_scale();
   void write_loss_scale(const LossScale& scale);
 
-  /// Sets the rates of the nvme tier, where there is one: the better of two large transfers each way. Before there is any state.
+  /// Sets the rates of the nvme tier, where there is one: the better of two large transfers each way. Before
+  /// there is any state.
   void measure_nvme(MachineRates& rates);
   std::string describe_nvme() const { return store_ ? store_->describe() : ""; }
 
@@ -99,8 +103,8 @@ class RunState {
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing where the host cannot address them.
   std::byte* address(BufferId id) const;
-  /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier when it updates them, and
-  /// `memory`, as large as need be, for others.
+  /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier
+  /// when it updates them, and `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
   /// Likewise, staged in `memory` where the host cannot address it.
   std::span<const std::byte> read(BufferId id, Arena& memory);
@@ -126,8 +130,9 @@ class RunState {
   std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
   std::unique_ptr<StoreQueue> reads_, writes_;
   DeviceCopy copy_;
-  Arena stored_, stored_parameter_;  ///< for what is on a device that the host cannot address, as it is stored
-  Arena values_;                     ///< for values that no buffer on the host holds as floats
+  Arena stored_,
+      stored_parameter_;  ///< for what is on a device that the host cannot address, as it is stored
+  Arena values_;          ///< for values that no buffer on the host holds as floats
 };
 
 }  // namespace strata

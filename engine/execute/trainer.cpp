@@ -47,7 +47,8 @@ OptimizerSettings optimizer_settings(const RunConfig& config) {
 StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {
   constexpr std::array kEngines = {StoreEngine::automatic, StoreEngine::io_uring, StoreEngine::threads};
   return {.folders = config.memory.nvme_path,
-          .rank = options.world == nullptr ? RankOfRun{} : RankOfRun{options.world->rank(), options.world->size()},
+          .rank = options.world == nullptr ? RankOfRun{}
+                                           : RankOfRun{options.world->rank(), options.world->size()},
           .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
           .verify = config.memory.nvme_verify,
           .watchdog_seconds = options.watchdog_seconds,
@@ -55,9 +56,10 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
           .faults = options.faults};
 }
 
-/// Numbers this rank's microbatches among those of all: they take turns, so that the batch and its order do not depend on how many
-/// ranks there are.
-LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks, std::int64_t microbatches) {
+/// Numbers this rank's microbatches among those of all: they take turns, so that the batch and its order do
+/// not depend on how many ranks there are.
+LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks,
+                       std::int64_t microbatches) {
   if (ranks == 1) return load;
   return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, auto tokens, auto targets) {
     load(step, (microbatch * ranks + rank) % microbatches, tokens, targets);
@@ -98,12 +100,15 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       data_(std::move(data)),
       options_(std::move(options)),
       streams_(device, bool(options_.make_device_group)) {
-  on_every_rank(options_.world, [&] { state_.emplace(plan, model, device, store_options(config, options_)); });
+  on_every_rank(options_.world,
+                [&] { state_.emplace(plan, model, device, store_options(config, options_)); });
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group, streams_.find(Lane::comm));
+    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group,
+                   streams_.find(Lane::comm));
   }
   if (!config_.checkpoint.path.empty())
-    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files, ranks_ ? &ranks_->saving() : nullptr);
+    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
+                         ranks_ ? &ranks_->saving() : nullptr);
   if (plan_.strategy.saves) {
     saver_.emplace(StateSaver::Setup{.store = &*checkpoints_,
                                      .model = &model_,
@@ -112,14 +117,16 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                                      .held = [this](std::size_t unit) { return state_->held(unit); },
                                      .saved = [this](std::size_t unit) { return state_->saved(unit); },
                                      .sampler = data_.sampler,
-                                     .on_saved = [this](std::int64_t step) {
-                                       ++result_.saves;
-                                       note_saved(step, *listener_);
-                                     }});
+                                     .on_saved =
+                                         [this](std::int64_t step) {
+                                           ++result_.saves;
+                                           note_saved(step, *listener_);
+                                         }});
   }
   const Strategy& strategy = plan_.strategy;
   const std::int64_t data_ranks = strategy.mesh.data();
-  const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load, std::int64_t microbatches) {
+  const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
+                         std::int64_t microbatches) {
     return Operations::Setup{.plan = &plan_,
                              .program = &program,
                              .model = &model_,
@@ -145,7 +152,8 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
     executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by who waits for it
   }
   if (plan_.validation) {
-    validation_operations_.emplace(setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
+    validation_operations_.emplace(
+        setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
     validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);
   }
   if (options_.observer) {
@@ -188,11 +196,12 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
 
 void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
   const std::int64_t first = training_operations_->counters().step;
-  const Executor::RunResult run = training_->run(first, until - first, executor_stop(), [&](const StepReport& report) {
-    result_.steps.push_back(report);
-    const std::lock_guard lock(listening_);
-    listener.on_step(report);
-  });
+  const Executor::RunResult run =
+      training_->run(first, until - first, executor_stop(), [&](const StepReport& report) {
+        result_.steps.push_back(report);
+        const std::lock_guard lock(listening_);
+        listener.on_step(report);
+      });
   if (run.completed_steps == 0) return;
   result_.steps.back().seconds += run.tail_seconds;  // its updates had nothing to run under
 }

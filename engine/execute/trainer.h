@@ -74,8 +74,9 @@ class Trainer {
           Options options);
 
   /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given and the last step
-  /// did not. A stop of one rank ends all, after the step that follows. Throws what the run threw: the last checkpoint stays
-  /// whole. Other ranks may wait for this one until their watchdog ends it, or Communicator::abort().
+  /// did not. A stop of one rank ends all, after the step that follows. Throws what the run threw: the last
+  /// checkpoint stays whole. Other ranks may wait for this one until their watchdog ends it, or
+  /// Communicator::abort().
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// Adds what the nvme tier can do, where the run uses it. Only before train().
@@ -116,7 +117,7 @@ class Trainer {
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()
   std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
   const std::atomic<bool> never_ = false;
-  TrainListener* listener_ = nullptr;        ///< of train()
+  TrainListener* listener_ = nullptr;  ///< of train()
   std::mutex listening_;               ///< one call at a time
   TrainResult result_;
   std::int64_t saved_step_ = -1;  ///< of the newest checkpoint

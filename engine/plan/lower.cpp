@@ -14,9 +14,11 @@
 namespace strata {
 namespace {
 
-/// The values of one unit. With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated.
+/// The values of one unit. With one rank in the sharding group a shard is the whole, and `parameter` is the
+/// one that is updated.
 struct UnitValues {
-  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq, norm, step_scalars;
+  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq,
+      norm, step_scalars;
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
 };
 
@@ -83,10 +85,16 @@ class Lowering {
   /// Ranks hold shards of parameters only, and gather each unit's when they need it.
   bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
   bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
-  std::int64_t shard_elements(std::int32_t u) const { return mesh().shard_elements(model_.units[index(u)].elements); }
-  std::int64_t gathered_elements(std::int32_t u) const { return mesh().gathered_elements(model_.units[index(u)].elements); }
+  std::int64_t shard_elements(std::int32_t u) const {
+    return mesh().shard_elements(model_.units[index(u)].elements);
+  }
+  std::int64_t gathered_elements(std::int32_t u) const {
+    return mesh().gathered_elements(model_.units[index(u)].elements);
+  }
   /// What an update writes.
-  Value& updated_parameter(std::int32_t u) { return is_sharded() ? units_[index(u)].parameter_shard : units_[index(u)].parameter; }
+  Value& updated_parameter(std::int32_t u) {
+    return is_sharded() ? units_[index(u)].parameter_shard : units_[index(u)].parameter;
+  }
 
   void make_values() {
     const Bytes element = size_of(strategy_.precision);
@@ -101,7 +109,8 @@ class Lowering {
       values.parameter = named("parameter", BufferKind::parameter, whole * element);
       values.parameter_shard = named("parameter_shard", BufferKind::parameter, shard * element);
       values.gradient = named("gradient", BufferKind::gradient, whole * size_of(DType::fp32));
-      values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, shard * size_of(strategy_.reduce_dtype));
+      values.reduced_gradient =
+          named("reduced_gradient", BufferKind::gradient, shard * size_of(strategy_.reduce_dtype));
       values.cast_gradient =
           named("cast_gradient", BufferKind::gradient, (reduces_as_fp32() ? shard : whole) * element);
       values.master =
@@ -160,8 +169,10 @@ class Lowering {
         const bool pinned = value == fetched && strategy_.pins.parameters;
         if (on_device(u) || pinned) builder_.make_resident(*value, true);
         // A pinned parameter that is updated from its own value has that value at home, too.
-        const bool is_updated_at_home = value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
-        if (!on_device(u) && (!pinned || is_updated_at_home)) builder_.program.buffer(builder_.home(*value)).persistent = true;
+        const bool is_updated_at_home =
+            value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
+        if (!on_device(u) && (!pinned || is_updated_at_home))
+          builder_.program.buffer(builder_.home(*value)).persistent = true;
         value->at_home = true;
       }
     }
@@ -180,26 +191,35 @@ class Lowering {
       }
     }
     if (!strategy_.saves || largest == 0) return;
-    saved_state_ = builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
+    saved_state_ =
+        builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
   }
 
   void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses) {
-    builder_.on_device({.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb)}, uses);
+    builder_.on_device({.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb)},
+                       uses);
   }
 
-  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses,
-               When when = When::every_step) {
-    builder_.on_host(
-        {.operation = operation, .lane = lane, .unit = unit, .microbatch = static_cast<std::int32_t>(mb), .when = when}, uses);
+  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
+               const std::vector<Use>& uses, When when = When::every_step) {
+    builder_.on_host({.operation = operation,
+                      .lane = lane,
+                      .unit = unit,
+                      .microbatch = static_cast<std::int32_t>(mb),
+                      .when = when},
+                     uses);
   }
 
   /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
   void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses) {
-    builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange}, uses);
+    builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange},
+                       uses);
   }
 
   std::int64_t ranks_of(Group group) const {
-    return group == Group::shard ? mesh().shard : group == Group::replicate ? mesh().replicate : mesh().data();
+    return group == Group::shard       ? mesh().shard
+           : group == Group::replicate ? mesh().replicate
+                                       : mesh().data();
   }
 
   /// Every rank sends each of the others its part.
@@ -213,7 +233,10 @@ class Lowering {
   /// Sums of the group's ranks, of a few numbers on the host.
   void all_reduce_on_host(std::int32_t unit, Group group, Role role, Value& value) {
     if (ranks_of(group) == 1) return;
-    builder_.on_host({.operation = Operation::all_reduce, .lane = Lane::cpu, .unit = unit, .exchange = exchange_of_sums(group, value.bytes)},
+    builder_.on_host({.operation = Operation::all_reduce,
+                      .lane = Lane::cpu,
+                      .unit = unit,
+                      .exchange = exchange_of_sums(group, value.bytes)},
                      {{role, &value, Access::update}});
   }
 
@@ -221,7 +244,8 @@ class Lowering {
   void all_gather(std::int32_t u) {
     UnitValues& values = units_[index(u)];
     on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes),
-            {{Role::source, &values.parameter_shard, Access::read}, {Role::destination, &values.parameter, Access::write}});
+            {{Role::source, &values.parameter_shard, Access::read},
+             {Role::destination, &values.parameter, Access::write}});
   }
 
   /// In layer-major order once for all microbatches of a pass.
@@ -296,7 +320,8 @@ class Lowering {
     if (mb == microbatches_ - 1) gradient_is_done(u);
   }
 
-  /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind that in the program.
+  /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind
+  /// that in the program.
   void gradient_is_done(std::int32_t u) {
     if (unfinished_ >= 0) finish_gradient(std::exchange(unfinished_, -1));
     if (strategy_.delays_reduction && u > 0) {
@@ -335,7 +360,8 @@ class Lowering {
 
   void cast_gradient(std::int32_t u, Value& accumulated) {
     on_compute(Operation::cast_gradient, u, -1,
-               {{Role::source, &accumulated, Access::read}, {Role::destination, &units_[index(u)].cast_gradient, Access::write}});
+               {{Role::source, &accumulated, Access::read},
+                {Role::destination, &units_[index(u)].cast_gradient, Access::write}});
   }
 
   void finish_gradient(std::int32_t u) {
@@ -350,14 +376,17 @@ class Lowering {
     Value* gradient = reduces_as_fp32() ? &values.gradient : &values.cast_gradient;
     if (is_sharded()) {
       on_comm(Operation::reduce_scatter, u, exchange_of_parts(values.reduced_gradient.bytes),
-              {{Role::source, gradient, Access::read}, {Role::destination, &values.reduced_gradient, Access::write}});
+              {{Role::source, gradient, Access::read},
+               {Role::destination, &values.reduced_gradient, Access::write}});
       gradient = &values.reduced_gradient;
     }
     if (mesh().replicate > 1) {
-      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, gradient->bytes), {{Role::gradient, gradient, Access::update}});
+      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, gradient->bytes),
+              {{Role::gradient, gradient, Access::update}});
     }
     if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, *gradient);
-    const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read}, {Role::norm, &values.norm, Access::write}};
+    const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
+                                   {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
       on_compute(Operation::sum_of_squares, u, -1, uses);
     } else {
@@ -402,7 +431,8 @@ class Lowering {
     if (strategy_.saves) uses.push_back({Role::step_record, &step_record_, Access::write});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
     if (strategy_.saves) {
-      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_record_, Access::read}}, When::saving);
+      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_record_, Access::read}},
+              When::saving);
     }
   }
 
@@ -438,18 +468,22 @@ class Lowering {
     Value& parameter = updated_parameter(u);
     std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &values.master, Access::read}};
     if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
-    return {master, {{Role::exp_avg, &values.exp_avg, Access::read}}, {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
+    return {master,
+            {{Role::exp_avg, &values.exp_avg, Access::read}},
+            {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
   }
 
-  /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too. What lives on the
-  /// device comes to the host by a copy of the save lane's own: the lane d2h, which the next step needs, would wait for the disk.
+  /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
+  /// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
+  /// next step needs, would wait for the disk.
   void save(std::int32_t u) {
     for (const std::vector<Use>& part : saved_parts(u)) {
       if (!on_device(u)) {
         on_host(Operation::save, Lane::save, u, -1, part, When::saving);
         continue;
       }
-      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {{Role::workspace, saved_state_}}, When::saving};
+      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {{Role::workspace, saved_state_}},
+                              When::saving};
       for (const Use& use : part) instruction.reads.push_back({use.role, use.value->resident});
       builder_.program.instructions.push_back(std::move(instruction));
     }

@@ -130,12 +130,13 @@ ConfigError host_error(const RunConfig& config, Bytes need) {
         "memory.device: {} does not hold the whole run, and no other tier is given; add memory.host: {}",
         format_bytes(config.memory.device), format_bytes(need)));
   }
-  return ConfigError(fmt::format(
-      "memory.host: {} is too small: with memory.device {} this run {} {} ({} bytes) on the host; give memory.host at least that, or "
-      "memory.device more{}",
-      format_bytes(*config.memory.host), format_bytes(config.memory.device),
-      config.memory.nvme_path.empty() ? "keeps" : "needs, with all else on the nvme tier,", format_bytes(need), need,
-      config.memory.nvme_path.empty() ? ", or add memory.nvme" : ""));
+  return ConfigError(
+      fmt::format("memory.host: {} is too small: with memory.device {} this run {} {} ({} bytes) on the "
+                  "host; give memory.host at least that, or "
+                  "memory.device more{}",
+                  format_bytes(*config.memory.host), format_bytes(config.memory.device),
+                  config.memory.nvme_path.empty() ? "keeps" : "needs, with all else on the nvme tier,",
+                  format_bytes(need), need, config.memory.nvme_path.empty() ? ", or add memory.nvme" : ""));
 }
 
 PlannedProgram finish(Program placed, const Plan& plan) {
@@ -174,18 +175,20 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
     if (!placement) continue;
     const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
-    const double seconds = std::max(
-        {choice.seconds,
-         estimated_seconds(rates, step_flops(model, choice.strategy).executed,
-                           moved(Operation::copy_to_device) + sent_bytes(placement->training), moved(Operation::copy_to_host)),
-         nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
+    const double seconds =
+        std::max({choice.seconds,
+                  estimated_seconds(rates, step_flops(model, choice.strategy).executed,
+                                    moved(Operation::copy_to_device) + sent_bytes(placement->training),
+                                    moved(Operation::copy_to_host)),
+                  nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);
     best_seconds = seconds;
   }
   if (!best && shortage.nvme != kUnlimited) {
     throw ConfigError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} ({} bytes) there",
-                                  format_bytes(config.memory.nvme_size), format_bytes(shortage.nvme), shortage.nvme));
+                                  format_bytes(config.memory.nvme_size), format_bytes(shortage.nvme),
+                                  shortage.nvme));
   }
   if (!best && shortage.host != kUnlimited) throw host_error(config, shortage.host);
   if (!best) {
@@ -205,7 +208,8 @@ Plan make_plan(const RunConfig& config, const Model& model) {
     plan.updated_parameters += updated;
     if (plan.strategy.state[u] == Tier::host) plan.host_parameters += updated;
   }
-  plan.tokens_per_step = plan.strategy.mesh.data() * plan.strategy.microbatches * plan.strategy.microbatch.tokens();
+  plan.tokens_per_step =
+      plan.strategy.mesh.data() * plan.strategy.microbatches * plan.strategy.microbatch.tokens();
   return plan;
 }
 

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
 
-/// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that are not the level's
-/// transfers). A fetch of a shard and the gathering that it is made for are one.
+/// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that
+/// are not the level's transfers). A fetch of a shard and the gathering that it is made for are one.
 struct Transfer {
   std::size_t first, last;  ///< instructions, one after the other
   std::int32_t slot;
@@ -73,7 +73,8 @@ class Prefetch {
     return !program_.buffer(whole).persistent && !written_back[static_cast<std::size_t>(whole)];
   }
 
-  /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through anchor s - 1.
+  /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through
+  /// anchor s - 1.
   void measure_live_bytes() {
     const auto count = static_cast<std::int32_t>(anchors_.size());
     std::vector<Lifetime> live(program_.buffers.size(), {count, -1});
@@ -89,13 +90,15 @@ class Prefetch {
       extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, where it is a shard that stays
       if (fetch.gathered >= 0) extend(fetch.gathered, fetch.slot, fetch.slot);
     }
-    for (const Transfer& write_back : write_backs_) extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
+    for (const Transfer& write_back : write_backs_)
+      extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
     live_.assign(anchors_.size() + 1, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.tier != level_.near) continue;
       if (buffer.persistent) live[b] = {0, count - 1};
-      for (std::int32_t a = live[b].first; a <= live[b].last; ++a) live_[static_cast<std::size_t>(a)] += buffer.bytes;
+      for (std::int32_t a = live[b].first; a <= live[b].last; ++a)
+        live_[static_cast<std::size_t>(a)] += buffer.bytes;
     }
     last_use_.resize(live.size());
     for (std::size_t b = 0; b < live.size(); ++b) last_use_[b] = live[b].last;
@@ -113,7 +116,8 @@ class Prefetch {
 
   /// Latest slots first, so that a write-back never passes the one after it.
   void sink_write_backs() {
-    std::vector<std::int32_t> next_fetch_slot(program_.buffers.size(), kNever);  // per home, of the fetch that follows
+    std::vector<std::int32_t> next_fetch_slot(program_.buffers.size(),
+                                              kNever);  // per home, of the fetch that follows
     auto fetch = fetches_.rbegin();
     std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
     for (auto transfer = write_backs_.rbegin(); transfer != write_backs_.rend(); ++transfer) {
@@ -151,7 +155,8 @@ class Prefetch {
   }
 
   void raise_fetches() {
-    std::vector<std::int32_t> written_slot(program_.buffers.size(), 0);  // per home: slot of its latest write-back
+    std::vector<std::int32_t> written_slot(program_.buffers.size(),
+                                           0);  // per home: slot of its latest write-back
     auto write_back = write_backs_.begin();
     std::int32_t floor = 0;
     for (Transfer& fetch : fetches_) {
@@ -161,7 +166,8 @@ class Prefetch {
       const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.home)]);
       // Others may use what is in the near buffer before, where that is not made for this fetch alone.
       while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.home, true) &&
-             !touches(anchor(fetch.slot - 1), fetch.near, false) && !touches(anchor(fetch.slot - 1), fetch.gathered, false)) {
+             !touches(anchor(fetch.slot - 1), fetch.near, false) &&
+             !touches(anchor(fetch.slot - 1), fetch.gathered, false)) {
         Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];
         if (live + fetch.bytes > budget_) break;
         live += fetch.bytes;
@@ -200,8 +206,8 @@ class Prefetch {
   Bytes budget_;
   std::vector<std::size_t> anchors_;
   std::vector<Transfer> fetches_, write_backs_;
-  std::vector<Bytes> live_;               ///< bytes of the near tier per anchor
-  std::vector<std::int32_t> last_use_;    ///< per buffer: last anchor it is live at
+  std::vector<Bytes> live_;             ///< bytes of the near tier per anchor
+  std::vector<std::int32_t> last_use_;  ///< per buffer: last anchor it is live at
 };
 
 }  // namespace

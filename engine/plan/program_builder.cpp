@@ -13,13 +13,14 @@ Value make_value(std::string name, BufferKind kind, Bytes bytes) {
 }
 
 void ProgramBuilder::make_resident(Value& value, bool persistent) {
-  value.resident =
-      program.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), persistent, -1});
+  value.resident = program.add(
+      {value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), persistent, -1});
 }
 
 BufferId ProgramBuilder::home(Value& value) {
   if (value.home < 0)
-    value.home = program.add({value.name, Tier::host, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
+    value.home =
+        program.add({value.name, Tier::host, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
   return value.home;
 }
 
@@ -37,7 +38,8 @@ void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& 
     BufferId id = value.resident;
     const bool travels = id < 0 && !value.scratch;
     if (id < 0)
-      id = program.add({value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
+      id = program.add(
+          {value.name, Tier::device, value.kind, align_up(value.bytes, kBufferAlignment), false, -1});
     if (travels && use.access != Access::write)
       copy(Operation::copy_to_device, Lane::h2d, instruction, home(value), id);
     if (use.access != Access::write) instruction.reads.push_back({use.role, id});

@@ -1,5 +1,5 @@
-// Builds a plain program from instructions on named values: each value has its home on the host, is fetched right before
-// each use on the device and written back right after, unless it lives there.
+// Builds a plain program from instructions on named values: each value has its home on the host, is fetched
+// right before each use on the device and written back right after, unless it lives there.
 #pragma once
 
 #include <vector>
@@ -37,7 +37,8 @@ class ProgramBuilder {
   void make_resident(Value& value, bool persistent);
   BufferId home(Value& value);
 
-  /// An instruction on the device's memory: fetch what it reads, run, write back what it wrote. Its operands are `uses`.
+  /// An instruction on the device's memory: fetch what it reads, run, write back what it wrote. Its operands
+  /// are `uses`.
   void on_device(Instruction instruction, const std::vector<Use>& uses);
   /// An instruction on the homes. What lives on the device too is brought from there and back.
   void on_host(Instruction instruction, const std::vector<Use>& uses);

@@ -31,7 +31,8 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
-  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients), pinned(config.memory.activations)};
+  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),
+                   pinned(config.memory.activations)};
   strategy.state.assign(model.units.size(), Tier::host);
   return strategy;
 }

@@ -1,5 +1,5 @@
-// How a model is trained: everything lowering needs besides the model, as plain values. The planner chooses what the run
-// file leaves open.
+// How a model is trained: everything lowering needs besides the model, as plain values. The planner chooses
+// what the run file leaves open.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace strata {
 
-/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor. State is cut into `shard` shards, each of which `replicate`
-/// ranks hold.
+/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor. State is cut into `shard`
+/// shards, each of which `replicate` ranks hold.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
 
@@ -36,26 +36,28 @@ struct DevicePins {
 
 struct Strategy {
   Mesh mesh;
-  int zero_stage = 3;                        ///< of sharded ranks: 1, 2 or 3
-  DType reduce_dtype = DType::fp32;          ///< of gradients on their way between ranks
+  int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
+  DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
-  bool delays_reduction = false;             ///< a unit's gradient goes to other ranks under the next unit's backward pass
+  bool delays_reduction =
+      false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
   MicrobatchShape microbatch;
   std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   bool saves = false;                        ///< some steps save the state, beside the next one's work
-  std::vector<bool> save;                    ///< per unit: keep activations for the backward pass instead of recomputing
+  std::vector<bool> save;  ///< per unit: keep activations for the backward pass instead of recomputing
   DevicePins pins;
-  std::vector<Tier> state;                   ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+  std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
 };
 
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
 
-/// Microbatches that each rank has a part in, of so many that all ranks share; the last ranks' last ones may not count.
+/// Microbatches that each rank has a part in, of so many that all ranks share; the last ranks' last ones may
+/// not count.
 inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
   return (microbatches + mesh.data() - 1) / mesh.data();
 }

@@ -43,7 +43,8 @@ Lane lane_of(Link link) {
 void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic) {
   if (const std::optional<Link> link = link_of(instruction.operation)) {
     const bool between_ranks = instruction.exchange.group != Group::none;
-    traffic[*link] += between_ranks ? instruction.exchange.sent : program.buffer(instruction.reads[0].buffer).bytes;
+    traffic[*link] +=
+        between_ranks ? instruction.exchange.sent : program.buffer(instruction.reads[0].buffer).bytes;
   } else if (instruction.operation == Operation::save) {
     for (const Operand& operand : instruction.reads) {
       const Buffer& buffer = program.buffer(operand.buffer);

@@ -1,4 +1,5 @@
-// Traffic: the bytes that instructions move between tiers and between ranks, for plans and for measurements alike.
+// Traffic: the bytes that instructions move between tiers and between ranks, for plans and for measurements
+// alike.
 #pragma once
 
 #include "engine/plan/program.h"
@@ -7,8 +8,9 @@ namespace strata {
 
 /// What bytes move over.
 enum class Link : std::uint8_t { h2d, d2h, nvme_read, nvme_write, all_gather, reduce_scatter, all_reduce };
-inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,            Link::nvme_read, Link::nvme_write,
-                                      Link::all_gather, Link::reduce_scatter, Link::all_reduce};
+inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::nvme_read,
+                                      Link::nvme_write, Link::all_gather, Link::reduce_scatter,
+                                      Link::all_reduce};
 std::string_view name_of(Link link);
 Lane lane_of(Link link);
 

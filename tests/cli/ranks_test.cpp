@@ -1,4 +1,5 @@
-// The real program under mpirun: it trains as one process does, speaks with one voice, and leaves nobody behind.
+// The real program under mpirun: it trains as one process does, speaks with one voice, and leaves nobody
+// behind.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -39,7 +40,8 @@ std::size_t count(const std::string& text, const std::string& part) {
 class RanksOfProcesses : public Workspace {
  protected:
   static Arguments run(Arguments overrides = {}) {
-    overrides.insert(overrides.end(), {"train.precision=fp32", "train.microbatch=1", "train.batch=12", "train.threads=1"});
+    overrides.insert(overrides.end(),
+                     {"train.precision=fp32", "train.microbatch=1", "train.batch=12", "train.threads=1"});
     return train("run.yaml", overrides);
   }
 };
@@ -81,8 +83,8 @@ TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
 TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
   if (const std::string reason = testing::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments arguments =
-      run({"train.steps=400", "optimizer.lr=1e-4", "checkpoint.path=out", "checkpoint.every=2", "memory.nvme.path=.",
-           "memory.placement.optimizer_state=nvme", "report.metrics=metrics"});
+      run({"train.steps=400", "optimizer.lr=1e-4", "checkpoint.path=out", "checkpoint.every=2",
+           "memory.nvme.path=.", "memory.placement.optimizer_state=nvme", "report.metrics=metrics"});
   LinePipe metrics(path("metrics"));
   Process launcher = start_ranks(4, arguments);
   ASSERT_TRUE(metrics.wait_for_lines(5));

@@ -75,7 +75,8 @@ class Gradients {
   }
 
   RunOptions options() {
-    return {.observer = [this](const Instruction& instruction, Trainer& trainer) { look(instruction, trainer); }};
+    return {
+        .observer = [this](const Instruction& instruction, Trainer& trainer) { look(instruction, trainer); }};
   }
   const std::vector<std::vector<float>>& units() const { return units_; }
 
@@ -85,7 +86,8 @@ class Gradients {
     const auto unit = static_cast<std::size_t>(instruction.unit);
     const FlatRange held = trainer.state().held(unit);
     const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
-    const std::span values(reinterpret_cast<const float*>(bytes.data()), static_cast<std::size_t>(held.count));
+    const std::span values(reinterpret_cast<const float*>(bytes.data()),
+                           static_cast<std::size_t>(held.count));
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < values.size(); ++i) {
       float& value = units_[unit][static_cast<std::size_t>(held.first) + i];
@@ -255,7 +257,8 @@ TEST_F(RanksOfAnyStage, SaveBesideTrainingWhatAnyNumberOfRanksGoesOnFrom) {
       RunConfig resumed = config;
       resumed.parallel.zero_stage = stage;
       resumed.checkpoint.path = (folder_.path() / fmt::format("on-{}-{}", ranks, stage)).string();
-      std::filesystem::copy(config.checkpoint.path, resumed.checkpoint.path, std::filesystem::copy_options::recursive);
+      std::filesystem::copy(config.checkpoint.path, resumed.checkpoint.path,
+                            std::filesystem::copy_options::recursive);
       if (ranks > 1) resumed = placed(resumed, Where::host);
       resumed.parallel.data = ranks;
       const RunOutcome outcome = ranks == 1 ? run(resumed) : run_ranks(resumed, ranks)[0];
@@ -293,8 +296,9 @@ TEST_F(RanksOfAnyStage, NameTheInstructionAndTheRankThatDoesNotCome) {
     }
   } dies;
   const auto options = [](int) { return RunOptions{.watchdog_seconds = 0.5}; };
-  EXPECT_THAT([&] { run_ranks(config({.ranks = 3}), 3, options, {.watchdog_seconds = 0.5, .faults = &dies}); },
-              ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("rank 1")));
+  EXPECT_THAT(
+      [&] { run_ranks(config({.ranks = 3}), 3, options, {.watchdog_seconds = 0.5, .faults = &dies}); },
+      ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("rank 1")));
 }
 
 std::vector<Layout> layouts() {

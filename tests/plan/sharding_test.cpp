@@ -71,7 +71,8 @@ TEST(Sharding, InStageOneKeepsWholeGradientsToTheEndAndInStageTwoShards) {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(program.instructions.size()); ++i) {
       Bytes bytes = 0;
       for (std::size_t b = 0; b < live.size(); ++b) {
-        const bool counts = program.buffers[b].kind == BufferKind::gradient && live[b].first <= i && i <= live[b].last;
+        const bool counts =
+            program.buffers[b].kind == BufferKind::gradient && live[b].first <= i && i <= live[b].last;
         if (counts && program.buffers[b].tier == Tier::device) bytes += program.buffers[b].bytes;
       }
       largest = std::max(largest, bytes);
@@ -83,7 +84,8 @@ TEST(Sharding, InStageOneKeepsWholeGradientsToTheEndAndInStageTwoShards) {
     const Mesh mesh = {.shard = 3};
     whole += align_up(2 * mesh.gathered_elements(unit.elements), kBufferAlignment);
     shards += align_up(2 * mesh.shard_elements(unit.elements), kBufferAlignment);
-    largest_unit = std::max(largest_unit, align_up(6 * mesh.gathered_elements(unit.elements), kBufferAlignment));
+    largest_unit =
+        std::max(largest_unit, align_up(6 * mesh.gathered_elements(unit.elements), kBufferAlignment));
   }
   EXPECT_GE(largest_gradients(1), whole);
   EXPECT_LE(largest_gradients(2), shards + largest_unit + kBufferAlignment);
@@ -98,8 +100,9 @@ TEST(Sharding, SendsWhatTheFormulasSay) {
       Bytes all_gather = 0, reduce_scatter = 0;
       for (const Unit& unit : model.units) {
         const Bytes part = 2 * strategy.mesh.shard_elements(unit.elements);
-        // Stage 3 gathers for the forward and for the backward pass, whatever the number of microbatches; the head has one pass of both
-        // and the embedding's backward does not read it. The others gather what they have updated.
+        // Stage 3 gathers for the forward and for the backward pass, whatever the number of microbatches; the
+        // head has one pass of both and the embedding's backward does not read it. The others gather what
+        // they have updated.
         const bool has_two_passes = stage == 3 && unit.kind == UnitKind::block;
         all_gather += (has_two_passes ? 2 : 1) * (ranks - 1) * part;
         reduce_scatter += (ranks - 1) * part;
@@ -117,7 +120,8 @@ TEST(Sharding, ReplicasExchangeSumsOfShardsOnly) {
     if (instruction.exchange.group != Group::replicate) continue;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
     EXPECT_EQ(instruction.operation, Operation::all_reduce);
-    EXPECT_EQ(instruction.exchange.sent, 2 * strategy.mesh.shard_elements(unit.elements));  // 2 · 1/2 of 2 bytes
+    EXPECT_EQ(instruction.exchange.sent,
+              2 * strategy.mesh.shard_elements(unit.elements));  // 2 · 1/2 of 2 bytes
   }
 }
 
@@ -125,7 +129,8 @@ TEST(Sharding, GathersTheNextUnitBeforeTheComputeThatPrecedesItsUse) {
   const Model model = tiny_model(6, false);
   const Strategy strategy = tiny_strategy(model, sharded(3));
   const Program plain = lower_training(model, strategy);
-  const Bytes whole = align_up(2 * strategy.mesh.gathered_elements(model.units[1].elements), kBufferAlignment);
+  const Bytes whole =
+      align_up(2 * strategy.mesh.gathered_elements(model.units[1].elements), kBufferAlignment);
   const Bytes budget = near_bytes(plain, kDeviceLevel).smallest + 3 * whole + 16 * kBufferAlignment;
   const Program program = prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget);
   std::vector<bool> gathered(model.units.size(), false);
