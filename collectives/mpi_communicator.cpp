@@ -16,6 +16,10 @@ namespace {
 /// What a message of a long call carries, and how many such follow each other before the first is waited for.
 constexpr std::size_t kSegment = std::size_t{512} << 10;
 constexpr std::size_t kDepth = 8;
+/// What is gathered goes straight to its place, in messages as long as leave `kDepth` of them.
+constexpr std::size_t kLongestSegment = std::size_t{4} << 20;
+/// What is folded waits in memory that should stay in the caches.
+constexpr std::size_t kFoldSegment = std::size_t{256} << 10;
 /// Pieces that wait to be folded take no more memory than this.
 constexpr std::size_t kScratch = std::size_t{8} << 20;
 /// A call that moves less to each rank is made in one exchange of everybody with everybody, not in steps.
@@ -118,11 +122,12 @@ void MpiCommunicator::gather(const std::byte* own, std::byte* data, const Parts&
   }
   // A ring: in each step a rank passes on what came in the step before, piece by piece, beginning with its
   // own.
-  const std::size_t steps = pieces(parts.largest(), kSegment);
+  const std::size_t segment = std::clamp(parts.largest() / kDepth, kSegment, kLongestSegment);
+  const std::size_t steps = pieces(parts.largest(), segment);
   const auto post_piece = [&](std::size_t round, Direction direction, const std::byte* from, int part,
                               int peer) {
     const std::size_t piece = round % steps;
-    post(round, direction, from + piece * kSegment, piece_size(parts.count(part), kSegment, piece), peer);
+    post(round, direction, from + piece * segment, piece_size(parts.count(part), segment, piece), peer);
   };
   run_rounds(
       steps * static_cast<std::size_t>(size() - 1), std::min(kDepth, steps),
@@ -134,11 +139,8 @@ void MpiCommunicator::gather(const std::byte* own, std::byte* data, const Parts&
       },
       [&](std::size_t round) {  // while the next messages travel
         if (round >= steps) return;
-        const std::size_t bytes = piece_size(parts.count(rank_), kSegment, round);
-        const void* const piece = own + round * kSegment;
-        if (own != place)
-          reduce({&piece, 1}, place + round * kSegment, bytes, Element::byte, ReduceOp::sum,
-                 stores_for(parts.count(rank_)));
+        const std::size_t offset = round * segment;
+        copy_bytes(place + offset, own + offset, piece_size(parts.count(rank_), segment, round));
       });
 }
 
@@ -197,7 +199,8 @@ std::byte* MpiCommunicator::scratch(std::size_t bytes) {
 void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op) {
   const std::size_t element = size_of(call_.element), others = static_cast<std::size_t>(size() - 1);
   if (others == 0) return copy_bytes(receive, send, parts.count(0) * element);
-  const std::size_t piece = std::min(kSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
+  const std::size_t piece =
+      std::min(kFoldSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
   std::byte* const waiting = scratch(kDepth * others * piece);
   const auto place_of = [&](std::size_t round, int from) {
     const auto before = static_cast<std::size_t>(from < rank_ ? from : from - 1);
