@@ -7,7 +7,6 @@
 #include <string>
 
 #include "collectives/mpi_world.h"
-#include "engine/config/run_config.h"
 
 namespace strata {
 
