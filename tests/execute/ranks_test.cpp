@@ -171,7 +171,7 @@ TEST_F(RanksOfAnyStage, HaveTheSameBits) {
 }
 
 TEST_F(RanksOfAnyStage, SplitsMastersRoundsMomentsAndReducesInBf16WithTheBitsOfEveryPlacement) {
-  for (const DType reduce : {DType::fp32, DType::bf16}) {
+  for (const ReduceDtype reduce : {ReduceDtype::fp32, ReduceDtype::bf16}) {
     for (const int stage : {1, 3}) {
       RunConfig config = this->config({.stage = stage, .ranks = 3});
       config.train.steps = 3;
