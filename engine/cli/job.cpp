@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 
 namespace strata {
+
 Job::Job() {
   if (!started_by_launcher()) return;
   mpi_ = std::make_unique<MpiWorld>();

@@ -214,8 +214,7 @@ TEST_F(Resharding, WhatFailsOnOneRankFailsOnAllAndLeavesTheCheckpointBefore) {
       EXPECT_THAT(errors,
                   Each(AllOf(HasSubstr("the checkpoint of step 2 was not saved"),
                              HasSubstr((path() / "step-00000001").string() + " before it is untouched"),
-                             HasSubstr(name_as_rank(failing) + ": cannot "),
-                             HasSubstr("injected failure"))));
+                             HasSubstr(name_as_rank(failing) + ": cannot "), HasSubstr("injected failure"))));
       ASSERT_EQ(names_in(path()), (std::set<std::string>{"step-00000001"})) << failing << ", " << fail_at;
     }
     EXPECT_EQ(load(2), first_);
@@ -249,7 +248,8 @@ TEST_F(Resharding, ARankThatGivesUpLeavesNoneWaiting) {
     writer->finish(progress_at(1));
   });
   EXPECT_THAT(errors, Each(HasSubstr("gave up the checkpoint")));
-  // Ranks that give up do not wait for one another: one may still make its files while another removes the folder.
+  // Ranks that give up do not wait for one another: one may still make its files while another removes the
+  // folder.
   CheckpointStore(path(), 2).remove_leftovers();
   EXPECT_TRUE(fs::is_empty(path()));
 }
