@@ -54,6 +54,9 @@ struct Strategy {
   std::vector<bool> save;  ///< per unit: keep activations for the backward pass instead of recomputing
   DevicePins pins;
   std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+
+  /// Small gradients vanish in fp16, and only there.
+  bool scales_loss() const { return precision == DType::fp16; }
 };
 
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
