@@ -44,6 +44,9 @@ void add_parallel(std::vector<Key>& keys) {
                        ? "bf16 needs train.precision bf16; use fp32 with any other precision"
                        : "";
           });
+  section.add<Boolean>("sparse_gradients", &S::sparse_gradients, "",
+                       "Where the head has weights of its own, send the rows of the embedding's gradient that tokens touch, with their "
+                       "numbers, in place of all of it, if that is less. On CPUs the sum is the same to the bit.");
 }
 
 template <TierChoice RunConfig::MemorySection::*kind>

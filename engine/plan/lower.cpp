@@ -26,6 +26,7 @@ class Lowering {
 
   Program training() {
     load();
+    list_rows();
     if (strategy_.order == Order::layer_major) {
       for (std::int32_t u = 0; u < head(); ++u) {
         for (std::int64_t mb = 0; mb < microbatches_; ++mb) forward(u, mb, strategy_.save[index(u)]);
@@ -72,6 +73,8 @@ class Lowering {
   bool is_sharded() const { return mesh().shard > 1; }
   /// Ranks hold shards of parameters only, and gather each unit's when they need it.
   bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
+  /// Ranks add up rows of the unit's gradient, not all of it.
+  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.bytes > 0; }
   bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
   /// What an update writes.
   Value& updated_parameter(std::int32_t u) {
@@ -155,7 +158,9 @@ class Lowering {
   }
 
   /// Every rank sends each of the others its part.
-  Exchange exchange_of_parts(Bytes part) const { return {Group::shard, (mesh().shard - 1) * part}; }
+  Exchange exchange_of_parts(Bytes part) const {
+    return {is_sharded() ? Group::shard : Group::replicate, (mesh().reducing() - 1) * part};
+  }
   /// A reduce-scatter and an all-gather of as much.
   Exchange exchange_of_sums(Group group, Bytes bytes) const {
     const std::int64_t ranks = ranks_of(group);
@@ -193,6 +198,14 @@ class Lowering {
               {{Role::tokens, &step_.tokens[index(mb)], Access::write},
                {Role::targets, &step_.targets[index(mb)], Access::write}});
     }
+  }
+
+  void list_rows() {
+    if (!sends_rows(0)) return;
+    std::vector<Use> uses;
+    for (Value& tokens : step_.tokens) uses.push_back({Role::tokens, &tokens, Access::read});
+    uses.push_back({Role::rows, &step_.rows, Access::write});
+    on_host(Operation::list_rows, Lane::data, 0, -1, uses);
   }
 
   void forward(std::int32_t u, std::int64_t mb, bool save) {
@@ -297,7 +310,7 @@ class Lowering {
   }
 
   void finish_gradient(std::int32_t u) {
-    if (!reduces_as_fp32()) cast_gradient(u, unit_values(u).gradient);
+    if (!reduces_as_fp32() && !sends_rows(u)) cast_gradient(u, unit_values(u).gradient);
     // In stage 1 every rank keeps its gradients whole until the step's end.
     if (!is_sharded() || strategy_.zero_stage > 1) reduce_gradient(u);
   }
@@ -305,18 +318,19 @@ class Lowering {
   /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
   void reduce_gradient(std::int32_t u) {
     UnitValues& values = unit_values(u);
-    Value* gradient = reduces_as_fp32() ? &values.gradient : &values.cast_gradient;
-    if (is_sharded()) {
-      on_comm(Operation::reduce_scatter, u, exchange_of_parts(values.reduced_gradient.bytes),
-              {{Role::source, gradient, Access::read},
-               {Role::destination, &values.reduced_gradient, Access::write}});
-      gradient = &values.reduced_gradient;
+    Value& own = reduces_as_fp32() ? values.gradient : values.cast_gradient;
+    Value& sum = is_sharded() ? values.reduced_gradient : own;
+    if (sends_rows(u)) {
+      sum_rows(sum);
+    } else if (is_sharded()) {
+      on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes),
+              {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
     }
-    if (mesh().replicate > 1) {
-      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, gradient->bytes),
-              {{Role::gradient, gradient, Access::update}});
+    if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
+      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, sum.bytes),
+              {{Role::gradient, &sum, Access::update}});
     }
-    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, *gradient);
+    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);
     const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
                                    {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
@@ -327,6 +341,27 @@ class Lowering {
     all_reduce_on_host(u, Group::shard, Role::norm, values.norm);
     // On the device an update would wait for its scalars to come from the host, and all that follows with it.
     if (!strategy_.global_norm && !on_device(u)) update(u);
+  }
+
+  /// The rows of the embedding's gradient that this rank's tokens touch go to all ranks, which add them up as
+  /// they would add whole gradients.
+  void sum_rows(Value& sum) {
+    for (Value* value : {&step_.row_values, &step_.all_rows, &step_.all_row_values})
+      builder_.make_resident(*value, false);
+    on_compute(Operation::copy_rows, 0, -1,
+               {{Role::gradient, &unit_values(0).gradient, Access::read},
+                {Role::rows, &step_.rows, Access::read},
+                {Role::row_values, &step_.row_values, Access::write}});
+    const auto gather = [&](Role role, Value& own, Value& all) {
+      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes),
+              {{role, &own, Access::read}, {Role::destination, &all, Access::write}});
+    };
+    gather(Role::rows, step_.rows, step_.all_rows);
+    gather(Role::row_values, step_.row_values, step_.all_row_values);
+    on_compute(Operation::sum_rows, 0, -1,
+               {{Role::rows, &step_.all_rows, Access::read},
+                {Role::row_values, &step_.all_row_values, Access::read},
+                {Role::destination, &sum, Access::write}});
   }
 
   void loss() {

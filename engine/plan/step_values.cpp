@@ -67,6 +67,13 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     values.targets.push_back(communication(fmt::format("targets[mb={}]", mb), token_bytes));
     values.losses.push_back(communication(fmt::format("losses[mb={}]", mb), token_bytes));
   }
+  const std::int64_t rows = sent_rows(model, strategy), ranks = strategy.mesh.reducing();
+  const Bytes row_bytes = rows * Bytes{sizeof(std::int32_t)};
+  const Bytes row_value_bytes = rows * model.architecture.hidden * size_of(strategy.reduce_dtype);
+  values.rows = communication("embedding/rows", row_bytes);
+  values.row_values = communication("embedding/row_values", row_value_bytes);
+  values.all_rows = communication("embedding/all_rows", ranks * row_bytes);
+  values.all_row_values = communication("embedding/all_row_values", ranks * row_value_bytes);
   values.constants = make_value("constants", BufferKind::workspace, compute.constant_bytes());
   values.loss_scale = communication("loss_scale", strategy.scales_loss() ? sizeof(LossScale) : 0);
   values.step_sums = communication("step_sums", sizeof(StepSums));

@@ -18,6 +18,8 @@ struct UnitValues {
 struct StepValues {
   std::vector<UnitValues> units;
   std::vector<Value> tokens, targets, losses;  ///< per microbatch
+  /// Of the embedding's gradient where it travels as rows: this rank's, and all ranks'.
+  Value rows, row_values, all_rows, all_row_values;
   Value constants, step_sums, step_scalars, loss_scale, step_record;
 };
 
