@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "collectives/sent_bytes.h"
 #include "engine/plan/program_builder.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
@@ -222,12 +223,14 @@ class Lowering {
                                        : mesh().data();
   }
 
-  /// Every rank sends each of the others its part.
-  Exchange exchange_of_parts(Bytes part) const { return {Group::shard, (mesh().shard - 1) * part}; }
-  /// A reduce-scatter and an all-gather of as much.
-  Exchange exchange_of_sums(Group group, Bytes bytes) const {
-    const std::int64_t ranks = ranks_of(group);
-    return {group, 2 * (ranks - 1) * bytes / ranks};
+  Exchange exchange_of_parts(Bytes part) const {
+    const auto ranks = static_cast<std::size_t>(mesh().shard);
+    return {Group::shard, static_cast<Bytes>(sent_in_parts(static_cast<std::size_t>(part), ranks))};
+  }
+  Exchange exchange_of_sums(Group group, Bytes bytes, Bytes element_bytes) const {
+    const auto ranks = static_cast<std::size_t>(ranks_of(group));
+    const auto count = static_cast<std::size_t>(bytes / element_bytes);
+    return {group, static_cast<Bytes>(sent_in_sum(count, static_cast<std::size_t>(element_bytes), ranks))};
   }
 
   /// Sums of the group's ranks, of a few numbers on the host.
@@ -236,7 +239,7 @@ class Lowering {
     builder_.on_host({.operation = Operation::all_reduce,
                       .lane = Lane::cpu,
                       .unit = unit,
-                      .exchange = exchange_of_sums(group, value.bytes)},
+                      .exchange = exchange_of_sums(group, value.bytes, sizeof(double))},
                      {{role, &value, Access::update}});
   }
 
@@ -381,7 +384,8 @@ class Lowering {
       gradient = &values.reduced_gradient;
     }
     if (mesh().replicate > 1) {
-      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, gradient->bytes),
+      on_comm(Operation::all_reduce, u,
+              exchange_of_sums(Group::replicate, gradient->bytes, size_of(strategy_.reduce_dtype)),
               {{Role::gradient, gradient, Access::update}});
     }
     if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, *gradient);
