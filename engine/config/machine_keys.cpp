@@ -43,6 +43,9 @@ void add_parallel(std::vector<Key>& keys) {
             if (reduce == DType::fp32 || (reduce == DType::bf16 && c.train.precision == DType::bf16)) return "";
             return "must be fp32, or bf16 where train.precision is bf16";
           });
+  section.add<Boolean>("sparse_gradients", &S::sparse_gradients, "",
+                       "Where the head has weights of its own, send the rows of the embedding's gradient that tokens touch, with their "
+                       "numbers, in place of all of it, if that is less. On CPUs the sum is the same to the bit.");
 }
 
 template <TierChoice RunConfig::MemorySection::*kind>

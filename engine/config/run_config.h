@@ -87,6 +87,7 @@ struct RunConfig {
     std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
     DType reduce_dtype = DType::fp32;  ///< of gradients between ranks
+    bool sparse_gradients = true;      ///< the embedding's goes between ranks as rows where that is less
     friend bool operator==(const ParallelSection&, const ParallelSection&) = default;
   } parallel;
 

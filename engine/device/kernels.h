@@ -105,6 +105,19 @@ struct CrossEntropy {
   bool gradient = true;                   ///< false: logits are left in an unspecified state
 };
 
+/// Stands in a list of rows, behind all others, where there is none: no table has so many.
+constexpr std::int32_t kNoRow = 1 << 30;
+
+/// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole tables in the
+/// order of ranks, in fp32, rounded once.
+struct RowSum {
+  std::int64_t ranks = 1;
+  std::span<const std::int32_t> rows;  ///< [ranks · n]: of each rank n different ones, ascending, kNoRow behind them
+  Matrix values;                       ///< [ranks · n, columns]: what stands in them
+  std::int64_t first = 0;              ///< element of the table, row-major, with which `out` begins
+  Matrix out;                          ///< [1, elements], dtype of values; elements that lie behind the table become zero
+};
+
 /// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, where it is skipped, round_masters().
 struct AdamWUpdate {
   const StepScalars* scalars = nullptr;  ///< in the device's memory: the host decides them while the step runs
@@ -148,6 +161,10 @@ class Kernels {
   /// out = x in out's dtype (round to nearest even). Contiguous operands.
   virtual void cast(const Matrix& x, const Matrix& out) = 0;
   virtual void zero(const Matrix& x) = 0;
+
+  /// out[i,:] = x[rows[i],:] in out's dtype (round to nearest even), or zeros for kNoRow.
+  virtual void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) = 0;
+  virtual void sum_rows(const RowSum&) = 0;
 
   virtual void adamw(const AdamWUpdate&) = 0;
   /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum` is in the device's

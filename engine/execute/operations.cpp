@@ -75,6 +75,12 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return;
     case Operation::cast_gradient:
       return cast_gradient(instruction);
+    case Operation::list_rows:
+      return list_rows(instruction);
+    case Operation::copy_rows:
+      return copy_rows(instruction);
+    case Operation::sum_rows:
+      return sum_rows(instruction);
     case Operation::sum_of_squares:
       return sum_squares(instruction);
     case Operation::all_gather:
@@ -149,6 +155,44 @@ void Operations::cast_gradient(const Instruction& instruction) {
                 {operand<std::byte>(instruction, Role::destination), strategy.precision, 1, elements});
 }
 
+void Operations::list_rows(const Instruction& instruction) {
+  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
+  auto* const rows = operand<std::int32_t>(instruction, Role::rows);
+  auto* end = rows;
+  for (const Operand& microbatch : instruction.reads)
+    end = std::copy_n(reinterpret_cast<const std::int32_t*>(address(microbatch.buffer)), tokens, end);
+  std::sort(rows, end);
+  std::fill(std::unique(rows, end), end, kNoRow);
+}
+
+/// The instruction's row numbers, and a matrix of what stands in those rows.
+std::pair<std::span<const std::int32_t>, Matrix> Operations::rows_of(const Instruction& instruction,
+                                                                     std::int64_t ranks) const {
+  const Strategy& strategy = setup_.plan->strategy;
+  const std::int64_t count = ranks * sent_rows(*setup_.model, strategy);
+  return {{operand<std::int32_t>(instruction, Role::rows), static_cast<std::size_t>(count)},
+          {operand<std::byte>(instruction, Role::row_values), strategy.reduce_dtype, count,
+           setup_.model->architecture.hidden}};
+}
+
+void Operations::copy_rows(const Instruction& instruction) {
+  const Architecture& architecture = setup_.model->architecture;
+  const auto [rows, values] = rows_of(instruction, 1);
+  kernels_.copy_rows({operand<float>(instruction, Role::gradient), DType::fp32, architecture.vocabulary,
+                      architecture.hidden},
+                     rows, values);
+}
+
+void Operations::sum_rows(const Instruction& instruction) {
+  const auto [rows, values] = rows_of(instruction, mesh().reducing());
+  const std::int64_t elements = shard_elements(instruction);
+  kernels_.sum_rows({.ranks = mesh().reducing(),
+                     .rows = rows,
+                     .values = values,
+                     .first = setup_.ranks->shard_rank() * elements,
+                     .out = {operand<std::byte>(instruction, Role::destination), values.dtype, 1, elements}});
+}
+
 void Operations::sum_squares(const Instruction& instruction) {
   auto* gradient = operand<std::byte>(instruction, Role::gradient);
   auto* sum = operand<double>(instruction, Role::norm);
@@ -170,6 +214,16 @@ Bytes Operations::sent_bytes(const Instruction& instruction) const {
   return exchanges ? static_cast<Bytes>(group_of(instruction).sent_bytes()) : 0;
 }
 
+/// Of each rank.
+Bytes Operations::gathered_bytes(const Instruction& instruction) const {
+  const Strategy& strategy = setup_.plan->strategy;
+  const Role role = instruction.reads[0].role;
+  if (role == Role::source) return shard_elements(instruction) * size_of(strategy.precision);
+  const std::int64_t rows = sent_rows(*setup_.model, strategy);
+  return role == Role::rows ? rows * Bytes{sizeof(std::int32_t)}
+                            : rows * setup_.model->architecture.hidden * size_of(strategy.reduce_dtype);
+}
+
 void Operations::exchange(const Instruction& instruction) {
   Communicator& group = group_of(instruction);
   std::byte* from = address(instruction.reads[0].buffer);
@@ -178,9 +232,7 @@ void Operations::exchange(const Instruction& instruction) {
   const Element reduced = strategy.reduce_dtype == DType::fp32 ? Element::fp32 : Element::bf16;
   const Role role = instruction.reads[0].role;
   if (instruction.operation == Operation::all_gather) {
-    group.all_gather(from, to,
-                     static_cast<std::size_t>(shard_elements(instruction) * size_of(strategy.precision)),
-                     Element::byte);
+    group.all_gather(from, to, static_cast<std::size_t>(gathered_bytes(instruction)), Element::byte);
   } else if (instruction.operation == Operation::reduce_scatter) {
     group.reduce_scatter(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
   } else if (role == Role::gradient) {

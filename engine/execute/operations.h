@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "engine/base/task_arena.h"
 #include "engine/execute/lane_streams.h"
@@ -86,7 +87,13 @@ class Operations {
   void read(const Instruction& instruction);
   void write(const Instruction& instruction);
   void cast_gradient(const Instruction& instruction);
+  void list_rows(const Instruction& instruction);
+  void copy_rows(const Instruction& instruction);
+  void sum_rows(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
+  std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction,
+                                                           std::int64_t ranks) const;
+  Bytes gathered_bytes(const Instruction& instruction) const;
   Communicator& group_of(const Instruction& instruction) const;
   void exchange(const Instruction& instruction);
   void sum_losses(const Instruction& instruction);

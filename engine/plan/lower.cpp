@@ -7,21 +7,10 @@
 #include <utility>
 
 #include "collectives/sent_bytes.h"
-#include "engine/plan/program_builder.h"
-#include "optim/counters.h"
-#include "optim/loss_scale.h"
-#include "optim/step_scalars.h"
+#include "engine/plan/step_values.h"
 
 namespace strata {
 namespace {
-
-/// The values of one unit. With one rank in the sharding group a shard is the whole, and `parameter` is the
-/// one that is updated.
-struct UnitValues {
-  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq,
-      norm, step_scalars;
-  std::vector<Value> input, input_gradient, saved;  ///< per microbatch
-};
 
 class Lowering {
  public:
@@ -30,14 +19,15 @@ class Lowering {
         strategy_(strategy),
         compute_(model, strategy.precision, strategy.microbatch),
         microbatches_(microbatches),
-        unit_count_(static_cast<std::int32_t>(model.units.size())) {
+        unit_count_(static_cast<std::int32_t>(model.units.size())),
+        step_(make_step_values(model, strategy, compute_, microbatches)) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
-    make_values();
     make_persistent_buffers();
   }
 
   Program training() {
     load();
+    list_rows();
     if (strategy_.order == Order::layer_major) {
       for (std::int32_t u = 0; u < head(); ++u) {
         for (std::int64_t mb = 0; mb < microbatches_; ++mb) forward(u, mb, strategy_.save[index(u)]);
@@ -75,81 +65,26 @@ class Lowering {
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::int32_t head() const { return unit_count_ - 1; }
+  UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
   bool tied() const { return model_.architecture.tied_head; }
   bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
-  /// Small gradients vanish in fp16, and only there.
-  bool scales_loss() const { return strategy_.precision == DType::fp16; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
   bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
   const Mesh& mesh() const { return strategy_.mesh; }
   bool is_sharded() const { return mesh().shard > 1; }
   /// Ranks hold shards of parameters only, and gather each unit's when they need it.
   bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
+  /// Ranks add up rows of the unit's gradient, not all of it.
+  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.bytes > 0; }
   bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
-  std::int64_t shard_elements(std::int32_t u) const {
-    return mesh().shard_elements(model_.units[index(u)].elements);
-  }
-  std::int64_t gathered_elements(std::int32_t u) const {
-    return mesh().gathered_elements(model_.units[index(u)].elements);
-  }
   /// What an update writes.
   Value& updated_parameter(std::int32_t u) {
-    return is_sharded() ? units_[index(u)].parameter_shard : units_[index(u)].parameter;
-  }
-
-  void make_values() {
-    const Bytes element = size_of(strategy_.precision);
-    const StateFormat& format = strategy_.state_format;
-    for (std::int32_t u = 0; u < unit_count_; ++u) {
-      const Unit& unit = model_.units[index(u)];
-      const auto named = [&](const char* what, BufferKind kind, Bytes bytes) {
-        return make_value(fmt::format("{}/{}", unit.name, what), kind, bytes);
-      };
-      UnitValues values;
-      const std::int64_t whole = gathered_elements(u), shard = shard_elements(u);
-      values.parameter = named("parameter", BufferKind::parameter, whole * element);
-      values.parameter_shard = named("parameter_shard", BufferKind::parameter, shard * element);
-      values.gradient = named("gradient", BufferKind::gradient, whole * size_of(DType::fp32));
-      values.reduced_gradient =
-          named("reduced_gradient", BufferKind::gradient, shard * size_of(strategy_.reduce_dtype));
-      values.cast_gradient =
-          named("cast_gradient", BufferKind::gradient, (reduces_as_fp32() ? shard : whole) * element);
-      values.master =
-          named("master", BufferKind::optimizer_state, shard * format.master_bytes(strategy_.precision));
-      values.exp_avg = named("exp_avg", BufferKind::optimizer_state, shard * format.moment_bytes());
-      values.exp_avg_sq = named("exp_avg_sq", BufferKind::optimizer_state, shard * format.moment_bytes());
-      values.gradient.pinned = strategy_.pins.gradients;
-      values.norm = named("norm", BufferKind::communication, sizeof(double));
-      values.step_scalars = named("step_scalars", BufferKind::communication, sizeof(StepScalars));
-      for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-        const auto of_microbatch = [&](const char* what, Bytes bytes) {
-          return make_value(fmt::format("{}/{}[mb={}]", unit.name, what, mb), BufferKind::activation, bytes);
-        };
-        values.input.push_back(of_microbatch("input", compute_.boundary_bytes()));
-        values.input_gradient.push_back(of_microbatch("input_gradient", compute_.boundary_bytes()));
-        values.saved.push_back(of_microbatch("saved", compute_.saved_bytes(unit)));
-        for (Value* value : {&values.input.back(), &values.input_gradient.back(), &values.saved.back()})
-          value->pinned = strategy_.pins.activations;
-      }
-      units_.push_back(std::move(values));
-    }
-    const Bytes token_bytes = strategy_.microbatch.tokens() * 4;
-    for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-      tokens_.push_back(make_value(fmt::format("tokens[mb={}]", mb), BufferKind::communication, token_bytes));
-      targets_.push_back(
-          make_value(fmt::format("targets[mb={}]", mb), BufferKind::communication, token_bytes));
-      losses_.push_back(make_value(fmt::format("losses[mb={}]", mb), BufferKind::communication, token_bytes));
-    }
-    constants_ = make_value("constants", BufferKind::workspace, compute_.constant_bytes());
-    loss_scale_ = make_value("loss_scale", BufferKind::communication, scales_loss() ? sizeof(LossScale) : 0);
-    step_sums_ = make_value("step_sums", BufferKind::communication, sizeof(StepSums));
-    step_scalars_ = make_value("step_scalars", BufferKind::communication, sizeof(StepScalars));
-    step_record_ = make_value("step_record", BufferKind::communication, sizeof(StepRecord));
+    return is_sharded() ? unit_values(u).parameter_shard : unit_values(u).parameter;
   }
 
   /// What a unit keeps from step to step.
   std::vector<Value*> state_of(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     std::vector<Value*> state;
     if (!gathers()) state.push_back(&values.parameter);
     // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
@@ -161,10 +96,10 @@ class Lowering {
   }
 
   void make_persistent_buffers() {
-    if (constants_.bytes > 0) builder_.make_resident(constants_, true);
-    if (scales_loss()) builder_.program.buffer(builder_.home(loss_scale_)).persistent = true;
+    if (step_.constants.bytes > 0) builder_.make_resident(step_.constants, true);
+    if (strategy_.scales_loss()) builder_.program.buffer(builder_.home(step_.loss_scale)).persistent = true;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
-      UnitValues& values = units_[index(u)];
+      UnitValues& values = unit_values(u);
       const Value* fetched = gathers() ? &values.parameter_shard : &values.parameter;
       for (Value* value : state_of(u)) {
         const bool pinned = value == fetched && strategy_.pins.parameters;
@@ -224,8 +159,9 @@ class Lowering {
   }
 
   Exchange exchange_of_parts(Bytes part) const {
-    const auto ranks = static_cast<std::size_t>(mesh().shard);
-    return {Group::shard, static_cast<Bytes>(sent_in_parts(static_cast<std::size_t>(part), ranks))};
+    const auto ranks = static_cast<std::size_t>(mesh().reducing());
+    return {is_sharded() ? Group::shard : Group::replicate,
+            static_cast<Bytes>(sent_in_parts(static_cast<std::size_t>(part), ranks))};
   }
   Exchange exchange_of_sums(Group group, Bytes bytes, Bytes element_bytes) const {
     const auto ranks = static_cast<std::size_t>(ranks_of(group));
@@ -245,7 +181,7 @@ class Lowering {
 
   /// Brings the shards of a unit's parameter together.
   void all_gather(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes),
             {{Role::source, &values.parameter_shard, Access::read},
              {Role::destination, &values.parameter, Access::write}});
@@ -254,51 +190,59 @@ class Lowering {
   /// In layer-major order once for all microbatches of a pass.
   void need_parameter(std::int32_t u, std::int64_t mb) {
     if (!gathers() || (strategy_.order == Order::layer_major && mb > 0)) return;
-    builder_.make_resident(units_[index(u)].parameter, false);
+    builder_.make_resident(unit_values(u).parameter, false);
     all_gather(u);
   }
 
   void load() {
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
       on_host(Operation::load_tokens, Lane::data, -1, mb,
-              {{Role::tokens, &tokens_[index(mb)], Access::write},
-               {Role::targets, &targets_[index(mb)], Access::write}});
+              {{Role::tokens, &step_.tokens[index(mb)], Access::write},
+               {Role::targets, &step_.targets[index(mb)], Access::write}});
     }
   }
 
+  void list_rows() {
+    if (!sends_rows(0)) return;
+    std::vector<Use> uses;
+    for (Value& tokens : step_.tokens) uses.push_back({Role::tokens, &tokens, Access::read});
+    uses.push_back({Role::rows, &step_.rows, Access::write});
+    on_host(Operation::list_rows, Lane::data, 0, -1, uses);
+  }
+
   void forward(std::int32_t u, std::int64_t mb, bool save) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     const Unit& unit = model_.units[index(u)];
     need_parameter(u, mb);
     std::vector<Use> uses = {{Role::parameter, &values.parameter, Access::read}};
     if (unit.kind == UnitKind::embedding) {
-      uses.push_back({Role::tokens, &tokens_[index(mb)], Access::read});
+      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
     } else {
       uses.push_back({Role::input, &values.input[index(mb)], Access::read});
     }
     if (unit.kind == UnitKind::head) {
       if (tied()) {
         need_parameter(0, mb);
-        uses.push_back({Role::shared_parameter, &units_[0].parameter, Access::read});
+        uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
       }
-      uses.push_back({Role::targets, &targets_[index(mb)], Access::read});
-      uses.push_back({Role::losses, &losses_[index(mb)], Access::write});
+      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
+      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
     } else {
-      uses.push_back({Role::output, &units_[index(u + 1)].input[index(mb)], Access::write});
+      uses.push_back({Role::output, &unit_values(u + 1).input[index(mb)], Access::write});
     }
     if (save) uses.push_back({Role::saved, &values.saved[index(mb)], Access::write});
     finish_compute(Operation::forward, u, mb, uses, compute_.forward_workspace_bytes(unit, save));
   }
 
   void backward(std::int32_t u, std::int64_t mb) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     const Unit& unit = model_.units[index(u)];
     const bool saved = strategy_.save[index(u)];
     const bool shares = unit.kind == UnitKind::head && tied();
     zero_if_first(u, mb);
     std::vector<Use> uses;
     if (unit.kind == UnitKind::embedding) {
-      uses.push_back({Role::tokens, &tokens_[index(mb)], Access::read});
+      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
     } else {
       need_parameter(u, mb);
       uses.push_back({Role::parameter, &values.parameter, Access::read});
@@ -306,18 +250,18 @@ class Lowering {
       uses.push_back({Role::input_gradient, &values.input_gradient[index(mb)], Access::write});
     }
     if (unit.kind == UnitKind::head) {
-      uses.push_back({Role::targets, &targets_[index(mb)], Access::read});
-      uses.push_back({Role::losses, &losses_[index(mb)], Access::write});
-      uses.push_back({Role::loss_scale, &loss_scale_, Access::read});
+      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
+      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
+      uses.push_back({Role::loss_scale, &step_.loss_scale, Access::read});
     } else {
-      uses.push_back({Role::output_gradient, &units_[index(u + 1)].input_gradient[index(mb)], Access::read});
+      uses.push_back({Role::output_gradient, &unit_values(u + 1).input_gradient[index(mb)], Access::read});
     }
     if (saved) uses.push_back({Role::saved, &values.saved[index(mb)], Access::read});
     uses.push_back({Role::gradient, &values.gradient, Access::update});
     if (shares) {
       need_parameter(0, mb);
-      uses.push_back({Role::shared_parameter, &units_[0].parameter, Access::read});
-      uses.push_back({Role::shared_gradient, &units_[0].gradient, Access::update});
+      uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
+      uses.push_back({Role::shared_gradient, &unit_values(0).gradient, Access::update});
     }
     finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved));
     if (mb == microbatches_ - 1) gradient_is_done(u);
@@ -340,7 +284,7 @@ class Lowering {
                                BufferKind::workspace, workspace);
     scratch.scratch = true;
     if (model_.units[index(u)].kind == UnitKind::block)
-      uses.push_back({Role::constants, &constants_, Access::read});
+      uses.push_back({Role::constants, &step_.constants, Access::read});
     uses.push_back({Role::workspace, &scratch, Access::write});
     on_compute(operation, u, mb, uses);
   }
@@ -348,7 +292,7 @@ class Lowering {
   void zero_if_first(std::int32_t u, std::int64_t mb) {
     if (mb != 0) return;
     const auto zero = [&](std::int32_t unit) {
-      on_compute(Operation::zero, unit, -1, {{Role::gradient, &units_[index(unit)].gradient, Access::write}});
+      on_compute(Operation::zero, unit, -1, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
     };
     if (u == head() && tied()) zero(0);
     if (u != 0 || !tied()) zero(u);
@@ -356,7 +300,7 @@ class Lowering {
 
   /// What an update reads.
   Value& final_gradient(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     const bool is_cast_last = !travels_as_fp32() && (reduces_as_fp32() || !is_sharded());
     return is_cast_last ? values.cast_gradient : is_sharded() ? values.reduced_gradient : values.gradient;
   }
@@ -364,31 +308,32 @@ class Lowering {
   void cast_gradient(std::int32_t u, Value& accumulated) {
     on_compute(Operation::cast_gradient, u, -1,
                {{Role::source, &accumulated, Access::read},
-                {Role::destination, &units_[index(u)].cast_gradient, Access::write}});
+                {Role::destination, &unit_values(u).cast_gradient, Access::write}});
   }
 
   void finish_gradient(std::int32_t u) {
-    if (!reduces_as_fp32()) cast_gradient(u, units_[index(u)].gradient);
+    if (!reduces_as_fp32() && !sends_rows(u)) cast_gradient(u, unit_values(u).gradient);
     // In stage 1 every rank keeps its gradients whole until the step's end.
     if (!is_sharded() || strategy_.zero_stage > 1) reduce_gradient(u);
   }
 
   /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
   void reduce_gradient(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
-    Value* gradient = reduces_as_fp32() ? &values.gradient : &values.cast_gradient;
-    if (is_sharded()) {
-      on_comm(Operation::reduce_scatter, u, exchange_of_parts(values.reduced_gradient.bytes),
-              {{Role::source, gradient, Access::read},
-               {Role::destination, &values.reduced_gradient, Access::write}});
-      gradient = &values.reduced_gradient;
+    UnitValues& values = unit_values(u);
+    Value& own = reduces_as_fp32() ? values.gradient : values.cast_gradient;
+    Value& sum = is_sharded() ? values.reduced_gradient : own;
+    if (sends_rows(u)) {
+      sum_rows(sum);
+    } else if (is_sharded()) {
+      on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes),
+              {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
     }
-    if (mesh().replicate > 1) {
+    if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
       on_comm(Operation::all_reduce, u,
-              exchange_of_sums(Group::replicate, gradient->bytes, size_of(strategy_.reduce_dtype)),
-              {{Role::gradient, gradient, Access::update}});
+              exchange_of_sums(Group::replicate, sum.bytes, size_of(strategy_.reduce_dtype)),
+              {{Role::gradient, &sum, Access::update}});
     }
-    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, *gradient);
+    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);
     const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
                                    {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
@@ -401,13 +346,34 @@ class Lowering {
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
+  /// The rows of the embedding's gradient that this rank's tokens touch go to all ranks, which add them up as
+  /// they would add whole gradients.
+  void sum_rows(Value& sum) {
+    for (Value* value : {&step_.row_values, &step_.all_rows, &step_.all_row_values})
+      builder_.make_resident(*value, false);
+    on_compute(Operation::copy_rows, 0, -1,
+               {{Role::gradient, &unit_values(0).gradient, Access::read},
+                {Role::rows, &step_.rows, Access::read},
+                {Role::row_values, &step_.row_values, Access::write}});
+    const auto gather = [&](Role role, Value& own, Value& all) {
+      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes),
+              {{role, &own, Access::read}, {Role::destination, &all, Access::write}});
+    };
+    gather(Role::rows, step_.rows, step_.all_rows);
+    gather(Role::row_values, step_.row_values, step_.all_row_values);
+    on_compute(Operation::sum_rows, 0, -1,
+               {{Role::rows, &step_.all_rows, Access::read},
+                {Role::row_values, &step_.all_row_values, Access::read},
+                {Role::destination, &sum, Access::write}});
+  }
+
   void loss() {
     std::vector<Use> uses;
-    for (Value& losses : losses_) uses.push_back({Role::losses, &losses, Access::read});
-    uses.push_back({Role::step_sums, &step_sums_, Access::write});
+    for (Value& losses : step_.losses) uses.push_back({Role::losses, &losses, Access::read});
+    uses.push_back({Role::step_sums, &step_.step_sums, Access::write});
     on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
-    all_reduce_on_host(-1, Group::world, Role::step_sums, step_sums_);
-    on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_sums_, Access::read}});
+    all_reduce_on_host(-1, Group::world, Role::step_sums, step_.step_sums);
+    on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
   }
 
   /// The global norm and the updates that were not made before.
@@ -429,20 +395,20 @@ class Lowering {
 
   void grad_norm() {
     std::vector<Use> uses;
-    for (UnitValues& values : units_) uses.push_back({Role::norm, &values.norm, Access::read});
-    if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_scalars_, Access::write});
-    if (scales_loss()) uses.push_back({Role::loss_scale, &loss_scale_, Access::update});
-    if (strategy_.saves) uses.push_back({Role::step_record, &step_record_, Access::write});
+    for (UnitValues& values : step_.units) uses.push_back({Role::norm, &values.norm, Access::read});
+    if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
+    if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
+    if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
     on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
     if (strategy_.saves) {
-      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_record_, Access::read}},
+      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_.step_record, Access::read}},
               When::saving);
     }
   }
 
   void update(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
-    Value& scalars = strategy_.global_norm ? step_scalars_ : values.step_scalars;
+    UnitValues& values = unit_values(u);
+    Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
     if (!strategy_.global_norm) {
       on_host(Operation::step_scalars, Lane::cpu, u, -1,
               {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}});
@@ -468,7 +434,7 @@ class Lowering {
 
   /// What each save of a unit reads.
   std::vector<std::vector<Use>> saved_parts(std::int32_t u) {
-    UnitValues& values = units_[index(u)];
+    UnitValues& values = unit_values(u);
     Value& parameter = updated_parameter(u);
     std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &values.master, Access::read}};
     if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
@@ -499,9 +465,7 @@ class Lowering {
   std::int64_t microbatches_;
   std::int32_t unit_count_;
   ProgramBuilder builder_;
-  std::vector<UnitValues> units_;
-  std::vector<Value> tokens_, targets_, losses_;
-  Value constants_, step_sums_, step_scalars_, loss_scale_, step_record_;
+  StepValues step_;
   std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
   BufferId saved_state_ = -1;     ///< host memory for what is saved and lives on the device
 };

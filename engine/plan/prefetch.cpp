@@ -70,7 +70,8 @@ class Prefetch {
   bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
     if (level_.near != Tier::device || instruction.operation != Operation::all_gather) return false;
     const BufferId whole = instruction.writes[0].buffer;
-    return !program_.buffer(whole).persistent && !written_back[static_cast<std::size_t>(whole)];
+    return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
+           !written_back[static_cast<std::size_t>(whole)];
   }
 
   /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through

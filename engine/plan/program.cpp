@@ -27,7 +27,7 @@ std::string_view name_of(BufferKind kind) {
 std::string_view name_of(Operation operation) {
   constexpr std::array names = std::to_array<std::string_view>(
       {"load_tokens", "copy_to_device", "copy_to_host", "read", "write", "zero", "forward", "backward",
-       "cast_gradient", "sum_of_squares", "all_gather", "reduce_scatter", "all_reduce", "sum_losses", "loss",
+       "cast_gradient", "list_rows", "copy_rows", "sum_rows", "sum_of_squares", "all_gather", "reduce_scatter", "all_reduce", "sum_losses", "loss",
        "step_scalars", "grad_norm", "adamw", "save", "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
@@ -35,7 +35,7 @@ std::string_view name_of(Operation operation) {
 
 std::string_view name_of(Role role) {
   constexpr std::array names = std::to_array<std::string_view>(
-      {"source", "destination", "parameter", "shared_parameter", "gradient", "shared_gradient", "input", "output",
+      {"source", "destination", "parameter", "shared_parameter", "gradient", "shared_gradient", "rows", "row_values", "input", "output",
        "output_gradient", "input_gradient", "saved", "workspace", "constants", "tokens", "targets", "losses", "master",
        "exp_avg", "exp_avg_sq", "norm", "step_sums", "step_scalars", "loss_scale", "step_record"});
   static_assert(names.size() == static_cast<std::size_t>(Role::step_record) + 1);

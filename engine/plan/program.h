@@ -55,6 +55,9 @@ enum class Operation : std::uint8_t {
   forward,         ///< of one unit and microbatch
   backward,        ///< recomputes what was not saved; the head's includes its forward and the loss
   cast_gradient,   ///< fp32 accumulator → the dtype that travels
+  list_rows,       ///< the microbatches' tokens → the rows of the embedding that they touch
+  copy_rows,       ///< those rows of its gradient, in the dtype in which ranks add them
+  sum_rows,        ///< all ranks' rows → the sum of their gradients
   sum_of_squares,  ///< of the unit's gradient
   all_gather,      ///< shards → the whole
   reduce_scatter,  ///< every rank's whole → shards of the sum
@@ -85,6 +88,8 @@ enum class Role : std::uint8_t {
   shared_parameter,
   gradient,
   shared_gradient,
+  rows,        ///< their numbers
+  row_values,  ///< what stands in them
   input,
   output,
   output_gradient,

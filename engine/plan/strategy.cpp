@@ -10,6 +10,21 @@ FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) 
   return {first, std::min(elements, unit.elements - first)};
 }
 
+std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
+  const Unit& embedding = model.embedding();
+  const std::int64_t ranks = strategy.mesh.reducing();
+  // Positions, which GPT-2 adds to its embedding, are all used in every step.
+  const bool is_one_table = embedding.tensors.size() == 1 && !model.architecture.tied_head;
+  if (!strategy.sparse_gradients || !is_one_table || ranks == 1) return 0;
+  const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
+  const Bytes element = size_of(strategy.reduce_dtype);
+  const Bytes sparse = rows * (model.architecture.hidden * element + Bytes{sizeof(std::int32_t)});
+  // To each of the other ranks: its shard's gradient, or in a sum over replicas a part of it there and back.
+  const Bytes dense = strategy.mesh.shard > 1 ? strategy.mesh.shard_elements(embedding.elements) * element
+                                              : 2 * embedding.elements * element / ranks;
+  return sparse < dense ? rows : 0;
+}
+
 Strategy make_strategy(const RunConfig& config, const Model& model) {
   Strategy strategy;
   const bool shares_out = config.parallel.zero_stage > 0;
@@ -19,6 +34,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
                    .tensor = config.parallel.tensor};
   strategy.zero_stage = config.parallel.zero_stage;
   strategy.reduce_dtype = config.parallel.reduce_dtype;
+  strategy.sparse_gradients = config.parallel.sparse_gradients;
   strategy.order = config.plan.order.value_or(Order::layer_major);
   strategy.precision = config.train.precision;
   strategy.state_format = {

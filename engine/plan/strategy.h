@@ -19,6 +19,8 @@ struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
 
   std::int64_t data() const { return replicate * shard; }
+  /// Ranks that add up their gradients first: those of different shards, or where there are none the replicas.
+  std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
   /// Elements of a shard of a flat parameter of so many: equally many on all ranks, the last ones' padded.
   std::int64_t shard_elements(std::int64_t elements) const {
     return shard == 1 ? elements : align_up((elements + shard - 1) / shard, kShardAlignment);
@@ -38,6 +40,7 @@ struct Strategy {
   Mesh mesh;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
   DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
+  bool sparse_gradients = true;      ///< the embedding's gradient goes between ranks as rows where that is less
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
@@ -51,6 +54,9 @@ struct Strategy {
   std::vector<bool> save;  ///< per unit: keep activations for the backward pass instead of recomputing
   DevicePins pins;
   std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+
+  /// Small gradients vanish in fp16, and only there.
+  bool scales_loss() const { return precision == DType::fp16; }
 };
 
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
@@ -61,6 +67,11 @@ FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
 inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
   return (microbatches + mesh.data() - 1) / mesh.data();
 }
+
+/// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in place
+/// of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less, or since
+/// the head's gradient is added to it.
+std::int64_t sent_rows(const Model& model, const Strategy& strategy);
 
 /// The run file's choices; order as given or layer-major, every state on the host.
 Strategy make_strategy(const RunConfig& config, const Model& model);

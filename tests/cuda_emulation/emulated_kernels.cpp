@@ -69,6 +69,12 @@ void EmulatedKernels::cast(const Matrix& x, const Matrix& out) {
 void EmulatedKernels::zero(const Matrix& x) {
   zero_on_cuda(context_, x);
 }
+void EmulatedKernels::copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) {
+  copy_rows_on_cuda(context_, x, rows, out);
+}
+void EmulatedKernels::sum_rows(const RowSum& sum) {
+  sum_rows_on_cuda(context_, sum);
+}
 void EmulatedKernels::adamw(const AdamWUpdate& update) {
   adamw_on_cuda(context_, update);
 }

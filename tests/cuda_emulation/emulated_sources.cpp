@@ -8,3 +8,4 @@
 #include "engine/device/cuda/norm_backward.cu"
 #include "engine/device/cuda/optimizer.cu"
 #include "engine/device/cuda/rope.cu"
+#include "engine/device/cuda/rows.cu"

@@ -194,6 +194,20 @@ TEST_P(Agreement, Embedding) {
   }
 }
 
+TEST_P(Agreement, RowsOfTables) {
+  for (const DType dtype : kDTypes) {
+    for (const std::int64_t columns : {1, 17, 65, 1030, 2100}) {
+      expect_agrees(copy_rows_scenario(dtype, columns, 0));
+      expect_agrees(copy_rows_scenario(dtype, columns, 3));
+      const std::int64_t table = 11 * columns;
+      expect_agrees(sum_rows_scenario(dtype, columns, 0, table));
+      expect_agrees(sum_rows_scenario(dtype, columns, 0, table / 3));
+      expect_agrees(sum_rows_scenario(dtype, columns, table / 3, table / 3));
+      expect_agrees(sum_rows_scenario(dtype, columns, table / 2, table));
+    }
+  }
+}
+
 TEST_P(Agreement, CrossEntropy) {
   for (const auto& [rows, vocabulary] : {std::pair{1, 1}, {3, 17}, {17, 65}, {5, 1030}}) {
     for (const DType dtype : kDTypes) {

@@ -49,6 +49,10 @@ Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std:
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 
+Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding);
+/// Three ranks' rows of a table of 11, of which a stretch of elements is summed.
+Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first, std::int64_t elements);
+
 /// Tokens repeat, so gradients of one row meet.
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
                             bool positions, std::int64_t padding_unit = 1);

@@ -113,6 +113,54 @@ TEST(Sharding, SendsWhatTheFormulasSay) {
   }
 }
 
+Model with_vocabulary(std::int64_t vocabulary, bool tied) {
+  Architecture architecture = tiny_model(2, tied).architecture;
+  architecture.vocabulary = vocabulary;
+  return build_model(architecture);
+}
+
+TEST(Sharding, SendsRowsOfTheEmbeddingsGradientInPlaceOfAllOfIt) {
+  const Model model = with_vocabulary(1000, false);
+  for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 4}}) {
+    const Strategy strategy = tiny_strategy(model, sharded(2, mesh));
+    const std::int64_t rows = 2 * 2 * 8;  // microbatches of sequences of tokens
+    EXPECT_EQ(sent_rows(model, strategy), rows);
+    Bytes gathered = 0;
+    for (const Instruction& instruction : lower_training(model, strategy).instructions) {
+      if (instruction.unit != 0) continue;
+      EXPECT_NE(instruction.operation, Operation::reduce_scatter);
+      if (instruction.operation == Operation::all_gather && instruction.reads[0].role != Role::source)
+        gathered += instruction.exchange.sent;
+    }
+    EXPECT_EQ(gathered, (mesh.reducing() - 1) * rows * (4 + 2 * model.architecture.hidden));
+  }
+}
+
+TEST(Sharding, SendsAllOfTheEmbeddingsGradientWhereRowsAreMore) {
+  const auto rows = [](std::int64_t vocabulary, bool tied, const Mesh& mesh) {
+    const Model model = with_vocabulary(vocabulary, tied);
+    return sent_rows(model, tiny_strategy(model, sharded(3, mesh)));
+  };
+  EXPECT_EQ(rows(1000, true, {.shard = 3}), 0);  // the head's gradient has values everywhere
+  EXPECT_EQ(rows(1000, false, {}), 0);
+  // 32 rows of 36 bytes against a third of the table, or against a quarter of it there and back.
+  EXPECT_EQ(rows(96, false, {.shard = 3}), 0);
+  EXPECT_EQ(rows(120, false, {.shard = 3}), 32);
+  EXPECT_EQ(rows(60, false, {.replicate = 4}), 0);
+  EXPECT_EQ(rows(80, false, {.replicate = 4}), 32);
+}
+
+TEST(Sharding, NeedsNoMoreMemoryForRowsThanForWholeGradients) {
+  const Model model = with_vocabulary(1000, false);
+  for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 4}}) {
+    Strategy strategy = tiny_strategy(model, sharded(3, mesh));
+    const auto smallest = [&] { return near_bytes(lower_training(model, strategy), kDeviceLevel).smallest; };
+    const Bytes rows = smallest();
+    strategy.sparse_gradients = false;
+    EXPECT_LE(rows, smallest());
+  }
+}
+
 TEST(Sharding, ReplicasExchangeSumsOfShardsOnly) {
   const Model model = tiny_model(3, false);
   const Strategy strategy = tiny_strategy(model, sharded(3, {.replicate = 2, .shard = 2}));

@@ -131,6 +131,10 @@ class QueuedKernels final : public Kernels {
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override { later(&Kernels::add, a, b, out); }
   void cast(const Matrix& x, const Matrix& out) override { later(&Kernels::cast, x, out); }
   void zero(const Matrix& x) override { later(&Kernels::zero, x); }
+  void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) override {
+    later(&Kernels::copy_rows, x, rows, out);
+  }
+  void sum_rows(const RowSum& sum) override { later(&Kernels::sum_rows, sum); }
   void adamw(const AdamWUpdate& call) override { later(&Kernels::adamw, call); }
   void sum_of_squares(const Matrix& x, double* sum) override { later(&Kernels::sum_of_squares, x, sum); }
 

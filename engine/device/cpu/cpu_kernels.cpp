@@ -82,6 +82,14 @@ void CpuKernels::zero(const Matrix& x) {
   zero_on_cpu(*context_, x);
 }
 
+void CpuKernels::copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) {
+  copy_rows_on_cpu(*context_, x, rows, out);
+}
+
+void CpuKernels::sum_rows(const RowSum& sum) {
+  sum_rows_on_cpu(*context_, sum);
+}
+
 void CpuKernels::adamw(const AdamWUpdate& call) {
   if (call.scalars->skip != 0) return round_masters(call.state);
   context_->pool.execute(

@@ -39,6 +39,8 @@ class CpuKernels final : public Kernels {
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
   void cast(const Matrix& x, const Matrix& out) override;
   void zero(const Matrix& x) override;
+  void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) override;
+  void sum_rows(const RowSum& sum) override;
   void adamw(const AdamWUpdate& update) override;
   void sum_of_squares(const Matrix& x, double* sum) override;
 

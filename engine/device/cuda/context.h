@@ -43,6 +43,9 @@ void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& cross
 void add_on_cuda(const CudaContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
 void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out);
 void zero_on_cuda(const CudaContext& context, const Matrix& x);
+void copy_rows_on_cuda(const CudaContext& context, const Matrix& x, std::span<const std::int32_t> rows,
+                       const Matrix& out);
+void sum_rows_on_cuda(const CudaContext& context, const RowSum& sum);
 void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update);
 void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum);
 

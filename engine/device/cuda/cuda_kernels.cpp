@@ -80,6 +80,12 @@ void CudaKernels::cast(const Matrix& x, const Matrix& out) {
 void CudaKernels::zero(const Matrix& x) {
   zero_on_cuda(context(), x);
 }
+void CudaKernels::copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) {
+  copy_rows_on_cuda(context(), x, rows, out);
+}
+void CudaKernels::sum_rows(const RowSum& sum) {
+  sum_rows_on_cuda(context(), sum);
+}
 void CudaKernels::adamw(const AdamWUpdate& update) {
   adamw_on_cuda(context(), update);
 }
