@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "collectives/launcher.h"
 #include "engine/base/error.h"
 
 namespace strata {
@@ -18,35 +19,39 @@ std::string outcome(Outcome what, const std::string& text) {
   return fmt::format("{}{}", static_cast<char>(what), text);
 }
 
-std::string outcome_of(const std::function<std::string()>& action) {
+/// Of the action on this rank, whose name comes before its error.
+std::string outcome_of(const std::function<std::string()>& action, int rank) {
+  const auto failed = [&](Outcome how, const std::exception& error) {
+    return outcome(how, fmt::format("{}: {}", name_as_rank(rank), error.what()));
+  };
   try {
     return outcome(kDone, action());
   } catch (const CommError&) {
     throw;  // the group is of no more use, for telling others either
   } catch (const ConfigError& error) {
-    return outcome(kConfigError, error.what());
+    return failed(kConfigError, error);
   } catch (const IoError& error) {
-    return outcome(kIoError, error.what());
+    return failed(kIoError, error);
   } catch (const Error& error) {
-    return outcome(kError, error.what());
+    return failed(kError, error);
   } catch (const std::exception& error) {
-    return outcome(kDefect, error.what());
+    return failed(kDefect, error);
   }
 }
 
-std::string text_in(const std::string& outcome, int rank) {
+std::string text_in(const std::string& outcome) {
   const std::string text = outcome.substr(1);
-  if (outcome[0] == kDone) return text;
-  const std::string sentence = fmt::format("rank {}: {}", rank, text);
   switch (outcome[0]) {
+    case kDone:
+      return text;
     case kConfigError:
-      throw ConfigError(sentence);
+      throw ConfigError(text);
     case kIoError:
-      throw IoError(sentence);
+      throw IoError(text);
     case kError:
-      throw Error(sentence);
+      throw Error(text);
     default:
-      throw std::runtime_error(sentence);
+      throw std::runtime_error(text);
   }
 }
 
@@ -92,7 +97,7 @@ void on_first_rank(Communicator* ranks, const std::function<void()>& action) {
 
 std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action) {
   if (is_alone(ranks)) return action();
-  return text_in(broadcast_text(*ranks, ranks->rank() == 0 ? outcome_of(action) : ""), 0);
+  return text_in(broadcast_text(*ranks, ranks->rank() == 0 ? outcome_of(action, 0) : ""));
 }
 
 void on_every_rank(Communicator* ranks, const std::function<void()>& action) {
@@ -101,9 +106,8 @@ void on_every_rank(Communicator* ranks, const std::function<void()>& action) {
 
 std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action) {
   if (is_alone(ranks)) return {action()};
-  std::vector<std::string> texts = gather_texts(*ranks, outcome_of(action));
-  for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    texts[rank] = text_in(texts[rank], static_cast<int>(rank));
+  std::vector<std::string> texts = gather_texts(*ranks, outcome_of(action, ranks->rank()));
+  for (std::string& text : texts) text = text_in(text);
   return texts;
 }
 

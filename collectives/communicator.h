@@ -81,8 +81,8 @@ class Communicator {
   /// Why the group can no longer be used, or nothing. Any thread may ask.
   virtual std::optional<std::string> failure() const = 0;
   /// Ends the calls of all ranks, of this group and of all that were split from the same beginning, with an
-  /// EndedByRankError that says `reason` and names this rank. Any thread may call it, at any time; it does not
-  /// wait.
+  /// EndedByRankError that says `reason` and names this rank. Any thread may call it, at any time; it does
+  /// not wait.
   virtual void abort(const std::string& reason) = 0;
 };
 

@@ -1,10 +1,18 @@
-// Whether this process is one of several.
+// This process as one of several: whether it is, and how it is called.
 #pragma once
+
+#include <string>
 
 namespace strata {
 
 /// Whether a launcher (mpirun, srun) started this process as a rank among others, as its environment
 /// variables say. A process that was started by itself needs no MPI.
 bool started_by_launcher();
+
+/// The name of this host.
+std::string host_name();
+
+/// "rank 2 (node7)": how this process, which is that rank, names itself to users.
+std::string name_as_rank(int rank);
 
 }  // namespace strata

@@ -123,18 +123,17 @@ std::size_t reduce_vectors(Sources sources, void* destination, std::size_t count
                            ReduceOp op, bool stream) {
   const hn::ScalableTag<float> floats;
   switch (element) {
-    case Element::byte:  // only copied
-      return fold_blocks<ReduceOp::sum, Plain>(hn::ScalableTag<std::uint8_t>(), sources,
-                                               static_cast<std::uint8_t*>(destination), count, stream);
     case Element::fp32:
       return fold<Plain>(floats, sources, static_cast<float*>(destination), count, op, stream);
     case Element::bf16:
       return fold<Rounded>(floats, sources, static_cast<bfloat16*>(destination), count, op, stream);
     case Element::fp64:
+      return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), count, op,
+                         stream);
+    case Element::byte:
       break;
   }
-  return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), count, op,
-                     stream);
+  return 0;
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -170,7 +169,7 @@ void fold_plainly(std::span<const void* const> sources, void* destination, std::
 
 void reduce_from(std::size_t first, std::span<const void* const> sources, void* destination,
                  std::size_t count, Element element, ReduceOp op) {
-  assert(sources.size() == 1 || (!sources.empty() && element != Element::byte));
+  assert(!sources.empty() && element != Element::byte);
   switch (element) {
     case Element::fp32:
       return fold_plainly<float, float>(sources, destination, first, count, op);
@@ -179,7 +178,7 @@ void reduce_from(std::size_t first, std::span<const void* const> sources, void* 
     case Element::fp64:
       return fold_plainly<double, double>(sources, destination, first, count, op);
     case Element::byte:
-      return fold_plainly<std::uint8_t, std::uint8_t>(sources, destination, first, count, op);
+      return;
   }
 }
 

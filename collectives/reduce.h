@@ -16,8 +16,8 @@ namespace strata {
 enum class Stores : std::uint8_t { through_caches, past_caches };
 
 /// destination[i] = sources[0][i] ∘ sources[1][i] ∘ …, from the left. bf16 is folded in fp32 and rounded
-/// once; a NaN of any source gives a NaN, of min and max too. `destination` may be one of the sources. A
-/// single source is copied, of bytes too, which more are not.
+/// once; a NaN of any source gives a NaN, of min and max too. `destination` may be one of the sources.
+/// REQUIRES: a source at least; elements that are numbers.
 void reduce(std::span<const void* const> sources, void* destination, std::size_t count, Element element,
             ReduceOp op, Stores stores = Stores::through_caches);
 

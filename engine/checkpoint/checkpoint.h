@@ -43,8 +43,8 @@ class CheckpointStore {
 
   /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError
   /// where the disk is full or fails, here or when it is finished; the new checkpoint is gone with its
-  /// writer (or, where a rank gives up in the middle, at the latest with remove_leftovers()), and those before it
-  /// are untouched.
+  /// writer (or, where a rank gives up in the middle, at the latest with remove_leftovers()), and those
+  /// before it are untouched.
   std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step,
                                           std::vector<SavedUnit> units);
   /// Finishes it, then removes checkpoints beyond `keep`. All ranks have saved when it returns.

@@ -1,28 +1,13 @@
 #include "engine/cli/job.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <array>
-#include <climits>
 #include <iostream>
 #include <vector>
 
+#include "collectives/agreement.h"
 #include "collectives/launcher.h"
 #include "engine/base/error.h"
 
 namespace strata {
-namespace {
-
-using HostName = std::array<char, HOST_NAME_MAX + 1>;
-
-HostName this_host() {
-  HostName name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0) name = {'?'};
-  return name;
-}
-
-}  // namespace
 
 Job::Job() {
   if (!started_by_launcher()) return;
@@ -32,10 +17,8 @@ Job::Job() {
 }
 
 void Job::find_neighbours() {
-  const HostName mine = this_host();
-  host_ = mine.data();
-  std::vector<HostName> hosts(static_cast<std::size_t>(size()));
-  world_->all_gather(mine.data(), hosts.data(), sizeof(HostName), Element::byte);
+  const std::vector<std::string> hosts = texts_of_ranks(world(), host_name);
+  const std::string mine = host_name();
   local_size_ = 0;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     if (hosts[rank] != mine) continue;
@@ -45,7 +28,7 @@ void Job::find_neighbours() {
 }
 
 std::string Job::speaker() const {
-  return world_ ? fmt::format("rank {} on {}: ", rank(), host_) : "";
+  return world_ ? name_as_rank(rank()) + ": " : "";
 }
 
 int Job::run(const std::function<int()>& work) {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "collectives/mpi_world.h"
-#include "engine/config/run_config.h"
 
 namespace strata {
 
@@ -32,12 +31,11 @@ class Job {
 
  private:
   void find_neighbours();
-  /// "" or "rank 2 on node7: ".
+  /// "" or "rank 2 (node7): ".
   std::string speaker() const;
 
   std::unique_ptr<MpiWorld> mpi_;
   std::unique_ptr<Communicator> world_;
-  std::string host_;
   int local_rank_ = 0, local_size_ = 1;
 };
 

@@ -49,7 +49,6 @@ struct Setup {
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
-  Bytes device_budget = 0;
 };
 
 Setup prepare(const TrainCommand& command, const Job& job) {

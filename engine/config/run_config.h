@@ -29,6 +29,8 @@ enum class Decay : std::uint8_t { matrices, all };
 /// How fp32 masters and moments are stored: optim/state_format.h.
 enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
+/// Of gradients on their way between ranks.
+enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 
 struct RunConfig {
   struct ModelSection {
@@ -86,7 +88,7 @@ struct RunConfig {
     std::int64_t replicate = 1;  ///< of them hold the same shard
     std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
-    DType reduce_dtype = DType::fp32;  ///< of gradients between ranks
+    ReduceDtype reduce_dtype = ReduceDtype::fp32;
     bool sparse_gradients = true;      ///< the embedding's goes between ranks as rows where that is less
     friend bool operator==(const ParallelSection&, const ParallelSection&) = default;
   } parallel;

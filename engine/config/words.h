@@ -63,6 +63,10 @@ template <>
 struct Words<MomentFormat> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
 };
+template <>
+struct Words<ReduceDtype> {
+  static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
+};
 
 template <typename E>
 constexpr std::string_view word_of(E value) {

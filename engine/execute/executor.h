@@ -33,7 +33,7 @@ class Executor {
   struct Options {
     LaneMode mode = LaneMode::overlapped;
     double watchdog_seconds = 900;  ///< a wait longer than this, while nothing finishes, fails the run
-    SaveSchedule saves = {};  ///< the steps that perform what others skip
+    SaveSchedule saves = {};        ///< the steps that perform what others skip
     /// Called when a lane fails, with its sentence: other lanes may wait for other ranks.
     std::function<void(const std::string&)> on_failure = {};
     /// Why other ranks will not come any more, if so: asked while the device waits, perhaps for them.
@@ -52,13 +52,14 @@ class Executor {
 
   /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
   /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps that have not
-  /// reached grad_norm, or the scalars of a unit's update, are abandoned after the instruction in flight and the others are finished, so the
-  /// state is that of a whole number of steps.
+  /// reached grad_norm, or the scalars of a unit's update, are abandoned after the instruction in flight and
+  /// the others are finished, so the state is that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 
-  /// Steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. For a stop that several ranks agree upon: to be called by an instruction of the cpu
-  /// lane in `step - 1` or before, since what a step exchanges waits for the step before.
+  /// Steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. For a stop
+  /// that several ranks agree upon: to be called by an instruction of the cpu lane in `step - 1` or before,
+  /// since what a step exchanges waits for the step before.
   void end_after(std::int64_t step);
 
   const Measurements& measurements() const { return measurements_; }

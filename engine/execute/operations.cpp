@@ -189,7 +189,7 @@ void Operations::sum_rows(const Instruction& instruction) {
   kernels_.sum_rows({.ranks = mesh().reducing(),
                      .rows = rows,
                      .values = values,
-                     .first = setup_.ranks->shard_rank() * elements,
+                     .first = mesh().shard_rank(setup_.rank) * elements,
                      .out = {operand<std::byte>(instruction, Role::destination), values.dtype, 1, elements}});
 }
 
@@ -244,22 +244,17 @@ void Operations::exchange(const Instruction& instruction) {
 
 /// Of the tokens of this rank's microbatches; in a validation the last ranks' last ones may not count.
 void Operations::sum_losses(const Instruction& instruction) {
-  const Strategy& strategy = setup_.plan->strategy;
-  const auto tokens = static_cast<std::size_t>(strategy.microbatch.tokens());
-  const bool trains = setup_.program == &setup_.plan->training;
-  const std::int64_t counted =
-      trains ? strategy.microbatches * mesh().data() : strategy.validation_microbatches;
-  const std::int64_t rank = setup_.ranks == nullptr ? 0 : setup_.ranks->rank();
+  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
   double sum = 0;
-  std::int64_t microbatch = rank;
+  std::int64_t microbatch = setup_.rank;
   for (const Operand& losses : instruction.reads) {
-    if (microbatch >= counted) break;
+    if (microbatch >= setup_.microbatches) break;
     for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens))
       sum += loss;
     microbatch += mesh().data();
   }
   *operand<StepSums>(instruction, Role::step_sums) = {
-      .loss = sum / static_cast<double>(static_cast<std::int64_t>(tokens) * counted),
+      .loss = sum / static_cast<double>(static_cast<std::int64_t>(tokens) * setup_.microbatches),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 
@@ -363,8 +358,7 @@ AdamWState Operations::state_of_unit(const Instruction& instruction) const {
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
   AdamWState shard = state_of_unit(instruction);
-  const FlatRange range =
-      shard_of(unit(instruction), mesh(), setup_.ranks == nullptr ? 0 : setup_.ranks->shard_rank());
+  const FlatRange range = shard_of(unit(instruction), mesh(), mesh().shard_rank(setup_.rank));
   shard.first = range.first;
   for (const TensorPiece& piece : pieces_in(unit(instruction), range))
     update(shard.part(piece.at, piece.count()), setup_.optimizer.decay_all || piece.tensor->decay);

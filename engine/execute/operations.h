@@ -52,13 +52,16 @@ class Operations {
     const Model* model;
     const LaneStreams* streams;  ///< programs that never run at once may share them
     TierMemory memory;
-    SpillQueues spill;  ///< of the lanes read and write
+    SpillQueues spill;              ///< of the lanes read and write
+    std::int64_t rank = 0;          ///< this one, among the data-parallel ranks
+    std::int64_t microbatches = 0;  ///< of one run of the program, on all ranks together
     LoadMicrobatch load;
     OptimizerSettings optimizer;
-    StateSaver* saver = nullptr;  ///< of a program that saves
-    Ranks* ranks = nullptr;       ///< of a program that exchanges values with others
-    std::function<bool()> stop_requested = {};                   ///< of this rank, where there are several
-    std::function<void(std::int64_t step)> on_stop_agreed = {};  ///< some rank's stop reached all in this step
+    StateSaver* saver = nullptr;                ///< of a program that saves
+    Ranks* ranks = nullptr;                     ///< of a program that exchanges values with others
+    std::function<bool()> stop_requested = {};  ///< of this rank, where there are several
+    std::function<void(std::int64_t step)> on_stop_agreed =
+        {};  ///< some rank's stop reached all in this step
     int threads = 1;
   };
   explicit Operations(Setup setup);

@@ -6,10 +6,10 @@
 namespace strata {
 
 Ranks::Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_device_group, Stream* comm)
-    : rank_(world.rank()), size_(world.size()), shards_(mesh.shard) {
+    : rank_(world.rank()), size_(world.size()) {
   const auto everyone = [&] { return world.split(0, rank_); };
-  const auto shard = [&] { return world.split(replica(), rank_); };
-  const auto replicate = [&] { return world.split(shard_rank(), rank_); };
+  const auto shard = [&] { return world.split(static_cast<int>(mesh.replica(rank_)), rank_); };
+  const auto replicate = [&] { return world.split(static_cast<int>(mesh.shard_rank(rank_)), rank_); };
   const auto on_device = [&](std::unique_ptr<Communicator> on_host) {
     return comm != nullptr && on_host->size() > 1 ? make_device_group(std::move(on_host), *comm)
                                                   : std::move(on_host);

@@ -28,8 +28,6 @@ class Ranks {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int shard_rank() const { return rank_ % static_cast<int>(shards_); }
-  int replica() const { return rank_ / static_cast<int>(shards_); }
 
   /// REQUIRES: a group that `lane` has instructions of.
   Communicator& group(Group group, Lane lane);
@@ -42,7 +40,6 @@ class Ranks {
 
  private:
   int rank_, size_;
-  std::int64_t shards_;
   std::unique_ptr<Communicator> outside_, saving_, comm_shard_, comm_replicate_, cpu_shard_, cpu_world_;
 };
 

@@ -148,12 +148,12 @@ StoredAs RunState::stored_as(StateKind kind) const {
 }
 
 FlatRange RunState::held(std::size_t unit) const {
-  return shard_of(model_.units[unit], mesh(), rank_ % mesh().shard);
+  return shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_));
 }
 
 FlatRange RunState::saved(std::size_t unit) const {
   const FlatRange shard = held(unit);
-  const std::int64_t replica = rank_ / mesh().shard;
+  const std::int64_t replica = mesh().replica(rank_);
   const auto border = [&](std::int64_t r) { return shard.count * r / mesh().replicate; };
   return {shard.first + border(replica), border(replica + 1) - border(replica)};
 }

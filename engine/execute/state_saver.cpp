@@ -3,7 +3,8 @@
 namespace strata {
 namespace {
 
-std::vector<SavedUnit> units_in_order(const Program& program, const std::function<FlatRange(std::size_t)>& saved) {
+std::vector<SavedUnit> units_in_order(const Program& program,
+                                      const std::function<FlatRange(std::size_t)>& saved) {
   std::vector<SavedUnit> units;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation != Operation::save || instruction.find(Role::master) < 0) continue;
@@ -21,7 +22,10 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler) {
 }
 
 StateSaver::StateSaver(Setup setup)
-    : setup_(std::move(setup)), units_(units_in_order(*setup_.program, setup_.saved)), copy_(*setup_.device), piece_(kLargestRead) {}
+    : setup_(std::move(setup)),
+      units_(units_in_order(*setup_.program, setup_.saved)),
+      copy_(*setup_.device),
+      piece_(kLargestRead) {}
 
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
   if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);

@@ -33,7 +33,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
                    .pipeline = config.parallel.pipeline,
                    .tensor = config.parallel.tensor};
   strategy.zero_stage = config.parallel.zero_stage;
-  strategy.reduce_dtype = config.parallel.reduce_dtype;
+  strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
   strategy.sparse_gradients = config.parallel.sparse_gradients;
   strategy.order = config.plan.order.value_or(Order::layer_major);
   strategy.precision = config.train.precision;

@@ -19,6 +19,9 @@ struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
 
   std::int64_t data() const { return replicate * shard; }
+  /// Which shard a data-parallel rank has, and which of the groups that have all of them it is in.
+  std::int64_t shard_rank(std::int64_t rank) const { return rank % shard; }
+  std::int64_t replica(std::int64_t rank) const { return rank / shard; }
   /// Ranks that add up their gradients first: those of different shards, or where there are none the replicas.
   std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
   /// Elements of a shard of a flat parameter of so many: equally many on all ranks, the last ones' padded.

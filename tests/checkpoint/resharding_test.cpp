@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "collectives/launcher.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/safetensors.h"
@@ -213,8 +214,7 @@ TEST_F(Resharding, WhatFailsOnOneRankFailsOnAllAndLeavesTheCheckpointBefore) {
       EXPECT_THAT(errors,
                   Each(AllOf(HasSubstr("the checkpoint of step 2 was not saved"),
                              HasSubstr((path() / "step-00000001").string() + " before it is untouched"),
-                             HasSubstr("rank " + std::to_string(failing) + ": cannot "),
-                             HasSubstr("injected failure"))));
+                             HasSubstr(name_as_rank(failing) + ": cannot "), HasSubstr("injected failure"))));
       ASSERT_EQ(names_in(path()), (std::set<std::string>{"step-00000001"})) << failing << ", " << fail_at;
     }
     EXPECT_EQ(load(2), first_);
@@ -230,7 +230,7 @@ TEST_F(Resharding, AnErrorOfOneRanksStateIsThatOfAll) {
     }
     CheckpointStore(path(), 2, files, &ranks).save(model_, progress_at(1), state);
   });
-  EXPECT_THAT(errors, Each("rank 1: no device"));
+  EXPECT_THAT(errors, Each(name_as_rank(1) + ": no device"));
   EXPECT_TRUE(fs::is_empty(path()));
 }
 
@@ -248,7 +248,8 @@ TEST_F(Resharding, ARankThatGivesUpLeavesNoneWaiting) {
     writer->finish(progress_at(1));
   });
   EXPECT_THAT(errors, Each(HasSubstr("gave up the checkpoint")));
-  // Ranks that give up do not wait for one another: one may still make its files while another removes the folder.
+  // Ranks that give up do not wait for one another: one may still make its files while another removes the
+  // folder.
   CheckpointStore(path(), 2).remove_leftovers();
   EXPECT_TRUE(fs::is_empty(path()));
 }
@@ -373,7 +374,7 @@ TEST_F(Resharding, AFolderThatOtherRanksDoNotSeeIsOneSentence) {
   const auto path_of = [&](const Communicator& ranks) {
     return ranks.rank() == 2 ? elsewhere.path() : path();
   };
-  const auto says_so = AllOf(HasSubstr("rank 2: "), HasSubstr(elsewhere.path().string()),
+  const auto says_so = AllOf(HasSubstr(name_as_rank(2)), HasSubstr(elsewhere.path().string()),
                              HasSubstr("checkpoint.path must be a folder that all ranks share"));
   EXPECT_THAT(errors_of_ranks<ConfigError>(3,
                                            [&](Communicator& ranks) {
@@ -414,7 +415,7 @@ TEST_F(Resharding, WhetherItCanBeWrittenIsTriedByEveryRank) {
                                      FaultyFileSystem files(ranks.rank() == 1 ? 1 : FaultyFileSystem::kNever);
                                      check_checkpoint_writable(path(), files, &ranks);
                                    }),
-      Each(AllOf(HasSubstr("rank 1: "), HasSubstr("is not writable"))));
+      Each(AllOf(HasSubstr(name_as_rank(1)), HasSubstr("is not writable"))));
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"a"}));
 }
 

@@ -14,6 +14,7 @@
 namespace strata::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 /// Processes that `parent` has started.
@@ -73,6 +74,7 @@ TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
   const Outcome too_many = strata_on_ranks(2, run({"parallel.data=3"}));
   EXPECT_EQ(too_many.status, 2);
   EXPECT_EQ(count(too_many.err, "start it with mpirun -n 3"), 1U) << too_many.err;
+  EXPECT_THAT(too_many.err, ContainsRegex("rank 0 \\([^)]+\\): parallel.data")) << "the rank and its host";
   const Outcome too_few = strata(run({"parallel.data=3"}));
   expect_sentence(too_few, 2, {"3 data ranks", "1 was started", "mpirun -n 3"});
   const Outcome too_small = strata_on_ranks(2, run({"memory.device=4KiB"}));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/launcher.h"
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
@@ -37,7 +38,7 @@ TEST(Agreement, EveryRankGetsTheTextsOfAllHoweverLong) {
   });
 }
 
-TEST(Agreement, WhatFailsOnOneRankFailsOnAllAsTheSameErrorThatNamesIt) {
+TEST(Agreement, WhatFailsOnOneRankFailsOnAllAsTheSameErrorThatNamesItAndItsHost) {
   const auto failing_on = [](int rank, const auto& error) {
     return [rank, error](Communicator& ranks) {
       on_every_rank(&ranks, [&] {
@@ -45,11 +46,13 @@ TEST(Agreement, WhatFailsOnOneRankFailsOnAllAsTheSameErrorThatNamesIt) {
       });
     };
   };
-  EXPECT_THAT(errors_of_ranks<ConfigError>(3, failing_on(0, ConfigError("wrong"))), Each("rank 0: wrong"));
-  EXPECT_THAT(errors_of_ranks<IoError>(3, failing_on(1, IoError("full"))), Each("rank 1: full"));
-  EXPECT_THAT(errors_of_ranks<Error>(3, failing_on(2, DeviceError("broken"))), Each("rank 2: broken"));
+  EXPECT_THAT(errors_of_ranks<ConfigError>(3, failing_on(0, ConfigError("wrong"))),
+              Each(name_as_rank(0) + ": wrong"));
+  EXPECT_THAT(errors_of_ranks<IoError>(3, failing_on(1, IoError("full"))), Each(name_as_rank(1) + ": full"));
+  EXPECT_THAT(errors_of_ranks<Error>(3, failing_on(2, DeviceError("broken"))),
+              Each(name_as_rank(2) + ": broken"));
   EXPECT_THAT(errors_of_ranks<std::runtime_error>(3, failing_on(2, std::runtime_error("odd"))),
-              Each("rank 2: odd"));
+              Each(name_as_rank(2) + ": odd"));
 }
 
 TEST(Agreement, OfSeveralThatFailAllNameTheFirst) {
@@ -59,7 +62,7 @@ TEST(Agreement, OfSeveralThatFailAllNameTheFirst) {
                                            if (ranks.rank() >= 2) throw IoError(std::to_string(ranks.rank()));
                                          });
                                        }),
-              Each("rank 2: 2"));
+              Each(name_as_rank(2) + ": 2"));
 }
 
 TEST(Agreement, AfterAFailureTheRanksGoOnTogether) {

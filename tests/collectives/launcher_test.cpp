@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 namespace strata::testing {
 namespace {
@@ -38,6 +40,13 @@ TEST_F(Launcher, OfASingleProcessMakesNoRanks) {
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
   EXPECT_FALSE(started_by_launcher());
+}
+
+TEST(ProcessAsARank, IsCalledByItsRankAndHost) {
+  std::ifstream file("/proc/sys/kernel/hostname");
+  std::string host;
+  ASSERT_TRUE(file >> host);
+  EXPECT_EQ(name_as_rank(2), "rank 2 (" + host + ")");
 }
 
 }  // namespace

@@ -54,13 +54,13 @@ TEST(Reduce, FoldsInTheOrderOfSourcesOnEachTarget) {
 
 TEST(Reduce, WritesPastTheCachesWhereItCan) {
   on_each_target([] {
-    for (const Element element : kElements) {
+    for (const Element element : kReduced) {
       with_element(element, [&]<class T>(T) {
         constexpr std::size_t kCount = 3000;
-        const int ranks = element == Element::byte ? 1 : 3;
+        constexpr int kRanks = 3;
         std::vector<std::vector<T>> data;
         std::vector<const void*> sources;
-        for (int r = 0; r < ranks; ++r) data.push_back(values_of<T>(r, 5, kCount));
+        for (int r = 0; r < kRanks; ++r) data.push_back(values_of<T>(r, 5, kCount));
         for (const auto& each : data) sources.push_back(each.data());
         alignas(64) std::array<T, kCount + 1> result{};
         for (const std::size_t offset : {0, 1}) {  // aligned, and not
@@ -70,7 +70,6 @@ TEST(Reduce, WritesPastTheCachesWhereItCan) {
           std::vector<T> expected(kCount);
           reduce_reference(sources, expected.data(), kCount, element, ReduceOp::sum);
           EXPECT_TRUE(same_bits(written, expected));
-          EXPECT_TRUE(ranks > 1 || same_bits(written, data[0]));
         }
       });
     }

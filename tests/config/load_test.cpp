@@ -264,9 +264,11 @@ TEST(Ranks, AreCheckedAgainstTheBatchAndOneAnother) {
   EXPECT_THAT(refusal(kMinimal + "parallel: {data: 4, replicate: 3}\n"),
               HasSubstr("parallel.replicate: 3 does not divide parallel.data, 4"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {reduce_dtype: fp16}\n"),
-              HasSubstr("parallel.reduce_dtype: must be fp32, or bf16 where train.precision is bf16"));
-  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp32}\nparallel: {reduce_dtype: bf16}\n"),
-              HasSubstr("parallel.reduce_dtype: must be fp32, or bf16 where train.precision is bf16"));
+              HasSubstr("parallel.reduce_dtype: expected fp32 or bf16"));
+  for (const char* precision : {"fp32", "fp16"}) {
+    EXPECT_THAT(refusal(kMinimal + "train: {precision: " + precision + "}\nparallel: {reduce_dtype: bf16}\n"),
+                HasSubstr("parallel.reduce_dtype: bf16 needs train.precision bf16"));
+  }
   EXPECT_EQ(parse_run_config(kMinimal, "run.yaml", {}, 4).parallel.data, 4) << "as many as were started";
   EXPECT_EQ(parse_run_config(kMinimal + "parallel: {data: 2}\n", "run.yaml", {}, 4).parallel.data, 2);
 }

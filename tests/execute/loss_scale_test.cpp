@@ -46,29 +46,43 @@ TEST(LossScaling, SkipsOverflowingStepsAndBacksOff) {
   }
 }
 
-/// A parameter on a drive, or pinned to the device, has no other copy that a step without an update could leave in its place.
-TEST(LossScaling, KeepsParametersOfSkippedStepsWhereverTheyLive) {
-  const TemporaryFolder folder;
-  RunConfig config = fp16_run(folder.path());
-  config.train.steps = 14;
-  config.train.loss_scale_initial = 0x1p24;
-  const TrainResult resident = run(config).result;
-  ASSERT_GT(resident.counters.skipped, 0);
-  RunConfig pinned = config;
-  pinned.memory.parameters = TierChoice::device;
-  pinned.memory.optimizer_state = TierChoice::host;
-  RunConfig spilled = config;
-  spilled.memory.device = testing::smallest_bytes(config);
-  spilled.memory.nvme_path = {folder.path().string()};
-  spilled.memory.parameters = spilled.memory.optimizer_state = TierChoice::nvme;
-  std::vector<RunConfig> placed = {pinned};
-  if (testing::why_no_drive(folder.path()).empty()) placed.push_back(spilled);
-  for (const RunConfig& each : placed) {
-    const TrainResult result = run(each).result;
+/// A parameter on a drive, or pinned to the device, has no other copy that a step without an update could
+/// leave in its place.
+class LossScalingOfPlacedState : public ::testing::Test {
+ protected:
+  LossScalingOfPlacedState() {
+    config_.train.steps = 14;
+    config_.train.loss_scale_initial = 0x1p24;
+  }
+
+  void expect_what_a_resident_run_does(const RunConfig& placed) const {
+    const TrainResult resident = run(config_).result;
+    ASSERT_GT(resident.counters.skipped, 0);
+    const TrainResult result = run(placed).result;
     EXPECT_EQ(result.state_hash, resident.state_hash);
     for (std::size_t step = 0; step < resident.steps.size(); ++step)
       EXPECT_EQ(result.steps[step].loss, resident.steps[step].loss) << step;
   }
+
+  TemporaryFolder folder_;
+  RunConfig config_ = fp16_run(folder_.path());
+};
+
+TEST_F(LossScalingOfPlacedState, KeepsParametersOfSkippedStepsPinnedToTheDevice) {
+  RunConfig pinned = config_;
+  pinned.memory.parameters = TierChoice::device;
+  pinned.memory.optimizer_state = TierChoice::host;
+  expect_what_a_resident_run_does(pinned);
+}
+
+TEST_F(LossScalingOfPlacedState, KeepsParametersOfSkippedStepsOnADrive) {
+  if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
+    GTEST_SKIP() << reason;
+  RunConfig spilled = config_;
+  spilled.memory.device = testing::smallest_bytes(config_);
+  spilled.memory.nvme_path = {folder_.path().string()};
+  spilled.memory.parameters = spilled.memory.optimizer_state = TierChoice::nvme;
+  expect_what_a_resident_run_does(spilled);
 }
 
 TEST(LossScaling, DoesNotShowInNormsAndUpdates) {

@@ -51,9 +51,10 @@ Bytes sent(const RunOutcome& outcome) {
 
 TEST_P(SparseGradients, GiveTheBitsOfWholeOnesForLess) {
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (const DType reduce : {DType::fp32, DType::bf16}) {
-      if (reduce == DType::bf16 && precision != DType::bf16) continue;  // no run file may say so
-      SCOPED_TRACE(fmt::format("{} reduced as {}", strata::name_of(precision), strata::name_of(reduce)));
+    for (const ReduceDtype reduce : {ReduceDtype::fp32, ReduceDtype::bf16}) {
+      if (reduce == ReduceDtype::bf16 && precision != DType::bf16) continue;  // no run file may say so
+      SCOPED_TRACE(fmt::format("{} reduced as {}", strata::name_of(precision),
+                               reduce == ReduceDtype::fp32 ? "fp32" : "bf16"));
       RunConfig config = this->config();
       config.train.precision = precision;
       config.parallel.reduce_dtype = reduce;

@@ -5,17 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kills=${1:-200}
-strata=$PWD/build/strata
-folder=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/strata-kill-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. tests/faults/training.sh "${2:-${TMPDIR:-/tmp}}"
 
-for ((line = 0; line < 400; ++line)); do echo "line $((line * line)) of a small text, $((line % 7)) words long"; done >corpus.txt
-cat >run.yaml <<'EOF'
-model:
-  architecture: llama
-  config: {num_hidden_layers: 3, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 48, vocab_size: 256}
-data: {path: corpus.txt, sequence_length: 24}
+cat >>run.yaml <<'EOF'
 train: {steps: 12, batch: 4, microbatch: 2, seed: 3}
 optimizer: {lr: 1e-2}
 memory: {device: 128KiB, host: 64MiB, nvme: {path: .}, placement: {optimizer_state: nvme, parameters: nvme}}
@@ -23,17 +15,12 @@ checkpoint: {path: out, every: 1}
 EOF
 
 hash_of() { sed -n 's/^state hash //p'; }
-milliseconds() { date +%s%3N; }
-
-start=$(milliseconds)
-expected=$("$strata" train run.yaml 2>/dev/null | hash_of)
-length=$(($(milliseconds) - start))
-[ -n "$expected" ] || { echo "the run that nobody kills failed" >&2; exit 1; }
+run_whole hash_of "$strata" train run.yaml
 
 for ((kill = 1; kill <= kills; ++kill)); do
   rm -rf out
   "$strata" train run.yaml >/dev/null 2>&1 &
-  sleep "$(awk -v most="$length" -v random="$RANDOM" 'BEGIN { print most * random / 32768 / 1000 }')"
+  sleep_at_random 0 "$length"
   kill -KILL $! 2>/dev/null || true
   wait $! 2>/dev/null || true
   mkdir -p out

@@ -6,18 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kills=${1:-20}
-strata=$PWD/build/strata
-folder=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/strata-kill-rank-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+. tests/faults/training.sh "${2:-${TMPDIR:-/tmp}}"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-for ((line = 0; line < 400; ++line)); do echo "line $((line * line)) of a small text, $((line % 7)) words long"; done >corpus.txt
-cat >run.yaml <<'EOF'
-model:
-  architecture: llama
-  config: {num_hidden_layers: 3, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 48, vocab_size: 256}
-data: {path: corpus.txt, sequence_length: 24}
+cat >>run.yaml <<'EOF'
 train: {steps: 120, batch: 12, microbatch: 1, seed: 3, precision: fp32, threads: 1}
 optimizer: {lr: 3e-4}
 memory: {device: 256KiB, host: 64MiB, nvme: {path: .}, placement: {optimizer_state: nvme, parameters: nvme}}
@@ -26,19 +18,14 @@ EOF
 
 ranks() { mpirun --oversubscribe -n "$@"; }
 last_loss() { sed -n 's/^loss .* -> \([0-9.]*\) over.*/\1/p'; }
-milliseconds() { date +%s%3N; }
-
-start=$(milliseconds)
-expected=$(ranks 4 "$strata" train run.yaml 2>/dev/null | last_loss)
-length=$(($(milliseconds) - start))
-[ -n "$expected" ] || { echo "the run that nobody kills failed" >&2; exit 1; }
+run_whole last_loss ranks 4 "$strata" train run.yaml
 
 longest=0
 for ((kill = 1; kill <= kills;)); do
   rm -rf out
   mpirun --oversubscribe -n 4 "$strata" train run.yaml >/dev/null 2>log &
   launcher=$!
-  sleep "$(awk -v most="$length" -v random="$RANDOM" 'BEGIN { print 0.3 + most * random / 32768 / 1000 }')"
+  sleep_at_random 300 $((length + 300))  # ranks exist by then
   mapfile -t processes < <(pgrep -P "$launcher" || true)
   if [ "${#processes[@]}" -lt 4 ]; then  # it has ended, or not begun
     wait "$launcher" || true

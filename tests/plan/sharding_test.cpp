@@ -25,6 +25,15 @@ Bytes persistent_bytes(const Program& program, BufferKind kind) {
   return bytes;
 }
 
+TEST(Sharding, GivesNeighboursTheShardsOfAReplica) {
+  const Mesh mesh = {.replicate = 2, .shard = 3};
+  const std::vector<std::int64_t> shards = {0, 1, 2, 0, 1, 2}, replicas = {0, 0, 0, 1, 1, 1};
+  for (std::int64_t rank = 0; rank < mesh.data(); ++rank) {
+    EXPECT_EQ(mesh.shard_rank(rank), shards[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(mesh.replica(rank), replicas[static_cast<std::size_t>(rank)]);
+  }
+}
+
 TEST(Sharding, CutsAUnitIntoEqualShardsThatCoverItOnce) {
   for (const std::int64_t elements : {256, 1024, 25600}) {
     for (const std::int64_t ranks : {1, 2, 3, 4, 7, 8}) {
