@@ -255,7 +255,7 @@ void MpiCommunicator::reduce_scatter(const void* send, void* receive, std::size_
 void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t count, Element element,
                                  ReduceOp op) {
   begin({"all_reduce", count, element});
-  const SharedSum sum = SharedSum::of(count, size_of(element), members_.size());
+  const auto sum = share_sum(count, size_of(element), members_.size());
   if (sum.part > 0) {
     const std::size_t part = sum.part * size_of(element);
     std::byte* const own = bytes_of(receive) + static_cast<std::size_t>(rank_) * part;

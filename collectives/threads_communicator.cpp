@@ -58,7 +58,7 @@ class ThreadCommunicator final : public Communicator {
   /// or not. What all reduce for themselves replaces nothing before all are done.
   void all_reduce(const void* send, void* receive, std::size_t count, Element element, ReduceOp op) override {
     const auto ranks = static_cast<std::size_t>(size());
-    const SharedSum sum = SharedSum::of(count, size_of(element), ranks);
+    const auto sum = share_sum(count, size_of(element), ranks);
     const std::size_t first = static_cast<std::size_t>(rank_) * sum.part, shared = ranks * sum.part;
     rest_.resize(sum.rest * size_of(element));
     perform({.call = {"all_reduce", count, element}, .send = send, .receive = receive, .op = op},

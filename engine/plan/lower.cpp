@@ -159,14 +159,10 @@ class Lowering {
   }
 
   Exchange exchange_of_parts(Bytes part) const {
-    const auto ranks = static_cast<std::size_t>(mesh().reducing());
-    return {is_sharded() ? Group::shard : Group::replicate,
-            static_cast<Bytes>(sent_in_parts(static_cast<std::size_t>(part), ranks))};
+    return {is_sharded() ? Group::shard : Group::replicate, sent_in_parts(part, mesh().reducing())};
   }
   Exchange exchange_of_sums(Group group, Bytes bytes, Bytes element_bytes) const {
-    const auto ranks = static_cast<std::size_t>(ranks_of(group));
-    const auto count = static_cast<std::size_t>(bytes / element_bytes);
-    return {group, static_cast<Bytes>(sent_in_sum(count, static_cast<std::size_t>(element_bytes), ranks))};
+    return {group, sent_in_sum(bytes / element_bytes, element_bytes, ranks_of(group))};
   }
 
   /// Sums of the group's ranks, of a few numbers on the host.
