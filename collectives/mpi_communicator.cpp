@@ -9,6 +9,7 @@
 
 #include "collectives/mpi_world.h"
 #include "collectives/reduce.h"
+#include "collectives/sent_bytes.h"
 
 namespace strata {
 namespace {
@@ -22,8 +23,6 @@ constexpr std::size_t kLongestSegment = std::size_t{4} << 20;
 constexpr std::size_t kFoldSegment = std::size_t{256} << 10;
 /// Pieces that wait to be folded take no more memory than this.
 constexpr std::size_t kScratch = std::size_t{8} << 20;
-/// A call that moves less to each rank is made in one exchange of everybody with everybody, not in steps.
-constexpr std::size_t kSmall = std::size_t{256} << 10;
 
 const std::byte* bytes_of(const void* data) {
   return static_cast<const std::byte*>(data);
@@ -75,6 +74,12 @@ MpiMessage MpiCommunicator::message(Direction direction, const std::byte* data, 
           .tag = tag_};
 }
 
+/// What a rank sends to itself reaches no other.
+void MpiCommunicator::post(MpiMessage& message) {
+  if (message.direction == Direction::send && message.peer != progress_->rank()) sent_bytes_ += message.bytes;
+  progress_->post(message);
+}
+
 /// Nothing where there are no bytes: the other end knows.
 void MpiCommunicator::post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes,
                            int peer) {
@@ -82,7 +87,7 @@ void MpiCommunicator::post(std::size_t round, Direction direction, const std::by
   std::vector<MpiMessage>& slot = slots_[round % kDepth];
   assert(slot.size() < slot.capacity());
   slot.push_back(message(direction, data, bytes, peer));
-  progress_->post(slot.back());
+  post(slot.back());
 }
 
 /// Posts the messages of up to `depth` rounds ahead of the one whose messages are waited for and which is
@@ -105,50 +110,49 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
 // --- gathering
 // -----------------------------------------------------------------------------------------------------
 
-void MpiCommunicator::gather(const std::byte* own, std::byte* data, const Parts& parts) {
-  std::byte* const place = data + parts.first(rank_);
-  if (parts.largest() * static_cast<std::size_t>(size()) <= kSmall) {
+void MpiCommunicator::gather(const std::byte* own, std::byte* data, std::size_t part) {
+  const auto place_of = [&](int rank) { return data + static_cast<std::size_t>(rank) * part; };
+  if (part * members_.size() <= kSmallCall) {
     run_rounds(
         1, 1,
         [&](std::size_t round) {
           for (int step = 1; step < size(); ++step) {
             const int from = rank_after(size() - step);
-            post(round, Direction::receive, data + parts.first(from), parts.count(from), from);
-            post(round, Direction::send, own, parts.count(rank_), rank_after(step));
+            post(round, Direction::receive, place_of(from), part, from);
+            post(round, Direction::send, own, part, rank_after(step));
           }
         },
-        [&](std::size_t) { copy_bytes(place, own, parts.count(rank_)); });
+        [&](std::size_t) { copy_bytes(place_of(rank_), own, part); });
     return;
   }
   // A ring: in each step a rank passes on what came in the step before, piece by piece, beginning with its
   // own.
-  const std::size_t segment = std::clamp(parts.largest() / kDepth, kSegment, kLongestSegment);
-  const std::size_t steps = pieces(parts.largest(), segment);
-  const auto post_piece = [&](std::size_t round, Direction direction, const std::byte* from, int part,
-                              int peer) {
+  const std::size_t segment = std::clamp(part / kDepth, kSegment, kLongestSegment);
+  const std::size_t steps = pieces(part, segment);
+  const auto post_piece = [&](std::size_t round, Direction direction, const std::byte* from, int peer) {
     const std::size_t piece = round % steps;
-    post(round, direction, from + piece * segment, piece_size(parts.count(part), segment, piece), peer);
+    post(round, direction, from + piece * segment, piece_size(part, segment, piece), peer);
   };
   run_rounds(
       steps * static_cast<std::size_t>(size() - 1), std::min(kDepth, steps),
       [&](std::size_t round) {
         const int hops = static_cast<int>(round / steps);
         const int sent = rank_after(size() - hops), received = rank_after(size() - hops - 1);
-        post_piece(round, Direction::receive, data + parts.first(received), received, rank_after(size() - 1));
-        post_piece(round, Direction::send, hops == 0 ? own : data + parts.first(sent), sent, rank_after(1));
+        post_piece(round, Direction::receive, place_of(received), rank_after(size() - 1));
+        post_piece(round, Direction::send, hops == 0 ? own : place_of(sent), rank_after(1));
       },
       [&](std::size_t round) {  // while the next messages travel
         if (round >= steps) return;
         const std::size_t offset = round * segment;
-        copy_bytes(place + offset, own + offset, piece_size(parts.count(rank_), segment, round));
+        copy_bytes(place_of(rank_) + offset, own + offset, piece_size(part, segment, round));
       });
 }
 
 void MpiCommunicator::all_gather(const void* send, void* receive, std::size_t count, Element element) {
   begin({"all_gather", count, element});
-  const Parts parts = Parts::of(count * size_of(element), size());
-  if (size() == 1) return copy_bytes(receive, send, parts.count(0));
-  gather(bytes_of(send), bytes_of(receive), parts);
+  const std::size_t part = count * size_of(element);
+  if (size() == 1) return copy_bytes(receive, send, part);
+  gather(bytes_of(send), bytes_of(receive), part);
 }
 
 void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, int root) {
@@ -173,16 +177,17 @@ void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, 
 
 void MpiCommunicator::all_to_all(const void* send, void* receive, std::size_t count, Element element) {
   begin({"all_to_all", count, element});
-  const Parts parts = Parts::of(count * size_of(element), size());
-  copy_bytes(bytes_of(receive) + parts.first(rank_), bytes_of(send) + parts.first(rank_), parts.count(rank_));
+  const std::size_t part = count * size_of(element);
+  const auto offset_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
+  copy_bytes(bytes_of(receive) + offset_of(rank_), bytes_of(send) + offset_of(rank_), part);
   run_rounds(
-      pieces(parts.largest(), kSegment), kDepth,
+      pieces(part, kSegment), kDepth,
       [&](std::size_t round) {
-        const std::size_t offset = round * kSegment, bytes = piece_size(parts.largest(), kSegment, round);
+        const std::size_t offset = round * kSegment, bytes = piece_size(part, kSegment, round);
         for (int step = 1; step < size(); ++step) {
           const int from = rank_after(size() - step), to = rank_after(step);
-          post(round, Direction::receive, bytes_of(receive) + parts.first(from) + offset, bytes, from);
-          post(round, Direction::send, bytes_of(send) + parts.first(to) + offset, bytes, to);
+          post(round, Direction::receive, bytes_of(receive) + offset_of(from) + offset, bytes, from);
+          post(round, Direction::send, bytes_of(send) + offset_of(to) + offset, bytes, to);
         }
       },
       [](std::size_t) {});
@@ -196,9 +201,10 @@ std::byte* MpiCommunicator::scratch(std::size_t bytes) {
   return reinterpret_cast<std::byte*>(scratch_.data());
 }
 
-void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op) {
-  const std::size_t element = size_of(call_.element), others = static_cast<std::size_t>(size() - 1);
-  if (others == 0) return copy_bytes(receive, send, parts.count(0) * element);
+void MpiCommunicator::fold(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op) {
+  const std::size_t element = size_of(call_.element), part = count * element;
+  const std::size_t others = members_.size() - 1;
+  if (others == 0) return copy_bytes(receive, send, part);
   const std::size_t piece =
       std::min(kFoldSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
   std::byte* const waiting = scratch(kDepth * others * piece);
@@ -206,55 +212,60 @@ void MpiCommunicator::fold(const std::byte* send, std::byte* receive, const Part
     const auto before = static_cast<std::size_t>(from < rank_ ? from : from - 1);
     return waiting + ((round % kDepth) * others + before) * piece;
   };
-  const auto data_for = [&](int rank) { return send + parts.first(rank) * element; };
-  const auto bytes_for = [&](std::size_t round, int rank) {
-    return piece_size(parts.count(rank) * element, piece, round);
+  const auto data_for = [&](std::size_t round, int rank) {
+    return send + static_cast<std::size_t>(rank) * part + round * piece;
   };
   std::vector<const void*> sources(members_.size());
   run_rounds(
-      pieces(parts.largest() * element, piece), kDepth,
+      pieces(part, piece), kDepth,
       [&](std::size_t round) {
+        const std::size_t bytes = piece_size(part, piece, round);
         for (int step = 1; step < size(); ++step) {
           const int from = rank_after(size() - step), to = rank_after(step);
-          post(round, Direction::receive, place_of(round, from), bytes_for(round, rank_), from);
-          post(round, Direction::send, data_for(to) + round * piece, bytes_for(round, to), to);
+          post(round, Direction::receive, place_of(round, from), bytes, from);
+          post(round, Direction::send, data_for(round, to), bytes, to);
         }
       },
       [&](std::size_t round) {
         for (int rank = 0; rank < size(); ++rank) {
           sources[static_cast<std::size_t>(rank)] =
-              rank == rank_ ? data_for(rank) + round * piece : place_of(round, rank);
+              rank == rank_ ? data_for(round, rank) : place_of(round, rank);
         }
-        reduce(sources, receive + round * piece, bytes_for(round, rank_) / element, call_.element, op,
-               stores_for(parts.count(rank_) * element));
+        reduce(sources, receive + round * piece, piece_size(part, piece, round) / element, call_.element, op,
+               stores_for(part));
       });
 }
 
-/// For little data: every rank gets everything and folds all of it.
-void MpiCommunicator::fold_whole(const std::byte* send, std::byte* receive, ReduceOp op) {
-  const std::size_t bytes = call_.count * size_of(call_.element);
+/// Every rank gets everything and folds all of it.
+void MpiCommunicator::fold_whole(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op) {
+  const std::size_t bytes = count * size_of(call_.element);
   std::byte* const all = scratch(bytes * members_.size());
-  const Parts parts = Parts::of(bytes, size());
-  gather(send, all, parts);
+  gather(send, all, bytes);
   std::vector<const void*> sources;
-  for (int rank = 0; rank < size(); ++rank) sources.push_back(all + parts.first(rank));
-  reduce(sources, receive, call_.count, call_.element, op);
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) sources.push_back(all + rank * bytes);
+  reduce(sources, receive, count, call_.element, op);
 }
 
 void MpiCommunicator::reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                                      ReduceOp op) {
   begin({"reduce_scatter", count, element});
-  fold(bytes_of(send), bytes_of(receive), Parts::of(count, size()), op);
+  fold(bytes_of(send), bytes_of(receive), count, op);
 }
 
 void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t count, Element element,
                                  ReduceOp op) {
   begin({"all_reduce", count, element});
-  const std::size_t bytes = size_of(element);
-  if (count * bytes * members_.size() <= kSmall) return fold_whole(bytes_of(send), bytes_of(receive), op);
-  const Parts parts(count, size());
-  fold(bytes_of(send), bytes_of(receive) + parts.first(rank_) * bytes, parts, op);
-  gather(bytes_of(receive) + parts.first(rank_) * bytes, bytes_of(receive), parts.scaled(bytes));
+  const auto sum = share_sum(count, size_of(element), members_.size());
+  if (sum.part > 0) {
+    const std::size_t part = sum.part * size_of(element);
+    std::byte* const own = bytes_of(receive) + static_cast<std::size_t>(rank_) * part;
+    fold(bytes_of(send), own, sum.part, op);
+    gather(own, bytes_of(receive), part);
+  }
+  if (sum.rest > 0) {
+    const std::size_t shared = sum.part * members_.size() * size_of(element);
+    fold_whole(bytes_of(send) + shared, bytes_of(receive) + shared, sum.rest, op);
+  }
 }
 
 // --- messages
@@ -290,7 +301,7 @@ void MpiCommunicator::end_group() {
 void MpiCommunicator::exchange(const Call& call) {
   std::vector<MpiMessage> messages = std::exchange(group_, {});
   begin(call);
-  for (MpiMessage& message : messages) progress_->post(message);
+  for (MpiMessage& message : messages) post(message);
   for (const MpiMessage& message : messages) progress_->wait(message, call_);
 }
 
@@ -304,7 +315,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   std::vector<Wish> wishes(members_.size());
   const Wish own = {color, key};
   begin({.operation = "split"});
-  gather(bytes_of(&own), bytes_of(wishes.data()), Parts::of(sizeof(Wish), size()));
+  gather(bytes_of(&own), bytes_of(wishes.data()), sizeof(Wish));
 
   std::vector<int> colors;
   for (const Wish& wish : wishes)

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "collectives/mpi_progress.h"
-#include "collectives/parts.h"
 
 namespace strata {
 
@@ -34,6 +33,7 @@ class MpiCommunicator final : public Communicator {
   void begin_group() override;
   void end_group() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
+  std::size_t sent_bytes() const override { return sent_bytes_; }
   std::optional<std::string> failure() const override { return progress_->failure(); }
   void abort(const std::string& reason) override;
 
@@ -43,15 +43,16 @@ class MpiCommunicator final : public Communicator {
   int rank_after(int steps) const { return (rank_ + steps) % size(); }
   void begin(const Call& call);
   MpiMessage message(Direction direction, const std::byte* data, std::size_t bytes, int peer) const;
+  void post(MpiMessage& message);
   void post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes, int peer);
   void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
                   const std::function<void(std::size_t)>& finish_round);
 
-  /// Parts are of bytes; `own` is this rank's, and may be in its place already.
-  void gather(const std::byte* own, std::byte* data, const Parts& parts);
-  /// Parts are of elements of `send`; this rank's is folded into `receive`.
-  void fold(const std::byte* send, std::byte* receive, const Parts& parts, ReduceOp op);
-  void fold_whole(const std::byte* send, std::byte* receive, ReduceOp op);
+  /// `own` is this rank's part, of so many bytes like all, and may be in its place already.
+  void gather(const std::byte* own, std::byte* data, std::size_t part);
+  /// Each rank has a part of `send`, of `count` elements; this one's is folded into `receive`.
+  void fold(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op);
+  void fold_whole(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op);
   std::byte* scratch(std::size_t bytes);
   void add_message(Direction direction, const void* data, const Call& call, int peer);
   void exchange(const Call& call);
@@ -60,6 +61,7 @@ class MpiCommunicator final : public Communicator {
   const std::vector<int> members_;
   const int tag_;
   int rank_ = 0;
+  std::size_t sent_bytes_ = 0;
   Call call_;                                   ///< under way
   std::vector<std::vector<MpiMessage>> slots_;  ///< the messages of rounds under way
   struct alignas(64) Line {  // of the caches

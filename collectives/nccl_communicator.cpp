@@ -11,6 +11,7 @@
 
 #include "collectives/call.h"
 #include "collectives/nccl_library.h"
+#include "collectives/sent_bytes.h"
 #include "engine/base/error.h"
 
 namespace strata {
@@ -71,6 +72,7 @@ class NcclCommunicator final : public Communicator {
   void all_gather(const void* send, void* receive, std::size_t count, Element element) override {
     const Call call = begin({"all_gather", count, element});
     issue(nccl_.all_gather(send, receive, count, type_of(element), comm_, options_.stream), call);
+    sent_bytes_ += sent_in_parts(count * size_of(element), ranks());
   }
   void reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                       ReduceOp op) override {
@@ -78,15 +80,19 @@ class NcclCommunicator final : public Communicator {
     issue(nccl_.reduce_scatter(send, receive, count, type_of(element), operation_of(op), comm_,
                                options_.stream),
           call);
+    sent_bytes_ += sent_in_parts(count * size_of(element), ranks());
   }
   void all_reduce(const void* send, void* receive, std::size_t count, Element element, ReduceOp op) override {
     const Call call = begin({"all_reduce", count, element});
     issue(nccl_.all_reduce(send, receive, count, type_of(element), operation_of(op), comm_, options_.stream),
           call);
+    sent_bytes_ += sent_in_sum(count, size_of(element), ranks());
   }
   void broadcast(void* data, std::size_t count, Element element, int root) override {
     const Call call = begin({"broadcast", count, element});
     issue(nccl_.broadcast(data, data, count, type_of(element), root, comm_, options_.stream), call);
+    const bool ends_the_chain = (rank() + 1) % size() == root;
+    if (!ends_the_chain) sent_bytes_ += count * size_of(element);
   }
   void all_to_all(const void* send, void* receive, std::size_t count, Element element) override {
     const std::size_t bytes = count * size_of(element);
@@ -98,11 +104,13 @@ class NcclCommunicator final : public Communicator {
       add(nccl_.receive(bytes_at(receive, offset), bytes, ncclUint8, peer, comm_, options_.stream), call);
     }
     issue(nccl_.group_end(), call);
+    sent_bytes_ += sent_in_parts(bytes, ranks());
   }
 
   void send(const void* data, std::size_t count, Element element, int peer) override {
     const Call call = begin({"send", count, element});
     issue(nccl_.send(data, count, type_of(element), peer, comm_, options_.stream), call);
+    if (peer != rank()) sent_bytes_ += count * size_of(element);
   }
   void receive(void* data, std::size_t count, Element element, int peer) override {
     const Call call = begin({"receive", count, element});
@@ -134,6 +142,8 @@ class NcclCommunicator final : public Communicator {
     return result;
   }
 
+  std::size_t sent_bytes() const override { return sent_bytes_; }
+
   std::optional<std::string> failure() const override {
     if (auto reason = host_->failure()) return reason;
     ncclResult_t state = ncclSuccess;
@@ -148,6 +158,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   std::string self() const { return fmt::format("rank {}", rank()); }
+  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
 
   Call begin(const Call& call) const {
     if (const auto reason = failure()) throw CommError(ended_sentence(call, self(), *reason));
@@ -193,6 +204,7 @@ class NcclCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> host_;  ///< the same ranks in host memory
   const NcclOptions options_;
   ncclComm_t comm_ = nullptr;
+  std::size_t sent_bytes_ = 0;
   bool in_group_ = false;
 };
 

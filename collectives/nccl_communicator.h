@@ -1,6 +1,7 @@
 // Ranks that are GPUs: NCCL behind the communicator's interface. Calls are issued to a stream and return;
-// their values are there when what the stream does next begins. libnccl is loaded when the first communicator
-// is made, so programs start without it.
+// their values are there when what the stream does next begins. NCCL does not tell what it sends: sent_bytes()
+// adds what sent_bytes.h says for each call. libnccl is loaded when the first communicator is made, so
+// programs start without it.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,7 @@
 // memory that another reads.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -42,6 +43,8 @@ struct Offer {
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   int color = 0, key = 0;
+  std::atomic<std::size_t>* sent_bytes =
+      nullptr;  ///< of this rank, to be added to by whoever reads its memory
 };
 
 /// One end of a message.

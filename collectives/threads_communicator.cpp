@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <exception>
 #include <numeric>
 #include <utility>
 
-#include "collectives/parts.h"
 #include "collectives/reduce.h"
+#include "collectives/sent_bytes.h"
 #include "collectives/thread_group.h"
 #include "engine/base/error.h"
 
@@ -42,6 +43,7 @@ class ThreadCommunicator final : public Communicator {
     perform({.call = {"all_gather", count, element}, .send = send, .receive = receive}, [&](Offers offers) {
       for (std::size_t r = 0; r < offers.size(); ++r)
         copy_bytes(bytes_at(receive, r * bytes), offers[r].send, bytes);
+      count_sent_to_this_rank(offers, bytes);
     });
   }
 
@@ -53,22 +55,30 @@ class ThreadCommunicator final : public Communicator {
   }
 
   /// Each rank reduces its part and hands it to all: it alone touches that part of anybody's memory, in place
-  /// or not.
+  /// or not. What all reduce for themselves replaces nothing before all are done.
   void all_reduce(const void* send, void* receive, std::size_t count, Element element, ReduceOp op) override {
-    const Parts parts(count, size());
+    const auto ranks = static_cast<std::size_t>(size());
+    const auto sum = share_sum(count, size_of(element), ranks);
+    const std::size_t first = static_cast<std::size_t>(rank_) * sum.part, shared = ranks * sum.part;
+    rest_.resize(sum.rest * size_of(element));
     perform({.call = {"all_reduce", count, element}, .send = send, .receive = receive, .op = op},
             [&](Offers offers) {
-              const std::size_t offset = parts.first(rank_) * size_of(element);
-              reduce_part(offers, parts.first(rank_), parts.count(rank_), bytes_at(receive, offset));
+              const std::size_t offset = first * size_of(element), bytes = sum.part * size_of(element);
+              reduce_part(offers, first, sum.part, bytes_at(receive, offset));
               for (const Offer& offer : offers)
-                copy_bytes(bytes_at(offer.receive, offset), bytes_at(receive, offset),
-                           parts.count(rank_) * size_of(element));
+                copy_bytes(bytes_at(offer.receive, offset), bytes_at(receive, offset), bytes);
+              sent_bytes_ += (ranks - 1) * bytes;
+              reduce_part(offers, shared, sum.rest, rest_.data());
             });
+    copy_bytes(bytes_at(receive, shared * size_of(element)), rest_.data(), rest_.size());
   }
 
   void broadcast(void* data, std::size_t count, Element element, int root) override {
     perform({.call = {"broadcast", count, element}, .receive = data, .root = root}, [&](Offers offers) {
-      copy_bytes(data, offers[static_cast<std::size_t>(root)].receive, count * size_of(element));
+      const std::size_t bytes = count * size_of(element);
+      const Offer& from = offers[static_cast<std::size_t>(root)];
+      copy_bytes(data, from.receive, bytes);
+      if (rank_ != root) *from.sent_bytes += bytes;
     });
   }
 
@@ -78,6 +88,7 @@ class ThreadCommunicator final : public Communicator {
     perform({.call = {"all_to_all", count, element}, .send = send, .receive = receive}, [&](Offers offers) {
       for (std::size_t r = 0; r < offers.size(); ++r)
         copy_bytes(bytes_at(receive, r * bytes), bytes_at(offers[r].send, part * bytes), bytes);
+      count_sent_to_this_rank(offers, bytes);
     });
   }
 
@@ -117,6 +128,8 @@ class ThreadCommunicator final : public Communicator {
     return result;
   }
 
+  std::size_t sent_bytes() const override { return sent_bytes_; }
+
   std::optional<std::string> failure() const override {
     const std::lock_guard lock(group_->world().mutex);
     return group_->world().failure;
@@ -129,8 +142,9 @@ class ThreadCommunicator final : public Communicator {
  private:
   std::string self() const { return rank_name(group_->world_rank(rank_)); }
 
-  void perform(const Offer& offer, const std::function<void(Offers)>& work) {
+  void perform(Offer offer, const std::function<void(Offers)>& work) {
     begin(offer.call);
+    offer.sent_bytes = &sent_bytes_;
     group_->perform(rank_, offer, work);
   }
 
@@ -139,6 +153,8 @@ class ThreadCommunicator final : public Communicator {
     std::vector<Message> sends = std::exchange(sends_, {}), receives = std::exchange(receives_, {});
     begin(call);
     group_->exchange(rank_, sends, receives);
+    for (const Message& message : sends)
+      if (message.peer != rank_) sent_bytes_ += message.bytes;
   }
 
   /// Lets the faults have their way with the call.
@@ -167,12 +183,19 @@ class ThreadCommunicator final : public Communicator {
   }
 
   /// Reduces `count` elements of all ranks' data from element `first` on.
-  static void reduce_part(Offers offers, std::size_t first, std::size_t count, void* to) {
+  void reduce_part(Offers offers, std::size_t first, std::size_t count, void* to) const {
     const Offer& any = offers.front();
     std::vector<const void*> sources;
     for (const Offer& offer : offers)
       sources.push_back(bytes_at(offer.send, first * size_of(any.call.element)));
     reduce(sources, to, count, any.call.element, any.op);
+    count_sent_to_this_rank(offers, count * size_of(any.call.element));
+  }
+
+  /// From each of the others.
+  void count_sent_to_this_rank(Offers offers, std::size_t bytes) const {
+    for (std::size_t r = 0; r < offers.size(); ++r)
+      if (r != static_cast<std::size_t>(rank_)) *offers[r].sent_bytes += bytes;
   }
 
   std::shared_ptr<ThreadGroup> group_;
@@ -180,6 +203,8 @@ class ThreadCommunicator final : public Communicator {
   std::int64_t calls_ = 0;
   bool in_group_ = false;
   std::vector<Message> sends_, receives_;
+  std::vector<std::byte> rest_;  ///< of a sum, until all ranks have read what it overwrites
+  std::atomic<std::size_t> sent_bytes_ = 0;
 };
 
 }  // namespace

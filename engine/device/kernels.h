@@ -1,10 +1,11 @@
-// The arithmetic a device offers to a lane. Model code is written once against this interface; the CPU and CUDA devices
-// implement it fast, engine/device/reference implements it plainly and is the oracle of both.
+// The arithmetic a device offers to a lane. Model code is written once against this interface; the CPU and
+// CUDA devices implement it fast, engine/device/reference implements it plainly and is the oracle of both.
 //
 // Rules for every implementation:
 // - Deterministic: the same operands give the same bits, for any number of threads. Sums have a fixed order.
 // - No allocation: scratch is set up when the object is made.
-// - Storage is fp32, bf16 or fp16 (all of a call's activations and parameters have one dtype, unless said otherwise);
+// - Storage is fp32, bf16 or fp16 (all of a call's activations and parameters have one dtype, unless said
+// otherwise);
 //   norms, softmax, losses and sums are computed in fp32. Gradients of parameters are fp32 and are ADDED to.
 // - One Kernels object serves one lane: its calls come from one thread at a time, and complete in order.
 #pragma once
@@ -18,7 +19,8 @@
 
 namespace strata {
 
-/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate). a, b: one dtype; out: that dtype or fp32.
+/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate). a, b: one dtype; out: that dtype or
+/// fp32.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]
@@ -31,7 +33,8 @@ struct Product {
 
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 
-/// out = norm(input (+ addend)) · weight (+ bias), row by row. LayerNorm: Ba et al. 2016; RMSNorm: Zhang & Sennrich 2019.
+/// out = norm(input (+ addend)) · weight (+ bias), row by row. LayerNorm: Ba et al. 2016; RMSNorm: Zhang &
+/// Sennrich 2019.
 struct NormForward {
   NormKind kind;
   float epsilon;
@@ -52,31 +55,35 @@ struct NormBackward {
   Matrix weight;
   Matrix mean = {};
   Matrix reciprocal_deviation;
-  Matrix out_gradient;          ///< [rows, columns]
-  Matrix addend = {};           ///< optional: gradient that joins from the residual branch
-  Matrix input_gradient;        ///< may be `out_gradient` or `addend` itself
-  Matrix weight_gradient;       ///< fp32 [1, columns]
-  Matrix bias_gradient = {};    ///< fp32 [1, columns]; where the forward had a bias
+  Matrix out_gradient;        ///< [rows, columns]
+  Matrix addend = {};         ///< optional: gradient that joins from the residual branch
+  Matrix input_gradient;      ///< may be `out_gradient` or `addend` itself
+  Matrix weight_gradient;     ///< fp32 [1, columns]
+  Matrix bias_gradient = {};  ///< fp32 [1, columns]; where the forward had a bias
 };
 
-/// Shape of causal self-attention over `batch` sequences of `sequence` tokens: row b·sequence + t of a matrix is token t.
+/// Shape of causal self-attention over `batch` sequences of `sequence` tokens: row b·sequence + t of a matrix
+/// is token t.
 struct AttentionShape {
   std::int64_t batch = 0;
   std::int64_t sequence = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; head h reads key/value head h / (heads / kv_heads)
   std::int64_t head_dimension = 0;
-  std::int64_t window = 0;    ///< token t sees (t - window, t]; 0: all of [0, t]
-  float scale = 1;            ///< factor on q·k
+  std::int64_t window = 0;  ///< token t sees (t - window, t]; 0: all of [0, t]
+  float scale = 1;          ///< factor on q·k
 };
 
-/// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al. 2022).
+/// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al.
+/// 2022).
 struct AttentionForward {
   AttentionShape shape;
-  Matrix query;        ///< [batch·sequence, heads·head_dimension]; may be a column slice of a fused matrix, as may key, value
-  Matrix key, value;   ///< [batch·sequence, kv_heads·head_dimension]
-  Matrix out;          ///< like query
-  Matrix log_sum_exp;  ///< fp32 [batch·heads, sequence], written: log of the softmax denominator, scale included
+  Matrix query;  ///< [batch·sequence, heads·head_dimension]; may be a column slice of a fused matrix, as may
+                 ///< key, value
+  Matrix key, value;  ///< [batch·sequence, kv_heads·head_dimension]
+  Matrix out;         ///< like query
+  Matrix
+      log_sum_exp;  ///< fp32 [batch·heads, sequence], written: log of the softmax denominator, scale included
 };
 
 struct AttentionBackward {
@@ -88,16 +95,16 @@ struct AttentionBackward {
 
 /// Rotary position embedding in the half-split convention of HF Llama (Su et al. 2021), in place.
 struct Rope {
-  Matrix x;           ///< [batch·sequence, heads·head_dimension]
+  Matrix x;  ///< [batch·sequence, heads·head_dimension]
   std::int64_t sequence = 0;
   std::int64_t head_dimension = 0;
-  Matrix cosine, sine;  ///< fp32 [sequence, head_dimension / 2]
+  Matrix cosine, sine;   ///< fp32 [sequence, head_dimension / 2]
   bool inverse = false;  ///< rotate back: the gradient
 };
 
 /// Softmax cross entropy of each row, and its gradient in place of the logits.
 struct CrossEntropy {
-  Matrix logits;                          ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot)
+  Matrix logits;  ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot)
   std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary)
   Matrix losses;                          ///< fp32 [1, rows], written: log_sum_exp - logit[target]
   float gradient_scale = 1;               ///< 1 / tokens of the whole batch
@@ -108,21 +115,24 @@ struct CrossEntropy {
 /// Stands in a list of rows, behind all others, where there is none: no table has so many.
 constexpr std::int32_t kNoRow = 1 << 30;
 
-/// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole tables in the
-/// order of ranks, in fp32, rounded once.
+/// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole
+/// tables in the order of ranks, in fp32, rounded once.
 struct RowSum {
   std::int64_t ranks = 1;
-  std::span<const std::int32_t> rows;  ///< [ranks · n]: of each rank n different ones, ascending, kNoRow behind them
-  Matrix values;                       ///< [ranks · n, columns]: what stands in them
-  std::int64_t first = 0;              ///< element of the table, row-major, with which `out` begins
-  Matrix out;                          ///< [1, elements], dtype of values; elements that lie behind the table become zero
+  std::span<const std::int32_t>
+      rows;                ///< [ranks · n]: of each rank n different ones, ascending, kNoRow behind them
+  Matrix values;           ///< [ranks · n, columns]: what stands in them
+  std::int64_t first = 0;  ///< element of the table, row-major, with which `out` begins
+  Matrix out;              ///< [1, elements], dtype of values; elements that lie behind the table become zero
 };
 
-/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, where it is skipped, round_masters().
+/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, where
+/// it is skipped, round_masters().
 struct AdamWUpdate {
-  const StepScalars* scalars = nullptr;  ///< in the device's memory: the host decides them while the step runs
-  bool decay = true;                     ///< with weight decay, or without
-  AdamWState state;                      ///< pointers into the device's memory
+  const StepScalars* scalars =
+      nullptr;        ///< in the device's memory: the host decides them while the step runs
+  bool decay = true;  ///< with weight decay, or without
+  AdamWState state;   ///< pointers into the device's memory
 };
 
 class Kernels {
@@ -146,14 +156,16 @@ class Kernels {
   /// out[m,n] = silu(gate) · up for gate_up = [gate | up] of [m, 2n] (Shazeer 2020).
   virtual void swiglu(const Matrix& gate_up, const Matrix& out) = 0;
   /// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself.
-  virtual void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) = 0;
+  virtual void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
+                               const Matrix& gate_up_gradient) = 0;
 
   /// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:] if given).
   virtual void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
                          std::int64_t sequence, const Matrix& out) = 0;
   /// Adds out_gradient's rows to fp32 table_gradient (and positions_gradient if given), in token order.
-  virtual void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& out_gradient,
-                                  const Matrix& table_gradient, const Matrix& positions_gradient) = 0;
+  virtual void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
+                                  const Matrix& out_gradient, const Matrix& table_gradient,
+                                  const Matrix& positions_gradient) = 0;
   virtual void cross_entropy(const CrossEntropy&) = 0;
 
   /// out = a + b, elementwise. out may be a or b.
@@ -167,8 +179,8 @@ class Kernels {
   virtual void sum_rows(const RowSum&) = 0;
 
   virtual void adamw(const AdamWUpdate&) = 0;
-  /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum` is in the device's
-  /// memory.
+  /// *sum = sum of squares of x[1,n], fp32 or a compute dtype, with the bits of optim/gradient_norm.h. `sum`
+  /// is in the device's memory.
   virtual void sum_of_squares(const Matrix& x, double* sum) = 0;
 };
 

@@ -123,6 +123,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
   const bool reports = instruction.operation == Operation::grad_norm;
   const bool decides = reports || instruction.operation == Operation::step_scalars;
   if (decides && !commit(step)) return false;
+  const Bytes sent_before = operations_.sent_bytes(instruction);
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);
@@ -142,7 +143,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
     throw DeviceError(
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
-  if (is_performed) count_bytes(instruction);
+  if (is_performed) count_bytes(instruction, operations_.sent_bytes(instruction) - sent_before);
   if (reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
@@ -218,14 +219,14 @@ void Executor::add_busy(std::size_t lane, double seconds) {
   measurements_.busy_seconds[lane] += seconds;
 }
 
-void Executor::count_bytes(const Instruction& instruction) {
+void Executor::count_bytes(const Instruction& instruction, Bytes sent) {
   const std::lock_guard lock(mutex_);
   for_each_operand(instruction, [&](const Operand& operand, bool) {
     const Buffer& buffer = program_.program.buffer(operand.buffer);
     Bytes& peak = measurements_.peak_bytes[static_cast<std::size_t>(buffer.tier)];
     peak = std::max(peak, buffer.offset + buffer.bytes);
   });
-  add_traffic(program_.program, instruction, measurements_.traffic);
+  add_traffic(program_.program, instruction, sent, measurements_.traffic);
 }
 
 bool Executor::abandoned(std::int64_t step) const {

@@ -83,7 +83,7 @@ class Executor {
   void check_deadlock();
   void fail(std::exception_ptr error, const std::string& sentence);
   void add_busy(std::size_t lane, double seconds);
-  void count_bytes(const Instruction& instruction);
+  void count_bytes(const Instruction& instruction, Bytes sent);
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {

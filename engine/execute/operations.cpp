@@ -205,6 +205,15 @@ void Operations::sum_squares(const Instruction& instruction) {
   }
 }
 
+Communicator& Operations::group_of(const Instruction& instruction) const {
+  return setup_.ranks->group(instruction.exchange.group, instruction.lane);
+}
+
+Bytes Operations::sent_bytes(const Instruction& instruction) const {
+  const bool exchanges = instruction.exchange.group != Group::none;
+  return exchanges ? static_cast<Bytes>(group_of(instruction).sent_bytes()) : 0;
+}
+
 /// Of each rank.
 Bytes Operations::gathered_bytes(const Instruction& instruction) const {
   const Strategy& strategy = setup_.plan->strategy;
@@ -216,7 +225,7 @@ Bytes Operations::gathered_bytes(const Instruction& instruction) const {
 }
 
 void Operations::exchange(const Instruction& instruction) {
-  Communicator& group = setup_.ranks->group(instruction.exchange.group, instruction.lane);
+  Communicator& group = group_of(instruction);
   std::byte* from = address(instruction.reads[0].buffer);
   std::byte* to = address(instruction.writes[0].buffer);
   const Strategy& strategy = setup_.plan->strategy;

@@ -69,6 +69,10 @@ class Operations {
   /// One instruction of step `step`: issued to its lane's stream, or done when this returns.
   void perform(const Instruction& instruction, std::int64_t step);
 
+  /// Bytes that this rank has sent so far in the instruction's group of ranks, by the group's own count; 0
+  /// where the instruction has no group.
+  Bytes sent_bytes(const Instruction& instruction) const;
+
   /// Set by loss and grad_norm: both run on the cpu lane.
   const StepReport& report() const { return report_; }
   Counters& counters() { return counters_; }
@@ -93,6 +97,7 @@ class Operations {
   std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction,
                                                            std::int64_t ranks) const;
   Bytes gathered_bytes(const Instruction& instruction) const;
+  Communicator& group_of(const Instruction& instruction) const;
   void exchange(const Instruction& instruction);
   void sum_losses(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "collectives/sent_bytes.h"
 #include "engine/plan/step_values.h"
 
 namespace strata {
@@ -157,14 +158,11 @@ class Lowering {
                                        : mesh().data();
   }
 
-  /// Every rank sends each of the others its part.
   Exchange exchange_of_parts(Bytes part) const {
-    return {is_sharded() ? Group::shard : Group::replicate, (mesh().reducing() - 1) * part};
+    return {is_sharded() ? Group::shard : Group::replicate, sent_in_parts(part, mesh().reducing())};
   }
-  /// A reduce-scatter and an all-gather of as much.
-  Exchange exchange_of_sums(Group group, Bytes bytes) const {
-    const std::int64_t ranks = ranks_of(group);
-    return {group, 2 * (ranks - 1) * bytes / ranks};
+  Exchange exchange_of_sums(Group group, Bytes bytes, Bytes element_bytes) const {
+    return {group, sent_in_sum(bytes / element_bytes, element_bytes, ranks_of(group))};
   }
 
   /// Sums of the group's ranks, of a few numbers on the host.
@@ -173,7 +171,7 @@ class Lowering {
     builder_.on_host({.operation = Operation::all_reduce,
                       .lane = Lane::cpu,
                       .unit = unit,
-                      .exchange = exchange_of_sums(group, value.bytes)},
+                      .exchange = exchange_of_sums(group, value.bytes, sizeof(double))},
                      {{role, &value, Access::update}});
   }
 
@@ -327,7 +325,8 @@ class Lowering {
               {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
     }
     if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
-      on_comm(Operation::all_reduce, u, exchange_of_sums(Group::replicate, sum.bytes),
+      on_comm(Operation::all_reduce, u,
+              exchange_of_sums(Group::replicate, sum.bytes, size_of(strategy_.reduce_dtype)),
               {{Role::gradient, &sum, Access::update}});
     }
     if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);

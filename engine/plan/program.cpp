@@ -14,30 +14,55 @@ std::string_view name_of(Tier tier) {
 
 std::string_view name_of(Lane lane) {
   constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d",  "d2h", "comm", "read",
-                                                                          "write", "data", "cpu", "save"};
+                                                                 "write",   "data", "cpu", "save"};
   return names[static_cast<std::size_t>(lane)];
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::array<std::string_view, kBufferKinds.size()> names = {"parameter",  "gradient",  "optimizer_state",
-                                                     "activation", "workspace", "communication"};
+  constexpr std::array<std::string_view, kBufferKinds.size()> names = {
+      "parameter", "gradient", "optimizer_state", "activation", "workspace", "communication"};
   return names[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array names = std::to_array<std::string_view>(
-      {"load_tokens", "copy_to_device", "copy_to_host", "read", "write", "zero", "forward", "backward",
-       "cast_gradient", "list_rows", "copy_rows", "sum_rows", "sum_of_squares", "all_gather", "reduce_scatter", "all_reduce", "sum_losses", "loss",
-       "step_scalars", "grad_norm", "adamw", "save", "finish_checkpoint"});
+  constexpr std::array names =
+      std::to_array<std::string_view>({"load_tokens",    "copy_to_device", "copy_to_host",     "read",
+                                       "write",          "zero",           "forward",          "backward",
+                                       "cast_gradient",  "list_rows",      "copy_rows",        "sum_rows",
+                                       "sum_of_squares", "all_gather",     "reduce_scatter",   "all_reduce",
+                                       "sum_losses",     "loss",           "step_scalars",     "grad_norm",
+                                       "adamw",          "save",           "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
 
 std::string_view name_of(Role role) {
-  constexpr std::array names = std::to_array<std::string_view>(
-      {"source", "destination", "parameter", "shared_parameter", "gradient", "shared_gradient", "rows", "row_values", "input", "output",
-       "output_gradient", "input_gradient", "saved", "workspace", "constants", "tokens", "targets", "losses", "master",
-       "exp_avg", "exp_avg_sq", "norm", "step_sums", "step_scalars", "loss_scale", "step_record"});
+  constexpr std::array names = std::to_array<std::string_view>({"source",
+                                                                "destination",
+                                                                "parameter",
+                                                                "shared_parameter",
+                                                                "gradient",
+                                                                "shared_gradient",
+                                                                "rows",
+                                                                "row_values",
+                                                                "input",
+                                                                "output",
+                                                                "output_gradient",
+                                                                "input_gradient",
+                                                                "saved",
+                                                                "workspace",
+                                                                "constants",
+                                                                "tokens",
+                                                                "targets",
+                                                                "losses",
+                                                                "master",
+                                                                "exp_avg",
+                                                                "exp_avg_sq",
+                                                                "norm",
+                                                                "step_sums",
+                                                                "step_scalars",
+                                                                "loss_scale",
+                                                                "step_record"});
   static_assert(names.size() == static_cast<std::size_t>(Role::step_record) + 1);
   return names[static_cast<std::size_t>(role)];
 }
@@ -82,12 +107,14 @@ std::string print(const Program& program, const Instruction& instruction) {
   if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
   line += fmt::format(" [{}]", name_of(instruction.lane));
-  if (instruction.exchange.group != Group::none) line += fmt::format(" of {}", name_of(instruction.exchange.group));
+  if (instruction.exchange.group != Group::none)
+    line += fmt::format(" of {}", name_of(instruction.exchange.group));
   if (instruction.when == When::saving) line += " when saving";
   const auto append = [&](const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) {
       const Buffer& buffer = program.buffer(operand.buffer);
-      line += fmt::format(" {}={}:{}#{}", name_of(operand.role), name_of(buffer.tier), buffer.name, operand.buffer);
+      line += fmt::format(" {}={}:{}#{}", name_of(operand.role), name_of(buffer.tier), buffer.name,
+                          operand.buffer);
     }
   };
   append(instruction.reads);

@@ -30,7 +30,7 @@ enum class Lane : std::uint8_t {
   cpu,
   save  ///< writes checkpoints
 };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h,  Lane::comm, Lane::read,
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::comm, Lane::read,
                                       Lane::write,   Lane::data, Lane::cpu, Lane::save};
 
 enum class BufferKind : std::uint8_t {
@@ -49,32 +49,32 @@ enum class Operation : std::uint8_t {
   load_tokens,     ///< read the microbatch's tokens and targets into host memory
   copy_to_device,  ///< source → destination
   copy_to_host,
-  read,            ///< nvme source → host destination
+  read,  ///< nvme source → host destination
   write,
-  zero,            ///< clear the unit's gradient accumulator
-  forward,         ///< of one unit and microbatch
-  backward,        ///< recomputes what was not saved; the head's includes its forward and the loss
-  cast_gradient,   ///< fp32 accumulator → the dtype that travels
-  list_rows,       ///< the microbatches' tokens → the rows of the embedding that they touch
-  copy_rows,       ///< those rows of its gradient, in the dtype in which ranks add them
-  sum_rows,        ///< all ranks' rows → the sum of their gradients
-  sum_of_squares,  ///< of the unit's gradient
-  all_gather,      ///< shards → the whole
-  reduce_scatter,  ///< every rank's whole → shards of the sum
-  all_reduce,      ///< every rank's → the sum, in place
-  sum_losses,      ///< tokens' losses → the step's sums
-  loss,            ///< the step's mean loss, from the sums of all ranks
-  step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
-  grad_norm,       ///< the global norm; where updates wait for it also their scalars
-  adamw,           ///< of one unit's state
+  zero,               ///< clear the unit's gradient accumulator
+  forward,            ///< of one unit and microbatch
+  backward,           ///< recomputes what was not saved; the head's includes its forward and the loss
+  cast_gradient,      ///< fp32 accumulator → the dtype that travels
+  list_rows,          ///< the microbatches' tokens → the rows of the embedding that they touch
+  copy_rows,          ///< those rows of its gradient, in the dtype in which ranks add them
+  sum_rows,           ///< all ranks' rows → the sum of their gradients
+  sum_of_squares,     ///< of the unit's gradient
+  all_gather,         ///< shards → the whole
+  reduce_scatter,     ///< every rank's whole → shards of the sum
+  all_reduce,         ///< every rank's → the sum, in place
+  sum_losses,         ///< tokens' losses → the step's sums
+  loss,               ///< the step's mean loss, from the sums of all ranks
+  step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
+  grad_norm,          ///< the global norm; where updates wait for it also their scalars
+  adamw,              ///< of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
 /// Whether it brings one buffer's contents to another tier.
 constexpr bool is_transfer(Operation operation) {
-  return operation == Operation::copy_to_device || operation == Operation::copy_to_host || operation == Operation::read ||
-         operation == Operation::write;
+  return operation == Operation::copy_to_device || operation == Operation::copy_to_host ||
+         operation == Operation::read || operation == Operation::write;
 }
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
@@ -127,8 +127,8 @@ std::string_view name_of(Group group);
 
 using BufferId = std::int32_t;
 
-/// Offsets and sizes of all buffers are multiples of it: what files that bypass the page cache ask for, so that a buffer can live
-/// on any tier.
+/// Offsets and sizes of all buffers are multiples of it: what files that bypass the page cache ask for, so
+/// that a buffer can live on any tier.
 constexpr Bytes kBufferAlignment = 4096;
 
 struct Buffer {
@@ -157,8 +157,8 @@ struct Exchange {
 struct Instruction {
   Operation operation = Operation::forward;
   Lane lane = Lane::compute;
-  std::int32_t unit = -1;              ///< index in Model::units, or -1
-  std::int32_t microbatch = -1;        ///< or -1
+  std::int32_t unit = -1;                        ///< index in Model::units, or -1
+  std::int32_t microbatch = -1;                  ///< or -1
   std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
   When when = When::every_step;
   Exchange exchange = {};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/sent_bytes.h"
+
 namespace strata {
 
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {
@@ -18,10 +20,11 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   if (!strategy.sparse_gradients || !is_one_table || ranks == 1) return 0;
   const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
   const Bytes element = size_of(strategy.reduce_dtype);
-  const Bytes sparse = rows * (model.architecture.hidden * element + Bytes{sizeof(std::int32_t)});
-  // To each of the other ranks: its shard's gradient, or in a sum over replicas a part of it there and back.
-  const Bytes dense = strategy.mesh.shard > 1 ? strategy.mesh.shard_elements(embedding.elements) * element
-                                              : 2 * embedding.elements * element / ranks;
+  const Bytes row = model.architecture.hidden * element + Bytes{sizeof(std::int32_t)};
+  const std::int64_t shard = strategy.mesh.shard_elements(embedding.elements);
+  const Bytes sparse = sent_in_parts(rows * row, ranks);
+  const Bytes dense =
+      strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
   return sparse < dense ? rows : 0;
 }
 

@@ -40,11 +40,10 @@ Lane lane_of(Link link) {
   return lanes[static_cast<std::size_t>(link)];
 }
 
-void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic) {
+void add_traffic(const Program& program, const Instruction& instruction, Bytes sent, Traffic& traffic) {
   if (const std::optional<Link> link = link_of(instruction.operation)) {
     const bool between_ranks = instruction.exchange.group != Group::none;
-    traffic[*link] +=
-        between_ranks ? instruction.exchange.sent : program.buffer(instruction.reads[0].buffer).bytes;
+    traffic[*link] += between_ranks ? sent : program.buffer(instruction.reads[0].buffer).bytes;
   } else if (instruction.operation == Operation::save) {
     for (const Operand& operand : instruction.reads) {
       const Buffer& buffer = program.buffer(operand.buffer);
@@ -56,7 +55,7 @@ void add_traffic(const Program& program, const Instruction& instruction, Traffic
 Traffic traffic_of(const Program& program, When when) {
   Traffic traffic;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.when == when) add_traffic(program, instruction, traffic);
+    if (instruction.when == when) add_traffic(program, instruction, instruction.exchange.sent, traffic);
   }
   return traffic;
 }

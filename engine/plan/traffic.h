@@ -24,8 +24,8 @@ class Traffic {
   std::array<Bytes, kLinks.size()> bytes_ = {};
 };
 
-/// Adds what one instruction moves.
-void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic);
+/// Adds what one instruction moves; `sent` is what it sends to other ranks, as planned or as counted.
+void add_traffic(const Program& program, const Instruction& instruction, Bytes sent, Traffic& traffic);
 
 /// Of all instructions that run in every step, or of those that only steps that save run.
 Traffic traffic_of(const Program& program, When when);

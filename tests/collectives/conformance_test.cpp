@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "collectives/sent_bytes.h"
 #include "tests/collectives/ranks.h"
 #include "tests/collectives/values.h"
 
@@ -212,6 +213,63 @@ TEST_P(Conformance, AGroupTakesMessagesInAnyOrder) {
       group.receive(&from1, 1, Element::fp32, 1);
       group.send(&token, 1, Element::fp32, 0);
     }
+  });
+}
+
+/// What this rank's `call` sends to others, by the communicator's own count.
+template <class Call>
+std::size_t sent_by(const Communicator& group, const Call& call) {
+  const std::size_t before = group.sent_bytes();
+  call();
+  return group.sent_bytes() - before;
+}
+
+TEST_P(Conformance, EveryRankSendsWhatIsPlanned) {
+  run([](Communicator& group) {
+    const std::size_t ranks = ranks_of(group);
+    for_each_shape(kElements, [&]<class T>(T, Element element, std::size_t count) {
+      std::vector<T> part(count), whole(ranks * count), other(ranks * count);
+      const std::size_t in_parts = sent_in_parts(count * sizeof(T), ranks);
+      const auto gather = [&] { group.all_gather(part.data(), whole.data(), count, element); };
+      EXPECT_EQ(sent_by(group, gather), in_parts) << count;
+      const auto transpose = [&] { group.all_to_all(whole.data(), other.data(), count, element); };
+      EXPECT_EQ(sent_by(group, transpose), in_parts) << count;
+      if (element == Element::byte) return;
+      const auto scatter = [&] { group.reduce_scatter(whole.data(), part.data(), count, element); };
+      EXPECT_EQ(sent_by(group, scatter), in_parts) << count;
+      const auto sum = [&] { group.all_reduce(part.data(), part.data(), count, element); };
+      EXPECT_EQ(sent_by(group, sum), sent_in_sum(count, sizeof(T), ranks)) << count;
+    });
+  });
+}
+
+TEST_P(Conformance, BroadcastsReachEachOtherRankOnceWhoeverPassesThemOn) {
+  run([](Communicator& group) {
+    for (const std::size_t count : kCounts) {
+      std::vector<float> data(count);
+      const auto broadcast = [&] { group.broadcast(data.data(), count, Element::fp32, group.size() - 1); };
+      const auto sent = static_cast<double>(sent_by(group, broadcast));
+      double all = 0;
+      group.all_reduce(&sent, &all, 1, Element::fp64);
+      EXPECT_EQ(all, static_cast<double>(sent_in_parts(count * sizeof(float), ranks_of(group))));
+    }
+  });
+}
+
+TEST_P(Conformance, MessagesToOtherRanksAreSent) {
+  run([](Communicator& group) {
+    constexpr std::size_t kCount = 1001;
+    const std::vector<float> data(kCount);
+    std::vector<std::vector<float>> received(ranks_of(group), data);
+    const auto messages = [&] {  // also to itself
+      group.begin_group();
+      for (int r = 0; r < group.size(); ++r) {
+        group.send(data.data(), kCount, Element::fp32, r);
+        group.receive(received[index(r)].data(), kCount, Element::fp32, r);
+      }
+      group.end_group();
+    };
+    EXPECT_EQ(sent_by(group, messages), (ranks_of(group) - 1) * kCount * sizeof(float));
   });
 }
 

@@ -104,6 +104,7 @@ class StagedCommunicator final : public Communicator {
     if (!part) return nullptr;
     return std::make_unique<StagedCommunicator>(std::move(part), stream_);
   }
+  std::size_t sent_bytes() const override { return gpu_->sent_bytes(); }
   std::optional<std::string> failure() const override { return gpu_->failure(); }
   void abort(const std::string& reason) override { gpu_->abort(reason); }
 

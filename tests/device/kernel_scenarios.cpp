@@ -324,13 +324,15 @@ Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding
 }
 
 Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first, std::int64_t elements) {
-  const std::vector<std::int32_t> rows = {1, 3, 4, 9, kNoRow, 0, 3, 9, 10, kNoRow, 3, kNoRow, kNoRow, kNoRow, kNoRow};
-  return {fmt::format("sum rows {} of {}, {} from {}", name_of(dtype), columns, elements, first),
-          {random_operand(1, dtype, static_cast<std::int64_t>(rows.size()), columns), index_operand(rows),
-           poisoned_operand(dtype, 1, elements)},
-          [first](Kernels& kernels, const Views& x) {
-            kernels.sum_rows({.ranks = 3, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
-          }};
+  const std::vector<std::int32_t> rows = {1,  3,      4, 9,      kNoRow, 0,      3,     9,
+                                          10, kNoRow, 3, kNoRow, kNoRow, kNoRow, kNoRow};
+  return {
+      fmt::format("sum rows {} of {}, {} from {}", name_of(dtype), columns, elements, first),
+      {random_operand(1, dtype, static_cast<std::int64_t>(rows.size()), columns), index_operand(rows),
+       poisoned_operand(dtype, 1, elements)},
+      [first](Kernels& kernels, const Views& x) {
+        kernels.sum_rows({.ranks = 3, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
+      }};
 }
 
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,

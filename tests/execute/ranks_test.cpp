@@ -159,6 +159,18 @@ TEST_P(RanksRun, HasTheSameBitsWithItsStateOnADrive) {
   EXPECT_EQ(hash_of_exact_run(Where::nvme), hash_of_exact_run(Where::resident));
 }
 
+TEST_F(RanksOfAnyStage, SendWhatIsPlannedOfUnitsWhoseSumsAreMadeInPartsToo) {
+  RunConfig config = this->config({.stage = 0, .ranks = 3});
+  config.train.steps = 2;
+  config.model.config["vocab_size"] = 1000;
+  Bytes gradients = 0;
+  for (const Unit& unit : testing::model_of(config).units) gradients += unit.elements * size_of(DType::fp32);
+  for (const RunOutcome& rank : run_ranks(config, 3)) {
+    EXPECT_LT(rank.plan.training.moved(Link::all_reduce), 2 * gradients);  // sent whole to both others
+    expect_the_plan_was_exact(rank);
+  }
+}
+
 TEST_F(RanksOfAnyStage, HaveTheSameBits) {
   std::string hash;
   for (const int stage : {0, 1, 2, 3}) {

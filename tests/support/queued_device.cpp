@@ -38,8 +38,8 @@ class Tickets {
   }
   bool wait(double seconds) {
     std::unique_lock lock(mutex_);
-    const bool done =
-        changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return performed_ >= issued_; });
+    const bool done = changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                                        [&] { return performed_ >= issued_; });
     if (failed_) throw DeviceError("the device failed");
     return done;
   }
@@ -60,7 +60,9 @@ class Tickets {
 struct QueuedEvent final : Event {
   bool wait(double seconds) override { return tickets->wait(seconds); }
   double seconds_since(const Event& start) const override {
-    return std::chrono::duration<double>(tickets->time() - static_cast<const QueuedEvent&>(start).tickets->time()).count();
+    return std::chrono::duration<double>(tickets->time() -
+                                         static_cast<const QueuedEvent&>(start).tickets->time())
+        .count();
   }
   std::shared_ptr<Tickets> tickets = std::make_shared<Tickets>();
 };
@@ -105,26 +107,32 @@ class QueuedKernels final : public Kernels {
       : queue_(queue), kernels_(kernels), hanging_(hanging) {}
 
   void matmul(const Product& call) override { later(&Kernels::matmul, call); }
-  void add_column_sums(const Matrix& x, const Matrix& gradient) override { later(&Kernels::add_column_sums, x, gradient); }
+  void add_column_sums(const Matrix& x, const Matrix& gradient) override {
+    later(&Kernels::add_column_sums, x, gradient);
+  }
   void norm(const NormForward& call) override { later(&Kernels::norm, call); }
   void norm_backward(const NormBackward& call) override { later(&Kernels::norm_backward, call); }
   void attention(const AttentionForward& call) override { later(&Kernels::attention, call); }
-  void attention_backward(const AttentionBackward& call) override { later(&Kernels::attention_backward, call); }
+  void attention_backward(const AttentionBackward& call) override {
+    later(&Kernels::attention_backward, call);
+  }
   void rope(const Rope& call) override { later(&Kernels::rope, call); }
   void gelu(const Matrix& x, const Matrix& out) override { later(&Kernels::gelu, x, out); }
   void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override {
     later(&Kernels::gelu_backward, x, out_gradient, x_gradient);
   }
   void swiglu(const Matrix& gate_up, const Matrix& out) override { later(&Kernels::swiglu, gate_up, out); }
-  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) override {
+  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
+                       const Matrix& gate_up_gradient) override {
     later(&Kernels::swiglu_backward, gate_up, out_gradient, gate_up_gradient);
   }
-  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions, std::int64_t sequence,
-                 const Matrix& out) override {
+  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
+                 std::int64_t sequence, const Matrix& out) override {
     later(&Kernels::embedding, tokens, table, positions, sequence, out);
   }
-  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& out_gradient,
-                          const Matrix& table_gradient, const Matrix& positions_gradient) override {
+  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
+                          const Matrix& out_gradient, const Matrix& table_gradient,
+                          const Matrix& positions_gradient) override {
     later(&Kernels::embedding_backward, tokens, sequence, out_gradient, table_gradient, positions_gradient);
   }
   void cross_entropy(const CrossEntropy& call) override { later(&Kernels::cross_entropy, call); }
@@ -189,6 +197,8 @@ class QueuedStream final : public Stream {
   QueuedKernels kernels_;
 };
 
-std::unique_ptr<Stream> QueuedDevice::make_stream() { return std::make_unique<QueuedStream>(*this, cpu_.make_stream()); }
+std::unique_ptr<Stream> QueuedDevice::make_stream() {
+  return std::make_unique<QueuedStream>(*this, cpu_.make_stream());
+}
 
 }  // namespace strata::testing

@@ -43,7 +43,8 @@ void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& cross_entropy
 void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
 void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out);
 void zero_on_cpu(CpuContext& context, const Matrix& x);
-void copy_rows_on_cpu(CpuContext& context, const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out);
+void copy_rows_on_cpu(CpuContext& context, const Matrix& x, std::span<const std::int32_t> rows,
+                      const Matrix& out);
 void sum_rows_on_cpu(CpuContext& context, const RowSum& sum);
 
 }  // namespace strata

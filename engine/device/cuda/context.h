@@ -1,5 +1,5 @@
-// What every CUDA kernel's launcher works with. Launchers are free functions, a .cu file per family; CudaKernels only forwards.
-// They enqueue and return; operands are in the device's memory.
+// What every CUDA kernel's launcher works with. Launchers are free functions, a .cu file per family;
+// CudaKernels only forwards. They enqueue and return; operands are in the device's memory.
 #pragma once
 
 #include "engine/device/kernels.h"
@@ -12,7 +12,8 @@ namespace strata {
 class CudaScratch {
  public:
   virtual ~CudaScratch() = default;
-  /// At least `bytes`, aligned to 256, contents unspecified. Grows when a shape is seen for the first time, never later.
+  /// At least `bytes`, aligned to 256, contents unspecified. Grows when a shape is seen for the first time,
+  /// never later.
   virtual std::byte* at_least(Bytes bytes) = 0;
 };
 
@@ -36,9 +37,9 @@ void swiglu_backward_on_cuda(const CudaContext& context, const Matrix& gate_up, 
                              const Matrix& gate_up_gradient);
 void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
                        const Matrix& positions, std::int64_t sequence, const Matrix& out);
-void embedding_backward_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                const Matrix& out_gradient, const Matrix& table_gradient,
-                                const Matrix& positions_gradient);
+void embedding_backward_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens,
+                                std::int64_t sequence, const Matrix& out_gradient,
+                                const Matrix& table_gradient, const Matrix& positions_gradient);
 void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& cross_entropy);
 void add_on_cuda(const CudaContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
 void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out);
