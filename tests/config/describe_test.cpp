@@ -53,6 +53,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.replicate", "2"},
     {"parallel.zero_stage", "0"},
     {"parallel.reduce_dtype", "bf16"},
+    {"parallel.sparse_gradients", "false"},
     {"memory.device", "1536MiB"},
     {"memory.host", "1000000001"},
     {"memory.nvme.path", "[/scratch, b]"},
@@ -163,6 +164,7 @@ parallel:
   pipeline: 1
   zero_stage: 3
   reduce_dtype: fp32
+  sparse_gradients: true
 memory:
   device: unlimited
   # host: (not given)
