@@ -112,7 +112,7 @@ struct CrossEntropy {
   bool gradient = true;                   ///< false: logits are left in an unspecified state
 };
 
-/// Stands in a list of rows, behind all others, where there is none: no table has so many.
+/// Stands in a list of rows, behind all others, where there is none: no vocabulary is larger.
 constexpr std::int32_t kNoRow = 1 << 30;
 
 /// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole

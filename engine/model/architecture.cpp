@@ -14,7 +14,7 @@ namespace {
 /// Sizes up to these keep every product of three of them inside 64 bits; no real model comes near.
 constexpr std::int64_t kLargestWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kLargestCount = 100'000;
-constexpr std::int64_t kLargestVocabulary = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 30;  // kernels mark the absence of a row by it
 
 /// What HF's config classes of transformers 5 assume where a key is absent.
 struct LlamaDefaults {

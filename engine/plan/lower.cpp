@@ -308,7 +308,11 @@ class Lowering {
   }
 
   void finish_gradient(std::int32_t u) {
-    if (!reduces_as_fp32() && !sends_rows(u)) cast_gradient(u, unit_values(u).gradient);
+    if (sends_rows(u)) {
+      copy_rows();
+    } else if (!reduces_as_fp32()) {
+      cast_gradient(u, unit_values(u).gradient);
+    }
     // In stage 1 every rank keeps its gradients whole until the step's end.
     if (!is_sharded() || strategy_.zero_stage > 1) reduce_gradient(u);
   }
@@ -342,15 +346,18 @@ class Lowering {
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
-  /// The rows of the embedding's gradient that this rank's tokens touch go to all ranks, which add them up as
-  /// they would add whole gradients.
-  void sum_rows(Value& sum) {
-    for (Value* value : {&step_.row_values, &step_.all_rows, &step_.all_row_values})
-      builder_.make_resident(*value, false);
+  /// Of the embedding's gradient, those that this rank's tokens touch.
+  void copy_rows() {
     on_compute(Operation::copy_rows, 0, -1,
                {{Role::gradient, &unit_values(0).gradient, Access::read},
                 {Role::rows, &step_.rows, Access::read},
                 {Role::row_values, &step_.row_values, Access::write}});
+  }
+
+  /// They go to all ranks, which add them up as they would add whole gradients.
+  void sum_rows(Value& sum) {
+    builder_.make_resident(step_.all_rows, false);
+    builder_.make_resident(step_.all_row_values, false);
     const auto gather = [&](Role role, Value& own, Value& all) {
       on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes),
               {{role, &own, Access::read}, {Role::destination, &all, Access::write}});

@@ -15,7 +15,6 @@ FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) 
 std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   const Unit& embedding = model.embedding();
   const std::int64_t ranks = strategy.mesh.reducing();
-  // Positions, which GPT-2 adds to its embedding, are all used in every step.
   const bool is_one_table = embedding.tensors.size() == 1 && !model.architecture.tied_head;
   if (!strategy.sparse_gradients || !is_one_table || ranks == 1) return 0;
   const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
@@ -25,7 +24,11 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   const Bytes sparse = sent_in_parts(rows * row, ranks);
   const Bytes dense =
       strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
-  return sparse < dense ? rows : 0;
+  // All ranks' rows lie beside the gradient of which they become the sum. So does the parameter in the
+  // backward pass of a head with weights of its own: where they are no more, no budget has to be larger.
+  const bool have_room =
+      strategy.mesh.shard > 1 || ranks * rows * row <= embedding.elements * size_of(strategy.precision);
+  return sparse < dense && have_room ? rows : 0;
 }
 
 Strategy make_strategy(const RunConfig& config, const Model& model) {

@@ -72,8 +72,8 @@ inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
 }
 
 /// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in place
-/// of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less, or since
-/// the head's gradient is added to it.
+/// of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less to send or to
+/// hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
 std::int64_t sent_rows(const Model& model, const Strategy& strategy);
 
 /// The run file's choices; order as given or layer-major, every state on the host.

@@ -73,31 +73,68 @@ int count(const Program& program, Operation operation) {
   return n;
 }
 
+/// Of ranks that send rows of the embedding's gradient.
+std::vector<StrategyOptions> sparse_options() {
+  std::vector<StrategyOptions> options;
+  for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 3}}) {
+    for (const int stage : {1, 3}) {
+      for (const DType reduce : {DType::fp32, DType::bf16}) {
+        for (const bool pinned : {false, true}) {
+          const Order order = pinned ? Order::microbatch_major : Order::layer_major;
+          options.push_back({.order = order,
+                             .microbatches = 2,
+                             .units_on_device = pinned ? 1U : 0U,
+                             .clips = stage == 3,
+                             .pins = {.gradients = pinned},
+                             .mesh = mesh,
+                             .zero_stage = stage,
+                             .reduce_dtype = reduce});
+        }
+      }
+    }
+  }
+  return options;
+}
+
+void expect_the_same_meaning(const Program& plain) {
+  const auto expected = run_in_order(plain, 2);
+  for (const Bytes budget : budgets(plain)) {
+    const Program resident = keep_resident(plain, kDeviceLevel, budget);
+    EXPECT_EQ(run_in_order(resident, 2), expected);
+    EXPECT_EQ(run_in_order(prefetch(resident, kDeviceLevel, budget), 2), expected);
+  }
+}
+
+void expect_the_same_result_of_any_interleaving(const Program& plain) {
+  const auto expected = run_in_order(plain, 3);
+  for (const Bytes budget : budgets(plain)) {
+    const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+    verify(placed, kNoLimits);
+    for (std::uint32_t seed = 0; seed < 3; ++seed) EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
+  }
+}
+
 TEST(Passes, KeepTheMeaningOfTheProgramAtEveryBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(3, tied);
-    for (const StrategyOptions& options : all_options()) {
-      const Program plain = lower_training(model, tiny_strategy(model, options));
-      const auto expected = run_in_order(plain, 2);
-      for (const Bytes budget : budgets(plain)) {
-        const Program resident = keep_resident(plain, kDeviceLevel, budget);
-        EXPECT_EQ(run_in_order(resident, 2), expected);
-        EXPECT_EQ(run_in_order(prefetch(resident, kDeviceLevel, budget), 2), expected);
-      }
-    }
+    for (const StrategyOptions& options : all_options())
+      expect_the_same_meaning(lower_training(model, tiny_strategy(model, options)));
   }
 }
 
 TEST(Passes, AnyInterleavingThatDependenciesAllowGivesTheSameResult) {
   const Model model = tiny_model();
-  for (const StrategyOptions& options : all_options()) {
+  for (const StrategyOptions& options : all_options())
+    expect_the_same_result_of_any_interleaving(lower_training(model, tiny_strategy(model, options)));
+}
+
+TEST(Passes, KeepTheMeaningOfProgramsThatSendRows) {
+  const Model model = tiny_model(2, false, 1000);
+  for (const StrategyOptions& options : sparse_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
-    const auto expected = run_in_order(plain, 3);
-    for (const Bytes budget : budgets(plain)) {
-      const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
-      verify(placed, kNoLimits);
-      for (std::uint32_t seed = 0; seed < 3; ++seed) EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
-    }
+    ASSERT_GT(count(plain, Operation::sum_rows), 0);
+    expect_the_same_meaning(plain);
+    expect_the_same_result_of_any_interleaving(plain);
   }
 }
 

@@ -122,14 +122,8 @@ TEST(Sharding, SendsWhatTheFormulasSay) {
   }
 }
 
-Model with_vocabulary(std::int64_t vocabulary, bool tied) {
-  Architecture architecture = tiny_model(2, tied).architecture;
-  architecture.vocabulary = vocabulary;
-  return build_model(architecture);
-}
-
 TEST(Sharding, SendsRowsOfTheEmbeddingsGradientInPlaceOfAllOfIt) {
-  const Model model = with_vocabulary(1000, false);
+  const Model model = tiny_model(2, false, 1000);
   for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 4}}) {
     const Strategy strategy = tiny_strategy(model, sharded(2, mesh));
     const std::int64_t rows = 2 * 2 * 8;  // microbatches of sequences of tokens
@@ -147,26 +141,43 @@ TEST(Sharding, SendsRowsOfTheEmbeddingsGradientInPlaceOfAllOfIt) {
 
 TEST(Sharding, SendsAllOfTheEmbeddingsGradientWhereRowsAreMore) {
   const auto rows = [](std::int64_t vocabulary, bool tied, const Mesh& mesh) {
-    const Model model = with_vocabulary(vocabulary, tied);
+    const Model model = tiny_model(2, tied, vocabulary);
     return sent_rows(model, tiny_strategy(model, sharded(3, mesh)));
   };
   EXPECT_EQ(rows(1000, true, {.shard = 3}), 0);  // the head's gradient has values everywhere
   EXPECT_EQ(rows(1000, false, {}), 0);
-  // 32 rows of 36 bytes against a third of the table, or against all of it, which is a small sum.
+  // 32 rows of 36 bytes against a third of the table, or all four ranks' against all of it.
   EXPECT_EQ(rows(96, false, {.shard = 3}), 0);
   EXPECT_EQ(rows(120, false, {.shard = 3}), 32);
-  EXPECT_EQ(rows(32, false, {.replicate = 4}), 0);
-  EXPECT_EQ(rows(40, false, {.replicate = 4}), 32);
+  EXPECT_EQ(rows(128, false, {.replicate = 4}), 0);
+  EXPECT_EQ(rows(144, false, {.replicate = 4}), 32);
 }
 
+/// With as many tokens as there may be: one microbatch more and all of the gradient would be sent.
 TEST(Sharding, NeedsNoMoreMemoryForRowsThanForWholeGradients) {
-  const Model model = with_vocabulary(1000, false);
-  for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 4}}) {
-    Strategy strategy = tiny_strategy(model, sharded(3, mesh));
-    const auto smallest = [&] { return near_bytes(lower_training(model, strategy), kDeviceLevel).smallest; };
-    const Bytes rows = smallest();
-    strategy.sparse_gradients = false;
-    EXPECT_LE(rows, smallest());
+  Architecture architecture = tiny_model(1, false, 2000).architecture;
+  architecture.hidden = 128;
+  const Model model = build_model(architecture);
+  for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 4}}) {
+    for (const int stage : {1, 3}) {
+      for (const DType precision : {DType::fp32, DType::bf16}) {
+        for (const DType reduce : {DType::fp32, precision}) {
+          StrategyOptions options = sharded(stage, mesh);
+          options.precision = precision;
+          options.reduce_dtype = reduce;
+          Strategy strategy = tiny_strategy(model, options);
+          while (sent_rows(model, strategy) > 0) ++strategy.microbatches;
+          --strategy.microbatches;
+          ASSERT_GT(strategy.microbatches, 10);
+          const auto smallest = [&] {
+            return near_bytes(lower_training(model, strategy), kDeviceLevel).smallest;
+          };
+          const Bytes rows = smallest();
+          strategy.sparse_gradients = false;
+          EXPECT_LE(rows, smallest()) << mesh.shard << ' ' << mesh.replicate << ' ' << stage;
+        }
+      }
+    }
   }
 }
 

@@ -94,7 +94,7 @@ SymbolicState final_state(const Program& program, const SymbolicMemory& memory, 
 
 }  // namespace
 
-Model tiny_model(std::int64_t layers, bool tied) {
+Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary) {
   Architecture a;
   a.model_type = "llama";
   a.family = Family::llama;
@@ -104,7 +104,7 @@ Model tiny_model(std::int64_t layers, bool tied) {
   a.kv_heads = 1;
   a.head_dimension = 8;
   a.intermediate = 24;
-  a.vocabulary = 40;
+  a.vocabulary = vocabulary;
   a.max_positions = 64;
   a.tied_head = tied;
   return build_model(a);

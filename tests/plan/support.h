@@ -17,7 +17,7 @@ namespace strata::testing {
 constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
 /// Llama-shaped, a few kilobytes per unit.
-Model tiny_model(std::int64_t layers = 3, bool tied = true);
+Model tiny_model(std::int64_t layers = 3, bool tied = true, std::int64_t vocabulary = 40);
 
 struct StrategyOptions {
   Order order = Order::layer_major;
