@@ -17,7 +17,8 @@ std::string_view name_of(ReduceOp op) {
 }
 
 std::string describe(const Call& call) {
-  return fmt::format("{} of {} {}", call.operation, call.count, name_of(call.element));
+  if (!call.count) return std::string(call.operation);
+  return fmt::format("{} of {} {}", call.operation, *call.count, name_of(call.element));
 }
 
 std::string waited_sentence(const Call& call, std::string_view self, double seconds, std::string_view peers) {

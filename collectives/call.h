@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,13 +16,13 @@ std::string_view name_of(ReduceOp op);
 /// What a rank asks of its group, without the memory.
 struct Call {
   std::string_view operation;
-  std::size_t count = 0;
+  std::optional<std::size_t> count = {};  ///< where it has one
   Element element = Element::byte;
 
   friend bool operator==(const Call&, const Call&) = default;
 };
 
-/// "all_gather of 12 fp32".
+/// "all_gather of 12 fp32", "split".
 std::string describe(const Call& call);
 
 /// "all_gather of 12 fp32 on rank 1 waited 2 s for rank 0": `self` and `peers` are how the communicator names

@@ -108,7 +108,6 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
 }
 
 // --- gathering
-// -----------------------------------------------------------------------------------------------------
 
 void MpiCommunicator::gather(const std::byte* own, std::byte* data, std::size_t part) {
   const auto place_of = [&](int rank) { return data + static_cast<std::size_t>(rank) * part; };
@@ -194,7 +193,6 @@ void MpiCommunicator::all_to_all(const void* send, void* receive, std::size_t co
 }
 
 // --- reducing
-// ------------------------------------------------------------------------------------------------------
 
 std::byte* MpiCommunicator::scratch(std::size_t bytes) {
   if (scratch_.size() * sizeof(Line) < bytes) scratch_.resize(pieces(bytes, sizeof(Line)));
@@ -269,10 +267,9 @@ void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t co
 }
 
 // --- messages
-// ------------------------------------------------------------------------------------------------------
 
 void MpiCommunicator::add_message(Direction direction, const void* data, const Call& call, int peer) {
-  const std::size_t bytes = call.count * size_of(call.element);
+  const std::size_t bytes = *call.count * size_of(call.element);
   for (std::size_t done = 0; done == 0 || done < bytes; done += MpiMessage::kMostBytes)
     group_.push_back(
         message(direction, bytes_of(data) + done, std::min(MpiMessage::kMostBytes, bytes - done), peer));
@@ -295,7 +292,7 @@ void MpiCommunicator::begin_group() {
 void MpiCommunicator::end_group() {
   assert(in_group_);
   in_group_ = false;
-  exchange({"group", group_.size(), Element::byte});
+  exchange({.operation = "group"});
 }
 
 void MpiCommunicator::exchange(const Call& call) {
@@ -306,7 +303,6 @@ void MpiCommunicator::exchange(const Call& call) {
 }
 
 // --- groups
-// --------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   struct Wish {

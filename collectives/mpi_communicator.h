@@ -64,7 +64,7 @@ class MpiCommunicator final : public Communicator {
   std::size_t sent_bytes_ = 0;
   Call call_;                                   ///< under way
   std::vector<std::vector<MpiMessage>> slots_;  ///< the messages of rounds under way
-  struct alignas(64) Line {  // of the caches
+  struct alignas(64) Line {                     // of the caches
     std::byte bytes[64];
   };
   std::vector<Line> scratch_;  ///< pieces of other ranks, before they are folded

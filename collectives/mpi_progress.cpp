@@ -179,7 +179,6 @@ void MpiProgress::end_all(int status) {
 }
 
 // --- the thread
-// ----------------------------------------------------------------------------------------------------
 
 void MpiProgress::serve() {
   Requests requests;

@@ -63,7 +63,8 @@ class NcclCommunicator final : public Communicator {
     host_->broadcast(&id, sizeof id, Element::byte, 0);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    follow(nccl_.init_rank(&comm_, size(), id, rank(), &config), comm_, call);
+    const ncclResult_t begun = nccl_.init_rank(&comm_, size(), id, rank(), &config);
+    follow(begun, call);
   }
 
   int rank() const override { return host_->rank(); }
@@ -71,62 +72,52 @@ class NcclCommunicator final : public Communicator {
 
   void all_gather(const void* send, void* receive, std::size_t count, Element element) override {
     const Call call = begin({"all_gather", count, element});
-    issue(nccl_.all_gather(send, receive, count, type_of(element), comm_, options_.stream), call);
+    issue(call, nccl_.all_gather, send, receive, count, type_of(element), comm_, options_.stream);
     sent_bytes_ += sent_in_parts(count * size_of(element), ranks());
   }
   void reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                       ReduceOp op) override {
     const Call call = begin({"reduce_scatter", count, element});
-    issue(nccl_.reduce_scatter(send, receive, count, type_of(element), operation_of(op), comm_,
-                               options_.stream),
-          call);
+    issue(call, nccl_.reduce_scatter, send, receive, count, type_of(element), operation_of(op), comm_,
+          options_.stream);
     sent_bytes_ += sent_in_parts(count * size_of(element), ranks());
   }
   void all_reduce(const void* send, void* receive, std::size_t count, Element element, ReduceOp op) override {
     const Call call = begin({"all_reduce", count, element});
-    issue(nccl_.all_reduce(send, receive, count, type_of(element), operation_of(op), comm_, options_.stream),
-          call);
+    issue(call, nccl_.all_reduce, send, receive, count, type_of(element), operation_of(op), comm_,
+          options_.stream);
     sent_bytes_ += sent_in_sum(count, size_of(element), ranks());
   }
   void broadcast(void* data, std::size_t count, Element element, int root) override {
     const Call call = begin({"broadcast", count, element});
-    issue(nccl_.broadcast(data, data, count, type_of(element), root, comm_, options_.stream), call);
+    issue(call, nccl_.broadcast, data, data, count, type_of(element), root, comm_, options_.stream);
     const bool ends_the_chain = (rank() + 1) % size() == root;
     if (!ends_the_chain) sent_bytes_ += count * size_of(element);
   }
   void all_to_all(const void* send, void* receive, std::size_t count, Element element) override {
     const std::size_t bytes = count * size_of(element);
     const Call call = begin({"all_to_all", count, element});
-    check(nccl_.group_start(), call);
+    start_group(call);
     for (int peer = 0; peer < size(); ++peer) {
       const std::size_t offset = static_cast<std::size_t>(peer) * bytes;
-      add(nccl_.send(bytes_at(send, offset), bytes, ncclUint8, peer, comm_, options_.stream), call);
-      add(nccl_.receive(bytes_at(receive, offset), bytes, ncclUint8, peer, comm_, options_.stream), call);
+      issue(call, nccl_.send, bytes_at(send, offset), bytes, ncclUint8, peer, comm_, options_.stream);
+      issue(call, nccl_.receive, bytes_at(receive, offset), bytes, ncclUint8, peer, comm_, options_.stream);
     }
-    issue(nccl_.group_end(), call);
+    issue_group(call);
     sent_bytes_ += sent_in_parts(bytes, ranks());
   }
 
   void send(const void* data, std::size_t count, Element element, int peer) override {
     const Call call = begin({"send", count, element});
-    issue(nccl_.send(data, count, type_of(element), peer, comm_, options_.stream), call);
+    issue(call, nccl_.send, data, count, type_of(element), peer, comm_, options_.stream);
     if (peer != rank()) sent_bytes_ += count * size_of(element);
   }
   void receive(void* data, std::size_t count, Element element, int peer) override {
     const Call call = begin({"receive", count, element});
-    issue(nccl_.receive(data, count, type_of(element), peer, comm_, options_.stream), call);
+    issue(call, nccl_.receive, data, count, type_of(element), peer, comm_, options_.stream);
   }
-  void begin_group() override {
-    assert(!in_group_);
-    const Call call = begin({.operation = "group"});
-    check(nccl_.group_start(), call);
-    in_group_ = true;
-  }
-  void end_group() override {
-    assert(in_group_);
-    in_group_ = false;
-    issue(nccl_.group_end(), {.operation = "group"});
-  }
+  void begin_group() override { start_group(begin({.operation = "group"})); }
+  void end_group() override { issue_group({.operation = "group"}); }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     const Call call = begin({.operation = "split"});
@@ -134,11 +125,11 @@ class NcclCommunicator final : public Communicator {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t part = nullptr;
-    follow(nccl_.split(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, &config), comm_, call);
+    issue(call, nccl_.split, comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, &config);
     if (!host) return nullptr;
     auto result = std::make_unique<NcclCommunicator>(std::move(host), options_);
     result->comm_ = part;
-    result->follow(ncclInProgress, part, call);
+    result->follow(ncclInProgress, call);
     return result;
   }
 
@@ -147,9 +138,11 @@ class NcclCommunicator final : public Communicator {
   std::optional<std::string> failure() const override {
     if (auto reason = host_->failure()) return reason;
     ncclResult_t state = ncclSuccess;
-    if (comm_) nccl_.async_error(comm_, &state);
+    if (comm_) ask(state);
     if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
-    return fmt::format("NCCL on rank {}: {}", rank(), nccl_.error_string(state));
+    const std::string reason = fmt::format("NCCL on {}: {}", self(), nccl_.error_string(state));
+    host_->abort(reason);
+    return reason;
   }
 
   /// What runs on the stream ends when its own rank hears of the failure: failure() is what those who wait
@@ -160,9 +153,16 @@ class NcclCommunicator final : public Communicator {
   std::string self() const { return fmt::format("rank {}", rank()); }
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }
 
-  Call begin(const Call& call) const {
-    if (const auto reason = failure()) throw CommError(ended_sentence(call, self(), *reason));
+  /// Throws where the group has failed already.
+  Call begin(const Call& call) {
+    end_with_other_ranks(call);
+    ncclResult_t state = ncclSuccess;
+    check(ask(state), call);
+    if (state != ncclInProgress) check(state, call);
     return call;
+  }
+  void end_with_other_ranks(const Call& call) const {
+    if (const auto reason = host_->failure()) throw EndedByRankError(ended_sentence(call, self(), *reason));
   }
 
   void check(ncclResult_t result, const Call& call) {
@@ -173,24 +173,44 @@ class NcclCommunicator final : public Communicator {
     throw CommError(reason);
   }
 
-  /// A call within a group is issued by the group's end.
-  void add(ncclResult_t result, const Call& call) {
-    if (result != ncclInProgress) check(result, call);
+  void start_group(const Call& call) {
+    assert(!in_group_);
+    check(nccl_.group_start(), call);
+    in_group_ = true;
   }
-  void issue(ncclResult_t result, const Call& call) {
-    if (in_group_) return add(result, call);
-    follow(result, comm_, call);
+  void issue_group(const Call& call) {
+    assert(in_group_);
+    in_group_ = false;
+    issue(call, nccl_.group_end);
   }
 
-  /// Waits until NCCL has issued what it was asked for, which for the first call between two ranks takes a
-  /// handshake.
-  void follow(ncclResult_t result, ncclComm_t comm, const Call& call) {
+  /// Calls NCCL, and waits until what it was asked for is issued, which for the first call between two ranks
+  /// takes a handshake. A call within a group is issued by the group's end.
+  template <typename Function, typename... Arguments>
+  void issue(const Call& call, Function function, const Arguments&... arguments) {
+    ncclResult_t result = ncclSuccess;
+    {
+      const std::lock_guard lock(calls_);
+      result = function(arguments...);
+    }
+    if (!in_group_) return follow(result, call);
+    if (result != ncclInProgress) check(result, call);
+  }
+
+  /// What has become of the calls.
+  ncclResult_t ask(ncclResult_t& state) const {
+    const std::lock_guard lock(calls_);
+    return nccl_.async_error(comm_, &state);
+  }
+
+  /// Waits for what NCCL does in the background; `result` is of the call that began it.
+  void follow(ncclResult_t result, const Call& call) {
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.watchdog_seconds);
     for (; result == ncclInProgress; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
-      check(nccl_.async_error(comm, &result), call);
+      check(ask(result), call);
       if (result != ncclInProgress) break;
-      if (const auto reason = host_->failure()) throw CommError(ended_sentence(call, self(), *reason));
+      end_with_other_ranks(call);
       if (std::chrono::steady_clock::now() < end) continue;
       const std::string reason =
           waited_sentence(call, self(), options_.watchdog_seconds, "the other ranks' part in NCCL");
@@ -204,6 +224,8 @@ class NcclCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> host_;  ///< the same ranks in host memory
   const NcclOptions options_;
   ncclComm_t comm_ = nullptr;
+  /// NCCL's calls come one at a time. Asking for their state is one: it ends what NCCL did in the background.
+  mutable std::mutex calls_;
   std::size_t sent_bytes_ = 0;
   bool in_group_ = false;
 };

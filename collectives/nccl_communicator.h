@@ -1,7 +1,7 @@
 // Ranks that are GPUs: NCCL behind the communicator's interface. Calls are issued to a stream and return;
-// their values are there when what the stream does next begins. NCCL does not tell what it sends: sent_bytes()
-// adds what sent_bytes.h says for each call. libnccl is loaded when the first communicator is made, so
-// programs start without it.
+// their values are there when what the stream does next begins. NCCL does not tell what it sends:
+// sent_bytes() adds what sent_bytes.h says for each call. libnccl is loaded when the first communicator is
+// made, so programs start without it.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@ namespace strata {
 
 struct NcclOptions {
   CUstream_st* stream = nullptr;  ///< of the calling thread's current device
-  double watchdog_seconds =
-      900;  ///< for making groups; what runs on the stream is watched by those who wait for its events
+  /// For making groups, and for NCCL to issue a call. What runs on the stream is watched by those who wait
+  /// for its events.
+  double watchdog_seconds = 900;
 };
 
 /// The ranks of `host`, which becomes part of it: host memory is what NCCL's start and the news of a failure

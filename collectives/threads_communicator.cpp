@@ -108,7 +108,7 @@ class ThreadCommunicator final : public Communicator {
   void end_group() override {
     assert(in_group_);
     in_group_ = false;
-    exchange({"group", sends_.size() + receives_.size(), Element::byte});
+    exchange({.operation = "group"});
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
