@@ -4,8 +4,8 @@
 # Parts, all of them in this order where none is named, each at most 8 minutes:
 #   tests      the test programs that have CUDA tests
 #   sanitizer  compute-sanitizer on the CUDA kernels' tests: memcheck, then racecheck
-#   ranks      NCCL's ranks against the plain collectives: processes that share the GPU, which NCCL allows where each says that
-#              it is on another host (NCCL_HOSTID), over sockets; needs mpirun and a build, since a bundle has no Open MPI
+#   ranks      NCCL's ranks against the plain collectives, and training on two: processes that share the GPU, which NCCL allows
+#              where each says that it is on another host (NCCL_HOSTID); needs mpirun and a build, since a bundle has no Open MPI
 #   ceilings   what the machine can do: matrix products, copies, host memory, disk
 #   kernels    every kernel, held against the ceilings
 #   train      GPT-2 124M and Llama 1.5B and 3B in the GPU's memory, beside PyTorch
@@ -28,6 +28,7 @@ part_seconds=${PART_SECONDS:-480}
 python=${PYTHON:-python3}
 all_parts=(tests sanitizer ranks ceilings kernels train offload largest)
 cuda_tests='*Cuda*:*cuda*:*Gpu*:*GPU*'
+launch=()  # what starts a program as ranks that share the GPU; empty where it runs by itself
 failed=0
 
 say() { printf '%s\n' "$*"; }
@@ -146,7 +147,7 @@ why_failed() { # STATUS LOG
   if [ "$1" -eq 124 ]; then
     echo "cut off by the part's time limit"
   else
-    echo "failed ($1): $(grep -v '^ *$' "$2" 2>/dev/null | tail -n 1 | cut -c 1-200)"
+    echo "failed ($1): $(grep -v '^[- ]*$' "$2" 2>/dev/null | tail -n 1 | cut -c 1-200)"
   fi
 }
 
@@ -211,25 +212,57 @@ part_sanitizer() {
   done
 }
 
+share_gpu() { # RANKS
+  # shellcheck disable=SC2016  # the ranks' shells know their numbers
+  launch=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n "$1" --oversubscribe
+    bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$0" "$@"')
+}
+
 part_ranks() {
-  local program=$test_folder/collectives_nccl_test count name log status start
+  local program=$test_folder/collectives_nccl_test
   if [ ! -x "$program" ] || ! command -v mpirun >/dev/null; then
     record ranks NCCL "note=not run: $([ -x "$program" ] && echo "no mpirun" || echo "no collectives_nccl_test") here"
     return
   fi
+  test_ranks "$program"
+  train_ranks
+}
+
+test_ranks() { # PROGRAM
+  local count name log status start
   for count in 2 3 4; do
-    name="$count ranks on one GPU" log=$work/ranks.log start=$SECONDS
+    name="collectives, ranks: $count" log=$work/ranks.log start=$SECONDS
     ! skipped ranks "$name" || continue
+    share_gpu "$count"
     # Failures are left to the program that waits for the stream's events. Groups that work at once want streams of their own.
-    # shellcheck disable=SC2016  # the ranks' shells know their numbers
-    ours limited env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n "$count" --oversubscribe \
-      bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$0" "$@"' "$program" 60 --gtest_color=no \
-      --gtest_filter='-*Failure.*:*AtOnce*:*Beyond*' >"$log" 2>&1
+    ours limited "${launch[@]}" "$1" 60 --gtest_color=no --gtest_filter='-*Failure.*:*AtOnce*:*Beyond*' >"$log" 2>&1
     status=$?
     record ranks "$name" "passed=$(grep -c '^\[ *OK' "$log")" "seconds=$((SECONDS - start))" \
       "note=$([ "$status" -eq 0 ] || why_failed "$status" "$log")" measured=yes
     [ "$status" -eq 0 ] || failed=1
   done
+}
+
+# Two ranks must follow one rank's losses within 1e-5; NCCL's sockets set their pace.
+train_ranks() {
+  local count stage name alone="" loss
+  while read -r count stage; do
+    name="training, stage $stage, ranks: $count"
+    launch=()
+    [ "$count" -eq 1 ] || share_gpu "$count"
+    skipped ranks "$name" ||
+      train_strata ranks "$name" llama-sparse --set device.kind=cuda --set memory.device=8GiB --set "parallel.zero_stage=$stage"
+    loss=$(field ranks "$name" loss)
+    : "${alone:=$loss}"
+    awk 'BEGIN { exit !(ARGV[1] != "" && (ARGV[1] - ARGV[2]) ^ 2 <= (1e-5 * ARGV[2]) ^ 2) }' "$loss" "$alone" && continue
+    say "$name: the last loss is '$loss', that of one rank '$alone'"
+    failed=1
+  done <<<"1 3
+2 0
+2 1
+2 2
+2 3"
+  launch=()
 }
 
 part_ceilings() {
@@ -289,7 +322,8 @@ train_strata() {
   local part=$1 name=$2 run=$3 report=$work/report.json flat=$work/report log=$work/train.log status step
   shift 3
   rm -f "$report"
-  ours limited "$strata" train "$script_folder/runs/$run.yaml" --json "$report" --set "data.path=$text" "$@" >"$log" 2>&1
+  ours limited "${launch[@]}" "$strata" train "$script_folder/runs/$run.yaml" --json "$report" --set "data.path=$text" "$@" \
+    </dev/null >"$log" 2>&1
   status=$?
   [ -f "$report" ] || : >"$report"
   flatten <"$report" >"$flat"
@@ -462,6 +496,7 @@ part_text() {
     train) say "Sequence 2048, random weights, medians of steps. MFU and HFU are against the matrix-product rate that strata" \
       "measures at its start, PyTorch's too. PyTorch: fp32 weights, bf16 autocast, SDPA, torch.compile of the whole model," \
       "fused AdamW, 16 bytes of state per parameter, the largest microbatch that fits." ;;
+    ranks) say "Processes that share one GPU and exchange values over sockets; trained is bench/runs/llama-sparse.yaml." ;;
     offload) say "Sequence 2048, random weights, medians of steps. FSDP2: fully_shard per block, CPUOffloadPolicy, all of the" \
       "GPU's memory, microbatches of 8, compiled blocks that recompute, gradients summed on the GPU; its ratio is to strata" \
       "with 24 GiB." ;;
@@ -473,7 +508,8 @@ part_table() {
   case $1 in
     tests) table tests 'tests|name' 'passed|passed' 'skipped|skipped' 'failed|failed' 'seconds|seconds' ;;
     sanitizer) table sanitizer 'tool|name' 'tests|tests' 'summary|summary' 'seconds|seconds' ;;
-    ranks) table ranks 'ranks|name' 'passed|passed' 'seconds|seconds' ;;
+    ranks) table ranks 'what|name' 'tests passed|passed' 'seconds|seconds' 's/step|step_seconds|%.3f' 'device GiB|device_bytes|%.2f|1073741824' \
+      'plan exact|exact' 'loss|loss|%.7f' ;;
     ceilings) table ceilings 'figure|name' 'TFLOP/s|flops|%.1f|1e12' 'best|best_flops|%.1f|1e12' 'GB/s|rate|%.1f|1e9' \
       'best|best_rate|%.1f|1e9' 'ratio|ratio|%.3f' 'what|what' ;;
     kernels) table kernels 'kernel|name' 'ms|milliseconds|%.4f' 'TFLOP/s|flops|%.1f|1e12' 'GB/s|rate|%.0f|1e9' \

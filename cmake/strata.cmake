@@ -30,9 +30,10 @@ function(strata_library name)
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target...): tests/NAME/*_test.cpp as the program NAME_test, each case known to ctest.
+# strata_test(NAME DEPENDS target... FILTER filter): tests/NAME/*_test.cpp as the program NAME_test, each case that GoogleTest's filter
+# leaves known to ctest.
 function(strata_test name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FILTER" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -41,5 +42,5 @@ function(strata_test name)
   target_link_libraries(${name}_test PRIVATE strata_options ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." TEST_FILTER "${ARG_FILTER}" PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)
 endfunction()

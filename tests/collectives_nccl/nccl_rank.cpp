@@ -34,10 +34,18 @@ class DeviceBytes {
   std::size_t bytes_;
 };
 
+using StreamOfRank = std::shared_ptr<CUstream_st>;
+
+StreamOfRank make_stream() {
+  cudaStream_t made = nullptr;
+  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  return {made, [](cudaStream_t stream) { cudaStreamDestroy(stream); }};
+}
+
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> gpu, cudaStream_t stream)
-      : gpu_(std::move(gpu)), stream_(stream) {}
+  StagedCommunicator(StreamOfRank stream, std::unique_ptr<Communicator> gpu)
+      : stream_(std::move(stream)), gpu_(std::move(gpu)) {}
 
   int rank() const override { return gpu_->rank(); }
   int size() const override { return gpu_->size(); }
@@ -102,7 +110,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<Communicator> part = gpu_->split(color, key);
     if (!part) return nullptr;
-    return std::make_unique<StagedCommunicator>(std::move(part), stream_);
+    return std::make_unique<StagedCommunicator>(stream_, std::move(part));
   }
   std::size_t sent_bytes() const override { return gpu_->sent_bytes(); }
   std::optional<std::string> failure() const override { return gpu_->failure(); }
@@ -119,18 +127,18 @@ class StagedCommunicator final : public Communicator {
     return messages_.emplace_back(Staged{DeviceBytes(bytes), host}).device;
   }
   void finish(const DeviceBytes& device, void* host) const {
-    check(cudaStreamSynchronize(stream_));
+    check(cudaStreamSynchronize(stream_.get()));
     device.copy_to(host);
   }
   void finish_messages() {
-    check(cudaStreamSynchronize(stream_));
+    check(cudaStreamSynchronize(stream_.get()));
     for (const Staged& message : messages_)
       if (message.host) message.device.copy_to(message.host);
     messages_.clear();
   }
 
+  const StreamOfRank stream_;
   const std::unique_ptr<Communicator> gpu_;
-  const cudaStream_t stream_;
   bool in_group_ = false;
   std::vector<Staged> messages_;
 };
@@ -141,17 +149,13 @@ bool folds_in_order() {
   return false;
 }
 
-std::unique_ptr<Communicator> rank_of_process(std::unique_ptr<Communicator> mpi) {
+std::unique_ptr<Communicator> rank_of_process(std::unique_ptr<Communicator> on_host) {
   int devices = 0;
   check(cudaGetDeviceCount(&devices));
-  check(cudaSetDevice(mpi->rank() % devices));
-  static const cudaStream_t stream = [] {
-    cudaStream_t made = nullptr;
-    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-    return made;
-  }();
-  return std::make_unique<StagedCommunicator>(make_nccl_communicator(std::move(mpi), {.stream = stream}),
-                                              stream);
+  check(cudaSetDevice(on_host->rank() % devices));
+  StreamOfRank stream = make_stream();
+  std::unique_ptr<Communicator> gpu = make_nccl_communicator(std::move(on_host), {.stream = stream.get()});
+  return std::make_unique<StagedCommunicator>(std::move(stream), std::move(gpu));
 }
 
 }  // namespace strata::testing

@@ -39,6 +39,7 @@ struct RunOptions {
   const std::atomic<bool>* stop = nullptr;
   TrainListener* listener = nullptr;
   Communicator* world = nullptr;
+  MakeDeviceGroup make_device_group = {};
 };
 
 /// Asks for a stop once a number of steps was reported.

@@ -166,6 +166,12 @@ class QueuedStream final : public Stream {
   QueuedStream(QueuedDevice& device, std::unique_ptr<Stream> cpu)
       : device_(device), cpu_(std::move(cpu)), kernels_(queue_, cpu_->kernels(), device.hanging_) {}
 
+  void add(std::function<void()> work) {
+    queue_.add([work = std::move(work), this] {
+      if (!device_.hanging_) work();
+    });
+  }
+
   Kernels& kernels() override { return kernels_; }
   void copy_to_device(std::byte* to, const std::byte* from, Bytes bytes) override {
     queue_.add([=, this] {
@@ -199,6 +205,10 @@ class QueuedStream final : public Stream {
 
 std::unique_ptr<Stream> QueuedDevice::make_stream() {
   return std::make_unique<QueuedStream>(*this, cpu_.make_stream());
+}
+
+void add_work(Stream& stream, std::function<void()> work) {
+  static_cast<QueuedStream&>(stream).add(std::move(work));
 }
 
 }  // namespace strata::testing

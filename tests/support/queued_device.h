@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
 #include "engine/device/cpu/cpu_device.h"
@@ -31,5 +32,8 @@ class QueuedDevice final : public Device {
   CpuDevice cpu_;
   std::atomic<bool> hanging_ = false, failing_ = false;
 };
+
+/// Has a stream of a QueuedDevice perform `work` in its order.
+void add_work(Stream& stream, std::function<void()> work);
 
 }  // namespace strata::testing
