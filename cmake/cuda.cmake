@@ -1,5 +1,5 @@
 # Whether the CUDA device is built, and with what. Sets STRATA_WITH_CUDA, and STRATA_WITH_CUDNN where attention goes
-# through cuDNN, and STRATA_WITH_NCCL where GPUs can be ranks. Programs built with it start on machines without an NVIDIA driver.
+# through cuDNN, and STRATA_WITH_NCCL where its communicator is built. Programs built with it start on machines without an NVIDIA driver.
 
 set(STRATA_CUDA AUTO CACHE STRING
     "The CUDA device: ON, OFF, or AUTO: built where a CUDA toolkit is found and no sanitizer is on")
@@ -8,7 +8,20 @@ set_property(CACHE STRATA_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(STRATA_WITH_CUDA OFF)
 set(STRATA_WITH_CUDNN OFF)
 set(STRATA_WITH_NCCL OFF)
+# Only its header: the library is loaded when ranks on GPUs start.
+macro(find_nccl)
+  find_path(STRATA_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  mark_as_advanced(STRATA_NCCL_INCLUDE)
+  if(STRATA_NCCL_INCLUDE)
+    set(STRATA_WITH_NCCL ON)
+  else()
+    message(STATUS "nccl.h was not found: GPUs cannot be ranks")
+  endif()
+endmacro()
+
 if(STRATA_CUDA STREQUAL "AUTO" AND STRATA_SANITIZE)
+  find_package(CUDAToolkit 12.0 QUIET)
+  find_nccl()  # which tests emulate
   return()
 elseif(NOT STRATA_CUDA)
   return()
@@ -57,11 +70,4 @@ else()
   message(STATUS "cuDNN or the headers of its frontend were not found: attention on CUDA uses slower kernels")
 endif()
 
-# Only its header: the library is loaded when ranks on GPUs start.
-find_path(STRATA_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-mark_as_advanced(STRATA_NCCL_INCLUDE)
-if(STRATA_NCCL_INCLUDE)
-  set(STRATA_WITH_NCCL ON)
-else()
-  message(STATUS "nccl.h was not found: GPUs cannot be ranks")
-endif()
+find_nccl()
