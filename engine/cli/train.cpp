@@ -60,7 +60,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   if (config.parallel.data != job.size()) {
     throw ConfigError(
         fmt::format("parallel.data: the run file asks for {0} data ranks, and {1} {2} started; start it with "
-                    "mpirun -n {0}, or leave parallel.data out",
+                    "mpirun -n {0}, or leave parallel.data and parallel.shard out",
                     config.parallel.data, job.size(), job.size() == 1 ? "was" : "were"));
   }
   if (job.is_first()) check_json_path(command.json);

@@ -109,7 +109,12 @@ class Loader {
           YAML::Mark::null_mark());
   }
 
-  RunConfig checked() const {
+  RunConfig checked() {
+    RunConfig::ParallelSection& parallel = config_.parallel;
+    if (parallel.shard && !places_.contains("parallel.data")) {
+      // What is too much for a number fails the checks.
+      __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data);
+    }
     for (const Key& key : config_keys()) {
       const std::string problem = key.check(config_);
       if (!problem.empty()) fail(place_of(key), fmt::format("{}: {}", key.path, problem));

@@ -28,6 +28,17 @@ void add_parallel(std::vector<Key>& keys) {
             if (parallel.replicate < 1 || parallel.data % parallel.replicate == 0) return std::string();
             return fmt::format("{} does not divide parallel.data, {}", parallel.replicate, parallel.data);
           });
+  require(section.add<Int>("shard", &S::shard, "ranks",
+                           "How many share out one copy of the state: data / replicate. Where it is given and data is not, data is "
+                           "replicate times this.",
+                           [](const auto& value) { return value ? at_least_one(*value) : ""; }),
+          {"parallel.data", "parallel.replicate"}, [](const RunConfig& c) {
+            const auto& parallel = c.parallel;
+            if (!parallel.shard || parallel.replicate < 1 || parallel.data / parallel.replicate == *parallel.shard)
+              return std::string();
+            return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
+                               parallel.replicate, parallel.data);
+          });
   section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
   section.add<Int>("pipeline", &S::pipeline, "ranks", "Pipeline stages.", one_rank);
   section.add<Integer<int>>(

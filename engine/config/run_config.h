@@ -86,6 +86,7 @@ struct RunConfig {
   struct ParallelSection {
     std::int64_t data = 1;       ///< ranks that share a batch
     std::int64_t replicate = 1;  ///< of them hold the same shard
+    std::optional<std::int64_t> shard = {};  ///< where given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
     ReduceDtype reduce_dtype = ReduceDtype::fp32;

@@ -51,6 +51,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.schedule.minimum_ratio", "0.05"},
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
+    {"parallel.shard", "1"},
     {"parallel.zero_stage", "0"},
     {"parallel.reduce_dtype", "bf16"},
     {"parallel.sparse_gradients", "false"},
@@ -160,6 +161,7 @@ optimizer:
 parallel:
   data: 1
   replicate: 1
+  # shard: (not given)
   tensor: 1
   pipeline: 1
   zero_stage: 3

@@ -1,5 +1,6 @@
 #include "engine/config/load.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +77,7 @@ report: {metrics: out/metrics.jsonl}
 
 TEST(LoadRunConfig, LeavesKeysThatAreNotGivenAtTheirDefaults) {
   RunConfig expected;
-  expected.model.path = "m";
+  expected.model.path = std::string("m");
   expected.data.path = {"a.txt"};
   EXPECT_EQ(parse_run_config(kMinimal + "train:\n  # steps: 7\n", "run.yaml"), expected);
 }
@@ -271,6 +272,19 @@ TEST(Ranks, AreCheckedAgainstTheBatchAndOneAnother) {
   }
   EXPECT_EQ(parse_run_config(kMinimal, "run.yaml", {}, 4).parallel.data, 4) << "as many as were started";
   EXPECT_EQ(parse_run_config(kMinimal + "parallel: {data: 2}\n", "run.yaml", {}, 4).parallel.data, 2);
+}
+
+TEST(Ranks, AreReplicasTimesShardsWhereBothAreGiven) {
+  const auto section = [](const std::string& keys) {
+    return fmt::format("{}train: {{batch: 8}}\nparallel: {{{}}}\n", kMinimal, keys);
+  };
+  EXPECT_EQ(parse_run_config(section("replicate: 2, shard: 2"), "run.yaml").parallel.data, 4);
+  EXPECT_EQ(parse_run_config(section("shard: 4"), "run.yaml").parallel.data, 4);
+  EXPECT_THAT(refusal(section("data: 8, replicate: 2, shard: 2")),
+              HasSubstr("parallel.shard: 2 times parallel.replicate, 2, is not parallel.data, 8"));
+  EXPECT_THAT(refusal(section("replicate: 2, shard: 0")), HasSubstr("must be at least 1, not 0"));
+  EXPECT_THAT(refusal(section("replicate: 4611686018427387904, shard: 4611686018427387904")),
+              HasSubstr("must be at least 1, not 0"));
 }
 
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
