@@ -73,9 +73,10 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   /// Payload that calls of this communicator have sent to other ranks since it was made. mpi adds up the
-  /// messages that it posts, without MPI's own headers. With threads a byte counts as sent by the rank whose
-  /// memory another reads, or which writes it into another's. NCCL does not tell: nccl adds what
-  /// collectives/sent_bytes.h says. Asked by the thread that calls, between calls.
+  /// messages that it posts, without headers, and what other ranks say that they read of its memory. With
+  /// threads a byte counts as sent by the rank whose memory another reads, or which writes it into another's.
+  /// NCCL does not tell: nccl adds what collectives/sent_bytes.h says. Asked by the thread that calls,
+  /// between calls.
   virtual std::size_t sent_bytes() const = 0;
 
   /// Why the group can no longer be used, or nothing. Any thread may ask.

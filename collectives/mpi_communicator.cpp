@@ -54,7 +54,11 @@ std::size_t piece_size(std::size_t part, std::size_t piece, std::size_t index) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiProgress> progress, std::vector<int> members, int tag)
-    : progress_(std::move(progress)), members_(std::move(members)), tag_(tag), slots_(kDepth) {
+    : progress_(std::move(progress)),
+      members_(std::move(members)),
+      tag_(tag),
+      slots_(kDepth),
+      reads_memory_(progress_->read_each_other(members_)) {
   rank_ = static_cast<int>(std::find(members_.begin(), members_.end(), progress_->rank()) - members_.begin());
   for (auto& slot : slots_) slot.reserve(2 * members_.size());
 }
@@ -107,6 +111,49 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
   }
 }
 
+// --- reading the memory of ranks on the same host
+
+/// Notes to and from all other ranks. They are not counted as sent: they are what MPI's headers are to
+/// messages.
+std::vector<MpiCommunicator::Note> MpiCommunicator::exchange_notes(const std::vector<Note>& notes) {
+  std::vector<Note> received(notes);
+  std::vector<MpiMessage> messages;
+  for (int step = 1; step < size(); ++step) {
+    const int from = rank_after(size() - step), to = rank_after(step);
+    messages.push_back(
+        message(Direction::receive, bytes_of(&received[static_cast<std::size_t>(from)]), sizeof(Note), from));
+    messages.push_back(
+        message(Direction::send, bytes_of(&notes[static_cast<std::size_t>(to)]), sizeof(Note), to));
+  }
+  for (MpiMessage& each : messages) progress_->post(each);
+  for (const MpiMessage& each : messages) progress_->wait(each, call_);
+  return received;
+}
+
+/// Lets the others read so many bytes of `data` each, until close().
+void MpiCommunicator::open(const std::byte* data, std::size_t bytes) {
+  const Note own = {.address = reinterpret_cast<std::uintptr_t>(data), .bytes = bytes};
+  opened_ = exchange_notes(std::vector<Note>(members_.size(), own));
+  read_.assign(members_.size(), {});
+  for (int rank = 0; rank < size(); ++rank) {
+    if (opened_[static_cast<std::size_t>(rank)].bytes == bytes) continue;
+    progress_->give_up(fmt::format("{} on {} does not fit what {} offers: all ranks give as many elements",
+                                   describe(call_), progress_->name_of(progress_->rank()),
+                                   progress_->name_of(members_[static_cast<std::size_t>(rank)])));
+  }
+}
+
+void MpiCommunicator::read(int rank, std::size_t offset, std::byte* to, std::size_t bytes) {
+  const auto index = static_cast<std::size_t>(rank);
+  progress_->read(members_[index], opened_[index].address + offset, to, bytes, call_);
+  read_[index].bytes += bytes;
+}
+
+/// Returns when nobody reads the memory of anybody any more.
+void MpiCommunicator::close() {
+  for (const Note& others : exchange_notes(read_)) sent_bytes_ += others.bytes;
+}
+
 // --- gathering
 
 void MpiCommunicator::gather(const std::byte* own, std::byte* data, std::size_t part) {
@@ -123,6 +170,12 @@ void MpiCommunicator::gather(const std::byte* own, std::byte* data, std::size_t 
         },
         [&](std::size_t) { copy_bytes(place_of(rank_), own, part); });
     return;
+  }
+  if (reads_memory_) {
+    open(own, part);
+    copy_bytes(place_of(rank_), own, part);
+    for (int step = 1; step < size(); ++step) read(rank_after(step), 0, place_of(rank_after(step)), part);
+    return close();
   }
   // A ring: in each step a rank passes on what came in the step before, piece by piece, beginning with its
   // own.
@@ -203,35 +256,39 @@ void MpiCommunicator::fold(const std::byte* send, std::byte* receive, std::size_
   const std::size_t element = size_of(call_.element), part = count * element;
   const std::size_t others = members_.size() - 1;
   if (others == 0) return copy_bytes(receive, send, part);
-  const std::size_t piece =
-      std::min(kFoldSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
-  std::byte* const waiting = scratch(kDepth * others * piece);
+  const bool reads = reads_memory_ && part * members_.size() > kSmallCall;
+  const std::size_t depth = reads ? 1 : kDepth;
+  const std::size_t piece = std::min(kFoldSegment, kScratch / (depth * others) / sizeof(Line) * sizeof(Line));
+  std::byte* const waiting = scratch(depth * others * piece);
   const auto place_of = [&](std::size_t round, int from) {
     const auto before = static_cast<std::size_t>(from < rank_ ? from : from - 1);
-    return waiting + ((round % kDepth) * others + before) * piece;
+    return waiting + ((round % depth) * others + before) * piece;
   };
-  const auto data_for = [&](std::size_t round, int rank) {
-    return send + static_cast<std::size_t>(rank) * part + round * piece;
+  const auto offset_for = [&](std::size_t round, int rank) {
+    return static_cast<std::size_t>(rank) * part + round * piece;
   };
   std::vector<const void*> sources(members_.size());
+  if (reads) open(send, part);
   run_rounds(
-      pieces(part, piece), kDepth,
+      pieces(part, piece), depth,
       [&](std::size_t round) {
+        if (reads) return;
         const std::size_t bytes = piece_size(part, piece, round);
         for (int step = 1; step < size(); ++step) {
           const int from = rank_after(size() - step), to = rank_after(step);
           post(round, Direction::receive, place_of(round, from), bytes, from);
-          post(round, Direction::send, data_for(round, to), bytes, to);
+          post(round, Direction::send, send + offset_for(round, to), bytes, to);
         }
       },
       [&](std::size_t round) {
+        const std::size_t own = offset_for(round, rank_), bytes = piece_size(part, piece, round);
         for (int rank = 0; rank < size(); ++rank) {
-          sources[static_cast<std::size_t>(rank)] =
-              rank == rank_ ? data_for(round, rank) : place_of(round, rank);
+          if (reads && rank != rank_) read(rank, own, place_of(round, rank), bytes);
+          sources[static_cast<std::size_t>(rank)] = rank == rank_ ? send + own : place_of(round, rank);
         }
-        reduce(sources, receive + round * piece, piece_size(part, piece, round) / element, call_.element, op,
-               stores_for(part));
+        reduce(sources, receive + round * piece, bytes / element, call_.element, op, stores_for(part));
       });
+  if (reads) close();
 }
 
 /// Every rank gets everything and folds all of it.

@@ -1,4 +1,5 @@
-// Ranks that are processes and exchange values of host memory by messages.
+// Ranks that are processes and exchange values of host memory: in long calls of ranks of one host each reads
+// what it needs from the others' memory, everything else goes by messages.
 //
 // What is gathered travels along a ring, which crosses each link between hosts once. What is reduced does
 // not: each rank receives its own part from every other and folds the pieces in the order of ranks. That
@@ -6,6 +7,7 @@
 // with several ranks per host more of them cross between hosts.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -48,6 +50,16 @@ class MpiCommunicator final : public Communicator {
   void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
                   const std::function<void(std::size_t)>& finish_round);
 
+  /// What a rank tells another beside the data: where they are, or how many of them it has read.
+  struct Note {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+  };
+  std::vector<Note> exchange_notes(const std::vector<Note>& notes);
+  void open(const std::byte* data, std::size_t bytes);
+  void read(int rank, std::size_t offset, std::byte* to, std::size_t bytes);
+  void close();
+
   /// `own` is this rank's part, of so many bytes like all, and may be in its place already.
   void gather(const std::byte* own, std::byte* data, std::size_t part);
   /// Each rank has a part of `send`, of `count` elements; this one's is folded into `receive`.
@@ -68,6 +80,9 @@ class MpiCommunicator final : public Communicator {
     std::byte bytes[64];
   };
   std::vector<Line> scratch_;  ///< pieces of other ranks, before they are folded
+  const bool reads_memory_;    ///< of all other ranks here
+  std::vector<Note> opened_;   ///< where the ranks' data are, in a call that reads them
+  std::vector<Note> read_;     ///< how much was read from each
   bool in_group_ = false;
   std::vector<MpiMessage> group_;
 };

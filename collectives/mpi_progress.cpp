@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "collectives/process_memory.h"
 #include "engine/base/error.h"
 
 namespace strata {
@@ -87,7 +88,8 @@ struct MpiProgress::Requests {
   }
 };
 
-MpiProgress::MpiProgress(double watchdog_seconds) : watchdog_seconds_(watchdog_seconds) {
+MpiProgress::MpiProgress(double watchdog_seconds, bool may_read_memory)
+    : watchdog_seconds_(watchdog_seconds), reads_memory_(may_read_memory) {
   thread_ = std::thread([this] { serve(); });
   Lock lock(mutex_);
   // What MPI's start waits for is the launcher's to watch.
@@ -139,6 +141,26 @@ void MpiProgress::give_up(Lock& lock, const std::string& reason) {
   fail_locked(reason, true);
   changed_.wait_for(lock, duration<double>(2 * kGraceSeconds), [&] { return settled_; });
   throw CommError(reason);
+}
+
+void MpiProgress::give_up(const std::string& reason) {
+  Lock lock(mutex_);
+  give_up(lock, reason);
+}
+
+bool MpiProgress::read_each_other(std::span<const int> ranks) const {
+  return reads_memory_ && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+           return hosts_[static_cast<std::size_t>(rank)] == hosts_[static_cast<std::size_t>(rank_)];
+         });
+}
+
+void MpiProgress::read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call) {
+  try {
+    read_memory(processes_[static_cast<std::size_t>(rank)], from, to, bytes);
+  } catch (const IoError& error) {
+    give_up(fmt::format("{} on {} failed at {}: {}", describe(call), name_of(rank_), name_of(rank),
+                        error.what()));
+  }
 }
 
 void MpiProgress::check(const Call& call) const {
@@ -219,21 +241,38 @@ void MpiProgress::start_mpi(Requests& requests) {
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag, &has_tag);
   largest_tag_ = has_tag != 0 ? *tag : 32767;  // the least that the standard allows
 
-  constexpr int kLength = MPI_MAX_PROCESSOR_NAME;
-  std::vector<char> names(static_cast<std::size_t>(size) * kLength), own(kLength);
-  int length = 0;
-  MPI_Get_processor_name(own.data(), &length);
-  check_mpi(
-      MPI_Allgather(own.data(), kLength, MPI_CHAR, names.data(), kLength, MPI_CHAR, requests.control_comm),
-      "MPI does not gather the names of the hosts");
+  hosts_.resize(static_cast<std::size_t>(size));
+  introduce(requests);
   check_mpi(MPI_Irecv(requests.heard.data(), kReasonBytes, MPI_CHAR, MPI_ANY_SOURCE, 0, requests.control_comm,
                       &requests.hearing),
             "MPI does not listen for failures");
   const Lock lock(mutex_);
-  for (int rank = 0; rank < size; ++rank)
-    hosts_.emplace_back(names.data() + static_cast<std::size_t>(rank) * kLength);
   started_ = true;
   changed_.notify_all();
+}
+
+/// Tells all ranks of each other's hosts, and whether they can read the memory of those on their own.
+void MpiProgress::introduce(Requests& requests) {
+  struct Introduction {
+    std::array<char, MPI_MAX_PROCESSOR_NAME> host;
+    ProcessMark mark;
+  };
+  Introduction own = {.host = {}, .mark = mark_of_this_process()};
+  int length = 0;
+  MPI_Get_processor_name(own.host.data(), &length);
+  std::vector<Introduction> all(hosts_.size());
+  check_mpi(
+      MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, requests.control_comm),
+      "MPI does not gather the names of the hosts");
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    hosts_[rank] = all[rank].host.data();
+    processes_.push_back(all[rank].mark.process);
+    if (all[rank].host == own.host) reads_memory_ = reads_memory_ && can_read(all[rank].mark);
+  }
+  int reads = reads_memory_ ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &reads, 1, MPI_INT, MPI_MIN, requests.control_comm),
+            "MPI does not let the ranks agree");
+  reads_memory_ = reads != 0;
 }
 
 void MpiProgress::run(Requests& requests) {

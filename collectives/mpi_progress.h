@@ -7,6 +7,8 @@
 // that the call failed.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +44,7 @@ struct MpiMessage {
 /// Any thread may call.
 class MpiProgress {
  public:
-  explicit MpiProgress(double watchdog_seconds);
+  MpiProgress(double watchdog_seconds, bool may_read_memory);
   ~MpiProgress();
   MpiProgress(const MpiProgress&) = delete;
   MpiProgress& operator=(const MpiProgress&) = delete;
@@ -55,11 +58,19 @@ class MpiProgress {
   /// Throws CommError where the message does not come or all has failed; `call` is what it belongs to.
   void wait(const MpiMessage& message, const Call& call);
 
+  /// Whether these ranks are all on this host, and the kernel lets each read the memory of the others. All
+  /// ranks of the world answer alike.
+  bool read_each_other(std::span<const int> ranks) const;
+  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails.
+  void read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call);
+
   /// Throws CommError if all has failed.
   void check(const Call& call) const;
   std::optional<std::string> failure() const;
   /// Ends the calls of all processes.
   void fail(const std::string& reason);
+  /// Ends the calls of all processes, and throws CommError once no message's memory is touched any more.
+  [[noreturn]] void give_up(const std::string& reason);
 
   /// `count` tags that no process gives away again; the first of them, and the next are this much apart.
   int reserve_tags(int count);
@@ -79,6 +90,7 @@ class MpiProgress {
   bool test(Requests& requests);
   bool settle(Requests& requests);
   bool meet(Requests& requests, double seconds);
+  void introduce(Requests& requests);
   void leave(Requests& requests);
   [[noreturn]] void give_up(Lock& lock, const std::string& reason);
   void fail_locked(const std::string& reason, bool announce);
@@ -87,6 +99,8 @@ class MpiProgress {
   int rank_ = 0;
   int largest_tag_ = 0;
   std::vector<std::string> hosts_;
+  std::vector<pid_t> processes_;
+  bool reads_memory_;  ///< of all ranks of its host, like every other rank
   std::atomic<int> next_tag_ = 1;
 
   mutable std::mutex mutex_;

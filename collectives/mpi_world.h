@@ -12,6 +12,7 @@ class MpiProgress;
 
 struct MpiOptions {
   double watchdog_seconds = 900;  ///< a call waits for a message no longer
+  bool reads_memory = true;  ///< long calls within a host, where the kernel allows it; otherwise messages
 };
 
 /// MPI ends when the world and its communicators are gone, which waits for the other processes, the

@@ -70,9 +70,10 @@ HWY_INLINE V combine(V left, V right) {
   }
 }
 
-/// Folds whole blocks of vectors; returns how many elements that were.
+/// Folds whole blocks of vectors from element `first` on; returns where they end.
 template <ReduceOp kOp, class Access, class T, class D>
-HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::size_t count, bool stream) {
+HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::size_t first, std::size_t count,
+                                   bool stream) {
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t block = kVectors * lanes;
   const auto store = [&](hn::Vec<D> value, T* to) HWY_ATTR {
@@ -82,13 +83,13 @@ HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::si
       Access::store(d, value, to);
     }
   };
-  std::size_t i = 0;
+  std::size_t i = first;
   for (; i + block <= count; i += block) {
-    const T* first = static_cast<const T*>(sources[0]) + i;
-    auto value0 = Access::load(d, first);
-    auto value1 = Access::load(d, first + lanes);
-    auto value2 = Access::load(d, first + 2 * lanes);
-    auto value3 = Access::load(d, first + 3 * lanes);
+    const T* left = static_cast<const T*>(sources[0]) + i;
+    auto value0 = Access::load(d, left);
+    auto value1 = Access::load(d, left + lanes);
+    auto value2 = Access::load(d, left + 2 * lanes);
+    auto value3 = Access::load(d, left + 3 * lanes);
     for (std::size_t source = 1; source < sources.size(); ++source) {
       const T* next = static_cast<const T*>(sources[source]) + i;
       value0 = combine<kOp>(value0, Access::load(d, next));
@@ -106,34 +107,35 @@ HWY_INLINE std::size_t fold_blocks(D d, Sources sources, T* destination, std::si
 }
 
 template <class Access, class T, class D>
-std::size_t fold(D d, Sources sources, T* destination, std::size_t count, ReduceOp op, bool stream) {
+std::size_t fold(D d, Sources sources, T* destination, std::size_t first, std::size_t count, ReduceOp op,
+                 bool stream) {
   switch (op) {
     case ReduceOp::sum:
-      return fold_blocks<ReduceOp::sum, Access>(d, sources, destination, count, stream);
+      return fold_blocks<ReduceOp::sum, Access>(d, sources, destination, first, count, stream);
     case ReduceOp::min:
-      return fold_blocks<ReduceOp::min, Access>(d, sources, destination, count, stream);
+      return fold_blocks<ReduceOp::min, Access>(d, sources, destination, first, count, stream);
     case ReduceOp::max:
       break;
   }
-  return fold_blocks<ReduceOp::max, Access>(d, sources, destination, count, stream);
+  return fold_blocks<ReduceOp::max, Access>(d, sources, destination, first, count, stream);
 }
 
-/// Whole vectors; returns how many elements they have.
-std::size_t reduce_vectors(Sources sources, void* destination, std::size_t count, Element element,
-                           ReduceOp op, bool stream) {
+/// Whole vectors from element `first` on; returns where they end.
+std::size_t reduce_vectors(Sources sources, void* destination, std::size_t first, std::size_t count,
+                           Element element, ReduceOp op, bool stream) {
   const hn::ScalableTag<float> floats;
   switch (element) {
     case Element::fp32:
-      return fold<Plain>(floats, sources, static_cast<float*>(destination), count, op, stream);
+      return fold<Plain>(floats, sources, static_cast<float*>(destination), first, count, op, stream);
     case Element::bf16:
-      return fold<Rounded>(floats, sources, static_cast<bfloat16*>(destination), count, op, stream);
+      return fold<Rounded>(floats, sources, static_cast<bfloat16*>(destination), first, count, op, stream);
     case Element::fp64:
-      return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), count, op,
-                         stream);
+      return fold<Plain>(hn::ScalableTag<double>(), sources, static_cast<double*>(destination), first, count,
+                         op, stream);
     case Element::byte:
       break;
   }
-  return 0;
+  return first;
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -155,11 +157,11 @@ Value combine_plainly(Value left, Value right, ReduceOp op) {
   return further || right != right ? right : left;
 }
 
-/// Elements of T, folded as Value, from `first` on.
+/// Elements of T, folded as Value.
 template <class T, class Value>
-void fold_plainly(std::span<const void* const> sources, void* destination, std::size_t first,
-                  std::size_t count, ReduceOp op) {
-  for (std::size_t i = first; i < count; ++i) {
+void fold_plainly(std::span<const void* const> sources, void* destination, std::size_t first, std::size_t end,
+                  ReduceOp op) {
+  for (std::size_t i = first; i < end; ++i) {
     auto value = static_cast<Value>(static_cast<const T*>(sources[0])[i]);
     for (const void* source : sources.subspan(1))
       value = combine_plainly(value, static_cast<Value>(static_cast<const T*>(source)[i]), op);
@@ -167,16 +169,16 @@ void fold_plainly(std::span<const void* const> sources, void* destination, std::
   }
 }
 
-void reduce_from(std::size_t first, std::span<const void* const> sources, void* destination,
-                 std::size_t count, Element element, ReduceOp op) {
+void reduce_plainly(std::span<const void* const> sources, void* destination, std::size_t first,
+                    std::size_t end, Element element, ReduceOp op) {
   assert(!sources.empty() && element != Element::byte);
   switch (element) {
     case Element::fp32:
-      return fold_plainly<float, float>(sources, destination, first, count, op);
+      return fold_plainly<float, float>(sources, destination, first, end, op);
     case Element::bf16:
-      return fold_plainly<bfloat16, float>(sources, destination, first, count, op);
+      return fold_plainly<bfloat16, float>(sources, destination, first, end, op);
     case Element::fp64:
-      return fold_plainly<double, double>(sources, destination, first, count, op);
+      return fold_plainly<double, double>(sources, destination, first, end, op);
     case Element::byte:
       return;
   }
@@ -188,16 +190,19 @@ void reduce(std::span<const void* const> sources, void* destination, std::size_t
             ReduceOp op, Stores stores) {
   // Lines that are in the caches anyway, since they are read, are not written past them.
   const bool stream = stores == Stores::past_caches &&
-                      reinterpret_cast<std::uintptr_t>(destination) % kStreamAlignment == 0 &&
                       std::find(sources.begin(), sources.end(), destination) == sources.end();
+  const std::size_t beyond = reinterpret_cast<std::uintptr_t>(destination) % kStreamAlignment;
+  const std::size_t unaligned = stream && beyond > 0 ? (kStreamAlignment - beyond) / size_of(element) : 0;
+  const std::size_t first = std::min(count, unaligned);
+  reduce_plainly(sources, destination, 0, first, element, op);
   const std::size_t done =
-      HWY_DYNAMIC_DISPATCH(reduce_vectors)(sources, destination, count, element, op, stream);
-  reduce_from(done, sources, destination, count, element, op);
+      HWY_DYNAMIC_DISPATCH(reduce_vectors)(sources, destination, first, count, element, op, stream);
+  reduce_plainly(sources, destination, done, count, element, op);
 }
 
 void reduce_reference(std::span<const void* const> sources, void* destination, std::size_t count,
                       Element element, ReduceOp op) {
-  reduce_from(0, sources, destination, count, element, op);
+  reduce_plainly(sources, destination, 0, count, element, op);
 }
 
 }  // namespace strata

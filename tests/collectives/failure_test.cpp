@@ -105,5 +105,17 @@ TEST_P(Failure, MessagesOfDifferentLengthsDoNotMatch) {
   });
 }
 
+TEST_P(Failure, PartsOfDifferentLengthsDoNotMatch) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam(), kWatchdogSeconds)->run([](Communicator& group) {
+    const std::size_t count = group.rank() == 0 ? 100'001 : 100'000;
+    const std::vector<float> part(count);
+    std::vector<float> whole(count * static_cast<std::size_t>(group.size()));
+    assemble(group);
+    expect_error<CommError>([&] { group.all_gather(part.data(), whole.data(), count, Element::fp32); },
+                            {"all_gather of"});
+  });
+}
+
 }  // namespace
 }  // namespace strata::testing

@@ -1,11 +1,13 @@
-// The collective tests with the processes of a launcher as ranks: PROGRAM WATCHDOG_SECONDS
-// [GoogleTest's flags]. Every process runs all cases; the first prints, the others only what failed.
+// The collective tests with the processes of a launcher as ranks: PROGRAM WATCHDOG_SECONDS [--messages]
+// [GoogleTest's flags]. --messages: ranks do not read each other's memory. Every process runs all cases; the
+// first prints, the others only what failed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include "collectives/launcher.h"
 #include "collectives/mpi_world.h"
@@ -40,8 +42,9 @@ class Failures final : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& test) override { test_ = test.name(); }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    std::cerr << "rank " << rank_ << ", " << test_ << ": " << result.file_name() << ":"
-              << result.line_number() << ": " << result.message() << std::endl;
+    const char* file = result.file_name() != nullptr ? result.file_name() : "an error escaped";
+    std::cerr << "rank " << rank_ << ", " << test_ << ": " << file << ":" << result.line_number() << ": "
+              << result.message() << std::endl;
   }
 
  private:
@@ -64,7 +67,8 @@ TEST(Launcher, IsKnown) {
 }
 
 int run_all(int argc, char** argv) {
-  MpiWorld mpi({.watchdog_seconds = std::atof(argv[1])});
+  const bool only_messages = argc > 2 && std::string_view(argv[2]) == "--messages";
+  MpiWorld mpi({.watchdog_seconds = std::atof(argv[1]), .reads_memory = !only_messages});
   const std::unique_ptr<Communicator> group = mpi.communicator();
   world = &mpi;
   world_size = group->size();
@@ -81,7 +85,7 @@ int run_all(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::cerr << "usage: mpirun -n RANKS PROGRAM WATCHDOG_SECONDS [GoogleTest's flags]\n";
+    std::cerr << "usage: mpirun -n RANKS PROGRAM WATCHDOG_SECONDS [--messages] [GoogleTest's flags]\n";
     return 2;
   }
   return strata::testing::run_all(argc, argv);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the collective tests on processes: run.sh PROGRAM RANKS TRANSPORT
-# TRANSPORT: shared (memory) or tcp. The cases of failures end a launch, so each has its own.
+# TRANSPORT: shared (memory), or tcp, where ranks also read no other's memory. The cases of failures end a launch, so each has its own.
 set -euo pipefail
 program=$1 ranks=$2 transport=$3
 
@@ -9,10 +9,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # With the address sanitizer: Open MPI leaves memory behind, from plugins that no suppression can name any more.
 export ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 options=(-n "$ranks" --oversubscribe --mca mpi_yield_when_idle 1)
-[ "$transport" = shared ] || options+=(--mca btl "$transport,self")
+ways=()
+[ "$transport" = shared ] || { options+=(--mca btl "$transport,self") && ways=(--messages); }
 
 launch() { # WATCHDOG_SECONDS FILTER
-  mpirun "${options[@]}" "$program" "$1" --gtest_filter="$2"
+  mpirun "${options[@]}" "$program" "$1" "${ways[@]}" --gtest_filter="$2"
 }
 
 launch 30 '-*Failure.*'
