@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/process_memory.h"
 #include "collectives/reduce.h"
 
 namespace strata {
@@ -59,9 +59,7 @@ struct Pair {
     for (++arrivals; arrivals < all;) std::this_thread::yield();
   }
   void copy_from_peer(const float* from, float* to, std::size_t bytes) const {
-    iovec local = {to, bytes}, remote = {const_cast<float*>(from), bytes};
-    if (process_vm_readv(peer, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(bytes))
-      fail("the kernel does not copy between processes");
+    read_memory(peer, reinterpret_cast<std::uintptr_t>(from), reinterpret_cast<std::byte*>(to), bytes);
   }
 };
 

@@ -21,7 +21,9 @@ endmacro()
 
 if(STRATA_CUDA STREQUAL "AUTO" AND STRATA_SANITIZE)
   find_package(CUDAToolkit 12.0 QUIET)
-  find_nccl()  # which tests emulate
+  if(CUDAToolkit_FOUND)
+    find_nccl()  # which tests emulate
+  endif()
   return()
 elseif(NOT STRATA_CUDA)
   return()

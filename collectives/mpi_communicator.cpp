@@ -137,7 +137,8 @@ void MpiCommunicator::open(const std::byte* data, std::size_t bytes) {
   read_.assign(members_.size(), {});
   for (int rank = 0; rank < size(); ++rank) {
     if (opened_[static_cast<std::size_t>(rank)].bytes == bytes) continue;
-    progress_->give_up(fmt::format("{} on {} does not fit what {} offers: all ranks give as many elements",
+    progress_->give_up(call_,
+                       fmt::format("{} on {} does not fit what {} offers: all ranks give as many elements",
                                    describe(call_), progress_->name_of(progress_->rank()),
                                    progress_->name_of(members_[static_cast<std::size_t>(rank)])));
   }
@@ -253,42 +254,66 @@ std::byte* MpiCommunicator::scratch(std::size_t bytes) {
 }
 
 void MpiCommunicator::fold(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op) {
-  const std::size_t element = size_of(call_.element), part = count * element;
+  const std::size_t part = count * size_of(call_.element);
+  if (size() == 1) return copy_bytes(receive, send, part);
+  if (reads_memory_ && part * members_.size() > kSmallCall) {
+    fold_read(send, receive, part, op);
+  } else {
+    fold_messages(send, receive, part, op);
+  }
+}
+
+void MpiCommunicator::fold_read(const std::byte* send, std::byte* receive, std::size_t part, ReduceOp op) {
   const std::size_t others = members_.size() - 1;
-  if (others == 0) return copy_bytes(receive, send, part);
-  const bool reads = reads_memory_ && part * members_.size() > kSmallCall;
-  const std::size_t depth = reads ? 1 : kDepth;
-  const std::size_t piece = std::min(kFoldSegment, kScratch / (depth * others) / sizeof(Line) * sizeof(Line));
-  std::byte* const waiting = scratch(depth * others * piece);
+  const std::size_t piece = std::min(kFoldSegment, kScratch / others / sizeof(Line) * sizeof(Line));
+  std::byte* const waiting = scratch(others * piece);
+  std::vector<const void*> sources(members_.size());
+  open(send, part);
+  for (std::size_t at = 0; at < part; at += piece) {
+    const std::size_t own = static_cast<std::size_t>(rank_) * part + at, bytes = std::min(piece, part - at);
+    sources[static_cast<std::size_t>(rank_)] = send + own;
+    for (int step = 1; step < size(); ++step) {
+      std::byte* const place = waiting + static_cast<std::size_t>(step - 1) * piece;
+      read(rank_after(step), own, place, bytes);
+      sources[static_cast<std::size_t>(rank_after(step))] = place;
+    }
+    reduce(sources, receive + at, bytes / size_of(call_.element), call_.element, op, stores_for(part));
+  }
+  close();
+}
+
+void MpiCommunicator::fold_messages(const std::byte* send, std::byte* receive, std::size_t part,
+                                    ReduceOp op) {
+  const std::size_t others = members_.size() - 1;
+  const std::size_t piece =
+      std::min(kFoldSegment, kScratch / (kDepth * others) / sizeof(Line) * sizeof(Line));
+  std::byte* const waiting = scratch(kDepth * others * piece);
   const auto place_of = [&](std::size_t round, int from) {
     const auto before = static_cast<std::size_t>(from < rank_ ? from : from - 1);
-    return waiting + ((round % depth) * others + before) * piece;
+    return waiting + ((round % kDepth) * others + before) * piece;
   };
-  const auto offset_for = [&](std::size_t round, int rank) {
-    return static_cast<std::size_t>(rank) * part + round * piece;
+  const auto data_for = [&](std::size_t round, int rank) {
+    return send + static_cast<std::size_t>(rank) * part + round * piece;
   };
   std::vector<const void*> sources(members_.size());
-  if (reads) open(send, part);
   run_rounds(
-      pieces(part, piece), depth,
+      pieces(part, piece), kDepth,
       [&](std::size_t round) {
-        if (reads) return;
         const std::size_t bytes = piece_size(part, piece, round);
         for (int step = 1; step < size(); ++step) {
           const int from = rank_after(size() - step), to = rank_after(step);
           post(round, Direction::receive, place_of(round, from), bytes, from);
-          post(round, Direction::send, send + offset_for(round, to), bytes, to);
+          post(round, Direction::send, data_for(round, to), bytes, to);
         }
       },
       [&](std::size_t round) {
-        const std::size_t own = offset_for(round, rank_), bytes = piece_size(part, piece, round);
         for (int rank = 0; rank < size(); ++rank) {
-          if (reads && rank != rank_) read(rank, own, place_of(round, rank), bytes);
-          sources[static_cast<std::size_t>(rank)] = rank == rank_ ? send + own : place_of(round, rank);
+          sources[static_cast<std::size_t>(rank)] =
+              rank == rank_ ? data_for(round, rank) : place_of(round, rank);
         }
-        reduce(sources, receive + round * piece, bytes / element, call_.element, op, stores_for(part));
+        reduce(sources, receive + round * piece, piece_size(part, piece, round) / size_of(call_.element),
+               call_.element, op, stores_for(part));
       });
-  if (reads) close();
 }
 
 /// Every rank gets everything and folds all of it.

@@ -1,5 +1,5 @@
-// Ranks that are processes and exchange values of host memory: in long calls of ranks of one host each reads
-// what it needs from the others' memory, everything else goes by messages.
+// Ranks that are processes and exchange values of host memory. In long gathers and reductions of ranks of one
+// host each reads what it needs from the others' memory; everything else goes by messages.
 //
 // What is gathered travels along a ring, which crosses each link between hosts once. What is reduced does
 // not: each rank receives its own part from every other and folds the pieces in the order of ranks. That
@@ -64,6 +64,8 @@ class MpiCommunicator final : public Communicator {
   void gather(const std::byte* own, std::byte* data, std::size_t part);
   /// Each rank has a part of `send`, of `count` elements; this one's is folded into `receive`.
   void fold(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op);
+  void fold_read(const std::byte* send, std::byte* receive, std::size_t part, ReduceOp op);
+  void fold_messages(const std::byte* send, std::byte* receive, std::size_t part, ReduceOp op);
   void fold_whole(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op);
   std::byte* scratch(std::size_t bytes);
   void add_message(Direction direction, const void* data, const Call& call, int peer);

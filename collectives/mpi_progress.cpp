@@ -28,6 +28,9 @@ constexpr auto kIdle = std::chrono::milliseconds(50);
 /// After a failure, messages that have begun get this long to end, and the other ranks to leave together.
 constexpr double kGraceSeconds = 5;
 
+/// How much is read from another process before a look at whether the ranks still want it.
+constexpr std::size_t kReadAtOnce = std::size_t{4} << 20;
+
 constexpr std::size_t kReasonBytes = 2048;
 using Reason = std::array<char, kReasonBytes>;
 
@@ -143,9 +146,12 @@ void MpiProgress::give_up(Lock& lock, const std::string& reason) {
   throw CommError(reason);
 }
 
-void MpiProgress::give_up(const std::string& reason) {
+void MpiProgress::give_up(const Call& call, const std::string& reason) {
   Lock lock(mutex_);
-  give_up(lock, reason);
+  const std::optional<std::string> first = failure_;
+  if (!first) give_up(lock, reason);
+  changed_.wait_for(lock, duration<double>(2 * kGraceSeconds), [&] { return settled_; });
+  throw EndedByRankError(ended_sentence(call, name_of(rank_), *first));
 }
 
 bool MpiProgress::read_each_other(std::span<const int> ranks) const {
@@ -155,11 +161,15 @@ bool MpiProgress::read_each_other(std::span<const int> ranks) const {
 }
 
 void MpiProgress::read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call) {
-  try {
-    read_memory(processes_[static_cast<std::size_t>(rank)], from, to, bytes);
-  } catch (const IoError& error) {
-    give_up(fmt::format("{} on {} failed at {}: {}", describe(call), name_of(rank_), name_of(rank),
-                        error.what()));
+  for (std::size_t done = 0; done < bytes; done += kReadAtOnce) {
+    check(call);
+    try {
+      read_memory(processes_[static_cast<std::size_t>(rank)], from + done, to + done,
+                  std::min(kReadAtOnce, bytes - done));
+    } catch (const IoError& error) {
+      give_up(call, fmt::format("{} on {} failed at {}: {}", describe(call), name_of(rank_), name_of(rank),
+                                error.what()));
+    }
   }
 }
 

@@ -58,10 +58,12 @@ class MpiProgress {
   /// Throws CommError where the message does not come or all has failed; `call` is what it belongs to.
   void wait(const MpiMessage& message, const Call& call);
 
-  /// Whether these ranks are all on this host, and the kernel lets each read the memory of the others. All
-  /// ranks of the world answer alike.
+  /// Whether every rank of the world can read the memory of those on its host; and whether these are all on
+  /// one, too.
+  bool reads_memory() const { return reads_memory_; }
   bool read_each_other(std::span<const int> ranks) const;
-  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails.
+  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails. Where
+  /// another rank fails meanwhile, what is copied may be anything, and the next wait throws.
   void read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call);
 
   /// Throws CommError if all has failed.
@@ -69,8 +71,9 @@ class MpiProgress {
   std::optional<std::string> failure() const;
   /// Ends the calls of all processes.
   void fail(const std::string& reason);
-  /// Ends the calls of all processes, and throws CommError once no message's memory is touched any more.
-  [[noreturn]] void give_up(const std::string& reason);
+  /// Ends the calls of all processes, and throws CommError once no message's memory is touched any more: with
+  /// this reason, or that of a rank which was first.
+  [[noreturn]] void give_up(const Call& call, const std::string& reason);
 
   /// `count` tags that no process gives away again; the first of them, and the next are this much apart.
   int reserve_tags(int count);

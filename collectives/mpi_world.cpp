@@ -20,6 +20,10 @@ std::unique_ptr<Communicator> MpiWorld::communicator() {
   return first_->split(0, first_->rank());
 }
 
+bool MpiWorld::reads_memory() const {
+  return progress_->reads_memory();
+}
+
 void MpiWorld::end_all_ranks(int status) {
   progress_->end_all(status);
 }

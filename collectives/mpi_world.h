@@ -12,7 +12,8 @@ class MpiProgress;
 
 struct MpiOptions {
   double watchdog_seconds = 900;  ///< a call waits for a message no longer
-  bool reads_memory = true;  ///< long calls within a host, where the kernel allows it; otherwise messages
+  /// In long gathers and reductions within a host, where the kernel allows it.
+  bool reads_memory = true;
 };
 
 /// MPI ends when the world and its communicators are gone, which waits for the other processes, the
@@ -29,6 +30,9 @@ class MpiWorld {
 
   /// A new communicator of all ranks; all call it, in the same order as other calls. One thread at a time.
   std::unique_ptr<Communicator> communicator();
+
+  /// Whether ranks of one host read each other's memory.
+  bool reads_memory() const;
 
   /// Ends this process and all others at once, by the launcher: the last resort where ranks may hang. Any
   /// thread may call.

@@ -49,11 +49,12 @@ class NcclCommunicator final : public Communicator {
 
   ~NcclCommunicator() override {
     if (!comm_) return;
-    if (failure()) {
-      nccl_.abort(comm_);
-    } else {
+    if (!failure()) {
       nccl_.destroy(comm_);
+      return;
     }
+    nccl_.abort(comm_);
+    if (split_) nccl_.abort(split_);
   }
 
   void start() {
@@ -64,7 +65,8 @@ class NcclCommunicator final : public Communicator {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     const ncclResult_t begun = nccl_.init_rank(&comm_, size(), id, rank(), &config);
-    follow(begun, call);
+    if (begun != ncclInProgress) check(begun, call);
+    follow(call);
   }
 
   int rank() const override { return host_->rank(); }
@@ -124,12 +126,12 @@ class NcclCommunicator final : public Communicator {
     std::unique_ptr<Communicator> host = host_->split(color, key);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    ncclComm_t part = nullptr;
-    issue(call, nccl_.split, comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, &config);
+    split_ = nullptr;
+    issue(call, nccl_.split, comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &split_, &config);
     if (!host) return nullptr;
     auto result = std::make_unique<NcclCommunicator>(std::move(host), options_);
-    result->comm_ = part;
-    result->follow(ncclInProgress, call);
+    result->comm_ = std::exchange(split_, nullptr);
+    result->follow(call);
     return result;
   }
 
@@ -161,12 +163,16 @@ class NcclCommunicator final : public Communicator {
     if (state != ncclInProgress) check(state, call);
     return call;
   }
-  void end_with_other_ranks(const Call& call) const {
-    if (const auto reason = host_->failure()) throw EndedByRankError(ended_sentence(call, self(), *reason));
+  void end_with_other_ranks(const Call& call) {
+    const auto reason = host_->failure();
+    if (!reason) return;
+    leave_group();
+    throw EndedByRankError(ended_sentence(call, self(), *reason));
   }
 
   void check(ncclResult_t result, const Call& call) {
     if (result == ncclSuccess) return;
+    leave_group();
     const std::string reason = fmt::format("{} on {} failed: NCCL: {} {}", describe(call), self(),
                                            nccl_.error_string(result), nccl_.last_error(comm_));
     host_->abort(reason);
@@ -184,6 +190,11 @@ class NcclCommunicator final : public Communicator {
     issue(call, nccl_.group_end);
   }
 
+  /// A group that fails is the thread's until it is ended; NCCL aborts nothing before.
+  void leave_group() {
+    if (std::exchange(in_group_, false)) nccl_.group_end();
+  }
+
   /// Calls NCCL, and waits until what it was asked for is issued, which for the first call between two ranks
   /// takes a handshake. A call within a group is issued by the group's end.
   template <typename Function, typename... Arguments>
@@ -193,8 +204,8 @@ class NcclCommunicator final : public Communicator {
       const std::lock_guard lock(calls_);
       result = function(arguments...);
     }
-    if (!in_group_) return follow(result, call);
     if (result != ncclInProgress) check(result, call);
+    if (!in_group_) follow(call);  // whatever it was: a split is a success before it is done
   }
 
   /// What has become of the calls.
@@ -203,13 +214,14 @@ class NcclCommunicator final : public Communicator {
     return nccl_.async_error(comm_, &state);
   }
 
-  /// Waits for what NCCL does in the background; `result` is of the call that began it.
-  void follow(ncclResult_t result, const Call& call) {
+  /// Waits for what NCCL does in the background.
+  void follow(const Call& call) {
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.watchdog_seconds);
-    for (; result == ncclInProgress; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
-      check(ask(result), call);
-      if (result != ncclInProgress) break;
+    for (;; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
+      ncclResult_t state = ncclSuccess;
+      check(ask(state), call);
+      if (state != ncclInProgress) return check(state, call);
       end_with_other_ranks(call);
       if (std::chrono::steady_clock::now() < end) continue;
       const std::string reason =
@@ -217,13 +229,13 @@ class NcclCommunicator final : public Communicator {
       host_->abort(reason);
       throw CommError(reason);
     }
-    check(result, call);
   }
 
   const NcclLibrary& nccl_;
   const std::unique_ptr<Communicator> host_;  ///< the same ranks in host memory
   const NcclOptions options_;
   ncclComm_t comm_ = nullptr;
+  ncclComm_t split_ = nullptr;  ///< what a split that is under way, or has failed, makes
   /// NCCL's calls come one at a time. Asking for their state is one: it ends what NCCL did in the background.
   mutable std::mutex calls_;
   std::size_t sent_bytes_ = 0;

@@ -189,9 +189,9 @@ void reduce_plainly(std::span<const void* const> sources, void* destination, std
 void reduce(std::span<const void* const> sources, void* destination, std::size_t count, Element element,
             ReduceOp op, Stores stores) {
   // Lines that are in the caches anyway, since they are read, are not written past them.
-  const bool stream = stores == Stores::past_caches &&
-                      std::find(sources.begin(), sources.end(), destination) == sources.end();
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(destination) % kStreamAlignment;
+  const bool stream = stores == Stores::past_caches && beyond % size_of(element) == 0 &&
+                      std::find(sources.begin(), sources.end(), destination) == sources.end();
   const std::size_t unaligned = stream && beyond > 0 ? (kStreamAlignment - beyond) / size_of(element) : 0;
   const std::size_t first = std::min(count, unaligned);
   reduce_plainly(sources, destination, 0, first, element, op);

@@ -111,9 +111,11 @@ class Loader {
 
   RunConfig checked() {
     RunConfig::ParallelSection& parallel = config_.parallel;
-    if (parallel.shard && !places_.contains("parallel.data")) {
-      // What is too much for a number fails the checks.
-      __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data);
+    if (parallel.shard && !places_.contains("parallel.data") &&
+        __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {
+      fail(places_.at("parallel.shard"),
+           fmt::format("parallel.shard: {} times parallel.replicate, {}, is more ranks than there can be",
+                       *parallel.shard, parallel.replicate));
     }
     for (const Key& key : config_keys()) {
       const std::string problem = key.check(config_);

@@ -11,6 +11,7 @@
 
 #include "collectives/launcher.h"
 #include "collectives/mpi_world.h"
+#include "collectives/process_memory.h"
 #include "tests/collectives_mpi/rank_of_process.h"
 
 namespace strata::testing {
@@ -66,8 +67,21 @@ TEST(Launcher, IsKnown) {
   EXPECT_EQ(started_by_launcher(), world_size > 1);
 }
 
+bool only_messages = false;
+
+TEST(Launcher, RanksReadEachOthersMemoryWhereTheyMayAndCan) {
+  std::vector<ProcessMark> marks(static_cast<std::size_t>(world_size));
+  const ProcessMark own = mark_of_this_process();
+  const std::unique_ptr<Communicator> group = world->communicator();
+  group->all_gather(&own, marks.data(), sizeof own, Element::byte);
+  float can = 1;  // launches of these tests have one host
+  for (const ProcessMark& mark : marks) can = can_read(mark) ? can : 0;
+  group->all_reduce(&can, &can, 1, Element::fp32, ReduceOp::min);
+  EXPECT_EQ(world->reads_memory(), !only_messages && can == 1);
+}
+
 int run_all(int argc, char** argv) {
-  const bool only_messages = argc > 2 && std::string_view(argv[2]) == "--messages";
+  only_messages = argc > 2 && std::string_view(argv[2]) == "--messages";
   MpiWorld mpi({.watchdog_seconds = std::atof(argv[1]), .reads_memory = !only_messages});
   const std::unique_ptr<Communicator> group = mpi.communicator();
   world = &mpi;

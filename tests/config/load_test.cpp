@@ -284,7 +284,7 @@ TEST(Ranks, AreReplicasTimesShardsWhereBothAreGiven) {
               HasSubstr("parallel.shard: 2 times parallel.replicate, 2, is not parallel.data, 8"));
   EXPECT_THAT(refusal(section("replicate: 2, shard: 0")), HasSubstr("must be at least 1, not 0"));
   EXPECT_THAT(refusal(section("replicate: 4611686018427387904, shard: 4611686018427387904")),
-              HasSubstr("must be at least 1, not 0"));
+              HasSubstr("is more ranks than there can be"));
 }
 
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {

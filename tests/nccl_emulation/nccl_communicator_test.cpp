@@ -1,8 +1,8 @@
 // What the NCCL communicator does where NCCL or another rank fails.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include "collectives/nccl_communicator.h"
@@ -84,22 +84,24 @@ TEST(NcclCommunicator, TellsAllRanksThatNcclFailed) {
 }
 
 TEST(NcclCommunicator, ReleasesItsStreamWhereARankNeverComes) {
-  run_ranks(2, [](Communicator& host) {
+  std::latch released(1);
+  run_ranks(2, [&](Communicator& host) {
     BackgroundStream stream;
     float value = 0;
     std::uint8_t issued = 1;
-    {
-      const std::unique_ptr<Communicator> group = on_nccl(host, stream);
-      if (host.rank() == 0) {
-        group->all_reduce(&value, &value, 1, Element::fp32);
-        host.send(&issued, 1, Element::byte, 1);
-      } else {
-        host.receive(&issued, 1, Element::byte, 0);
-        group->abort("this rank has other plans");
-      }
-      wait_for_failure(*group);
+    std::unique_ptr<Communicator> group = on_nccl(host, stream);
+    if (host.rank() == 1) {
+      host.receive(&issued, 1, Element::byte, 0);
+      group->abort("this rank has other plans");
+      released.wait();  // so that it is the other rank's abort that released it
+      return;
     }
-    if (stream.last.joinable()) stream.last.join();  // for ever, if the group were merely left
+    group->all_reduce(&value, &value, 1, Element::fp32);
+    host.send(&issued, 1, Element::byte, 1);
+    wait_for_failure(*group);
+    group.reset();
+    stream.last.join();
+    released.count_down();
   });
 }
 
@@ -107,13 +109,12 @@ TEST(NcclCommunicator, AnyThreadMayAskForTheFailureMeanwhile) {
   run_ranks(2, [](Communicator& host) {
     BackgroundStream stream;
     const std::unique_ptr<Communicator> group = on_nccl(host, stream);
-    std::atomic<bool> done = false;
-    std::jthread asker([&] {
-      while (!done) EXPECT_EQ(group->failure(), std::nullopt);
+    std::jthread asker([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) EXPECT_EQ(group->failure(), std::nullopt);
     });
     std::vector<float> values(200, 1.0F);
     for (float& value : values) group->all_reduce(&value, &value, 1, Element::fp32);
-    done = true;
+    asker.request_stop();
     asker.join();
     stream.last.join();
     EXPECT_EQ(values, std::vector<float>(200, 2.0F));

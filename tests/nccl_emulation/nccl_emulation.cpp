@@ -180,17 +180,18 @@ ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclCo
     *done = true;
   });
   comm->finished = [done, worker] { return done->load(); };
-  return ncclInProgress;
+  return ncclSuccess;  // so does NCCL, which has only begun
 }
 
 ncclResult_t async_error(ncclComm_t comm, ncclResult_t* state) {
   if (comm == nullptr || state == nullptr) return ncclInvalidArgument;
+  const bool failed = *comm->failed;  // of calls before the one that is about to be in its stream
   *state = ncclInProgress;
   if (comm->finished) {
     if (!comm->finished()) return ncclSuccess;
     comm->finished = nullptr;
   }
-  *state = *comm->failed ? ncclRemoteError : ncclSuccess;
+  *state = failed ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
 
