@@ -17,8 +17,11 @@ std::string_view name_of(ReduceOp op) {
 }
 
 std::string describe(const Call& call) {
-  if (!call.count) return std::string(call.operation);
-  return fmt::format("{} of {} {}", call.operation, *call.count, name_of(call.element));
+  std::string text(call.operation);
+  if (call.count) text += fmt::format(" of {} {}", *call.count, name_of(call.element));
+  if (call.op && *call.op != ReduceOp::sum) text += fmt::format(" ({})", name_of(*call.op));
+  if (call.root) text += fmt::format(" (root {})", *call.root);
+  return text;
 }
 
 std::string waited_sentence(const Call& call, std::string_view self, double seconds, std::string_view peers) {

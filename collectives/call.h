@@ -18,11 +18,13 @@ struct Call {
   std::string_view operation;
   std::optional<std::size_t> count = {};  ///< where it has one
   Element element = Element::byte;
+  std::optional<ReduceOp> op = {};  ///< where values are reduced
+  std::optional<int> root = {};     ///< where one rank's values go to all
 
   friend bool operator==(const Call&, const Call&) = default;
 };
 
-/// "all_gather of 12 fp32", "split".
+/// "all_gather of 12 fp32", "all_reduce of 3 fp64 (max)", "split".
 std::string describe(const Call& call);
 
 /// "all_gather of 12 fp32 on rank 1 waited 2 s for rank 0": `self` and `peers` are how the communicator names

@@ -1,8 +1,9 @@
 // A group of ranks that exchange values. Three implementations: threads (ranks of one process, for tests and
 // for studying failures), mpi (processes, in host memory) and nccl (GPUs, ordered by a stream). Shaped like
-// NCCL: counts are std::size_t, every rank of the group makes the same calls in the same order, an error on
-// one rank ends the calls of all. One thread calls a communicator at a time; different communicators, also of
-// the same ranks, may be used from different threads at once.
+// NCCL: counts are std::size_t, every rank of the group makes the same calls in the same order (where one
+// does not, threads and mpi say so), an error on one rank ends the calls of all. One thread calls a
+// communicator at a time; different communicators, also of the same ranks, may be used from different threads
+// at once.
 #pragma once
 
 #include <cstddef>

@@ -57,15 +57,22 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiProgress> progress, std::vec
     : progress_(std::move(progress)),
       members_(std::move(members)),
       tag_(tag),
+      peers_(members_.size()),
       slots_(kDepth),
       reads_memory_(progress_->read_each_other(members_)) {
   rank_ = static_cast<int>(std::find(members_.begin(), members_.end(), progress_->rank()) - members_.begin());
-  for (auto& slot : slots_) slot.reserve(2 * members_.size());
+  for (auto& slot : slots_) slot.reserve(4 * members_.size());
 }
 
 void MpiCommunicator::begin(const Call& call) {
   progress_->check(call);
   call_ = call;
+}
+
+void MpiCommunicator::begin_collective(const Call& call) {
+  begin(call);
+  note_ = note_of(call, ++number_);
+  for (Peer& peer : peers_) peer.told = peer.hears = false;
 }
 
 MpiMessage MpiCommunicator::message(Direction direction, const std::byte* data, std::size_t bytes,
@@ -88,10 +95,36 @@ void MpiCommunicator::post(MpiMessage& message) {
 void MpiCommunicator::post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes,
                            int peer) {
   if (bytes == 0) return;
-  std::vector<MpiMessage>& slot = slots_[round % kDepth];
+  post_note(round, direction, peer);
+  std::vector<Posted>& slot = slots_[round % kDepth];
   assert(slot.size() < slot.capacity());
-  slot.push_back(message(direction, data, bytes, peer));
-  post(slot.back());
+  slot.push_back({message(direction, data, bytes, peer)});
+  post(slot.back().message);
+}
+
+/// Ahead of the call's first data to or from the peer. Notes are not counted as sent: they are what MPI's
+/// headers are to messages.
+void MpiCommunicator::post_note(std::size_t round, Direction direction, int peer) {
+  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  const bool sends = direction == Direction::send;
+  if (std::exchange(sends ? other.told : other.hears, true)) return;
+  std::vector<Posted>& slot = slots_[round % kDepth];
+  assert(slot.size() < slot.capacity());
+  slot.push_back(
+      {message(direction, bytes_of(sends ? &note_ : &other.heard), sizeof(Note), peer), sends ? -1 : peer});
+  progress_->post(slot.back().message);
+}
+
+void MpiCommunicator::await(const Posted& posted) {
+  progress_->wait(posted.message, call_);
+  if (posted.heard_from < 0) return;
+  check(peers_[static_cast<std::size_t>(posted.heard_from)].heard, note_, posted.heard_from);
+}
+
+void MpiCommunicator::check(const Note& heard, const Note& own, int peer) {
+  if (belong_together(heard, own)) return;
+  progress_->give_up(call_, mismatch_sentence(call_, own, progress_->name_of(progress_->rank()), heard,
+                                              progress_->name_of(members_[static_cast<std::size_t>(peer)])));
 }
 
 /// Posts the messages of up to `depth` rounds ahead of the one whose messages are waited for and which is
@@ -102,8 +135,8 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
   for (auto& slot : slots_) slot.clear();
   for (std::size_t round = 0; round < rounds + depth; ++round) {
     if (round >= depth) {
-      std::vector<MpiMessage>& slot = slots_[(round - depth) % kDepth];
-      for (const MpiMessage& message : slot) progress_->wait(message, call_);
+      std::vector<Posted>& slot = slots_[(round - depth) % kDepth];
+      for (const Posted& posted : slot) await(posted);
       slot.clear();
       finish_round(round - depth);
     }
@@ -113,9 +146,8 @@ void MpiCommunicator::run_rounds(std::size_t rounds, std::size_t depth,
 
 // --- reading the memory of ranks on the same host
 
-/// Notes to and from all other ranks. They are not counted as sent: they are what MPI's headers are to
-/// messages.
-std::vector<MpiCommunicator::Note> MpiCommunicator::exchange_notes(const std::vector<Note>& notes) {
+/// Notes to and from all other ranks.
+std::vector<Note> MpiCommunicator::exchange_notes(const std::vector<Note>& notes) {
   std::vector<Note> received(notes);
   std::vector<MpiMessage> messages;
   for (int step = 1; step < size(); ++step) {
@@ -127,21 +159,18 @@ std::vector<MpiCommunicator::Note> MpiCommunicator::exchange_notes(const std::ve
   }
   for (MpiMessage& each : messages) progress_->post(each);
   for (const MpiMessage& each : messages) progress_->wait(each, call_);
+  for (int rank = 0; rank < size(); ++rank) check(received[static_cast<std::size_t>(rank)], note_, rank);
   return received;
 }
 
 /// Lets the others read so many bytes of `data` each, until close().
 void MpiCommunicator::open(const std::byte* data, std::size_t bytes) {
-  const Note own = {.address = reinterpret_cast<std::uintptr_t>(data), .bytes = bytes};
+  read_.assign(members_.size(), note_);
+  Note own = note_;
+  own.address = reinterpret_cast<std::uintptr_t>(data);
+  own.bytes = bytes;
   opened_ = exchange_notes(std::vector<Note>(members_.size(), own));
-  read_.assign(members_.size(), {});
-  for (int rank = 0; rank < size(); ++rank) {
-    if (opened_[static_cast<std::size_t>(rank)].bytes == bytes) continue;
-    progress_->give_up(call_,
-                       fmt::format("{} on {} does not fit what {} offers: all ranks give as many elements",
-                                   describe(call_), progress_->name_of(progress_->rank()),
-                                   progress_->name_of(members_[static_cast<std::size_t>(rank)])));
-  }
+  for (Peer& peer : peers_) peer.told = peer.hears = true;
 }
 
 void MpiCommunicator::read(int rank, std::size_t offset, std::byte* to, std::size_t bytes) {
@@ -202,14 +231,14 @@ void MpiCommunicator::gather(const std::byte* own, std::byte* data, std::size_t 
 }
 
 void MpiCommunicator::all_gather(const void* send, void* receive, std::size_t count, Element element) {
-  begin({"all_gather", count, element});
+  begin_collective({"all_gather", count, element});
   const std::size_t part = count * size_of(element);
   if (size() == 1) return copy_bytes(receive, send, part);
   gather(bytes_of(send), bytes_of(receive), part);
 }
 
 void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, int root) {
-  begin({"broadcast", count, element});
+  begin_collective({"broadcast", count, element, {}, root});
   if (size() == 1) return;
   // A chain from the root on: each rank passes on the pieces that came `kDepth` rounds ago.
   const std::size_t bytes = count * size_of(element);
@@ -229,7 +258,7 @@ void MpiCommunicator::broadcast(void* data, std::size_t count, Element element, 
 }
 
 void MpiCommunicator::all_to_all(const void* send, void* receive, std::size_t count, Element element) {
-  begin({"all_to_all", count, element});
+  begin_collective({"all_to_all", count, element});
   const std::size_t part = count * size_of(element);
   const auto offset_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
   copy_bytes(bytes_of(receive) + offset_of(rank_), bytes_of(send) + offset_of(rank_), part);
@@ -328,13 +357,13 @@ void MpiCommunicator::fold_whole(const std::byte* send, std::byte* receive, std:
 
 void MpiCommunicator::reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                                      ReduceOp op) {
-  begin({"reduce_scatter", count, element});
+  begin_collective({"reduce_scatter", count, element, op});
   fold(bytes_of(send), bytes_of(receive), count, op);
 }
 
 void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t count, Element element,
                                  ReduceOp op) {
-  begin({"all_reduce", count, element});
+  begin_collective({"all_reduce", count, element, op});
   const auto sum = share_sum(count, size_of(element), members_.size());
   if (sum.part > 0) {
     const std::size_t part = sum.part * size_of(element);
@@ -352,8 +381,16 @@ void MpiCommunicator::all_reduce(const void* send, void* receive, std::size_t co
 
 void MpiCommunicator::add_message(Direction direction, const void* data, const Call& call, int peer) {
   const std::size_t bytes = *call.count * size_of(call.element);
-  for (std::size_t done = 0; done == 0 || done < bytes; done += MpiMessage::kMostBytes)
-    group_.push_back(
+  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  const std::int64_t number =
+      direction == Direction::send ? ++other.sent_messages : ++other.received_messages;
+  // One note for both ends, whatever each takes the bytes for.
+  Letter& letter = letters_.emplace_back();
+  letter.direction = direction;
+  letter.note = note_of({"send", bytes, Element::byte}, number);
+  letter.peer = peer;
+  for (std::size_t done = 0; done < bytes; done += MpiMessage::kMostBytes)
+    letter.messages.push_back(
         message(direction, bytes_of(data) + done, std::min(MpiMessage::kMostBytes, bytes - done), peer));
   if (!in_group_) exchange(call);
 }
@@ -378,10 +415,20 @@ void MpiCommunicator::end_group() {
 }
 
 void MpiCommunicator::exchange(const Call& call) {
-  std::vector<MpiMessage> messages = std::exchange(group_, {});
+  std::vector<Letter> letters = std::exchange(letters_, {});
   begin(call);
-  for (MpiMessage& message : messages) post(message);
-  for (const MpiMessage& message : messages) progress_->wait(message, call_);
+  for (Letter& letter : letters) {
+    const bool sends = letter.direction == Direction::send;
+    letter.announcement =
+        message(letter.direction, bytes_of(sends ? &letter.note : &letter.heard), sizeof(Note), letter.peer);
+    progress_->post(letter.announcement);
+    for (MpiMessage& message : letter.messages) post(message);
+  }
+  for (Letter& letter : letters) {
+    progress_->wait(letter.announcement, call_);
+    if (letter.direction == Direction::receive) check(letter.heard, letter.note, letter.peer);
+    for (const MpiMessage& message : letter.messages) progress_->wait(message, call_);
+  }
 }
 
 // --- groups
@@ -392,7 +439,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   };
   std::vector<Wish> wishes(members_.size());
   const Wish own = {color, key};
-  begin({.operation = "split"});
+  begin_collective({.operation = "split"});
   gather(bytes_of(&own), bytes_of(wishes.data()), sizeof(Wish));
 
   std::vector<int> colors;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/mpi_progress.h"
+#include "collectives/note.h"
 
 namespace strata {
 
@@ -42,19 +43,39 @@ class MpiCommunicator final : public Communicator {
  private:
   using Direction = MpiMessage::Direction;
 
+  struct Posted {
+    MpiMessage message;
+    int heard_from = -1;  ///< whose note it brings, if any
+  };
+  /// Another rank, or this one.
+  struct Peer {
+    Note heard;          ///< of the call under way
+    bool told = false;   ///< the note went to it, or
+    bool hears = false;  ///< is to come from it
+    std::int64_t sent_messages = 0, received_messages = 0;
+  };
+  /// A message between two ranks: a note, and the data in pieces.
+  struct Letter {
+    Direction direction;
+    int peer;
+    Note note;   ///< sent, or to be
+    Note heard;  ///< by the one that receives
+    MpiMessage announcement;
+    std::vector<MpiMessage> messages;
+  };
+
   int rank_after(int steps) const { return (rank_ + steps) % size(); }
   void begin(const Call& call);
+  void begin_collective(const Call& call);
   MpiMessage message(Direction direction, const std::byte* data, std::size_t bytes, int peer) const;
   void post(MpiMessage& message);
   void post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes, int peer);
+  void post_note(std::size_t round, Direction direction, int peer);
+  void await(const Posted& posted);
+  void check(const Note& heard, const Note& own, int peer);
   void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
                   const std::function<void(std::size_t)>& finish_round);
 
-  /// What a rank tells another beside the data: where they are, or how many of them it has read.
-  struct Note {
-    std::uintptr_t address = 0;
-    std::size_t bytes = 0;
-  };
   std::vector<Note> exchange_notes(const std::vector<Note>& notes);
   void open(const std::byte* data, std::size_t bytes);
   void read(int rank, std::size_t offset, std::byte* to, std::size_t bytes);
@@ -77,7 +98,10 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0;
   std::size_t sent_bytes_ = 0;
   Call call_;                                   ///< under way
-  std::vector<std::vector<MpiMessage>> slots_;  ///< the messages of rounds under way
+  std::int64_t number_ = 0;                     ///< of collective calls that began
+  Note note_;                                   ///< of the one under way
+  std::vector<Peer> peers_;                     ///< by rank
+  std::vector<std::vector<Posted>> slots_;      ///< the messages of rounds under way
   struct alignas(64) Line {                     // of the caches
     std::byte bytes[64];
   };
@@ -86,7 +110,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<Note> opened_;   ///< where the ranks' data are, in a call that reads them
   std::vector<Note> read_;     ///< how much was read from each
   bool in_group_ = false;
-  std::vector<MpiMessage> group_;
+  std::vector<Letter> letters_;  ///< of the group
 };
 
 }  // namespace strata

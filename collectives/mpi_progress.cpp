@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 
 #include "collectives/process_memory.h"
 #include "engine/base/error.h"
@@ -25,7 +26,7 @@ constexpr auto kYielding = std::chrono::microseconds(200);
 constexpr auto kSleep = std::chrono::microseconds(50);
 /// With nothing under way, it looks as often whether another rank has failed.
 constexpr auto kIdle = std::chrono::milliseconds(50);
-/// After a failure, messages that have begun get this long to end, and the other ranks to leave together.
+/// After a failure, messages that have begun get this long to end, and the ranks to meet.
 constexpr double kGraceSeconds = 5;
 
 /// How much is read from another process before a look at whether the ranks still want it.
@@ -64,7 +65,6 @@ struct MpiProgress::Requests {
   std::vector<MPI_Status> statuses;
   Reason heard{};                          ///< why another rank failed,
   MPI_Request hearing = MPI_REQUEST_NULL;  ///< once this is done
-  bool together = true;                    ///< no rank is lost, as far as is known
 
   void start(MpiMessage& message) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -133,25 +133,25 @@ void MpiProgress::wait(const MpiMessage& message, const Call& call) {
       changed_.wait_for(lock, duration<double>(watchdog_seconds_), [&] { return !under_way() || settled_; });
   if (message.state == MpiMessage::State::done) return;
   const std::string self = name_of(rank_), peer = name_of(message.peer);
-  if (!in_time) give_up(lock, waited_sentence(call, self, watchdog_seconds_, peer));
+  if (!in_time) give_up(lock, call, waited_sentence(call, self, watchdog_seconds_, peer));
   if (under_way()) throw EndedByRankError(ended_sentence(call, self, *failure_));
-  give_up(lock,
+  give_up(lock, call,
           fmt::format("{} on {} does not fit what {} sends: both ends of a message have the same length",
                       describe(call), self, peer));
 }
 
-void MpiProgress::give_up(Lock& lock, const std::string& reason) {
+/// The thread ends this wait: it settles, or ends the process.
+void MpiProgress::give_up(Lock& lock, const Call& call, const std::string& reason) {
+  const bool is_first = !failure_;
   fail_locked(reason, true);
-  changed_.wait_for(lock, duration<double>(2 * kGraceSeconds), [&] { return settled_; });
-  throw CommError(reason);
+  changed_.wait(lock, [&] { return settled_; });
+  if (is_first) throw CommError(reason);
+  throw EndedByRankError(ended_sentence(call, name_of(rank_), *failure_));
 }
 
 void MpiProgress::give_up(const Call& call, const std::string& reason) {
   Lock lock(mutex_);
-  const std::optional<std::string> first = failure_;
-  if (!first) give_up(lock, reason);
-  changed_.wait_for(lock, duration<double>(2 * kGraceSeconds), [&] { return settled_; });
-  throw EndedByRankError(ended_sentence(call, name_of(rank_), *first));
+  give_up(lock, call, reason);
 }
 
 bool MpiProgress::read_each_other(std::span<const int> ranks) const {
@@ -162,15 +162,41 @@ bool MpiProgress::read_each_other(std::span<const int> ranks) const {
 
 void MpiProgress::read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call) {
   for (std::size_t done = 0; done < bytes; done += kReadAtOnce) {
-    check(call);
+    begin_read(call);
+    std::optional<std::string> refusal;
     try {
       read_memory(processes_[static_cast<std::size_t>(rank)], from + done, to + done,
                   std::min(kReadAtOnce, bytes - done));
     } catch (const IoError& error) {
-      give_up(call, fmt::format("{} on {} failed at {}: {}", describe(call), name_of(rank_), name_of(rank),
-                                error.what()));
+      refusal = error.what();
     }
+    end_read();
+    if (!refusal) continue;
+    give_up(call, fmt::format("{} on {} failed at {}: {}", describe(call), name_of(rank_), name_of(rank),
+                              *refusal));
   }
+}
+
+/// After a failure no copy begins, and the thread waits for those that have: the others' memory is theirs.
+void MpiProgress::begin_read(const Call& call) {
+  Lock lock(mutex_);
+  if (failure_) give_up(lock, call, *failure_);
+  ++readers_;
+}
+
+void MpiProgress::end_read() {
+  const Lock lock(mutex_);
+  --readers_;
+}
+
+bool MpiProgress::is_reading() const {
+  const Lock lock(mutex_);
+  return readers_ > 0;
+}
+
+bool MpiProgress::started() const {
+  const Lock lock(mutex_);
+  return started_;
 }
 
 void MpiProgress::check(const Call& call) const {
@@ -222,11 +248,7 @@ void MpiProgress::serve() {
     fail_locked(error.what(), true);
   }
   if (failure()) {
-    try {
-      requests.together = settle(requests);
-    } catch (const CommError&) {
-      requests.together = false;
-    }
+    settle_or_end(requests);
     const Lock lock(mutex_);
     settled_ = true;
     changed_.notify_all();
@@ -355,8 +377,24 @@ bool MpiProgress::test(Requests& requests) {
   return true;
 }
 
-/// Tells the others why, and takes back what they have not sent. When all ranks have done so, nothing is
-/// under way that touches the memory of a message; whether they have.
+void MpiProgress::settle_or_end(Requests& requests) {
+  if (!started()) return;  // nobody has posted anything
+  bool settled = false;
+  try {
+    settled = settle(requests);
+  } catch (const CommError&) {
+  }
+  if (settled) return;
+  std::cerr << fmt::format(
+      "strata: {}; {} ends all ranks at once, since not all have let go of each other's memory within {:g} "
+      "s\n",
+      failure().value(), name_of(rank_), kGraceSeconds);
+  end_all(1);
+}
+
+/// Tells the others why, takes back what they have not sent, and lets the rest and this process's readers
+/// finish. When all ranks have done so, nothing is under way that touches the memory of a call; whether they
+/// have.
 bool MpiProgress::settle(Requests& requests) {
   Reason reason{};
   bool announce = false;
@@ -381,7 +419,8 @@ bool MpiProgress::settle(Requests& requests) {
         test(requests);
         int told = 0;
         MPI_Testall(static_cast<int>(notices.size()), notices.data(), &told, MPI_STATUSES_IGNORE);
-        return told != 0 && std::none_of(requests.messages.begin(), requests.messages.end(), is_receive);
+        return told != 0 && !is_reading() &&
+               std::none_of(requests.messages.begin(), requests.messages.end(), is_receive);
       },
       kGraceSeconds);
   return settled && meet(requests, kGraceSeconds);
@@ -407,12 +446,13 @@ bool MpiProgress::meet(Requests& requests, double seconds) {
 void MpiProgress::leave(Requests& requests) {
   {
     Lock lock(mutex_);
-    work_.wait(lock, [&] { return ending_; });
+    work_.wait(lock, [&] { return ending_ || !started_; });
+    if (!started_) return;
   }
   try {
-    if (!failure()) requests.together = meet(requests, watchdog_seconds_);
+    if (!failure() && !meet(requests, watchdog_seconds_)) return;
     // All were alive when they met after a failure; one may still finish what it computes before it says why.
-    if (!requests.together || !meet(requests, watchdog_seconds_)) return;
+    if (!meet(requests, watchdog_seconds_)) return;
   } catch (const CommError&) {
     return;  // the launcher ends the others when this process is gone
   }

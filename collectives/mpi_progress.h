@@ -3,8 +3,10 @@
 // is polled ever more rarely.
 //
 // Failure. The first reason wins and goes to all ranks. The thread then lets what has begun arrive, takes
-// back the rest, and only after that ends the waits, so that no memory is written after its owner was told
-// that the call failed.
+// back the rest, lets this process's readers of other ranks' memory finish, and meets the other ranks, which
+// do the same. Only after that do the waits end: nobody touches memory whose owner was told that the call
+// failed. Where the ranks do not meet, one may be stopped with a message half way, so no call returns: the
+// thread says the reason and ends all processes.
 #pragma once
 
 #include <sys/types.h>
@@ -62,8 +64,7 @@ class MpiProgress {
   /// one, too.
   bool reads_memory() const { return reads_memory_; }
   bool read_each_other(std::span<const int> ranks) const;
-  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails. Where
-  /// another rank fails meanwhile, what is copied may be anything, and the next wait throws.
+  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails.
   void read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call);
 
   /// Throws CommError if all has failed.
@@ -91,12 +92,17 @@ class MpiProgress {
   void wait_for_work();
   void hear(Requests& requests);
   bool test(Requests& requests);
+  bool started() const;
+  void settle_or_end(Requests& requests);
   bool settle(Requests& requests);
   bool meet(Requests& requests, double seconds);
   void introduce(Requests& requests);
   void leave(Requests& requests);
-  [[noreturn]] void give_up(Lock& lock, const std::string& reason);
+  [[noreturn]] void give_up(Lock& lock, const Call& call, const std::string& reason);
   void fail_locked(const std::string& reason, bool announce);
+  void begin_read(const Call& call);
+  void end_read();
+  bool is_reading() const;
 
   const double watchdog_seconds_;
   int rank_ = 0;
@@ -114,7 +120,8 @@ class MpiProgress {
   std::optional<std::string> failure_;
   bool announce_ = false;  ///< the failure began here: the others have to be told
   bool started_ = false;
-  bool settled_ = false;  ///< after a failure: no message's memory is touched any more
+  int readers_ = 0;       ///< threads that copy from another rank's memory
+  bool settled_ = false;  ///< after a failure: no rank touches the memory of any call any more
   bool ending_ = false;
   std::thread thread_;
 };

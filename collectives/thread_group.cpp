@@ -61,13 +61,9 @@ void ThreadGroup::check_agreement(int rank, const Offer& offer) {
   if (other == arrived_.end()) return;
   const auto first = static_cast<std::size_t>(other - arrived_.begin());
   const Offer& theirs = offers_[first];
-  if (offer.call == theirs.call && offer.op == theirs.op && offer.root == theirs.root) return;
-  const auto text = [](const Offer& each) {
-    return fmt::format("{} ({}, root {})", describe(each.call), name_of(each.op), each.root);
-  };
-  give_up(
-      fmt::format("{} calls {} where {} calls {}; all ranks of a group make the same calls in the same order",
-                  rank_name(world_rank(rank)), text(offer), rank_name(world_ranks_[first]), text(theirs)));
+  if (offer.call == theirs.call) return;
+  give_up(mismatch_sentence(offer.call, note_of(offer.call, meetings_ + 1), rank_name(world_rank(rank)),
+                            note_of(theirs.call, meetings_ + 1), rank_name(world_ranks_[first])));
 }
 
 void ThreadGroup::perform(int rank, const Offer& offer,

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/call.h"
+#include "collectives/note.h"
 #include "collectives/threads_communicator.h"
 
 namespace strata {
@@ -40,8 +40,6 @@ struct Offer {
   Call call;
   const void* send = nullptr;
   void* receive = nullptr;
-  ReduceOp op = ReduceOp::sum;
-  int root = 0;
   int color = 0, key = 0;
   std::atomic<std::size_t>* sent_bytes =
       nullptr;  ///< of this rank, to be added to by whoever reads its memory

@@ -50,7 +50,7 @@ class ThreadCommunicator final : public Communicator {
   void reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                       ReduceOp op) override {
     const auto part = static_cast<std::size_t>(rank_);
-    perform({.call = {"reduce_scatter", count, element}, .send = send, .receive = receive, .op = op},
+    perform({.call = {"reduce_scatter", count, element, op}, .send = send, .receive = receive},
             [&](Offers offers) { reduce_part(offers, part * count, count, receive); });
   }
 
@@ -61,7 +61,7 @@ class ThreadCommunicator final : public Communicator {
     const auto sum = share_sum(count, size_of(element), ranks);
     const std::size_t first = static_cast<std::size_t>(rank_) * sum.part, shared = ranks * sum.part;
     rest_.resize(sum.rest * size_of(element));
-    perform({.call = {"all_reduce", count, element}, .send = send, .receive = receive, .op = op},
+    perform({.call = {"all_reduce", count, element, op}, .send = send, .receive = receive},
             [&](Offers offers) {
               const std::size_t offset = first * size_of(element), bytes = sum.part * size_of(element);
               reduce_part(offers, first, sum.part, bytes_at(receive, offset));
@@ -74,7 +74,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void broadcast(void* data, std::size_t count, Element element, int root) override {
-    perform({.call = {"broadcast", count, element}, .receive = data, .root = root}, [&](Offers offers) {
+    perform({.call = {"broadcast", count, element, {}, root}, .receive = data}, [&](Offers offers) {
       const std::size_t bytes = count * size_of(element);
       const Offer& from = offers[static_cast<std::size_t>(root)];
       copy_bytes(data, from.receive, bytes);
@@ -188,7 +188,7 @@ class ThreadCommunicator final : public Communicator {
     std::vector<const void*> sources;
     for (const Offer& offer : offers)
       sources.push_back(bytes_at(offer.send, first * size_of(any.call.element)));
-    reduce(sources, to, count, any.call.element, any.op);
+    reduce(sources, to, count, any.call.element, any.call.op.value());
     count_sent_to_this_rank(offers, count * size_of(any.call.element));
   }
 

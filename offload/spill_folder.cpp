@@ -2,20 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <climits>
-#include <cstring>
-#include <filesystem>
+#include <string_view>
 #include <system_error>
-#include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "offload/store.h"
@@ -23,103 +20,90 @@
 namespace strata {
 namespace {
 
-constexpr const char* kSpillName = "strata-spill";
-constexpr mode_t kFolderMode = 0755, kLockMode = 0644;  // others may read whose lock it is
-constexpr mode_t kFileMode = 0600;                      // and nobody else the model
+constexpr const char* kLockName = "lock";
+/// Every name that make_file() is asked for. What else lies in a spill folder is not ours to remove.
+constexpr std::array<std::string_view, 3> kFileNames = {"spill", "speed", "curve"};
+constexpr mode_t kFolderMode = 0755;  // others may read whose lock it is
+constexpr mode_t kFileMode = 0600;    // and nobody else the model
 
-[[noreturn]] void refuse(const std::string& action, const std::string& path, int error) {
-  throw ConfigError(fmt::format("cannot {} {} for the NVMe tier: {}", action, path,
-                                std::generic_category().message(error)));
+bool is_file_name(std::string_view name) {
+  return std::ranges::find(kFileNames, name) != kFileNames.end();
 }
 
-std::string lock_path(const std::string& spill) {
-  return spill + "/lock";
+std::string spill_name(int rank) {
+  return rank > 0 ? fmt::format("strata-spill-{}", rank) : "strata-spill";
 }
 
-std::string this_host() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+/// The rank whose spill folder has this name; -1 where it is no such folder's.
+int rank_of(const std::string& name) {
+  const std::string prefix = spill_name(0) + "-";
+  int rank = -1;
+  if (name.starts_with(prefix)) std::from_chars(name.data() + prefix.size(), name.data() + name.size(), rank);
+  return name == spill_name(rank) ? rank : -1;
 }
 
-std::string this_process() {
-  return fmt::format("process {} on {}", ::getpid(), this_host());
+[[noreturn]] void refuse(const std::string& folder, const std::string& reason) {
+  throw ConfigError(fmt::format("the NVMe folder {} cannot be used: {}", folder, reason));
 }
 
-/// Whose lock it is. The owner writes that right after locking: an empty file is given a moment.
-std::string owner_of(const FileDescriptor& lock) {
-  std::array<char, 512> text{};
-  for (int attempt = 0; attempt < 20; ++attempt) {
-    const ssize_t length = ::pread(lock.get(), text.data(), text.size(), 0);
-    if (length > 0) return {text.data(), static_cast<std::size_t>(length)};
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+Folder open_named(const std::string& folder) {
+  try {
+    return Folder::named(folder);
+  } catch (const SystemError& error) {
+    refuse(folder, fmt::format("{}; make it, or name another in memory.nvme.path",
+                               std::generic_category().message(error.code)));
   }
-  return "another process";
 }
 
-[[noreturn]] void refuse_second_run(const std::string& folder, const std::string& owner) {
-  if (owner == this_process()) {
-    throw ConfigError(fmt::format(
-        "the NVMe folder {} is in use by this very process ({}): name it once, and a folder for each rank",
-        folder, owner));
-  }
-  throw ConfigError(fmt::format(
-      "the NVMe folder {} is in use by {}: name another folder, or end that run first", folder, owner));
-}
-
-bool is_same_file(const FileDescriptor& open, const std::string& path) {
-  struct stat descriptor {
-  }, name{};
-  return ::fstat(open.get(), &descriptor) == 0 && ::stat(path.c_str(), &name) == 0 &&
-         descriptor.st_ino == name.st_ino && descriptor.st_dev == name.st_dev;
-}
-
-/// A run that ends removes the lock file and the folder: whoever opened the old one meanwhile has to begin
-/// again.
-FileDescriptor lock_folder(const std::string& folder, const std::string& spill) {
-  const std::string path = lock_path(spill);
-  for (;;) {
-    if (::mkdir(spill.c_str(), kFolderMode) != 0 && errno != EEXIST) refuse("make the folder", spill, errno);
-    FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
-    if (lock.get() < 0 && errno == ENOENT) continue;
-    if (lock.get() < 0) refuse("open the lock", path, errno);
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) refuse("lock", path, errno);
-      refuse_second_run(folder, owner_of(lock));
+/// A run that ends removes its lock and its folder. Whoever has opened that folder meanwhile has to begin
+/// again; so many times in a row are no coincidence.
+std::unique_ptr<FolderLock> lock_folder(const Folder& parent, const std::string& name) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 1;; ++attempt) {
+    parent.make(name, kFolderMode);
+    try {
+      Folder folder = parent.open(name);
+      folder.check_owner();
+      return std::make_unique<FolderLock>(std::move(folder), kLockName);
+    } catch (const SystemError& error) {
+      if (error.code != ENOENT || attempt == kAttempts) throw;
     }
-    if (!is_same_file(lock, path)) continue;
-    const std::string owner = this_process();
-    if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), owner.data(), owner.size(), 0) < 0)
-      refuse("write", path, errno);
-    return lock;
   }
 }
 
-/// Everything but the lock: files that a run left when it died between making them and taking their names
-/// away.
-void remove_leftovers(const std::string& spill) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(spill, error)) {
-    if (entry.path() == lock_path(spill)) continue;
-    std::filesystem::remove_all(entry.path(), error);
-    if (error) refuse("remove", entry.path().string(), error.value());
+/// What a run left that died between making a file and taking its name away.
+void remove_leftovers(const Folder& spill) {
+  for (const std::string& name : spill.names()) {
+    if (name == kLockName) continue;
+    if (!is_file_name(name)) {
+      throw ConfigError(fmt::format("{} holds '{}', which is not Strata's: move it elsewhere, or remove it",
+                                    spill.path().string(), name));
+    }
+    spill.remove_file(name);
   }
-  if (error) refuse("read", spill, error.value());
+}
+
+void remove_if_abandoned(const Folder& parent, const std::string& name) {
+  try {
+    Folder folder = parent.open(name);
+    folder.check_owner();
+    if (!folder.status(kLockName)) return;  // it is just being made
+    {
+      const FolderLock lock(std::move(folder), kLockName);
+      remove_leftovers(lock.folder());
+    }
+    parent.remove_folder(name);
+  } catch (const Error&) {
+    // It is in use, or holds what is not ours.
+  }
 }
 
 /// What ranks of a larger run left in `folder` when it died. This run's ranks share that out, so that none
 /// takes another's folder, which that one is just making, for abandoned.
-void remove_abandoned(const std::string& folder, const RankOfRun& rank) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    int number = -1;
-    if (name.starts_with(kSpillName + std::string("-")))
-      std::from_chars(name.data() + std::strlen(kSpillName) + 1, name.data() + name.size(), number);
-    if (number < rank.ranks || number % rank.ranks != rank.rank) continue;
-    const FileDescriptor lock(
-        ::open(lock_path(entry.path().string()).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0)
-      std::filesystem::remove_all(entry.path(), error);
+void remove_abandoned(const Folder& parent, const RankOfRun& rank) {
+  for (const std::string& name : parent.names()) {
+    const int number = rank_of(name);
+    if (number >= rank.ranks && number % rank.ranks == rank.rank) remove_if_abandoned(parent, name);
   }
 }
 
@@ -132,16 +116,14 @@ std::string advice() {
                                 format_bytes(needed), needed, found, advice()));
 }
 
-Bytes free_bytes(const std::string& folder) {
+void check_space(const Folder& folder, Bytes needed) {
   struct statvfs status {};
-  if (::statvfs(folder.c_str(), &status) != 0) refuse("find the free space of", folder, errno);
-  return static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
-}
-
-void check_space(const std::string& folder, Bytes needed) {
-  const Bytes free = free_bytes(folder);
-  if (free < needed)
-    refuse_for_space(folder, needed, fmt::format("has {} ({} bytes) free", format_bytes(free), free));
+  if (::fstatvfs(folder.descriptor(), &status) != 0)
+    throw_system_error("find the free space of", folder.path(), errno);
+  const Bytes free = static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
+  if (free >= needed) return;
+  refuse_for_space(folder.path().string(), needed,
+                   fmt::format("has {} ({} bytes) free", format_bytes(free), free));
 }
 
 [[noreturn]] void refuse_direct(const std::string& folder, const std::string& reason) {
@@ -166,72 +148,84 @@ void check_alignment(const std::string& folder, const FileDescriptor& file) {
 #endif
 }
 
-/// The errno of making `call`, or of the fault that takes its place.
-template <typename Call>
-int error_of(IoFaults* faults, const char* name, const Call& call) {
-  if (const int error = faults != nullptr ? faults->setup_error(name) : 0; error != 0) return error;
-  return call() ? 0 : errno;
+/// The errno of a fault that takes the place of `call`, or 0.
+int injected(IoFaults* faults, std::string_view call) {
+  return faults != nullptr ? faults->setup_error(call) : 0;
+}
+
+int reserve(int descriptor, Bytes bytes, IoFaults* faults) {
+  if (const int error = injected(faults, "fallocate"); error != 0) return error;
+  return ::fallocate(descriptor, 0, 0, bytes) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
 SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank)
-    : folder_(folder),
-      spill_(fmt::format("{}/{}{}", folder, kSpillName, rank.rank > 0 ? fmt::format("-{}", rank.rank) : "")),
-      faults_(faults),
-      lock_(-1) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) {
-    throw ConfigError(
-        fmt::format("the NVMe folder {} cannot be used: {}; make it, or name another in memory.nvme.path",
-                    folder, std::generic_category().message(errno)));
+    : parent_(open_named(folder)), name_(spill_name(rank.rank)), faults_(faults) {
+  try {
+    lock_ = lock_folder(parent_, name_);
+    remove_leftovers(lock_->folder());
+    remove_abandoned(parent_, rank);
+  } catch (const FolderInUseError& error) {
+    throw ConfigError(fmt::format("the NVMe folder {} is in use by {}: {}", folder, error.owner,
+                                  error.own ? "name it once, and a folder for each rank"
+                                            : "name another folder, or end that run first"));
+  } catch (const Error& error) {
+    refuse(folder, error.what());
   }
-  if (!S_ISDIR(status.st_mode)) refuse("use", folder, ENOTDIR);
-  lock_ = lock_folder(folder_, spill_);
-  remove_leftovers(spill_);
-  remove_abandoned(folder_, rank);
 }
 
 SpillFolder::~SpillFolder() {
-  // Failing to tidy up is no error: the next run does it.
-  ::unlink(lock_path(spill_).c_str());
-  ::rmdir(spill_.c_str());
+  lock_.reset();
+  try {
+    parent_.remove_folder(name_);
+  } catch (const SystemError&) {
+    // Failing to tidy up is no error: the next run does it.
+  }
 }
 
 SpillFile SpillFolder::make_file(const std::string& name, Bytes bytes) const {
-  check_space(folder_, bytes);
-  SpillFile file{spill_ + "/" + name, FileDescriptor(-1)};
-  int descriptor = -1;
-  const int open_error = error_of(faults_, "open", [&] {
-    descriptor = ::open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, kFileMode);
-    return descriptor >= 0;
-  });
-  if (open_error != 0) {
-    ::unlink(file.path.c_str());  // a filesystem may refuse O_DIRECT after it has made the file
-    if (open_error == EINVAL) refuse_direct(folder_, "no O_DIRECT");
-    refuse("make", file.path, open_error);
+  assert(is_file_name(name));
+  try {
+    check_space(parent_, bytes);
+    SpillFile file = open_new(name);
+    check_alignment(folder(), file.descriptor);
+    give_size(file, bytes);
+    return file;
+  } catch (const SystemError& error) {
+    refuse(folder(), error.what());
   }
-  file.descriptor = FileDescriptor(descriptor);
-  if (::unlink(file.path.c_str()) != 0) refuse("take the name of", file.path, errno);
-  check_alignment(folder_, file.descriptor);
-  if (bytes == 0) return file;
+}
 
-  const int space_error =
-      error_of(faults_, "fallocate", [&] { return ::fallocate(descriptor, 0, 0, bytes) == 0; });
-  if (space_error == ENOSPC || space_error == EDQUOT)
-    refuse_for_space(
-        folder_, bytes,
-        fmt::format("there is not so much free ({})", std::generic_category().message(space_error)));
-  // Some filesystems reserve nothing; there a disk that fills up is an error of the transfer that finds it.
-  if (space_error == EOPNOTSUPP && ::ftruncate(descriptor, bytes) == 0) return file;
-  if (space_error != 0) refuse("reserve space in", file.path, space_error);
+SpillFile SpillFolder::open_new(const std::string& name) const {
+  const Folder& spill = lock_->folder();
+  SpillFile file{(spill.path() / name).string(), FileDescriptor(-1)};
+  try {
+    if (const int error = injected(faults_, "open"); error != 0) throw_system_error("open", file.path, error);
+    file.descriptor = spill.open_file(name, O_RDWR | O_CREAT | O_EXCL | O_DIRECT, kFileMode);
+  } catch (const SystemError& error) {
+    if (error.code != EINVAL) throw;
+    spill.remove_file(name);  // a filesystem may refuse O_DIRECT after it has made the file
+    refuse_direct(folder(), "no O_DIRECT");
+  }
+  spill.remove_file(name);
   return file;
 }
 
+void SpillFolder::give_size(const SpillFile& file, Bytes bytes) const {
+  if (bytes == 0) return;
+  const int error = reserve(file.descriptor.get(), bytes, faults_);
+  if (error == ENOSPC || error == EDQUOT) {
+    refuse_for_space(folder(), bytes,
+                     fmt::format("there is not so much free ({})", std::generic_category().message(error)));
+  }
+  // Some filesystems reserve nothing; there a disk that fills up is an error of the transfer that finds it.
+  if (error == EOPNOTSUPP && ::ftruncate(file.descriptor.get(), bytes) == 0) return;
+  if (error != 0) throw_system_error("reserve space in", file.path, error);
+}
+
 dev_t SpillFolder::filesystem() const {
-  struct stat status {};
-  if (::fstat(lock_.get(), &status) != 0) refuse("stat", lock_path(spill_), errno);
-  return status.st_dev;
+  return lock_->folder().status().st_dev;
 }
 
 }  // namespace strata

@@ -1,15 +1,16 @@
 // A run's own folder inside one that the user named: <folder>/strata-spill/, and /strata-spill-1/ … for
-// the ranks after the first. It holds a lock file, which is
-// flock'ed for the run's life and names its process, and the spill files. These lose their names as soon as
-// they are open, so that the system takes them back however the run ends.
+// the ranks after the first. It holds a lock file (engine/base/folder_lock.h) and the spill files. These lose
+// their names as soon as they are open, so that the system takes them back however the run ends. The folder
+// that the user named may be a link; nothing below it may, and what is not Strata's is never removed.
 #pragma once
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 
 #include "engine/base/bytes.h"
-#include "engine/base/file.h"
+#include "engine/base/folder_lock.h"
 #include "offload/io_faults.h"
 #include "offload/store.h"
 
@@ -24,26 +25,32 @@ struct SpillFile {
 class SpillFolder {
  public:
   /// Locks, and removes what a dead run left. Throws ConfigError where the folder is missing, another run has
-  /// it (naming the process), or nothing can be made in it.
+  /// it (naming the process), nothing can be made in it, or its spill folder is a link, another user's, or
+  /// holds what is not Strata's.
   SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank = {});
   /// Removes what is left, and gives up the lock.
   ~SpillFolder();
   SpillFolder(const SpillFolder&) = delete;
   SpillFolder& operator=(const SpillFolder&) = delete;
 
-  /// A new file whose `bytes` are reserved. Throws ConfigError where the folder cannot do O_DIRECT at
-  /// kStoreAlignment or has not enough free space.
+  /// A new file whose `bytes` are reserved. REQUIRES: `name` is one that a later run removes as ours
+  /// (kFileNames). Throws ConfigError where the folder cannot do O_DIRECT at kStoreAlignment or has not
+  /// enough free space.
   SpillFile make_file(const std::string& name, Bytes bytes) const;
 
   /// As the user named it.
-  const std::string& folder() const { return folder_; }
+  std::string folder() const { return parent_.path().string(); }
   /// Equal for folders on one filesystem.
   dev_t filesystem() const;
 
  private:
-  std::string folder_, spill_;
+  SpillFile open_new(const std::string& name) const;
+  void give_size(const SpillFile& file, Bytes bytes) const;
+
+  Folder parent_;
+  std::string name_;
   IoFaults* faults_;
-  FileDescriptor lock_;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 // launch of its own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -114,6 +115,100 @@ TEST_P(Failure, PartsOfDifferentLengthsDoNotMatch) {
     assemble(group);
     expect_error<CommError>([&] { group.all_gather(part.data(), whole.data(), count, Element::fp32); },
                             {"all_gather of"});
+  });
+}
+
+/// Rank 0 gathers where the others reduce; what each sends and receives is equally long.
+void meet_in_different_calls(Communicator& group, std::size_t count) {
+  const auto size = static_cast<std::size_t>(group.size());
+  std::vector<float> part(count), whole(count * size);
+  assemble(group);
+  const auto call = [&] {
+    if (group.rank() == 0) {
+      group.all_gather(part.data(), whole.data(), count, Element::fp32);
+    } else {
+      group.reduce_scatter(whole.data(), part.data(), count, Element::fp32);
+    }
+  };
+  expect_error<CommError>(call, {"all_gather of " + std::to_string(count) + " fp32 on rank 0",
+                                 "reduce_scatter of " + std::to_string(count) + " fp32 on rank", "its call"});
+}
+
+TEST_P(Failure, OperationsOfOneLengthDoNotMatch) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) { meet_in_different_calls(group, 100); });
+}
+
+TEST_P(Failure, LongOperationsOfOneLengthDoNotMatch) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) { meet_in_different_calls(group, 1'000'000); });
+}
+
+TEST_P(Failure, ReductionsOfOneLengthDoNotMatch) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) {
+    std::vector<float> values(100);
+    const ReduceOp op = group.rank() == 0 ? ReduceOp::max : ReduceOp::sum;
+    assemble(group);
+    expect_error<CommError>([&] { group.all_reduce(values.data(), values.data(), 100, Element::fp32, op); },
+                            {"all_reduce of 100 fp32 (max) on rank 0", "all_reduce of 100 fp32 on rank"});
+  });
+}
+
+TEST_P(Failure, ACallThatARankLeavesOutIsNoticedInTheNext) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) {
+    const float none = 0;
+    std::vector<float> nothing(static_cast<std::size_t>(group.size()));
+    assemble(group);
+    expect_error<CommError>(
+        [&] {
+          if (group.rank() == 0)
+            group.all_gather(&none, nothing.data(), 0, Element::fp32);  // nothing travels
+          all_reduce(group, 100);
+        },
+        {"all_reduce of 100 fp32", "its call"});
+  });
+}
+
+TEST_P(Failure, MessagesDoNotMeetCallsOfTheGroup) {
+  if (GetParam() != 2) return;
+  make_ranks(2, kWatchdogSeconds)->run([](Communicator& group) {
+    const std::vector<float> own(100);
+    std::vector<float> other(200);
+    assemble(group);
+    expect_error<CommError>(
+        [&] {
+          if (group.rank() == 0) return group.receive(other.data(), 100, Element::fp32, 1);
+          group.all_gather(own.data(), other.data(), 100, Element::fp32);
+        },
+        {"100 fp32 on rank"});
+  });
+}
+
+/// While ranks gather without end, one of them aborts, from a thread of its own as an executor does.
+TEST_P(Failure, NoMemoryIsWrittenAfterItsOwnerWasTold) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) {
+    constexpr std::size_t kCount = std::size_t{2} << 20;
+    constexpr std::uint8_t kOwners = 0xA5;
+    std::vector<std::uint8_t> part(kCount, std::uint8_t(group.rank()));
+    std::vector<std::uint8_t> whole(kCount * static_cast<std::size_t>(group.size()));
+    assemble(group);
+    std::thread other_lane([&] {
+      if (group.rank() + 1 < group.size()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      group.abort("the disk is full");
+    });
+    expect_error<CommError>(
+        [&] {
+          while (true) group.all_gather(part.data(), whole.data(), kCount, Element::byte);
+        },
+        {"the disk is full"});
+    std::ranges::fill(whole, kOwners);
+    other_lane.join();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what is under way would arrive
+    EXPECT_EQ(std::ranges::count(whole, kOwners), static_cast<std::ptrdiff_t>(whole.size()));
   });
 }
 

@@ -3,6 +3,7 @@
 // first prints, the others only what failed.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -78,6 +79,19 @@ TEST(Launcher, RanksReadEachOthersMemoryWhereTheyMayAndCan) {
   for (const ProcessMark& mark : marks) can = can_read(mark) ? can : 0;
   group->all_reduce(&can, &can, 1, Element::fp32, ReduceOp::min);
   EXPECT_EQ(world->reads_memory(), !only_messages && can == 1);
+}
+
+/// Launched by itself: nobody is left to say how it went but the launcher.
+TEST(StoppedRank, EndsAllBeforeAnyCallReturns) {
+  const std::unique_ptr<Communicator> group = world->communicator();
+  std::vector<float> values(1'000'000);
+  group->all_reduce(values.data(), values.data(), values.size(), Element::fp32);
+  if (group->rank() + 1 == group->size()) raise(SIGSTOP);
+  try {
+    group->all_reduce(values.data(), values.data(), values.size(), Element::fp32);
+  } catch (const std::exception&) {
+  }
+  std::cerr << "a call returned while a rank may touch its memory" << std::endl;
 }
 
 int run_all(int argc, char** argv) {

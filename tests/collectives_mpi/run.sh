@@ -16,9 +16,16 @@ launch() { # WATCHDOG_SECONDS FILTER
   mpirun "${options[@]}" "$program" "$1" "${ways[@]}" --gtest_filter="$2"
 }
 
-launch 30 '-*Failure.*'
+launch 30 '-*Failure.*:StoppedRank.*'
 failures=$("$program" 30 --gtest_list_tests --gtest_filter='*Failure.*' | sed -n 's|^  \([A-Za-z]*\)/.*|\1|p')
 [ -n "$failures" ]
 for failure in $failures; do
   launch 0.5 "*Failure.$failure/*"
 done
+
+# The launch must fail, and no rank get so far as to say that a call returned.
+if stopped=$(launch 0.5 'StoppedRank.*' 2>&1) || grep -q 'a call returned' <<< "$stopped" ||
+  ! grep -q 'ends all ranks at once' <<< "$stopped"; then
+  printf '%s\n' "$stopped"
+  exit 1
+fi

@@ -1,0 +1,18 @@
+#include "engine/base/system_error.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace strata {
+
+void throw_system_error(std::string_view operation, const std::filesystem::path& path, int code) {
+  const char* advice =
+      code == ENOSPC || code == EDQUOT ? "; free some space there or choose another path" : "";
+  throw SystemError(fmt::format("cannot {} {}: {}{}", operation, path.string(),
+                                std::generic_category().message(code), advice),
+                    code);
+}
+
+}  // namespace strata

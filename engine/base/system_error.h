@@ -1,0 +1,19 @@
+// An IoError that carries the system's reason, for callers that do not treat every reason alike.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "engine/base/error.h"
+
+namespace strata {
+
+struct SystemError : IoError {
+  SystemError(const std::string& sentence, int system_code) : IoError(sentence), code(system_code) {}
+  int code;  ///< an errno
+};
+
+/// Throws SystemError: "cannot OPERATION PATH: REASON", with advice where the disk is full.
+[[noreturn]] void throw_system_error(std::string_view operation, const std::filesystem::path& path, int code);
+
+}  // namespace strata
