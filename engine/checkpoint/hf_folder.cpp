@@ -9,6 +9,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/error.h"
+#include "engine/base/json_text.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -19,12 +20,6 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
   throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
-}
-
-nlohmann::json read_json(const fs::path& path) {
-  nlohmann::json json = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!json.is_object()) refuse(path, "the file is not a JSON object; copy it again");
-  return json;
 }
 
 /// Folders saved from the bare model (GPT2Model, as on the hub) lack the name that the language model puts in
@@ -54,7 +49,7 @@ nlohmann::json read_hf_config(const fs::path& folder) {
   if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
   const fs::path path = folder / "config.json";
   if (!is_there(path)) refuse(path, "no such file; a HF model's folder has one");
-  return read_json(path);
+  return read_json_object(path);
 }
 
 HfFolder::HfFolder(fs::path folder, const Model& model) : folder_(std::move(folder)) {
@@ -76,7 +71,7 @@ void HfFolder::open_files(const Model& model) {
            fmt::format("there is neither {} nor {}{}", kWeights, kIndex,
                        pickled ? "; convert pytorch_model.bin with transformers' save_pretrained" : ""));
   }
-  const nlohmann::json json = read_json(index);
+  const nlohmann::json json = read_json_object(index);
   const auto weight_map = json.find("weight_map");
   if (weight_map == json.end() || !weight_map->is_object()) refuse(index, "weight_map is missing");
   std::set<std::string> names;

@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
+#include "engine/base/json_text.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -23,6 +24,12 @@ std::string text_with_checksum(nlohmann::json manifest) {
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
   throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
+}
+
+nlohmann::json parse(const std::string& text, const fs::path& path) try {
+  return parse_json(text, path.string());
+} catch (const ConfigError& error) {
+  throw ConfigError(fmt::format("{}; the manifest is damaged", error.what()));
 }
 
 }  // namespace
@@ -50,8 +57,8 @@ void from_json(const nlohmann::json& json, Manifest::File& file) {
   file = {json.at("bytes"), json.at("xxh3")};
 }
 
-Manifest parse_manifest(const std::string& text, const fs::path& path) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+Manifest parse_manifest(const std::string& text, const fs::path& path) try {
+  const nlohmann::json json = parse(text, path);
   // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
   if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
   const std::int64_t version = json.value("version", 0);
@@ -72,6 +79,8 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) {
       .sampler = json.at("sampler")};
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   return manifest;
+} catch (const nlohmann::json::exception& error) {
+  refuse(path, fmt::format("the manifest is not what this program writes: {}", error.what()));
 }
 
 Manifest read_manifest(const fs::path& path) {

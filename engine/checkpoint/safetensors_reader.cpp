@@ -10,6 +10,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/error.h"
+#include "engine/base/json_text.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {
@@ -19,7 +20,6 @@ static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and read as they are");
 
 constexpr std::int64_t kPrefixBytes = 8;
-constexpr std::int64_t kLargestHeader = 100'000'000;  // the format's own limit
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& sentence) {
   throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
@@ -44,14 +44,14 @@ nlohmann::json read_header(const FileReader& file, std::int64_t& data_start) {
   if (file.size() < kPrefixBytes) refuse_truncated(file, kPrefixBytes);
   std::uint64_t size = 0;
   file.read(0, std::as_writable_bytes(std::span(&size, 1)));
-  if (size == 0 || size > static_cast<std::uint64_t>(kLargestHeader)) {
+  if (size == 0 || size > static_cast<std::uint64_t>(JsonBudget().bytes)) {
     refuse(file.path(), fmt::format("not a safetensors file: a header of {} bytes is not possible", size));
   }
   data_start = kPrefixBytes + static_cast<std::int64_t>(size);
   if (file.size() < data_start) refuse_truncated(file, data_start);
   std::string text(size, '\0');
   file.read(kPrefixBytes, std::as_writable_bytes(std::span(text)));
-  nlohmann::json header = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json header = parse_json(text, file.path().string() + ", header");
   if (!header.is_object()) refuse(file.path(), "not a safetensors file: its header is not a JSON object");
   return header;
 }

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "engine/base/error.h"
+#include "engine/base/json_text.h"
 #include "engine/checkpoint/hf_folder.h"
 
 namespace strata {
@@ -37,11 +38,11 @@ void check_json_path(const std::string& path) {
 void write_json(const std::string& path, const nlohmann::json& json) {
   if (path.empty()) return;
   if (path == "-") {
-    std::cout << json.dump(2) << '\n';
+    std::cout << json_text(json, 2) << '\n';
     return;
   }
   std::ofstream file(path);
-  file << json.dump(2) << '\n';
+  file << json_text(json, 2) << '\n';
   file.close();
   if (!file) throw IoError(fmt::format("cannot write the report to {}: {}", path, std::strerror(errno)));
 }

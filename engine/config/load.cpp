@@ -1,8 +1,6 @@
 #include "engine/config/load.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +16,7 @@
 #include "engine/config/keys.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
+#include "engine/config/yaml_document.h"
 
 namespace strata {
 namespace {
@@ -31,64 +29,6 @@ const Key* find_key(const std::string& path) {
 bool is_section(const std::string& path) {
   return path.empty() ||
          std::ranges::find(config_sections(), path, &Section::path) != config_sections().end();
-}
-
-/// Where a node was written: a file, or one --set.
-struct Source {
-  std::string name;
-  bool is_override = false;
-
-  std::string place(const YAML::Mark& mark) const {
-    return is_override || mark.is_null() ? name
-                                         : fmt::format("{}:{}:{}", name, mark.line + 1, mark.column + 1);
-  }
-};
-
-[[noreturn]] void fail(const std::string& place, const std::string& sentence) {
-  throw ConfigError(fmt::format("{}: {}", place, sentence));
-}
-
-/// Notes where documents start and builds nothing.
-struct DocumentStarts : YAML::EventHandler {
-  std::vector<YAML::Mark> marks;
-
-  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
-  }
-  void OnMapEnd() override {}
-};
-
-/// yaml-cpp's Load() ignores all that follows the first document, and its LoadAll() does not return for some
-/// of that.
-void refuse_second_document(const std::string& text, const Source& source) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentStarts starts;
-  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
-  }
-  if (starts.marks.size() < 2) return;
-  fail(source.place(starts.marks[1]), "the one YAML document of the file ended before this line");
-}
-
-/// The one document of `text`; throws ConfigError where it is not YAML.
-YAML::Node parse_yaml(const std::string& text, const Source& source) {
-  try {
-    refuse_second_document(text, source);
-    return YAML::Load(text);
-  } catch (const YAML::Exception& error) {
-    // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.
-    const bool alias =
-        error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || error.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND;
-    fail(source.place(error.mark), fmt::format("this is not valid YAML: {}{}", error.msg,
-                                               alias ? "; put a text that begins with * in quotes" : ""));
-  }
 }
 
 class Loader {
@@ -168,6 +108,7 @@ class Loader {
 
   /// --set model.config.vocab_size=256: one key of the free map, whose inner keys only the model knows.
   void set_model_config(const std::string& path, const YAML::Node& node) {
+    if (std::ranges::count(path, '.') >= value::kMaxDepth) value::refuse_depth();
     nlohmann::json* target = &config_.model.config;
     std::size_t begin = 0;
     for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', begin)) {
@@ -205,7 +146,10 @@ std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw ConfigError(path + ": cannot read the run file: " + std::generic_category().message(errno));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text(kMaxRunFileBytes + 1, '\0');  // one more shows that there is more
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
 }
 
 }  // namespace

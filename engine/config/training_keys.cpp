@@ -191,7 +191,7 @@ void add_optimizer(std::vector<Key>& keys) {
   type.type = "adamw";
   type.doc = "Adam with decoupled weight decay.";
   type.set = [](RunConfig&, const YAML::Node& node) {
-    if (plain_text(node, "adamw") != "adamw") refuse(node, "adamw");
+    if (word(node, "adamw") != "adamw") refuse(node, "adamw");
   };
   type.get = [](const RunConfig&) { return "adamw"; };
   type.check = [](const RunConfig&) { return ""; };

@@ -35,9 +35,28 @@ std::optional<double> parse_number(std::string_view text) {
   return result && std::isfinite(*result) ? result : std::nullopt;
 }
 
-/// A JSON string is a YAML double-quoted scalar too.
+/// A double-quoted scalar of YAML and, where the text is UTF-8, of JSON. A path may be of any bytes, which
+/// stay as they are.
 std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump();
+  std::string result = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\u{:04x}", byte);
+    } else {
+      if (character == '"' || character == '\\') result += '\\';
+      result += character;
+    }
+  }
+  return result + "\"";
+}
+
+/// JSON is UTF-8.
+const std::string& utf8(const std::string& text) try {
+  (void)nlohmann::json(text).dump();
+  return text;
+} catch (const nlohmann::json::type_error&) {
+  throw WrongValue("holds a text that is not UTF-8");
 }
 
 /// The largest binary unit that divides, so that 2GiB stays 2GiB and every byte count survives.
@@ -51,6 +70,7 @@ std::string exact_bytes(Bytes bytes) {
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
   const std::string& text = node.Scalar();
+  utf8(text);
   if (is_quoted(node)) return text;
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
@@ -61,9 +81,7 @@ nlohmann::json scalar_to_json(const YAML::Node& node) {
 }
 
 nlohmann::json node_to_json(const YAML::Node& node, int depth) {
-  // An anchor may contain itself, so that depth is not bounded by the file.
-  constexpr int kMaxDepth = 64;
-  if (depth > kMaxDepth) throw WrongValue("is nested more than 64 levels deep");
+  if (depth > kMaxDepth) refuse_depth();  // aliases may add up to more than the file's own depth
   if (node.IsNull()) return nullptr;
   if (node.IsScalar()) return scalar_to_json(node);
   if (node.IsSequence()) {
@@ -74,7 +92,7 @@ nlohmann::json node_to_json(const YAML::Node& node, int depth) {
   auto map = nlohmann::json::object();
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) refuse(entry.first, "a key");
-    const std::string& key = entry.first.Scalar();
+    const std::string& key = utf8(entry.first.Scalar());
     if (map.contains(key)) throw WrongValue(fmt::format("its key '{}' is given twice", key));
     map[key] = node_to_json(entry.second, depth + 1);
   }
@@ -85,6 +103,15 @@ nlohmann::json node_to_json(const YAML::Node& node, int depth) {
 
 void refuse(const YAML::Node& node, std::string_view expected) {
   throw WrongValue(fmt::format("expected {}, found {}", expected, found(node)));
+}
+
+void refuse_depth() {
+  throw WrongValue(fmt::format("is nested more than {} levels deep", kMaxDepth));
+}
+
+std::string word(const YAML::Node& node, std::string_view expected) {
+  if (!node.IsScalar()) refuse(node, expected);
+  return node.Scalar();
 }
 
 std::string plain_text(const YAML::Node& node, std::string_view expected) {

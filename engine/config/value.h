@@ -28,7 +28,13 @@ struct WrongValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The text of a scalar that is not in quotes; throws WrongValue that names `expected`.
+/// Of maps and lists in one another.
+constexpr std::int64_t kMaxDepth = 64;
+[[noreturn]] void refuse_depth();
+
+/// The text of a scalar, in quotes or not: JSON has no other words. Throws WrongValue that names `expected`.
+std::string word(const YAML::Node& node, std::string_view expected);
+/// The text of a scalar that is not in quotes, so a number or true or false; throws WrongValue likewise.
 std::string plain_text(const YAML::Node& node, std::string_view expected);
 [[noreturn]] void refuse(const YAML::Node& node, std::string_view expected);
 
@@ -92,8 +98,8 @@ struct Rate {
   static std::string write(Bytes value);
 };
 
-/// Any map, its plain scalars typed as in JSON (null, true, 1, 2.5; everything else text); not given where
-/// empty.
+/// Any map, its plain scalars typed as in JSON (null, true, 1, 2.5; everything else text, in UTF-8); not
+/// given where empty.
 struct Json {
   static std::string type() { return "map"; }
   static nlohmann::json read(const YAML::Node& node);
@@ -111,7 +117,7 @@ struct Word {
     return result;
   }
   static E read(const YAML::Node& node) {
-    const std::string text = plain_text(node, type());
+    const std::string text = word(node, type());
     for (std::size_t i = 0; i < Words<E>::list.size(); ++i) {
       if (Words<E>::list[i] == text) return static_cast<E>(i);
     }

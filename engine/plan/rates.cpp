@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "engine/base/error.h"
+#include "engine/base/file.h"
+#include "engine/base/json_text.h"
 #include "engine/base/topology.h"
 
 namespace strata {
@@ -37,27 +38,29 @@ MachineRates cuda_rates(const RunConfig& config) {
           .cores_copy = false};
 }
 
-MachineRates read_profile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
-    throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", path));
+/// Plans divide by rates. Drives that were not measured have 0.
+double rate(const nlohmann::json& json, const char* key, bool may_be_missing, const std::string& path) {
+  const double value = json.at(key);
+  if (value > 0 || (may_be_missing && value == 0)) return value;
+  throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {} is {}", path, key, value));
+}
+
+}  // namespace
+
+MachineRates parse_profile(std::string_view text, const std::string& path) {
   try {
-    const nlohmann::json json = nlohmann::json::parse(file);
-    MachineRates rates;
-    json.at("flops_per_second").get_to(rates.flops_per_second);
-    json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
-    json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
-    json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
-    json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
-    json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
-    json.at("cores_copy").get_to(rates.cores_copy);
-    return rates;
+    const nlohmann::json json = parse_json(text, "plan.machine: " + path);
+    return {.flops_per_second = rate(json, "flops_per_second", false, path),
+            .memory_bytes_per_second = rate(json, "memory_bytes_per_second", false, path),
+            .h2d_bytes_per_second = rate(json, "h2d_bytes_per_second", false, path),
+            .d2h_bytes_per_second = rate(json, "d2h_bytes_per_second", false, path),
+            .nvme_read_bytes_per_second = rate(json, "nvme_read_bytes_per_second", true, path),
+            .nvme_write_bytes_per_second = rate(json, "nvme_write_bytes_per_second", true, path),
+            .cores_copy = json.at("cores_copy")};
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
   }
 }
-
-}  // namespace
 
 nlohmann::json rates_json(const MachineRates& rates) {
   return {{"flops_per_second", rates.flops_per_second},
@@ -72,7 +75,10 @@ nlohmann::json rates_json(const MachineRates& rates) {
 MachineRates planning_rates(const RunConfig& config) {
   MachineRates rates;
   if (!config.plan.machine.empty()) {
-    rates = read_profile(config.plan.machine);
+    if (!is_there(config.plan.machine)) {
+      throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", config.plan.machine));
+    }
+    rates = parse_profile(read_file(config.plan.machine), config.plan.machine);
     if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;
     if (rates.nvme_write_bytes_per_second == 0) rates.nvme_write_bytes_per_second = kNvmeWrite;
   } else {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "engine/config/run_config.h"
 
@@ -19,6 +21,9 @@ struct MachineRates {
 
 /// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
 nlohmann::json rates_json(const MachineRates& rates);
+
+/// The profile that rates_json() gives. Throws ConfigError that names `path` where `text` is none.
+MachineRates parse_profile(std::string_view text, const std::string& path);
 
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios
 /// matter. CPU: 400 GFLOP/s per core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link

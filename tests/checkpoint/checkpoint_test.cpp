@@ -158,6 +158,24 @@ TEST_F(Checkpoint, AnyBitFlippedInTheManifestIsFound) {
   EXPECT_THAT(found->warnings.at(0), testing::HasSubstr(file.string()));
 }
 
+/// As a program that writes something else would: the checksum is right.
+std::string with_checksum(nlohmann::json manifest) {
+  manifest["manifest_xxh3"] = hex(hash_text(manifest.dump()));
+  return manifest.dump(2) + "\n";
+}
+
+TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
+  const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
+    expect_error<ConfigError>([&] { parse_manifest(text, "manifest.json"); }, parts);
+  };
+  refused(with_checksum({{"format", "strata checkpoint"}, {"version", "three"}}),
+          {"manifest.json: the manifest is not what"});
+  refused(with_checksum({{"format", "strata checkpoint"}, {"version", 3}}),
+          {"manifest.json: the manifest is not what"});
+  refused("{\"files\": " + std::string(100'000, '['),
+          {"manifest.json:1:", "nested more than 64 levels", "damaged"});
+}
+
 TEST_F(Checkpoint, ATruncatedOrMissingFileIsNamed) {
   save(path(), model_, first_, 1);
   for (const char* name :

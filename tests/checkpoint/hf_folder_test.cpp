@@ -158,7 +158,7 @@ TEST(HfFolder, AMissingFolderOrFileIsNamed) {
   write_file(quick(), folder / "pytorch_model.bin", "x");
   expect_error<ConfigError>([&] { HfFolder(folder.path(), model); }, {"convert pytorch_model.bin"});
   write_file(quick(), folder / "config.json", "{");
-  expect_error<ConfigError>([&] { read_hf_config(folder.path()); }, {"config.json", "not a JSON object"});
+  expect_error<ConfigError>([&] { read_hf_config(folder.path()); }, {"config.json:1:2", "not valid JSON"});
 }
 
 TEST(HfFolder, ATensorThatIsMissingMisshapenOrTooManyIsNamed) {
@@ -217,6 +217,27 @@ TEST(HfFolder, AWrongIndexIsRefused) {
   write_weights(
       folder.path(), model, [](auto&) {}, "shard");
   refused({{"weight_map", {{"a", "shard"}}}}, {(folder / "shard").string(), "tensor a is missing"});
+}
+
+std::string nested(int depth) {
+  std::string text = R"({"weight_map": {"a": 1}, "model_type": "llama", "pruned_heads": )";
+  return text + std::string(static_cast<std::size_t>(depth), '[') +
+         std::string(static_cast<std::size_t>(depth), ']') + "}";
+}
+
+TEST(HfFolder, JsonThatIsMalformedOrTooDeepIsRefusedWithItsPosition) {
+  const TemporaryFolder folder;
+  const fs::path config = folder / "config.json", index = folder / "model.safetensors.index.json";
+  write_file(quick(), config, "{\n  \"model_type\": \"llama\",\n}");
+  expect_error<ConfigError>([&] { read_hf_config(folder.path()); },
+                            {config.string() + ":3:1: this is not valid JSON"});
+  write_file(quick(), config, nested(100'000));
+  expect_error<ConfigError>([&] { read_hf_config(folder.path()); },
+                            {config.string() + ":1:", "nested more than 64 levels"});
+  const Model model = test::tiny_llama();
+  write_file(quick(), index, nested(100'000));
+  expect_error<ConfigError>([&] { HfFolder(folder.path(), model); },
+                            {index.string() + ":1:", "nested more than 64 levels"});
 }
 
 TEST(HfFolder, AnExistingFolderIsNotOverwritten) {

@@ -129,6 +129,17 @@ TEST(Safetensors, AHeaderOfAnImpossibleSizeIsNotSafetensors) {
   expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; }, {"a header of 0 bytes"});
 }
 
+TEST(Safetensors, AHeaderThatIsDeepOrLargeIsRefusedBeforeItCostsMore) {
+  const TemporaryFolder folder;
+  write_by_hand(folder / "file", std::string(std::size_t{8} << 20, '['), "");
+  expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; },
+                            {(folder / "file").string() + ", header:1:65: ", "nested more than 64 levels"});
+  std::string wide = "{\"x\": [";
+  for (int i = 0; i < 2'000'000; ++i) wide += "1,";
+  write_by_hand(folder / "file", wide + "1]}", "");
+  expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; }, {"more than 2000000 values"});
+}
+
 struct Malformed {
   const char* name;
   std::string header;
@@ -151,7 +162,7 @@ std::string with(const json& x) {
 INSTANTIATE_TEST_SUITE_P(
     All, MalformedSafetensors,
     testing::Values(
-        Malformed{"NoJson", "{\"x\":", "not a JSON object"}, Malformed{"Array", "[]", "not a JSON object"},
+        Malformed{"NoJson", "{\"x\":", "header:1:6: this is not valid JSON"}, Malformed{"Array", "[]", "not a JSON object"},
         Malformed{"NoDescription", R"({"x": 3})", "tensor x has no description"},
         Malformed{"NoDtype", R"({"x": {"shape": [4], "data_offsets": [0, 16]}})", "tensor x has no dtype"},
         Malformed{"NoShape", R"({"x": {"dtype": "F32", "data_offsets": [0, 16]}})",

@@ -35,6 +35,16 @@ TEST_F(Doctor, ProfilesThatAreNoneAreRefusedByThePlan) {
   write("other.json", "{}");
   expect_sentence(strata({"plan", "run.yaml", "--set", "plan.machine=other.json"}), 2,
                   {"other.json is no machine profile"});
+  nlohmann::json profile = {{"flops_per_second", 1e12},         {"memory_bytes_per_second", 1e10},
+                            {"h2d_bytes_per_second", 1e10},     {"d2h_bytes_per_second", 0},
+                            {"nvme_read_bytes_per_second", 0},  {"nvme_write_bytes_per_second", 0},
+                            {"cores_copy", true}};
+  write("other.json", profile.dump());
+  expect_sentence(strata({"plan", "run.yaml", "--set", "plan.machine=other.json"}), 2,
+                  {"other.json is no machine profile: d2h_bytes_per_second is 0"});
+  write("other.json", "{\"flops_per_second\": 1,\n}");
+  expect_sentence(strata({"plan", "run.yaml", "--set", "plan.machine=other.json"}), 2,
+                  {"plan.machine: other.json:2:1: this is not valid JSON"});
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/config/describe.h"
+#include "engine/config/keys.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
@@ -85,6 +87,59 @@ TEST(LoadRunConfig, LeavesKeysThatAreNotGivenAtTheirDefaults) {
 TEST(LoadRunConfig, ReadsAJsonFile) {
   EXPECT_EQ(parse_run_config("{\"model\":{\"path\":\"m\"},\n\t\"data\":{\"path\":[\"a.txt\"]}}", "run.json"),
             parse_run_config(kMinimal, "run.yaml"));
+}
+
+/// The value as Python's json module would write it: numbers and lists as they are, everything else in
+/// quotes.
+nlohmann::json as_json(const std::string& yaml) {
+  const auto value = nlohmann::json::parse(yaml, nullptr, false);
+  return value.is_discarded() ? nlohmann::json(yaml) : value;
+}
+
+TEST(LoadRunConfig, ReadsEveryKeyFromJsonWithItsWordsInQuotes) {
+  const RunConfig config = parse_run_config(
+      "model: {architecture: llama, config: {hidden_size: 64, hidden_act: silu, tie_word_embeddings: true}}\n"
+      "data: {path: [a, \"b \\\"c\\\"\"], tokenizer: none}\ntrain: {precision: fp32, seed: 7}\n"
+      "memory: {device: 2GiB, host: unlimited, placement: {gradients: host}}\nplan: {order: layer_major}\n"
+      "device: {link: {h2d: 1GB/s}}\ncheckpoint: {path: out}\n",
+      "run.yaml");
+  nlohmann::json json;
+  for (const Key& key : config_keys()) {
+    const std::string value = key.get(config);
+    if (value.empty()) continue;
+    std::string pointer = "/" + key.path;
+    std::ranges::replace(pointer, '.', '/');
+    json[nlohmann::json::json_pointer(pointer)] = as_json(value);
+  }
+  for (const int indent : {-1, 2}) EXPECT_EQ(parse_run_config(json.dump(indent), "run.json"), config);
+  EXPECT_EQ(parse_run_config(json.dump(1, '\t'), "run.json"), config);
+}
+
+TEST(LoadRunConfig, ReadsTheEscapesOfJson) {
+  const auto path_of = [](const std::string& text) {
+    return parse_run_config(R"({"model": {"path": "m"}, "data": {"path": )" + text + "}}", "run.json")
+        .data.path.at(0);
+  };
+  EXPECT_EQ(path_of(R"("a\/b\\\"\u00e9\n")"), "a/b\\\"\u00e9\n");
+  EXPECT_EQ(path_of(R"("\ud83d\ude00.txt")"), "\U0001F600.txt");
+  EXPECT_EQ(path_of(R"("\\ud83d\\ude00")"), "\\ud83d\\ude00") << "no escapes";
+}
+
+TEST(LoadRunConfig, KeepsNumbersAndTruthOutOfQuotes) {
+  EXPECT_EQ(parse_run_config(kMinimal + "train: {precision: 'fp32'}\n", "run.yaml").train.precision,
+            DType::fp32);
+  EXPECT_EQ(refusal(R"({"model": {"path": "m"}, "data": {"path": "a"}, "train": {"steps": "5"}})"),
+            "run.yaml:1:59: train.steps: expected an integer, found the text \"5\" in quotes");
+  EXPECT_THAT(refusal(R"({"parallel": {"sparse_gradients": "true"}})"), HasSubstr("expected true or false"));
+}
+
+TEST(LoadRunConfig, RepeatsPathsOfAnyBytes) {
+  std::string path = "x";
+  for (int byte = 1; byte < 256; ++byte) path += static_cast<char>(byte);
+  RunConfig config = parse_run_config(kMinimal, "run.yaml");
+  config.data.path = {path, "caf\xe9.txt"};
+  config.model.path = "\xff\xfe";
+  EXPECT_EQ(parse_run_config(dump(config), "dump"), config);
 }
 
 TEST(LoadRunConfig, TypesTheFreeModelConfigLikeJson) {
@@ -313,9 +368,46 @@ TEST(BrokenFiles, AreRefusedWithAPosition) {
   EXPECT_THAT(refusal("model: {path: m}}\n"), StartsWith("run.yaml:1:17: this is not valid YAML: "));
   EXPECT_THAT(refusal("- a\n"), StartsWith("run.yaml:1:1: expected a map of keys (model, data, "));
   EXPECT_THAT(refusal("[a]: 1\n"), HasSubstr("a key must be a word"));
-  EXPECT_THAT(refusal("model: {architecture: gpt2, config: &x {a: *x}}\n"),
-              HasSubstr("nested more than 64 levels"));
+  EXPECT_EQ(refusal("model: {architecture: gpt2, config: &x {a: *x}}\n"),
+            "run.yaml:1:44: this alias stands within what it stands for");
   EXPECT_THAT(refusal(""), HasSubstr("no model is given"));
+}
+
+std::string times(int count, const std::string& part) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += part;
+  return text;
+}
+
+TEST(HugeFiles, AreRefusedBeforeTheyAreBuilt) {
+  const std::string deep = "nested more than 64 levels deep";
+  for (const int levels : {65, 100'000}) {
+    EXPECT_THAT(refusal("model: {architecture: gpt2, config: {a: " + times(levels, "[") + times(levels, "]") +
+                        "}}\n"),
+                AllOf(StartsWith("run.yaml:1:"), HasSubstr(deep)));
+  }
+  EXPECT_THAT(refusal("a:\n" + times(300, "- ") + "b"), HasSubstr(deep)) << "block style";
+  EXPECT_THAT(refusal(kMinimal, {"model.config" + times(100'000, ".a") + "=1"}), HasSubstr(deep));
+  EXPECT_THAT(refusal("model: {architecture: gpt2, config: {a: [" + times(100'000, "1, ") + "1]}}\n"),
+              AllOf(StartsWith("run.yaml:1:"), HasSubstr("more than 100000 values")));
+  EXPECT_THAT(refusal("#" + std::string(std::size_t{5} << 20, 'x')), HasSubstr("bytes are more than"));
+}
+
+TEST(HugeFiles, ThatAliasesMakeOfSmallOnesAreRefused) {
+  std::string bomb = "model: {architecture: gpt2, config: {a0: &a0 [1]";
+  for (int i = 1; i < 60; ++i) bomb += fmt::format(", a{0}: &a{0} [*a{1}, *a{1}]", i, i - 1);
+  EXPECT_THAT(refusal(bomb + "}}\ndata: {path: x}\n"),
+              AllOf(StartsWith("run.yaml:1:"), HasSubstr("more than 100000 values")));
+  const RunConfig few = parse_run_config(
+      "model: {architecture: gpt2, config: {a: &x {b: &y [1, 2]}, c: *x, d: *y}}\ndata: {path: x}\n",
+      "run.yaml");
+  EXPECT_EQ(few.model.config.dump(), R"({"a":{"b":[1,2]},"c":{"b":[1,2]},"d":[1,2]})");
+}
+
+TEST(BrokenFiles, WithTextsForTheModelThatAreNotUtf8AreRefused) {
+  EXPECT_EQ(refusal("model: {architecture: gpt2, config: {a: \"\xe9\"}}\n"),
+            "run.yaml:1:29: model.config: holds a text that is not UTF-8");
+  EXPECT_THAT(refusal("model: {architecture: gpt2, config: {\"\xe9\": 1}}\n"), HasSubstr("not UTF-8"));
 }
 
 TEST(BrokenFiles, NeverEscapeAsAnythingButAConfigError) {

@@ -1,0 +1,29 @@
+// JSON text from a file that anybody may have written. Every JSON file is read through here: a budget of
+// depth and values is checked before anything is built, since what is built costs many times its text and is
+// walked by recursion. Plain functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+struct JsonBudget {
+  std::int64_t bytes = 100'000'000;  ///< of the whole text; what safetensors allows a header
+  std::int64_t depth = 64;           ///< of lists and maps in one another
+  std::int64_t values = 2'000'000;   ///< of all kinds; a description of 250,000 tensors
+};
+
+/// Throws ConfigError with `where`, line and column where the text is not JSON or exceeds the budget.
+nlohmann::json parse_json(std::string_view text, const std::string& where, const JsonBudget& budget = {});
+
+/// The file's one JSON object; throws ConfigError likewise, and IoError where the file cannot be read.
+nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
+
+/// JSON text of any value. Bytes that are no UTF-8, which file names may have, become U+FFFD.
+std::string json_text(const nlohmann::json& json, int indent = -1);
+
+}  // namespace strata
