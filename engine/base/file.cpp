@@ -8,33 +8,35 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "engine/base/bytes.h"
-#include "engine/base/error.h"
+#include "engine/base/folder.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-[[noreturn]] void fail(std::string_view operation, const fs::path& path, int error) {
-  const char* advice =
-      error == ENOSPC || error == EDQUOT ? "; free some space there or choose another path" : "";
-  throw IoError(fmt::format("cannot {} {}: {}{}", operation, path.string(),
-                            std::generic_category().message(error), advice));
+/// Whether reading may wait for somebody who writes, or changes what is read.
+bool is_pipe_or_device(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 int open_to_read(const fs::path& path, int flags = 0) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
-  if (descriptor < 0) fail("open", path, errno);
-  return descriptor;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+  if (descriptor < 0) throw_system_error("open", path, errno);
+  if (!is_pipe_or_device(descriptor)) return descriptor;
+  ::close(descriptor);
+  throw SystemError(fmt::format("cannot read {}: it is not a regular file", path.string()), EINVAL);
 }
 
 std::int64_t size_of_file(int descriptor, const fs::path& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) fail("stat", path, errno);
-  if (S_ISDIR(status.st_mode)) fail("read", path, EISDIR);
+  if (::fstat(descriptor, &status) != 0) throw_system_error("stat", path, errno);
+  if (S_ISDIR(status.st_mode)) throw_system_error("read", path, EISDIR);
   return status.st_size;
 }
 
@@ -47,8 +49,8 @@ FileSystem& FileSystem::real() {
 
 int FileSystem::create(const fs::path& path) {
   constexpr mode_t kMode = 0666;  // the user's umask narrows it
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
-  if (descriptor < 0) fail("create", path, errno);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+  if (descriptor < 0) throw_system_error("create", path, errno);
   return descriptor;
 }
 
@@ -56,23 +58,24 @@ void FileSystem::write(int descriptor, std::span<const std::byte> bytes, const f
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path, errno);
+    if (written < 0) throw_system_error("write", path, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 void FileSystem::sync(int descriptor, const fs::path& path) {
   // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
-  if (::fsync(descriptor) != 0 && errno != EINVAL) fail("sync", path, errno);
+  if (::fsync(descriptor) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
 }
 
 void FileSystem::rename(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail(fmt::format("rename {} to", from.string()), to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    throw_system_error(fmt::format("rename {} to", from.string()), to, errno);
 }
 
 void FileSystem::sync_folder(const fs::path& path) {
   const FileDescriptor folder(open_to_read(path.empty() ? fs::path(".") : path, O_DIRECTORY));
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail("sync", path, errno);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
 }
 
 void FileSystem::create_folders(const fs::path& path) {
@@ -81,15 +84,21 @@ void FileSystem::create_folders(const fs::path& path) {
   while (!is_there(existing) && existing.has_relative_path()) existing = existing.parent_path();
   std::error_code error;
   fs::create_directories(absolute, error);
-  if (error) fail("create the folder", path, error.value());
+  if (error) throw_system_error("create the folder", path, error.value());
   for (fs::path folder = absolute; folder != existing; folder = folder.parent_path())
     sync_folder(folder.parent_path());
 }
 
 void FileSystem::remove_all(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) fail("remove", path, error.value());
+  const fs::path target = path.has_filename() ? path : path.parent_path();
+  std::optional<Folder> folder;
+  try {
+    folder = Folder::named(target.parent_path());
+  } catch (const SystemError& error) {
+    if (error.code == ENOENT || error.code == ENOTDIR) return;
+    throw;
+  }
+  folder->remove_tree(target.filename().string());
 }
 
 FileDescriptor::~FileDescriptor() {
@@ -124,7 +133,7 @@ void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t count = ::pread(descriptor_.get(), out.data(), out.size(), offset);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("read", path_, errno);
+    if (count < 0) throw_system_error("read", path_, errno);
     if (count == 0) {
       throw IoError(fmt::format("cannot read {}: it ends at byte {}, expected at least {}", path_.string(),
                                 offset, end));
@@ -136,7 +145,7 @@ void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
 
 bool is_there(const fs::path& path) {
   std::error_code error;
-  return fs::status(path, error).type() != fs::file_type::not_found;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
 
 void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {
@@ -171,19 +180,6 @@ void write_file(FileSystem& file_system, const fs::path& path, std::string_view 
   FileWriter writer(file_system, path);
   writer.write(std::as_bytes(std::span(content)));
   writer.finish();
-}
-
-void write_file_atomically(FileSystem& file_system, const fs::path& path, std::string_view content) {
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
-    write_file(file_system, temporary, content);
-    file_system.rename(temporary, path);
-  } catch (const IoError&) {
-    remove_quietly(file_system, temporary);
-    throw;
-  }
-  file_system.sync_folder(path.parent_path());
 }
 
 }  // namespace strata

@@ -22,7 +22,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   static FileSystem& real();
 
-  /// Creates or empties a file for writing; returns its descriptor.
+  /// Creates a file for writing; returns its descriptor. Throws where there is anything by that name, a link
+  /// too.
   virtual int create(const std::filesystem::path& path);
   /// Writes all of `bytes` at the descriptor's position. `path` is for the error.
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
@@ -34,7 +35,8 @@ class FileSystem {
   virtual void sync_folder(const std::filesystem::path& path);
   /// Creates the folder and those above it, on the disk when the call returns; an existing one is fine.
   virtual void create_folders(const std::filesystem::path& path);
-  /// Removes a file, or a folder with everything in it; a missing one is fine.
+  /// Removes a file or a link, or a folder with everything in it, but nothing that a link leads to; a missing
+  /// one is fine.
   virtual void remove_all(const std::filesystem::path& path);
 };
 
@@ -90,8 +92,8 @@ class FileReader {
   std::int64_t size_ = 0;
 };
 
-/// Also true where it cannot be told, for want of permission say: opening it then gives the reason. Never
-/// throws.
+/// Also true of a link to nothing, and where it cannot be told, for want of permission say: opening it then
+/// gives the reason. Never throws.
 bool is_there(const std::filesystem::path& path);
 
 /// Cleans up after an error that is already on its way: failing to remove is not another one.
@@ -105,10 +107,5 @@ std::uint64_t hash_file(const FileReader& file);
 
 /// A new file with this content, on the disk when the call returns. `path` must not matter after a crash.
 void write_file(FileSystem& file_system, const std::filesystem::path& path, std::string_view content);
-
-/// After a crash at any moment `path` holds what it held before, or `content`. Uses a temporary name in the
-/// same folder.
-void write_file_atomically(FileSystem& file_system, const std::filesystem::path& path,
-                           std::string_view content);
 
 }  // namespace strata

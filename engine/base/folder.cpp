@@ -118,8 +118,14 @@ bool Folder::remove_tree(const std::string& name) const {
   } catch (const SystemError& error) {
     if (error.code != EISDIR) throw;
   }
-  const Folder folder = open(name);
-  for (const std::string& entry : folder.names()) folder.remove_tree(entry);
+  std::optional<Folder> folder;
+  try {
+    folder = open(name);
+  } catch (const SystemError& error) {
+    if (error.code == ENOENT) return false;
+    throw;
+  }
+  for (const std::string& entry : folder->names()) folder->remove_tree(entry);
   return remove_folder(name);
 }
 

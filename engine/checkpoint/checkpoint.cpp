@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <string_view>
 
 #include "collectives/agreement.h"
@@ -66,28 +67,49 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
   }
 }
 
-/// A file that goes with this object.
-struct Probe {
-  FileSystem& file_system;
-  fs::path path;
-  ~Probe() { remove_quietly(file_system, path); }
+/// A file by a name that nothing else has; it goes with this object.
+class Probe {
+ public:
+  Probe(FileSystem& file_system, const fs::path& folder)
+      : file_system_(file_system),
+        path_(folder / fmt::format(".writable-{:08x}.tmp", std::random_device()())) {}
+  ~Probe() {
+    if (created_) remove_quietly(file_system_, path_);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  void write() {
+    FileWriter file(file_system_, path_);
+    created_ = true;
+    file.write(std::as_bytes(std::span(std::string_view("Checkpoints can be written here.\n"))));
+    file.finish();
+  }
+  std::string name() const { return path_.filename().string(); }
+
+ private:
+  FileSystem& file_system_;
+  fs::path path_;
+  bool created_ = false;
 };
 
 }  // namespace
 
 void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Communicator* ranks) {
   const int rank = ranks == nullptr ? 0 : ranks->rank();
-  const fs::path of_first_rank = path / ".writable.tmp";
-  const Probe probe{file_system, rank == 0 ? of_first_rank : path / fmt::format(".writable-{}.tmp", rank)};
+  Probe probe(file_system, path);
   const auto write_probe = [&] {
     try {
       if (rank == 0) file_system.create_folders(path);
-      write_file(file_system, probe.path, "Checkpoints can be written here.\n");
+      probe.write();
     } catch (const IoError& error) {
       throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
     }
   };
-  on_first_rank(ranks, write_probe);
+  const fs::path of_first_rank = path / text_of_first_rank(ranks, [&] {
+                                   write_probe();
+                                   return probe.name();
+                                 });
   on_every_rank(ranks, [&] {
     if (rank == 0) return;
     if (!is_there(of_first_rank)) throw ConfigError(not_shared(of_first_rank));

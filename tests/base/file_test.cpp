@@ -1,22 +1,22 @@
 #include "engine/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
-#include "tests/base/faulty_file_system.h"
-#include "tests/base/temporary_folder.h"
+#include "tests/base/hostile.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
-using test::Fault;
-using test::FaultyFileSystem;
 using test::TemporaryFolder;
+using test::Trap;
+using test::Victim;
 
 std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -65,7 +65,8 @@ TEST(File, AFolderIsNotAFile) {
 }
 
 TEST(File, AFullDiskIsNamedWithAdvice) {
-  expect_error<IoError>([] { write_file(FileSystem::real(), "/dev/full", "x"); },
+  const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  expect_error<IoError>([&] { FileSystem::real().write(full.get(), as_bytes("x"), "/dev/full"); },
                         {"cannot write /dev/full", "No space left on device", "free some space"});
 }
 
@@ -82,6 +83,49 @@ TEST(File, FoldersAreCreatedWithThoseAboveThem) {
   FileSystem::real().create_folders(folder / "a" / "b");
 }
 
+TEST(File, IsCreatedOnlyWhereNothingHasItsName) {
+  std::vector<Trap> traps = test::file_traps();
+  traps.push_back({"a file", [](const fs::path& at, const Victim&) { std::ofstream(at) << "the user's"; }});
+  for (const Trap& trap : traps) {
+    const TemporaryFolder folder;
+    const Victim victim;
+    trap.set(folder / "file", victim);
+    SCOPED_TRACE(trap.name);
+    expect_error<IoError>([&] { write_file(FileSystem::real(), folder / "file", "x"); },
+                          {"cannot create " + (folder / "file").string(), "File exists"});
+    victim.expect_untouched(trap.name);
+  }
+}
+
+TEST(File, RemovingALinkLeavesWhatItLeadsTo) {
+  for (const Trap& trap : test::file_traps()) {
+    const TemporaryFolder folder;
+    const Victim victim;
+    fs::create_directory(folder / "tree");
+    trap.set(folder / "tree" / "below", victim);
+    trap.set(folder / "x", victim);
+    FileSystem::real().remove_all(folder / "tree");
+    FileSystem::real().remove_all(folder / "x");
+    EXPECT_TRUE(fs::is_empty(folder.path())) << trap.name;
+    victim.expect_untouched(trap.name);
+  }
+}
+
+TEST(File, RemovingFollowsTheUsersOwnLinksOnTheWay) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "real" / "a" / "b");
+  fs::create_symlink("real", folder / "link");
+  FileSystem::real().remove_all(folder / "link" / "a/");
+  EXPECT_TRUE(fs::is_empty(folder / "real"));
+  FileSystem::real().remove_all(folder / "none" / "a");
+}
+
+TEST(File, APipeIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  expect_error<IoError>([&] { read_file(folder / "pipe"); }, {"cannot read", "pipe", "not a regular file"});
+}
+
 TEST(File, AFolderBelowAFileCannotBeCreated) {
   const TemporaryFolder folder;
   write_file(FileSystem::real(), folder / "file", "x");
@@ -95,34 +139,6 @@ TEST(File, RemovingIsRecursiveAndForgivesWhatIsNotThere) {
   FileSystem::real().remove_all(folder / "a");
   FileSystem::real().remove_all(folder / "a");
   EXPECT_FALSE(is_there(folder / "a"));
-}
-
-TEST(File, AnAtomicWriteReplacesTheContent) {
-  const TemporaryFolder folder;
-  write_file_atomically(FileSystem::real(), folder / "file", "old");
-  write_file_atomically(FileSystem::real(), folder / "file", "new");
-  EXPECT_EQ(read_file(folder / "file"), "new");
-  EXPECT_FALSE(is_there(folder / "file.tmp"));
-}
-
-TEST(File, AnAtomicWriteLeavesOldOrNewWhereverItFails) {
-  for (const Fault fault : {Fault::error, Fault::kill, Fault::power_loss}) {
-    bool finished = false;
-    for (int fail_at = 0; !finished; ++fail_at) {
-      const TemporaryFolder folder;
-      write_file(FileSystem::real(), folder / "file", "old content");
-      FaultyFileSystem file_system(fail_at, fault);
-      try {
-        write_file_atomically(file_system, folder / "file", "new content");
-        finished = true;
-      } catch (const IoError&) {
-        if (fault == Fault::power_loss) file_system.lose_unsynced();
-        EXPECT_TRUE(fault != Fault::error || !is_there(folder / "file.tmp")) << fail_at;
-      }
-      const std::string content = read_file(folder / "file");
-      EXPECT_TRUE(content == "new content" || (!finished && content == "old content")) << content << fail_at;
-    }
-  }
 }
 
 TEST(File, AnEmptyFileHasTheHashOfNothing) {

@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/faulty_file_system.h"
+#include "tests/base/overwrite.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
 
@@ -15,6 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using test::expect_error;
 using test::FaultyFileSystem;
+using test::overwrite;
 using test::quick;
 using test::State;
 using test::TemporaryFolder;
@@ -49,6 +51,7 @@ void write_weights(const fs::path& folder, const Model& model,
     for (const TensorSpec& tensor : unit.tensors) tensors.push_back({tensor.hf_name, tensor.hf_shape});
   }
   edit(tensors);
+  fs::remove(folder / name);
   SafetensorsWriter writer(quick(), folder / name, DType::fp32, tensors);
   for (const TensorToWrite& tensor : tensors) {
     writer.write(std::vector<float>(static_cast<std::size_t>(tensor.elements()), 1.0F));
@@ -196,7 +199,7 @@ TEST(HfFolder, ATensorOfADtypeThatCannotBeReadIsRefusedBeforeReading) {
   write_weights(folder.path(), model, [](auto&) {});
   std::string content = read_file(folder / "model.safetensors");
   content.replace(content.find("\"F32\""), 5, "\"I32\"");
-  write_file(quick(), folder / "model.safetensors", content);
+  overwrite(folder / "model.safetensors", content);
   expect_error<ConfigError>([&] { HfFolder(folder.path(), model); },
                             {"tensor model.embed_tokens.weight is I32", "F32, BF16, F16"});
 }
@@ -205,7 +208,7 @@ TEST(HfFolder, AWrongIndexIsRefused) {
   const TemporaryFolder folder;
   const Model model = test::tiny_llama();
   const auto refused = [&](const json& index, const std::vector<std::string>& parts) {
-    write_file(quick(), folder / "model.safetensors.index.json", index.dump());
+    overwrite(folder / "model.safetensors.index.json", index.dump());
     expect_error<ConfigError>([&] { HfFolder(folder.path(), model); }, parts);
   };
   refused(json::object(), {"model.safetensors.index.json", "weight_map is missing"});

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
+#include "tests/base/overwrite.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using test::expect_error;
+using test::overwrite;
 using test::quick;
 using test::TemporaryFolder;
 
@@ -24,7 +26,7 @@ using test::TemporaryFolder;
 void write_by_hand(const std::filesystem::path& path, const std::string& header, const std::string& data) {
   const std::uint64_t size = header.size();
   const std::string prefix(reinterpret_cast<const char*>(&size), sizeof(size));
-  write_file(quick(), path, prefix + header + data);
+  overwrite(path, prefix + header + data);
 }
 
 json tensor(const char* dtype, json shape, std::int64_t begin, std::int64_t end) {
@@ -113,7 +115,7 @@ TEST(Safetensors, ATruncatedFileIsNamedWithExpectedAndActualBytesWhereverItEnds)
   write_by_hand(folder / "file", header, data_of<float>({1, 2}));
   const std::string whole = read_file(folder / "file");
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    write_file(quick(), folder / "file", whole.substr(0, size));
+    overwrite(folder / "file", whole.substr(0, size));
     const std::size_t promised = size < 8 ? 8 : size < 8 + header.size() ? 8 + header.size() : whole.size();
     expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; },
                               {(folder / "file").string(), "truncated",
@@ -123,7 +125,7 @@ TEST(Safetensors, ATruncatedFileIsNamedWithExpectedAndActualBytesWhereverItEnds)
 
 TEST(Safetensors, AHeaderOfAnImpossibleSizeIsNotSafetensors) {
   const TemporaryFolder folder;
-  write_file(quick(), folder / "file", "this is a text file, and not a short one");
+  overwrite(folder / "file", "this is a text file, and not a short one");
   expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; }, {"not a safetensors file"});
   write_by_hand(folder / "file", "", "");
   expect_error<ConfigError>([&] { SafetensorsReader{folder / "file"}; }, {"a header of 0 bytes"});

@@ -30,6 +30,7 @@ class StoredStateOf : public testing::Test {
         }
         if (rank == 0 && kind == StateKind::exp_avg) edit(tensors);
         const std::string name = file_name(kind, rank, 2);
+        std::filesystem::remove(folder_ / name);
         SafetensorsWriter file(quick(), folder_ / name, DType::fp32, tensors);
         for (const TensorToWrite& tensor : tensors)
           file.write(std::vector<float>(static_cast<std::size_t>(tensor.elements()), 1.0F));
