@@ -42,16 +42,7 @@ MachineRates read_profile(const std::string& path) {
   if (!file)
     throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", path));
   try {
-    const nlohmann::json json = nlohmann::json::parse(file);
-    MachineRates rates;
-    json.at("flops_per_second").get_to(rates.flops_per_second);
-    json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
-    json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
-    json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
-    json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
-    json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
-    json.at("cores_copy").get_to(rates.cores_copy);
-    return rates;
+    return rates_from_json(nlohmann::json::parse(file));
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
   }
@@ -67,6 +58,18 @@ nlohmann::json rates_json(const MachineRates& rates) {
           {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
           {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
           {"cores_copy", rates.cores_copy}};
+}
+
+MachineRates rates_from_json(const nlohmann::json& json) {
+  MachineRates rates;
+  json.at("flops_per_second").get_to(rates.flops_per_second);
+  json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
+  json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
+  json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
+  json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
+  json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
+  json.at("cores_copy").get_to(rates.cores_copy);
+  return rates;
 }
 
 MachineRates planning_rates(const RunConfig& config) {

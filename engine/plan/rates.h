@@ -15,10 +15,13 @@ struct MachineRates {
   double nvme_read_bytes_per_second = 0,
          nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
   bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
+  friend bool operator==(const MachineRates&, const MachineRates&) = default;
 };
 
 /// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
 nlohmann::json rates_json(const MachineRates& rates);
+/// Throws nlohmann's exception where a rate is missing.
+MachineRates rates_from_json(const nlohmann::json& json);
 
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones, so that a plan does not depend on how busy the machine is. Only their ratios
 /// matter. CPU: 400 GFLOP/s per core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link
