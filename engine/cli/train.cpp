@@ -14,6 +14,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"
+#include "engine/cli/one_run.h"
 #include "engine/cli/setup.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
@@ -74,14 +75,6 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   return setup;
 }
 
-/// Ranks run the same program, so in the memory of the one that has least.
-void agree_on_budget(RunConfig& config, Communicator* world) {
-  if (world == nullptr) return;
-  auto bytes = static_cast<double>(config.memory.device);
-  world->all_reduce(&bytes, &bytes, 1, Element::fp64, ReduceOp::min);
-  if (bytes < static_cast<double>(config.memory.device)) config.memory.device = static_cast<Bytes>(bytes);
-}
-
 int train(const TrainCommand& command, Job& job) {
   if (command.dump_config) {
     if (job.is_first()) std::cout << dump(load_run_config(command.run_file, command.overrides, job.size()));
@@ -91,9 +84,11 @@ int train(const TrainCommand& command, Job& job) {
   Setup setup;
   on_every_rank(job.world(), [&] { setup = prepare(command, job); });
   RunConfig& config = setup.config;
-  agree_on_budget(config, job.world());
+  const MachineRates planning = agree_on_hosts(config, job.world());
+  require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
   Plan plan;
-  on_every_rank(job.world(), [&] { plan = make_plan(config, setup.model); });
+  on_every_rank(job.world(), [&] { plan = make_plan(config, setup.model, planning); });
+  require_one_plan(plan, job.world());
   MachineRates rates =
       measure_machine(*setup.device, config.train.precision, link_limit(config), host_threads(config));
   Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),

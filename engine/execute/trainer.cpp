@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "collectives/agreement.h"
+#include "collectives/same_on_all.h"
+#include "engine/base/hash.h"
 #include "engine/base/topology.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/initialize.h"
@@ -64,6 +66,21 @@ LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t rank
   return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, auto tokens, auto targets) {
     load(step, (microbatch * ranks + rank) % microbatches, tokens, targets);
   };
+}
+
+/// Of some weights of each unit: finds folders that hold other weights of the same shapes.
+std::string hash_of_samples(const HfFolder& folder, const Model& model) {
+  constexpr std::int64_t kSamples = 256;
+  StreamingHash hash;
+  for (const Unit& unit : model.units) {
+    std::vector<float> weights(static_cast<std::size_t>(std::min(kSamples, unit.elements)));
+    const auto count = static_cast<std::int64_t>(weights.size());
+    for (const std::int64_t first : {std::int64_t{0}, (unit.elements - count) / 2}) {
+      folder.read_range(unit, {.first = first, .count = count}, weights);
+      hash.update(std::as_bytes(std::span(weights)));
+    }
+  }
+  return hex(hash.digest());
 }
 
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
@@ -257,9 +274,16 @@ bool Trainer::resume(TrainListener& listener) {
 }
 
 void Trainer::initialise_weights(TrainListener& listener) {
+  std::optional<HfFolder> folder;
+  std::string samples;
   on_every_rank(outside(), [&] {
-    std::optional<HfFolder> folder;
-    if (!config_.model.path.empty()) folder.emplace(config_.model.path, model_);
+    if (config_.model.path.empty()) return;
+    folder.emplace(config_.model.path, model_);
+    if (ranks_) samples = hash_of_samples(*folder, model_);
+  });
+  require_same(outside(), {{"a hash of weights in model.path", samples}},
+               "all ranks of a run begin with the same weights");
+  on_every_rank(outside(), [&] {
     for (std::size_t u = 0; u < model_.units.size(); ++u) {
       const Unit& unit = model_.units[u];
       const FlatRange range = state_->loaded(u, StateKind::master);

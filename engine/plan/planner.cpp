@@ -9,7 +9,6 @@
 #include "engine/base/error.h"
 #include "engine/plan/lower.h"
 #include "engine/plan/placement.h"
-#include "engine/plan/rates.h"
 #include "engine/plan/residency.h"
 
 namespace strata {
@@ -70,9 +69,9 @@ std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy&
 }
 
 /// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
-std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config) {
+std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config,
+                            const MachineRates& rates) {
   const Bytes budget = config.memory.device;
-  const MachineRates rates = planning_rates(config);
   std::vector<Choice> result;
   const auto cost = [&](const Strategy& strategy) -> std::optional<Choice> {
     const Program plain = lower_training(model, strategy);
@@ -159,6 +158,10 @@ Bytes Plan::arena_bytes(Tier tier) const {
 }
 
 Plan make_plan(const RunConfig& config, const Model& model) {
+  return make_plan(config, model, planning_rates(config));
+}
+
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
   Plan plan;
   const bool nvme_is_used = !config.memory.nvme_path.empty();
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
@@ -169,8 +172,7 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   std::optional<Placement> best;
   double best_seconds = 0;
   Shortage shortage;
-  const MachineRates rates = planning_rates(config);
-  for (const Choice& choice : choices(model, base, config)) {
+  for (const Choice& choice : choices(model, base, config, rates)) {
     if (best && choice.seconds >= best_seconds) break;  // placing it can only add to it
     std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
     if (!placement) continue;

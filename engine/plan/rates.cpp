@@ -39,24 +39,26 @@ MachineRates cuda_rates(const RunConfig& config) {
 }
 
 /// Plans divide by rates. Drives that were not measured have 0.
-double rate(const nlohmann::json& json, const char* key, bool may_be_missing, const std::string& path) {
-  const double value = json.at(key);
-  if (value > 0 || (may_be_missing && value == 0)) return value;
-  throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {} is {}", path, key, value));
+void check_rates(const MachineRates& rates, const std::string& path) {
+  const auto check = [&](const char* key, double value, bool may_be_missing) {
+    if (value > 0 || (may_be_missing && value == 0)) return;
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {} is {}", path, key, value));
+  };
+  check("flops_per_second", rates.flops_per_second, false);
+  check("memory_bytes_per_second", rates.memory_bytes_per_second, false);
+  check("h2d_bytes_per_second", rates.h2d_bytes_per_second, false);
+  check("d2h_bytes_per_second", rates.d2h_bytes_per_second, false);
+  check("nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second, true);
+  check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
 }
 
 }  // namespace
 
 MachineRates parse_profile(std::string_view text, const std::string& path) {
   try {
-    const nlohmann::json json = parse_json(text, "plan.machine: " + path);
-    return {.flops_per_second = rate(json, "flops_per_second", false, path),
-            .memory_bytes_per_second = rate(json, "memory_bytes_per_second", false, path),
-            .h2d_bytes_per_second = rate(json, "h2d_bytes_per_second", false, path),
-            .d2h_bytes_per_second = rate(json, "d2h_bytes_per_second", false, path),
-            .nvme_read_bytes_per_second = rate(json, "nvme_read_bytes_per_second", true, path),
-            .nvme_write_bytes_per_second = rate(json, "nvme_write_bytes_per_second", true, path),
-            .cores_copy = json.at("cores_copy")};
+    const MachineRates rates = rates_from_json(parse_json(text, "plan.machine: " + path));
+    check_rates(rates, path);
+    return rates;
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
   }
@@ -70,6 +72,18 @@ nlohmann::json rates_json(const MachineRates& rates) {
           {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
           {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
           {"cores_copy", rates.cores_copy}};
+}
+
+MachineRates rates_from_json(const nlohmann::json& json) {
+  MachineRates rates;
+  json.at("flops_per_second").get_to(rates.flops_per_second);
+  json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
+  json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
+  json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
+  json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
+  json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
+  json.at("cores_copy").get_to(rates.cores_copy);
+  return rates;
 }
 
 MachineRates planning_rates(const RunConfig& config) {

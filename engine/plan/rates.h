@@ -17,10 +17,13 @@ struct MachineRates {
   double nvme_read_bytes_per_second = 0,
          nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
   bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
+  friend bool operator==(const MachineRates&, const MachineRates&) = default;
 };
 
 /// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
 nlohmann::json rates_json(const MachineRates& rates);
+/// Throws nlohmann's exception where a rate is missing.
+MachineRates rates_from_json(const nlohmann::json& json);
 
 /// The profile that rates_json() gives. Throws ConfigError that names `path` where `text` is none.
 MachineRates parse_profile(std::string_view text, const std::string& path);

@@ -82,6 +82,86 @@ TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
   EXPECT_EQ(count(too_small.err, "the smallest that works"), 1U) << too_small.err;
 }
 
+/// What planning reads of a host. A slow link makes recomputing cheap, slow cores make it dear.
+void write_profile(const std::filesystem::path& path, double flops, double link) {
+  const nlohmann::json profile = {{"flops_per_second", flops},
+                                  {"memory_bytes_per_second", 1e12},
+                                  {"h2d_bytes_per_second", link},
+                                  {"d2h_bytes_per_second", link},
+                                  {"nvme_read_bytes_per_second", 6e9},
+                                  {"nvme_write_bytes_per_second", 4e9},
+                                  {"cores_copy", false}};
+  std::ofstream(path) << profile;
+}
+
+TEST_F(RanksOfProcesses, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
+  write_profile(path("slow_link.json"), 1e14, 1e6);
+  write_profile(path("slow_cores.json"), 1e6, 1e12);
+  const Arguments link = run({"memory.device=192KiB", "plan.machine=slow_link.json"});
+  const Arguments cores = run({"memory.device=192KiB", "plan.machine=slow_cores.json"});
+  const auto result_of = [&](const Arguments& first, const Arguments& second) {
+    const Outcome outcome = strata_on_ranks({first, second});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out.substr(outcome.out.find("state hash "),
+                              std::string("state hash 0123456789abcdef").size());
+  };
+  const std::string equal = result_of(link, link);
+  EXPECT_EQ(result_of(link, cores), equal);
+  EXPECT_EQ(result_of(cores, link), equal);
+}
+
+TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
+  const auto rank = [](const std::string& threads, const std::string& device) {
+    return run({"train.threads=" + threads, "memory.device=" + device, "device.link.h2d=20GB/s"});
+  };
+  const auto report_of = [&](Arguments first, const Arguments& second) {
+    first.insert(first.end(), {"--json", "report.json"});
+    const Outcome outcome = strata_on_ranks({first, second});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return nlohmann::json::parse(std::ifstream(path("report.json")));
+  };
+  const nlohmann::json poor = report_of(rank("1", "192KiB"), rank("1", "192KiB"));
+  const nlohmann::json uneven = report_of(rank("7", "512KiB"), rank("1", "192KiB"));
+  EXPECT_EQ(uneven["state_hash"], poor["state_hash"]);
+  EXPECT_EQ(uneven["loss"], poor["loss"]);
+  for (const auto& [link, traffic] : poor["traffic"].items())
+    EXPECT_EQ(uneven["traffic"][link]["measured_bytes"], traffic["planned_bytes"]) << link;
+}
+
+TEST_F(RanksOfProcesses, ThatAreNotOneRunAreToldWhatDiffers) {
+  write("other.txt", std::string(20'000, 'x'));
+  const auto expect_refused = [&](const Arguments& first, const Arguments& second,
+                                  const std::vector<std::string>& parts) {
+    const Outcome outcome = strata_on_ranks({first, second});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    for (const std::string& part : parts) EXPECT_EQ(count(outcome.err, part), 1U) << part << outcome.err;
+  };
+  expect_refused(run(), run({"train.seed=5"}), {"train.seed: 5 on rank 1 (", "and 3 on rank 0 ("});
+  expect_refused(run({"optimizer.lr=1e-3"}), run(), {"optimizer.lr: 0.01 on rank 1 ("});
+  expect_refused(run(), run({"model.config.num_hidden_layers=4"}), {"model.config: "});
+  expect_refused(run(), run({"data.path=other.txt"}), {"sequences to train on: "});
+  expect_refused(run({"checkpoint.path=out"}), run(), {"checkpoint.path: not given on rank 1 ("});
+  Arguments fresh = run();
+  fresh.emplace_back("--fresh");
+  expect_refused(run(), fresh, {"--fresh: given on rank 1 ("});
+}
+
+TEST_F(RanksOfProcesses, ThatBeginWithOtherWeightsAreTold) {
+  make_model_folder("model");
+  std::filesystem::remove_all(path("out"));
+  std::string other_seed = run_file();
+  other_seed.replace(other_seed.find("seed: 3"), 7, "seed: 4");
+  write("run.yaml", other_seed);
+  make_model_folder("other");
+  const auto rank = [](const std::string& folder) { return train("hf.yaml", {"model.path=" + folder}); };
+  write("hf.yaml",
+        "data: {path: corpus.txt, sequence_length: 24}\n"
+        "train: {steps: 1, batch: 2, microbatch: 1, threads: 1}\n");
+  const Outcome outcome = strata_on_ranks({rank("model"), rank("other")});
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "a hash of weights in model.path: "), 1U) << outcome.err;
+}
+
 TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
   if (const std::string reason = testing::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments arguments =

@@ -57,10 +57,26 @@ Outcome Workspace::strata(const Arguments& arguments, Process::Options options) 
 }
 
 Process Workspace::start_ranks(int ranks, const Arguments& arguments) const {
+  Arguments command = {"-n", std::to_string(ranks), STRATA_PROGRAM};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return launch(command);
+}
+
+Outcome Workspace::strata_on_ranks(const std::vector<Arguments>& ranks) const {
+  Arguments commands;
+  for (const Arguments& arguments : ranks) {
+    if (!commands.empty()) commands.emplace_back(":");
+    commands.insert(commands.end(), {"-n", "1", STRATA_PROGRAM});
+    commands.insert(commands.end(), arguments.begin(), arguments.end());
+  }
+  return launch(commands).wait();
+}
+
+Process Workspace::launch(const Arguments& commands) const {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  Arguments launch = {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n", std::to_string(ranks), STRATA_PROGRAM};
-  launch.insert(launch.end(), arguments.begin(), arguments.end());
+  Arguments launch = {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"};
+  launch.insert(launch.end(), commands.begin(), commands.end());
   return {STRATA_MPIRUN, launch, {.folder = folder_.path()}};
 }
 

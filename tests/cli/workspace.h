@@ -33,6 +33,8 @@ class Workspace : public ::testing::Test {
   Outcome strata(const Arguments& arguments, Process::Options options = {}) const;
   /// The same command on several ranks, which mpirun starts.
   Process start_ranks(int ranks, const Arguments& arguments) const;
+  /// Each with arguments of its own.
+  Outcome strata_on_ranks(const std::vector<Arguments>& ranks) const;
   Outcome strata_on_ranks(int ranks, const Arguments& arguments) const { return start_ranks(ranks, arguments).wait(); }
   /// The JSON report of a command that must succeed; `arguments` without --json.
   nlohmann::json report(Arguments arguments) const;
@@ -41,6 +43,9 @@ class Workspace : public ::testing::Test {
   void make_model_folder(const std::string& name) const;
 
  private:
+  /// mpirun with these words for processes.
+  Process launch(const Arguments& commands) const;
+
   TemporaryFolder folder_;
 };
 

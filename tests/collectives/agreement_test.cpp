@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/launcher.h"
+#include "collectives/same_on_all.h"
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
@@ -76,6 +77,43 @@ TEST(Agreement, ARankAloneThrowsItsOwnError) {
   const auto fail = [] { throw DeviceError("broken"); };
   test::expect_error<DeviceError>([&] { on_first_rank(nullptr, fail); }, {"broken"});
   run_ranks(1, [&](Communicator& ranks) { EXPECT_THROW(on_every_rank(&ranks, fail), DeviceError); });
+}
+
+TEST(SameOnAll, SaysNothingWhereAllHaveTheSame) {
+  run_ranks(3, [](Communicator& ranks) {
+    require_same(&ranks, {{"train.seed", "3"}, {"model.path", ""}}, "start them alike");
+    require_same(&ranks, {}, "start them alike");
+  });
+  require_same(nullptr, {{"train.seed", "3"}}, "start them alike");
+}
+
+TEST(SameOnAll, EveryRankHearsWhatDiffersAndWhere) {
+  const auto compare = [](const std::function<Facts(int)>& facts_of) {
+    return errors_of_ranks<ConfigError>(
+        4, [&](Communicator& ranks) { require_same(&ranks, facts_of(ranks.rank()), "start them alike"); });
+  };
+  EXPECT_THAT(compare([](int rank) {
+                return Facts{{"train.steps", "6"}, {"train.seed", rank == 2 ? "5" : "3"}};
+              }),
+              Each("train.seed: 5 on " + name_as_rank(2) + ", and 3 on " + name_as_rank(0) +
+                   "; rank 2 differs from rank 0: start them alike"));
+  EXPECT_THAT(compare([](int rank) {
+                return Facts{{"--fresh", rank == 0 ? "given" : ""}, {"train.seed", rank == 0 ? "5" : "3"}};
+              }),
+              Each("--fresh: not given on " + name_as_rank(1) + ", and given on " + name_as_rank(0) +
+                   "; ranks 1, 2, 3 differ from rank 0: start them alike"));
+  EXPECT_THAT(compare([](int rank) {
+                return rank == 3 ? Facts{{"a new key", "1"}} : Facts{};
+              }),
+              Each("a new key: 1 on " + name_as_rank(3) + ", and not given on " + name_as_rank(0) +
+                   "; rank 3 differs from rank 0: start them alike"));
+}
+
+TEST(SameOnAll, OfManyThatDifferAFewAreNamed) {
+  const auto facts_of = [](int rank) { return Facts{{"train.seed", rank == 0 ? "5" : "3"}}; };
+  EXPECT_THAT(errors_of_ranks<ConfigError>(
+                  12, [&](Communicator& ranks) { require_same(&ranks, facts_of(ranks.rank()), "so"); }),
+              Each(::testing::HasSubstr("ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 others differ from rank 0")));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST(Launcher, RanksReadEachOthersMemoryWhereTheyMayAndCan) {
 }
 
 /// Launched by itself: nobody is left to say how it went but the launcher.
-TEST(StoppedRank, EndsAllBeforeAnyCallReturns) {
+TEST(StoppedRankFailure, EndsAllBeforeAnyCallReturns) {
   const std::unique_ptr<Communicator> group = world->communicator();
   std::vector<float> values(1'000'000);
   group->all_reduce(values.data(), values.data(), values.size(), Element::fp32);

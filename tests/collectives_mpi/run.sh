@@ -16,7 +16,7 @@ launch() { # WATCHDOG_SECONDS FILTER
   mpirun "${options[@]}" "$program" "$1" "${ways[@]}" --gtest_filter="$2"
 }
 
-launch 30 '-*Failure.*:StoppedRank.*'
+launch 30 '-*Failure.*'
 failures=$("$program" 30 --gtest_list_tests --gtest_filter='*Failure.*' | sed -n 's|^  \([A-Za-z]*\)/.*|\1|p')
 [ -n "$failures" ]
 for failure in $failures; do
@@ -24,7 +24,7 @@ for failure in $failures; do
 done
 
 # The launch must fail, and no rank get so far as to say that a call returned.
-if stopped=$(launch 0.5 'StoppedRank.*' 2>&1) || grep -q 'a call returned' <<< "$stopped" ||
+if stopped=$(launch 0.5 'StoppedRankFailure.*' 2>&1) || grep -q 'a call returned' <<< "$stopped" ||
   ! grep -q 'ends all ranks at once' <<< "$stopped"; then
   printf '%s\n' "$stopped"
   exit 1

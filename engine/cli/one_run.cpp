@@ -1,0 +1,87 @@
+#include "engine/cli/one_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "collectives/agreement.h"
+#include "collectives/same_on_all.h"
+#include "engine/base/hash.h"
+#include "engine/config/common_values.h"
+#include "engine/plan/host_figures.h"
+
+namespace strata {
+namespace {
+
+/// The tokens of a few microbatches that are spread over the run's first epoch, and of the first that are
+/// held out: so other files are found, too, that have as many tokens.
+std::string hash_of_samples(const RunConfig& config, const BatchLoader& data) {
+  const std::int64_t steps = std::min(config.train.steps, data.training_sequences() / config.train.batch + 1);
+  const std::int64_t samples = std::min<std::int64_t>(16, steps);
+  std::vector<std::int32_t> tokens(
+      static_cast<std::size_t>(config.train.microbatch * config.data.sequence_length));
+  std::vector<std::int32_t> targets(tokens.size());
+  StreamingHash hash;
+  const auto add = [&] { hash.update(std::as_bytes(std::span(tokens))); };
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    data.fill(steps / samples * sample, 0, tokens, targets);
+    add();
+  }
+  if (data.validation_microbatches() > 0) {
+    data.fill_validation(0, tokens, targets);
+    add();
+  }
+  return hex(hash.digest());
+}
+
+/// The text that strata plan --program prints, with what each exchange sends.
+std::string hash_of(const Program& program) {
+  std::string text = print(program);
+  for (const Instruction& instruction : program.instructions)
+    fmt::format_to(std::back_inserter(text), " {}", instruction.exchange.sent);
+  return hex(hash_text(text));
+}
+
+}  // namespace
+
+MachineRates agree_on_hosts(RunConfig& config, Communicator* world) {
+  std::vector<HostFigures> all;
+  for (const std::string& text : texts_of_ranks(world, [&] { return to_text(host_figures(config)); }))
+    all.push_back(figures_from_text(text));
+  const HostFigures agreed = smallest(all);
+  config = with_budgets(std::move(config), agreed);
+  return agreed.rates;
+}
+
+void require_one_run(const RunConfig& config, const Architecture& architecture, const BatchLoader& data,
+                     bool fresh, Communicator* world) {
+  if (world == nullptr) return;
+  Facts facts = common_values(config);
+  facts.emplace_back("--fresh", fresh ? "given" : "");
+  const nlohmann::json model = to_hf_config(architecture);
+  for (const auto& [key, value] : model.items()) facts.emplace_back("the model's " + key, value.dump());
+  facts.emplace_back("sequences to train on", fmt::format("{}", data.training_sequences()));
+  facts.emplace_back("sequences held out", fmt::format("{}", data.validation_sequences()));
+  std::string samples;
+  on_every_rank(world, [&] { samples = hash_of_samples(config, data); });
+  facts.emplace_back("a hash of the data's tokens", samples);
+  require_same(world, facts, "all ranks of a run need the same run file, model and data");
+}
+
+void require_one_plan(const Plan& plan, Communicator* world) {
+  if (world == nullptr) return;
+  Facts facts = {
+      {"the planned order", plan.strategy.order == Order::layer_major ? "layer_major" : "microbatch_major"}};
+  for (const Tier tier : kTiers)
+    facts.emplace_back(fmt::format("planned bytes of the tier {}", name_of(tier)),
+                       fmt::format("{}", plan.arena_bytes(tier)));
+  facts.emplace_back("a hash of the training program", hash_of(plan.training.program));
+  facts.emplace_back("a hash of the validation program",
+                     plan.validation ? hash_of(plan.validation->program) : "");
+  require_same(world, facts,
+               "ranks with the same run file plan alike where they run the same build of strata");
+}
+
+}  // namespace strata

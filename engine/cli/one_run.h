@@ -1,0 +1,25 @@
+// Several ranks make sure that they are one run before anything runs: they agree on what planning reads of
+// their hosts, and compare all else that a step depends on. Every rank calls these in the same order; a null
+// world is a run of one rank.
+#pragma once
+
+#include "collectives/communicator.h"
+#include "engine/config/run_config.h"
+#include "engine/data/batch_loader.h"
+#include "engine/model/architecture.h"
+#include "engine/plan/planner.h"
+
+namespace strata {
+
+/// Makes `config`'s budgets the smallest of all ranks; the rates to plan by are so, too. Throws ConfigError
+/// where a rank's profile cannot be read.
+MachineRates agree_on_hosts(RunConfig& config, Communicator* world);
+
+/// Throws ConfigError on every rank where run file, model, data or --fresh differ, naming what, and where.
+void require_one_run(const RunConfig& config, const Architecture& architecture, const BatchLoader& data,
+                     bool fresh, Communicator* world);
+
+/// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
+void require_one_plan(const Plan& plan, Communicator* world);
+
+}  // namespace strata

@@ -1,0 +1,20 @@
+// What of a run file all ranks of a run must have in common.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+/// (key, value) in the order of the keys: every key but those that only tell of one host, as its threads and
+/// the speed of its drives. Of a path, which hosts may name differently, whether one is given.
+std::vector<std::pair<std::string, std::string>> common_values(const RunConfig& config);
+
+/// The keys that ranks may have different values of; and those of which they must have one, or all none.
+const std::vector<std::string>& keys_of_one_host();
+const std::vector<std::string>& paths_on_one_host();
+
+}  // namespace strata
