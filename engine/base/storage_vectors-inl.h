@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
+#include "engine/base/vector_target.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -13,10 +13,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/topology.h"
+#include "engine/base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
+#include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
 #include "offload/disk_curve.h"
@@ -93,6 +95,11 @@ Finding find_huge_pages() {
   if (modes.find("[never]") == std::string::npos) return {Grade::good, "huge pages", modes};
   return {Grade::weak, "huge pages", modes,
           "as root, echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
+}
+
+Finding find_vector_code() {
+  const std::string cap = vector_target_is_capped() ? " (capped by STRATA_VECTOR_TARGET)" : "";
+  return {Grade::good, "vector code", CpuDevice::vector_code() + cap};
 }
 
 Finding find_cuda() {
@@ -188,6 +195,7 @@ int run_doctor(const DoctorCommand& command) {
   report.add(find_kernel());
   report.add(find_locked_memory());
   report.add(find_huge_pages());
+  report.add(find_vector_code());
   report.add(find_cuda());
   const std::unique_ptr<Device> device = make_device(config);
   const int threads = host_threads(config);

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "engine/base/error.h"
+#include "engine/base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/config/describe.h"
 
@@ -73,6 +74,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    static_cast<void>(strata::vector_target());  // throws where the environment names none
     return strata::run(argc, argv);
   } catch (const strata::ConfigError& error) {
     std::cerr << "strata: " << error.what() << '\n';

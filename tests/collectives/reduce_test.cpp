@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tests/collectives/values.h"
-#include "tests/support/vector_target.h"
+#include "tests/support/highway_target.h"
 
 namespace strata::testing {
 namespace {
@@ -16,7 +16,7 @@ template <class Body>
 void on_each_target(const Body& body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
-    const VectorTarget chosen(target);
+    const OnHighwayTarget chosen(target);
     body();
   }
 }

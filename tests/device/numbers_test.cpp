@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/cpu/cpu_device.h"
-#include "tests/support/vector_target.h"
+#include "tests/support/highway_target.h"
 
 namespace strata {
 namespace {
@@ -42,7 +42,7 @@ class CastOnEachTarget : public testing::TestWithParam<std::int64_t> {
   void cast(const Matrix& x, const Matrix& out) { device_.make_stream()->kernels().cast(x, out); }
 
  private:
-  VectorTarget target_{GetParam()};
+  OnHighwayTarget target_{GetParam()};
   CpuDevice device_{{.threads = 1, .link = {}}};
 };
 

@@ -164,14 +164,16 @@ void expect_agrees_with_reference(const Scenario& scenario, Implementation& impl
   }
 }
 
+std::vector<Operand> run_on_cpu(const Scenario& scenario, int threads) {
+  CpuDevice device({.threads = threads, .link = {}});
+  return run(scenario, device.make_stream()->kernels(), scenario.operands);
+}
+
 void expect_same_bits_for_any_thread_count(const Scenario& scenario) {
   SCOPED_TRACE(scenario.name);
-  CpuDevice one({.threads = 1, .link = {}});
-  const std::vector<Operand> expected = run(scenario, one.make_stream()->kernels(), scenario.operands);
+  const std::vector<Operand> expected = run_on_cpu(scenario, 1);
   for (const int threads : {2, 3}) {
-    CpuDevice device({.threads = threads, .link = {}});
-    expect_equal_bits(run(scenario, device.make_stream()->kernels(), scenario.operands), expected,
-                      fmt::format("{} threads", threads));
+    expect_equal_bits(run_on_cpu(scenario, threads), expected, fmt::format("{} threads", threads));
   }
 }
 

@@ -86,6 +86,8 @@ std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& impl
 /// padding may be touched. Each run of the implementation must give the same bits.
 void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation);
 
+/// The scenario's operands after its call on the CPU.
+std::vector<Operand> run_on_cpu(const Scenario& scenario, int threads);
 /// Runs the scenario on the CPU with 1, 2 and 3 threads; every byte of every operand must be equal.
 void expect_same_bits_for_any_thread_count(const Scenario& scenario);
 

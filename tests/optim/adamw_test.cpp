@@ -11,8 +11,8 @@
 
 #include "engine/base/random.h"
 #include "engine/base/task_arena.h"
+#include "tests/support/highway_target.h"
 #include "tests/support/state_types.h"
-#include "tests/support/vector_target.h"
 
 namespace strata {
 namespace {
@@ -118,7 +118,7 @@ void expect_reference_bits(const StateTypes& types, std::size_t first, std::size
 /// Runs the case on one instruction set of those that this processor has.
 class AdamWOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
  private:
-  VectorTarget target_{GetParam()};
+  OnHighwayTarget target_{GetParam()};
 };
 
 TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTouchesNothingElse) {

@@ -9,7 +9,7 @@
 
 #include "engine/base/random.h"
 #include "engine/base/task_arena.h"
-#include "tests/support/vector_target.h"
+#include "tests/support/highway_target.h"
 
 namespace strata {
 namespace {
@@ -92,7 +92,7 @@ TEST(SumOfSquaresOrder, EveryTargetGivesTheSameBits) {
   };
   const auto expected = sums();
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    const VectorTarget only(target);
+    const OnHighwayTarget only(target);
     EXPECT_EQ(sums(), expected) << hwy::TargetName(target);
   }
 }

@@ -67,10 +67,11 @@ HWY_INLINE float row_maximum(const float* scores, std::int64_t begin, std::int64
   return maximum(hn::Max(most[0], most[1]));
 }
 
-/// Writes exp(scale·score + offset) over whole vectors [begin, end) and returns the sum.
+/// Writes exp(scale·score - shift) over whole vectors [begin, end) and returns the sum. The product is
+/// rounded by itself: then it is `shift` itself for the largest score, whatever its size.
 template <typename T>
 HWY_INLINE float write_exponentials(const float* scores, std::int64_t begin, std::int64_t end, float scale,
-                                    float offset, T* to) {
+                                    float shift, T* to) {
   const FloatTag d;
   const std::int64_t step = lanes();
   Float sums[2] = {hn::Zero(d), hn::Zero(d)};
@@ -79,13 +80,14 @@ HWY_INLINE float write_exponentials(const float* scores, std::int64_t begin, std
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
       const Float score = hn::LoadU(d, scores + i + j * step);
-      const Float p = exponential(hn::MulAdd(score, broadcast(scale), broadcast(offset)));
+      const Float p = exponential(hn::Sub(hn::Mul(score, broadcast(scale)), broadcast(shift)));
       sums[j] = hn::Add(sums[j], p);
       store_factor(p, to + i + j * step);
     }
   }
   if (i < end) {
-    const Float p = exponential(hn::MulAdd(hn::LoadU(d, scores + i), broadcast(scale), broadcast(offset)));
+    const Float score = hn::LoadU(d, scores + i);
+    const Float p = exponential(hn::Sub(hn::Mul(score, broadcast(scale)), broadcast(shift)));
     sums[0] = hn::Add(sums[0], p);
     store_factor(p, to + i);
   }
@@ -110,7 +112,7 @@ HWY_INLINE void softmax_rows(const SoftmaxBlock& block) {
     std::fill(scores + last, scores + end, -std::numeric_limits<float>::infinity());
     const float previous = block.maximum[row];
     const float most = std::max(previous, row_maximum(scores, begin, end) * block.scale);
-    const float total = write_exponentials(scores, begin, end, block.scale, -most, probabilities);
+    const float total = write_exponentials(scores, begin, end, block.scale, most, probabilities);
     std::fill(probabilities, probabilities + first, T());
     std::fill(probabilities + last, probabilities + block.width, T());
     block.maximum[row] = most;

@@ -9,6 +9,8 @@
 
 #include <cstring>
 
+#include "engine/base/vector_target.h"
+
 #define STRATA_TARGET __attribute__((target("avx512f,avx512bf16")))
 
 namespace strata {
@@ -87,8 +89,7 @@ STRATA_TARGET void multiply_block(const BlockProduct& block) {
 }  // namespace
 
 BlockProductFunction avx512_bf16_block_product() {
-  const bool available = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
-  return available ? multiply_block : nullptr;
+  return vector_target() >= VectorTarget::avx512_bf16 ? multiply_block : nullptr;
 }
 
 }  // namespace strata

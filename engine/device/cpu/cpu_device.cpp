@@ -6,7 +6,9 @@
 
 #include "engine/base/task_arena.h"
 #include "engine/base/topology.h"
+#include "engine/base/vector_target.h"
 #include "engine/device/cpu/cpu_kernels.h"
+#include "engine/device/cpu/tile_product.h"
 #include "offload/arena.h"
 
 namespace strata {
@@ -64,11 +66,17 @@ class CpuStream final : public Stream {
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : pool_(std::make_unique<TaskArena>(options.threads > 0 ? options.threads : usable_cores())),
       to_device_(options.link.to_device),
-      to_host_(options.link.to_host) {}
+      to_host_(options.link.to_host) {
+  static_cast<void>(vector_target());  // throws before a kernel could, where the environment names none
+}
 CpuDevice::~CpuDevice() = default;
 
 std::string CpuDevice::name() const {
   return fmt::format("cpu, {} threads", threads());
+}
+
+std::string CpuDevice::vector_code() {
+  return fmt::format("{}, matrix products with {}", name_of(vector_target()), matrix_product_instructions());
 }
 
 std::unique_ptr<DeviceMemory> CpuDevice::allocate(Bytes bytes) {

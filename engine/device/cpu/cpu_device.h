@@ -32,6 +32,9 @@ class CpuDevice final : public Device {
 
   int threads() const;
 
+  /// The instruction sets in use, for people.
+  static std::string vector_code();
+
  private:
   std::unique_ptr<TaskArena> pool_;
   LinkThrottle to_device_;

@@ -31,11 +31,13 @@ struct Gelu {
 
 struct GeluBackward {
   HWY_INLINE Float operator()(Float x, Float out_gradient) const {
-    const Float square = hn::Mul(x, x);
+    // From |x| = 16 on the gate is 0 or 1 and does not change, so x³, which may not be finite, has no part in
+    // the slope.
+    const Float square = hn::Min(broadcast(256.0F), hn::Mul(x, x));
     const Float gate = gelu_gate(x, square);
     const Float slope = hn::MulAdd(square, broadcast(3 * kCubic), broadcast(kLinear));
     const Float spread = hn::NegMulAdd(gate, gate, gate);
-    return hn::Mul(out_gradient, hn::MulAdd(hn::Mul(x, slope), spread, gate));
+    return hn::Mul(out_gradient, hn::MulAdd(hn::Mul(x, spread), slope, gate));
   }
 };
 

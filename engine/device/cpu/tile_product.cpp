@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "engine/base/vector_target.h"
 #include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/finish.h"
 
@@ -17,9 +18,37 @@ namespace {
 using Type = dnnl::memory::data_type;
 using Memory = dnnl::memory;
 
+/// oneDNN can be capped until it is first used.
+void cap_library() {
+  static const dnnl::status status = [] {
+    if (!vector_target_is_capped()) return dnnl::status::success;
+    switch (vector_target()) {
+      case VectorTarget::baseline:  // oneDNN has nothing less than SSE4
+      case VectorTarget::sse4:
+        return dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+      case VectorTarget::avx2:
+        return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      case VectorTarget::avx512:
+        return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_vnni);
+      case VectorTarget::avx512_bf16:
+        return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    }
+    return dnnl::status::success;
+  }();
+  dnnl::error::wrap_c_api(static_cast<dnnl_status_t>(status), "oneDNN does not follow STRATA_VECTOR_TARGET");
+}
+
 const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    cap_library();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
+}
+
+dnnl::cpu_isa library_isa() {
+  cap_library();
+  return dnnl::get_effective_cpu_isa();
 }
 
 /// oneDNN takes its thread count from OpenMP, per calling thread.
@@ -186,10 +215,33 @@ bool goes_through_fp32(const TileProduct& product, Bf16Route route) {
 
 }  // namespace
 
+std::string_view matrix_product_instructions() {
+  switch (library_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "oneDNN's choice";
+  }
+}
+
 Bf16Route bf16_route_of_this_machine() {
   static const Bf16Route route = [] {
     // Without bf16 instructions oneDNN emulates them: measured at a third of its fp32 rate.
-    const auto isa = dnnl::get_effective_cpu_isa();
+    const auto isa = library_isa();
     const bool native = isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
     return native ? Bf16Route::native : Bf16Route::through_fp32;
   }();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "engine/base/bytes.h"
 #include "engine/base/dtype.h"
@@ -22,6 +23,9 @@ struct TileProduct {
   bool bias = false;
   friend bool operator==(const TileProduct&, const TileProduct&) = default;
 };
+
+/// oneDNN's name of the instruction set that it uses; STRATA_VECTOR_TARGET caps it.
+std::string_view matrix_product_instructions();
 
 /// How bf16 operands are multiplied: as they are, or upcast first, where the machine has no bf16
 /// instructions. fp16 ones are always upcast.

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "engine/base/storage_vectors-inl.h"
 #include "hwy/highway.h"
@@ -137,13 +138,11 @@ HWY_INLINE float maximum(Float value) {
   return hn::GetLane(hn::MaxOfLanes(FloatTag(), value));
 }
 
-/// exp, relative error below 3e-7 (Cephes' expf polynomial). The argument is clamped to [-87, 88]; NaN stays
-/// NaN.
+/// exp, relative error below 3e-7 (Cephes' expf polynomial). 0 where the result is no normal number, infinite
+/// from 2^127.5 on; NaN stays NaN.
 HWY_INLINE Float exponential(Float x) {
   const FloatTag d;
   const WordTag words;
-  // The constant comes first: of x86's min and max it is the second operand that survives a NaN.
-  x = hn::Min(broadcast(88.0F), hn::Max(broadcast(-87.0F), x));
   // Adding 1.5·2^23 rounds to an integer, which then stands in the low bits.
   const Float magic = broadcast(12582912.0F);
   const Float shifted = hn::MulAdd(x, broadcast(1.44269504088896341F), magic);
@@ -157,19 +156,17 @@ HWY_INLINE Float exponential(Float x) {
   p = hn::MulAdd(p, r, broadcast(5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, broadcast(1.0F)));
   const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(words, shifted), hn::Set(words, 127U)));
-  return hn::Mul(p, hn::BitCast(d, exponent));
+  p = hn::Mul(p, hn::BitCast(d, exponent));
+  // Beyond these the integer does not fit the exponent.
+  p = hn::IfThenElse(hn::Gt(x, broadcast(88.3762F)), broadcast(std::numeric_limits<float>::infinity()), p);
+  return hn::IfThenZeroElse(hn::Lt(x, broadcast(-87.3365F)), p);
 }
 
-/// 1 / x by one Newton step from the machine's estimate: error of an ulp or two, in a fraction of a
-/// division's time.
-HWY_INLINE Float reciprocal(Float x) {
-  const Float estimate = hn::ApproximateReciprocal(x);
-  return hn::MulAdd(hn::NegMulAdd(x, estimate, broadcast(1.0F)), estimate, estimate);
-}
-
-/// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)).
+/// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)): 1 where the exponential vanishes, 0 where it is infinite. A
+/// division, since processors' estimates of reciprocals differ, and gelu's slope multiplies what one is short
+/// of 1 by x³.
 HWY_INLINE Float sigmoid_of_negated(Float x) {
-  return reciprocal(hn::Add(broadcast(1.0F), exponential(x)));
+  return hn::Div(broadcast(1.0F), hn::Add(broadcast(1.0F), exponential(x)));
 }
 HWY_INLINE Float sigmoid(Float x) {
   return sigmoid_of_negated(hn::Neg(x));

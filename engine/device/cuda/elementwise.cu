@@ -134,11 +134,11 @@ struct GeluBackward {
   static constexpr int kInputs = 2, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
     const auto [x, gradient] = x_and_gradient;
-    // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays.
+    // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays, and an infinity becomes one.
     const float near = x > 16.0F ? 16.0F : x < -16.0F ? -16.0F : x;
     const float sigma = gelu_sigmoid(near);
     const float slope = kTwiceGeluSlope * (1.0F + 3.0F * kGeluCubic * near * near);
-    return {gradient * (sigma + near * sigma * (1.0F - sigma) * slope)};
+    return {gradient * (sigma + x * sigma * (1.0F - sigma) * slope)};
   }
 };
 
@@ -155,7 +155,7 @@ struct SwigluBackward {
   __device__ static std::array<float, 2> of(const std::array<float, 3>& gate_up_and_gradient) {
     const auto [gate, up, gradient] = gate_up_and_gradient;
     const float sigma = sigmoid(gate);
-    return {gradient * up * sigma * (1.0F + gate * (1.0F - sigma)), gradient * gate * sigma};
+    return {gradient * up * sigma * (1.0F + gate * (1.0F - sigma)), gradient * (gate * sigma)};
   }
 };
 

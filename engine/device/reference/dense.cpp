@@ -37,12 +37,17 @@ void ReferenceKernels::add_column_sums(const Matrix& x, const Matrix& gradient) 
 
 namespace {
 
-// gelu(x) = x/2 · (1 + tanh(u)) with u = sqrt(2/pi) · (x + 0.044715 x³).
+// gelu(x) = x/2 · (1 + tanh(u)) = x · sigmoid(2u) with u = sqrt(2/pi) · (x + 0.044715 x³); 1 + tanh(u) would
+// lose the digits of small gates.
 constexpr double kCubic = 0.044715;
 const double kGeluSlope = std::sqrt(2 / std::numbers::pi);
 
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
+}
+
+double gelu_gate(double x) {
+  return sigmoid(2 * kGeluSlope * (x + kCubic * x * x * x));
 }
 
 }  // namespace
@@ -51,8 +56,7 @@ void ReferenceKernels::gelu(const Matrix& x, const Matrix& out) {
   expect(is_like(out, x), "out like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
     const double value = load(x, row, column);
-    store(out, row, column,
-          0.5 * value * (1 + std::tanh(kGeluSlope * (value + kCubic * value * value * value))));
+    store(out, row, column, value * gelu_gate(value));
   });
 }
 
@@ -60,9 +64,9 @@ void ReferenceKernels::gelu_backward(const Matrix& x, const Matrix& out_gradient
   expect(is_like(out_gradient, x) && is_like(x_gradient, x), "gradients like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
     const double value = load(x, row, column);
-    const double tangent = std::tanh(kGeluSlope * (value + kCubic * value * value * value));
-    const double slope = kGeluSlope * (1 + 3 * kCubic * value * value);
-    const double derivative = 0.5 * (1 + tangent) + 0.5 * value * (1 - tangent * tangent) * slope;
+    const double gate = gelu_gate(value);
+    const double slope = 2 * kGeluSlope * (1 + 3 * kCubic * value * value);
+    const double derivative = gate + value * gate * (1 - gate) * slope;
     store(x_gradient, row, column, load(out_gradient, row, column) * derivative);
   });
 }

@@ -10,12 +10,12 @@ namespace strata {
 
 /// While it lives, the vector code of this process runs on `target`, one of
 /// hwy::SupportedAndGeneratedTargets().
-class VectorTarget {
+class OnHighwayTarget {
  public:
-  explicit VectorTarget(std::int64_t target) { choose(target); }
-  ~VectorTarget() { choose(0); }
-  VectorTarget(const VectorTarget&) = delete;
-  VectorTarget& operator=(const VectorTarget&) = delete;
+  explicit OnHighwayTarget(std::int64_t target) { choose(target); }
+  ~OnHighwayTarget() { choose(0); }
+  OnHighwayTarget(const OnHighwayTarget&) = delete;
+  OnHighwayTarget& operator=(const OnHighwayTarget&) = delete;
 
  private:
   /// 0: the processor's own.

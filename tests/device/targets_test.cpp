@@ -1,0 +1,68 @@
+// Which bits do not depend on the processor's instruction set, as docs/design.md promises in section 8.
+// AdamW, the gradient's norm and sums of ranks, which do not either, are tested where they live.
+#include "tests/device/kernel_scenarios.h"
+#include "tests/support/highway_target.h"
+
+namespace strata {
+namespace {
+
+constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
+
+std::vector<Operand> run_on(std::int64_t target, const Scenario& scenario) {
+  const OnHighwayTarget only(target);
+  return run_on_cpu(scenario, 2);
+}
+
+/// The targets of this process, the best first.
+std::vector<std::int64_t> targets_that_fuse() {
+  std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+#if HWY_ARCH_X86
+  std::erase_if(targets, [](std::int64_t target) { return target > HWY_AVX2; });
+#endif
+  return targets;
+}
+
+void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64_t>& targets) {
+  if (targets.empty()) return;  // of a process that is capped below them
+  const std::vector<Operand> expected = run_on(targets.front(), scenario);
+  for (const std::int64_t target : targets) {
+    const std::vector<Operand> actual = run_on(target, scenario);
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_TRUE(actual[i].memory() == expected[i].memory())
+          << scenario.name << ", operand " << i << " on " << hwy::TargetName(target);
+    }
+  }
+}
+
+TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector) {
+  for (const DType dtype : kDTypes) {
+    const Scenario scenarios[] = {column_sums_scenario(dtype, 130, 65),
+                                  add_scenario(dtype, 9, 1030, 3, false),
+                                  cast_scenario(DType::fp32, dtype, 9, 1030),
+                                  cast_scenario(dtype, DType::fp32, 9, 1030),
+                                  zero_scenario(dtype, 9, 1030, 3),
+                                  copy_rows_scenario(dtype, 65, 3),
+                                  sum_rows_scenario(dtype, 65, 0, std::int64_t{11} * 65),
+                                  embedding_scenario(dtype, 3, 17, 65, true),
+                                  embedding_backward_scenario(dtype, 3, 17, 65, true)};
+    for (const Scenario& scenario : scenarios) {
+      expect_the_same_bits(scenario, hwy::SupportedAndGeneratedTargets());
+    }
+  }
+}
+
+TEST(VectorTargetsThatFuse, GiveTheSameActivationsAndRotations) {
+  for (const DType dtype : kDTypes) {
+    const Scenario scenarios[] = {
+        gelu_scenario(dtype, 9, 1030, 3, false),
+        gelu_backward_scenario(dtype, 9, 1030, 3, ActivationGradientPlace::own),
+        swiglu_scenario(dtype, 9, 1030, 3),
+        swiglu_backward_scenario(dtype, 9, 1030, 3, false),
+        rope_scenario(dtype, 2, 9, 2, 34, false),
+    };
+    for (const Scenario& scenario : scenarios) expect_the_same_bits(scenario, targets_that_fuse());
+  }
+}
+
+}  // namespace
+}  // namespace strata
