@@ -25,11 +25,12 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
   if (step < schedule.warmup) {
     return schedule.peak * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup + 1);
   }
-  if (schedule.type == ScheduleType::constant) return schedule.peak;
+  if (schedule.type == ScheduleType::constant || step == schedule.warmup) return schedule.peak;
   const double minimum = schedule.minimum_ratio * schedule.peak;
-  if (step >= schedule.steps) return minimum;
+  const std::int64_t last = schedule.steps - 1;
+  if (step >= last) return minimum;
   const double progress =
-      static_cast<double>(step - schedule.warmup) / static_cast<double>(schedule.steps - schedule.warmup);
+      static_cast<double>(step - schedule.warmup) / static_cast<double>(last - schedule.warmup);
   return minimum + (schedule.peak - minimum) * remaining(schedule.type, progress);
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
+#include "engine/data/byte_tokens.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"
@@ -44,19 +46,34 @@ std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, c
   return fmt::format("stopped after step {} and saved; go on with: {}", result.counters.step, again);
 }
 
+bool learned_nothing(const TrainResult& result) {
+  return !result.steps.empty() && std::ranges::all_of(result.steps, &StepReport::skipped);
+}
+
+std::string why_nothing_was_learned(const TrainResult& result) {
+  return fmt::format(
+      "strata: the run has learned nothing: the gradients of all its {} steps were not finite, and the last "
+      "loss is {}; try a "
+      "smaller optimizer.lr or train.loss_scale.initial, another train.precision, or look at weights and "
+      "data",
+      result.steps.size(), result.steps.back().loss);
+}
+
 /// What a run needs before it trains, and what may be wrong with it.
 struct Setup {
   RunConfig config;
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
+  std::vector<std::string> warnings;
 };
 
 Setup prepare(const TrainCommand& command, const Job& job) {
   Setup setup{.config = load_run_config(command.run_file, command.overrides, job.size()),
               .model = {},
               .data = {},
-              .device = {}};
+              .device = {},
+              .warnings = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
     throw ConfigError(
@@ -66,7 +83,11 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   }
   if (job.is_first()) check_json_path(command.json);
   setup.model = load_model(config);
-  setup.data = std::make_unique<BatchLoader>(config, setup.model.architecture.vocabulary);
+  const std::int64_t vocabulary = setup.model.architecture.vocabulary;
+  const std::string doubt = doubt_about_bytes(config, vocabulary);
+  setup.data = std::make_unique<BatchLoader>(config, vocabulary);
+  setup.warnings = setup.data->warnings();
+  if (!doubt.empty()) setup.warnings.push_back(doubt);
   // The plan must not ask for more held-out microbatches than there are.
   if (config.train.validate_every > 0)
     config.train.validation_batches = setup.data->validation_microbatches();
@@ -104,20 +125,22 @@ int train(const TrainCommand& command, Job& job) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
     std::cerr << plan_text(plan, setup.model, &rates);
+    for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';
   }
 
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
   const TrainResult result = trainer.train(stop_requested, listeners);
-  if (!job.is_first()) return result.interrupted ? 1 : 0;
+  const bool failed = result.interrupted || learned_nothing(result);
+  if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
   const TrainReport report{plan, result, rates};
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
-  if (!result.interrupted) return 0;
-  std::cerr << how_to_go_on(command, config, result) << '\n';
-  return 1;
+  if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
+  if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';
+  return failed ? 1 : 0;
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ struct RunConfig {
     Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids
     std::int64_t token_bytes = 2;            ///< of an id in a .bin file without a header: 2 or 4
     std::int64_t sequence_length = 512;
+    bool shuffle = true;  ///< false: sequences in the order of the files
     friend bool operator==(const DataSection&, const DataSection&) = default;
   } data;
 

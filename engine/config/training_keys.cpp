@@ -96,6 +96,10 @@ void add_data(std::vector<Key>& keys) {
       });
   section.add<Integer<std::int64_t>>("sequence_length", &S::sequence_length, "tokens",
                                      "Length of a training sequence.", at_least_one);
+  section.add<Boolean>(
+      "shuffle", &S::shuffle, "",
+      "true: every epoch takes the sequences in a random order of its own, by train.seed. false: in the "
+      "order of the files.");
 }
 
 std::string check_batch(const RunConfig& config) {
@@ -241,14 +245,20 @@ void add_schedule(std::vector<Key>& keys) {
       "type", &S::schedule, "", "Course of the learning rate from the end of the warm-up to the last step.");
   require(section.add<Integer<std::int64_t>>(
               "warmup", &S::warmup, "steps",
-              "Steps in which the learning rate rises linearly to optimizer.lr.", not_negative),
+              "Steps in which the learning rate rises linearly to optimizer.lr: step s, counted from 0, has "
+              "lr · (s + 1) / (warmup + 1).",
+              not_negative),
           {"train.steps"}, [](const RunConfig& c) -> std::string {
             if (c.optimizer.warmup <= c.train.steps) return "";
             return fmt::format("{} steps of warm-up are more than the run's {} (train.steps)",
                                c.optimizer.warmup, c.train.steps);
           });
   section.add<Number>("minimum_ratio", &S::minimum_ratio, "",
-                      "linear and cosine end at this part of optimizer.lr.", fraction);
+                      "The last step of linear and cosine has this part r of optimizer.lr. After the "
+                      "warm-up, with p from 0 in its first "
+                      "step to 1 in the last one, linear has lr · (r + (1 - r) · (1 - p)) and cosine lr · (r "
+                      "+ (1 - r) · (1 + cos πp) / 2).",
+                      fraction);
 }
 
 }  // namespace

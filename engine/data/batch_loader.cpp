@@ -101,7 +101,7 @@ BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::opt
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       split_(checked_split(config, training_, held_out_)),
-      sampler_(split_.training.count, config.train.seed) {
+      sampler_(split_.training.count, config.train.seed, config.data.shuffle) {
   // A seed of its own: runs that differ in train.seed are measured on the same data.
   if (split_.validation.count > 0)
     validation_order_.emplace(split_.validation.count, /*seed=*/0, /*epoch=*/0);
@@ -124,6 +124,15 @@ void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_
     const std::int64_t sample = (microbatch * microbatch_ + i) % split_.validation.count;
     fill_sequence(source, split_.validation, (*validation_order_)(sample), row(tokens, i), row(targets, i));
   }
+}
+
+std::vector<std::string> BatchLoader::warnings() const {
+  if (batch_ <= split_.training.count) return {};
+  return {
+      fmt::format("train.batch: {} sequences per step are more than the {} there are to train on, so every "
+                  "batch holds some "
+                  "of them more than once",
+                  batch_, split_.training.count)};
 }
 
 std::int64_t BatchLoader::validation_microbatches() const {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/data/sampler.h"
@@ -47,6 +49,10 @@ class BatchLoader {
   /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets) const;
+
+  /// What a user should know about the data: a batch of more sequences than there are holds some of them
+  /// twice.
+  std::vector<std::string> warnings() const;
 
   std::int64_t training_sequences() const { return split_.training.count; }
   std::int64_t validation_sequences() const { return split_.validation.count; }

@@ -42,6 +42,7 @@ std::int64_t Permutation::operator()(std::int64_t index) const {
 }
 
 std::int64_t Sampler::sample(std::int64_t global_index) const {
+  if (!shuffled_) return global_index % sequences_;
   return Permutation(sequences_, seed_, global_index / sequences_)(global_index % sequences_);
 }
 
@@ -49,7 +50,8 @@ SamplerState Sampler::state(std::int64_t global_index) const {
   return {.seed = seed_,
           .sequences = sequences_,
           .epoch = global_index / sequences_,
-          .position = global_index % sequences_};
+          .position = global_index % sequences_,
+          .shuffled = shuffled_};
 }
 
 }  // namespace strata

@@ -1,6 +1,6 @@
-// The order in which sequences are trained on: a new random permutation every epoch, as a pure function of
-// seed and index. Nothing is stored, so any rank can ask for any sample and a resumed run needs only the
-// number of samples it has consumed. Immutable; call from any thread.
+// The order in which sequences are trained on: a new random permutation every epoch, or that of the data, as
+// a pure function of seed and index. Nothing is stored, so any rank can ask for any sample and a resumed run
+// needs only the number of samples it has consumed. Immutable; call from any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,15 @@ struct SamplerState {
   std::int64_t sequences = 0;  ///< per epoch
   std::int64_t epoch = 0;
   std::int64_t position = 0;  ///< of the next sample within the epoch
+  bool shuffled = true;
   friend bool operator==(const SamplerState&, const SamplerState&) = default;
 };
 
 class Sampler {
  public:
   /// REQUIRES: sequences > 0.
-  Sampler(std::int64_t sequences, std::uint64_t seed) : sequences_(sequences), seed_(seed) {}
+  Sampler(std::int64_t sequences, std::uint64_t seed, bool shuffled = true)
+      : sequences_(sequences), seed_(seed), shuffled_(shuffled) {}
 
   /// The sequence that is the `global_index`-th sample of the run, counted over all epochs and ranks.
   std::int64_t sample(std::int64_t global_index) const;
@@ -51,6 +53,7 @@ class Sampler {
  private:
   std::int64_t sequences_;
   std::uint64_t seed_;
+  bool shuffled_;
 };
 
 }  // namespace strata

@@ -151,10 +151,33 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
   return {.file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type};
 }
 
+/// True for the first ids of a file of 4-byte ids that are read as 2-byte ones: every second one is the high
+/// half of an id, so 0, or a small number where ids go beyond 65535; and ids that matter are not all 0.
+bool looks_like_four_bytes(const MappedFile& file) {
+  constexpr std::int64_t kLooked = 4096, kFewest = 64, kLargestHigh = 15;
+  const std::int64_t pairs = std::min(kLooked, size_of(file) / 4);
+  if (pairs < kFewest) return false;
+  std::uint16_t largest_low = 0, largest_high = 0;
+  std::int64_t lows = 0;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const auto low = load<std::uint16_t>(file, 4 * i), high = load<std::uint16_t>(file, 4 * i + 2);
+    largest_low = std::max(largest_low, low);
+    largest_high = std::max(largest_high, high);
+    lows += low != 0 ? 1 : 0;
+  }
+  if (lows < pairs / 4) return false;
+  return largest_high == 0 || (largest_high <= kLargestHigh && largest_low >= 4096);
+}
+
 TokenSegment as_raw(const std::shared_ptr<const MappedFile>& file, std::int64_t token_bytes) {
   if (size_of(*file) % token_bytes != 0) {
     refuse(*file, fmt::format("{} bytes are not a whole number of {}-byte token ids (data.token_bytes)",
                               size_of(*file), token_bytes));
+  }
+  if (token_bytes == 2 && looks_like_four_bytes(*file)) {
+    refuse(*file,
+           "every second 2-byte number is 0 or nearly, as in a file of 4-byte token ids: set "
+           "data.token_bytes to 4");
   }
   return {.file = file,
           .offset = 0,

@@ -15,11 +15,15 @@ namespace {
 
 [[noreturn]] void refuse_id(const TokenSegment& segment, std::int64_t position, std::int64_t id,
                             std::int64_t vocabulary) {
+  // Two ids of a 2-byte file, read as one.
+  const bool halves =
+      segment.type == TokenType::uint32 && (id & 0xffff) < vocabulary && (id >> 16) < vocabulary;
   throw ConfigError(
       fmt::format("{}: token {} has the id {}, but the model's vocabulary has {} ids (0 to {}): tokenize the "
-                  "data with this model's "
-                  "tokenizer, or choose a model with a larger vocab_size",
-                  segment.file->path(), position, id, vocabulary, vocabulary - 1));
+                  "data with this model's tokenizer, {}",
+                  segment.file->path(), position, id, vocabulary, vocabulary - 1,
+                  halves ? "or set data.token_bytes to 2 if the file has such ids"
+                         : "or choose a model with a larger vocab_size"));
 }
 
 /// Widens ids [first, first + out.size()) of the segment's file. A negative id counts as too large.

@@ -102,10 +102,13 @@ TrainingData training_data(const BatchLoader& loader) {
           .sampler =
               [&loader](std::int64_t step) {
                 const SamplerState state = loader.state(step);
-                return nlohmann::json{{"seed", state.seed},
-                                      {"sequences", state.sequences},
-                                      {"epoch", state.epoch},
-                                      {"position", state.position}};
+                nlohmann::json json = {{"seed", state.seed},
+                                       {"sequences", state.sequences},
+                                       {"epoch", state.epoch},
+                                       {"position", state.position}};
+                // Checkpoints from before there was a choice do not have it.
+                if (!state.shuffled) json["shuffled"] = false;
+                return json;
               }};
 }
 

@@ -46,7 +46,7 @@ void ProgressLine::on_step(const StepReport& report) {
   seconds_per_step_ = seconds_per_step_ == 0
                           ? report.seconds
                           : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
-  if (report.skipped) say(fmt::format("step {}: gradients that are not finite update nothing", report.step + 1));
+  say_if_skipped(report);
   if (!terminal_) return;
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
   std::string memory;
@@ -61,6 +61,17 @@ void ProgressLine::on_step(const StepReport& report) {
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
   line_open_ = true;
+}
+
+void ProgressLine::say_if_skipped(const StepReport& report) {
+  constexpr std::int64_t kNamed = 10;  // loss scaling alone may skip so many at the start
+  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (skipped_in_a_row_ == 0 || skipped_in_a_row_ > kNamed) return;
+  say(fmt::format("step {}: gradients that are not finite update nothing", report.step + 1));
+  if (skipped_in_a_row_ < kNamed) return;
+  on_warning(fmt::format(
+      "{} steps in a row have updated nothing, and the loss is {}; those that follow are not named", kNamed,
+      report.loss));
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {

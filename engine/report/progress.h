@@ -26,6 +26,7 @@ class ProgressLine : public TrainListener {
 
  private:
   void say(const std::string& line);
+  void say_if_skipped(const StepReport& report);
 
   const RunConfig& config_;
   const Plan& plan_;
@@ -33,6 +34,7 @@ class ProgressLine : public TrainListener {
   bool terminal_;
   bool line_open_ = false;
   double seconds_per_step_ = 0;  ///< smoothed
+  std::int64_t skipped_in_a_row_ = 0;
 };
 
 /// One JSON object per step and per validation, appended to report.metrics; each line is flushed.

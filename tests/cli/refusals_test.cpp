@@ -86,6 +86,16 @@ TEST_F(Refusal, OfATokenBeyondTheVocabularyNamesFileTokenAndLimit) {
   EXPECT_EQ(strata(train("run.yaml", {"data.path=tokens.bin", "data.tokenizer=none"})).status, 0);
 }
 
+TEST_F(Refusal, OfBytesForAModelWithATokenizerNamesIt) {
+  std::string gpt2 = R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "vocab_size": 300})";
+  std::filesystem::create_directory(path("gpt2"));
+  write("gpt2/config.json", gpt2);
+  write("gpt2/tokenizer.json", "{}");
+  write("hf.yaml", "model: {path: gpt2}\ndata: {path: corpus.txt, sequence_length: 24}\n");
+  expect_sentence(strata(train("hf.yaml")), 2,
+                  {"data.tokenizer: bytes", "300", "gpt2/tokenizer.json", "none"});
+}
+
 TEST_F(Refusal, OfDataThatIsNotThereNamesThePattern) {
   expect_sentence(strata(train("run.yaml", {"data.path='texts/*.txt'"})), 2, {"data.path", "texts/*.txt"});
   write("empty.txt", "");

@@ -25,6 +25,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.tokenizer", "none"},
     {"data.token_bytes", "4"},
     {"data.sequence_length", "123"},
+    {"data.shuffle", "false"},
     {"train.steps", "1234567890123"},
     {"train.batch", "24"},
     {"train.microbatch", "4"},
@@ -129,6 +130,7 @@ data:
   tokenizer: bytes
   token_bytes: 2
   sequence_length: 512
+  shuffle: true
 train:
   steps: 100
   batch: 8

@@ -72,6 +72,20 @@ TEST_F(BatchLoaderTest, FillsSequencesWithTargetsShiftedByOne) {
   }
 }
 
+TEST_F(BatchLoaderTest, TakesTheDataInItsOrderWhereItIsNotShuffled) {
+  config_.data.shuffle = false;
+  const BatchLoader loader = this->loader();
+  for (std::int64_t step = 0; step < 14; ++step) {
+    for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch) {
+      const Microbatch batch = training(loader, step, microbatch);
+      const std::int64_t sample = step * 6 + microbatch * 2;
+      EXPECT_EQ(batch.tokens[0], 10 * sample);
+      EXPECT_EQ(batch.tokens[10], 10 * (sample + 1));
+    }
+  }
+  EXPECT_EQ(training(loader, 14, 2).tokens[10], 0) << "the 90th sample of 89 sequences begins anew";
+}
+
 TEST_F(BatchLoaderTest, TrainsOnEverySequenceOncePerEpoch) {
   const BatchLoader loader = this->loader();
   const std::int64_t sequences = loader.training_sequences();

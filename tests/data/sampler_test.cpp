@@ -90,6 +90,14 @@ TEST(Sampler, DrawsEverySequenceOncePerEpoch) {
   }
 }
 
+TEST(Sampler, KeepsTheOrderOfTheDataWhereItDoesNotShuffle) {
+  const Sampler sampler(5, 9, /*shuffled=*/false);
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < 12; ++i) samples.push_back(sampler.sample(i));
+  EXPECT_EQ(samples, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}));
+  EXPECT_NE(sampler.state(7), Sampler(5, 9).state(7));
+}
+
 TEST(Sampler, HasAStateOfAFewIntegers) {
   const Sampler sampler(10, 4);
   EXPECT_EQ(sampler.state(37), (SamplerState{.seed = 4, .sequences = 10, .epoch = 3, .position = 7}));

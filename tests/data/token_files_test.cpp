@@ -62,6 +62,46 @@ TEST(LlmcFiles, AreKnownByTheirMagicNumber) {
       ElementsAre(5, 128000));
 }
 
+/// Ids spread over [0, vocabulary), as text has them.
+template <typename T>
+std::vector<T> spread_ids(int count, std::uint32_t vocabulary) {
+  std::vector<T> ids;
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(count); ++i)
+    ids.push_back(static_cast<T>(i * 40503U % vocabulary));
+  return ids;
+}
+
+TEST(RawFiles, OfFourByteIdsAreNotReadAsTwoByteOnes) {
+  const Corpus corpus;
+  for (const std::uint32_t vocabulary : {256U, 50257U, 151936U}) {
+    const std::string path = corpus.write("a.bin", packed(spread_ids<std::uint32_t>(2000, vocabulary)));
+    EXPECT_EQ(refusal([&] { open_token_file(path, 2); }),
+              path +
+                  ": every second 2-byte number is 0 or nearly, as in a file of 4-byte token ids: set "
+                  "data.token_bytes to 4")
+        << vocabulary;
+    EXPECT_EQ(open_token_file(path, 4).ids, 2000);
+  }
+}
+
+TEST(RawFiles, OfTwoByteIdsArePlainWhateverTheyHold) {
+  const Corpus corpus;
+  std::vector<std::uint16_t> begins_and_pads(5000, 0);
+  begins_and_pads[0] = 5;
+  for (const auto& ids :
+       {spread_ids<std::uint16_t>(2000, 50257), spread_ids<std::uint16_t>(2000, 16), begins_and_pads,
+        std::vector<std::uint16_t>(2000, 0), std::vector<std::uint16_t>(2000, 7)}) {
+    EXPECT_EQ(open_token_file(corpus.write("a.bin", packed(ids)), 2).ids, std::ssize(ids));
+  }
+}
+
+TEST(RawFiles, OfTwoByteIdsReadAsFourByteOnesAreBeyondTheVocabulary) {
+  const Corpus corpus;
+  const std::string path = corpus.write("a.bin", packed(spread_ids<std::uint16_t>(2000, 50257)));
+  EXPECT_THAT(refusal([&] { TokenSource({open_token_file(path, 4)}, 50257); }),
+              HasSubstr("or set data.token_bytes to 2 if the file has such ids"));
+}
+
 TEST(LlmcFiles, OfAnotherVersionOrLengthAreRefused) {
   const Corpus corpus;
   const std::string version = corpus.write_llmc<std::uint16_t>("a.bin", 20240520, 2, {1});

@@ -6,7 +6,7 @@ namespace strata {
 namespace {
 
 Schedule schedule(ScheduleType type) {
-  return {.type = type, .peak = 0.4, .minimum_ratio = 0.25, .warmup = 3, .steps = 11};
+  return {.type = type, .peak = 0.4, .minimum_ratio = 0.25, .warmup = 3, .steps = 12};
 }
 
 class AnySchedule : public testing::TestWithParam<ScheduleType> {};
@@ -28,8 +28,24 @@ TEST_P(AnySchedule, StartsAtThePeakWithoutWarmUp) {
 TEST_P(AnySchedule, IsDefinedWhereTheWarmUpIsAsLongAsTheRun) {
   Schedule s = schedule(GetParam());
   s.warmup = s.steps;
-  EXPECT_DOUBLE_EQ(learning_rate(s, 10), 0.4 * 11 / 12);
-  EXPECT_DOUBLE_EQ(learning_rate(s, 11), s.type == ScheduleType::constant ? 0.4 : 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 11), 0.4 * 12 / 13);
+  s.warmup = s.steps - 1;
+  EXPECT_DOUBLE_EQ(learning_rate(s, 11), 0.4) << "one step is left, and there is nothing to fall from";
+}
+
+TEST_P(AnySchedule, ReachesItsEndInTheLastStepExactly) {
+  for (const std::int64_t steps : {2, 3, 7, 100, 100'000}) {
+    for (const std::int64_t warmup : {std::int64_t{0}, steps / 2 - 1}) {
+      const Schedule s{
+          .type = GetParam(), .peak = 3e-4, .minimum_ratio = 0.1, .warmup = warmup, .steps = steps};
+      EXPECT_EQ(learning_rate(s, steps - 1), s.type == ScheduleType::constant ? s.peak : 0.1 * s.peak)
+          << steps;
+      EXPECT_EQ(learning_rate(s, warmup), s.peak);
+      if (s.type != ScheduleType::constant && steps > warmup + 2) {
+        EXPECT_GT(learning_rate(s, steps - 2), learning_rate(s, steps - 1));
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AnySchedule,

@@ -1,0 +1,69 @@
+// What is legal, but likely not meant, gets one line, and a run that learned nothing does not end as if it
+// had.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/cli/workspace.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Warning : public Workspace {};
+
+int count_of(const std::string& part, const std::string& text) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(Warning, OfABatchLargerThanTheDataNamesBoth) {
+  write("short.txt", std::string(24 * 3 + 1, 'x'));
+  const Arguments few = {"data.path=short.txt", "data.validation_fraction=0", "train.steps=1"};
+  const Outcome repeated = strata(train("run.yaml", few));
+  EXPECT_EQ(repeated.status, 0) << repeated.err;
+  EXPECT_THAT(repeated.err, HasSubstr("warning: train.batch: 4 sequences per step are more than the 3"));
+  EXPECT_THAT(strata(train("run.yaml", {"train.steps=1"})).err, Not(HasSubstr("warning")));
+}
+
+TEST_F(Warning, OfBytesForAModelOfAnotherVocabularyNamesIt) {
+  write("wide.yaml", run_file());
+  const Arguments wide = {"model.config.vocab_size=300", "train.steps=1", "checkpoint.path=wide"};
+  ASSERT_EQ(strata(train("run.yaml", wide)).status, 0);
+  ASSERT_EQ(strata({"export", "run.yaml", "model", "--set", wide[0], "--set", wide[2]}).status, 0);
+  write("hf.yaml",
+        "model: {path: model}\ndata: {path: corpus.txt, sequence_length: 24}\ntrain: {steps: 1}\n");
+  const Outcome outcome = strata(train("hf.yaml"));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("warning: data.tokenizer is bytes, but the model in model has a vocabulary of 300"));
+}
+
+TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
+  const Arguments infinite = {"train.precision=fp16", "train.loss_scale.initial=1e38",
+                              "train.loss_scale.backoff=0.999", "train.steps=14", "checkpoint.path=out"};
+  const Outcome outcome = strata(train("run.yaml", infinite));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(
+      outcome.err,
+      HasSubstr("strata: the run has learned nothing: the gradients of all its 14 steps were not finite"));
+  EXPECT_TRUE(std::filesystem::exists(path("out") / "step-00000014")) << "what was saved is kept";
+  EXPECT_EQ(count_of("gradients that are not finite update nothing", outcome.err), 10);
+  EXPECT_EQ(count_of("warning: 10 steps in a row have updated nothing", outcome.err), 1);
+}
+
+TEST_F(Warning, OfSomeSkippedStepsLeavesTheRunGood) {
+  const Arguments backing_off = {"train.precision=fp16", "train.loss_scale.initial=1e9",
+                                 "train.loss_scale.backoff=0.001"};
+  const Outcome outcome = strata(train("run.yaml", backing_off));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_GE(count_of("update nothing", outcome.err), 1);
+}
+
+}  // namespace
+}  // namespace strata::test
