@@ -33,6 +33,13 @@ int open_to_read(const fs::path& path, int flags = 0) {
   throw SystemError(fmt::format("cannot read {}: it is not a regular file", path.string()), EINVAL);
 }
 
+/// A folder that is no link itself, as those that Strata makes.
+Folder open_own_folder(const fs::path& path) {
+  const fs::path name = path.filename();
+  if (name.empty() || name == "." || name == "..") return Folder::named(path);
+  return Folder::named(path.parent_path()).open(name.string());
+}
+
 std::int64_t size_of_file(int descriptor, const fs::path& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw_system_error("stat", path, errno);
@@ -48,10 +55,9 @@ FileSystem& FileSystem::real() {
 }
 
 int FileSystem::create(const fs::path& path) {
-  constexpr mode_t kMode = 0666;  // the user's umask narrows it
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
-  if (descriptor < 0) throw_system_error("create", path, errno);
-  return descriptor;
+  return open_own_folder(path.parent_path())
+      .open_file(path.filename().string(), O_WRONLY | O_CREAT | O_EXCL)
+      .release();
 }
 
 void FileSystem::write(int descriptor, std::span<const std::byte> bytes, const fs::path& path) {

@@ -23,7 +23,7 @@ class FileSystem {
   static FileSystem& real();
 
   /// Creates a file for writing; returns its descriptor. Throws where there is anything by that name, a link
-  /// too.
+  /// too, and where its folder is a link.
   virtual int create(const std::filesystem::path& path);
   /// Writes all of `bytes` at the descriptor's position. `path` is for the error.
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
@@ -49,6 +49,7 @@ class FileDescriptor {
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
 
   int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_;

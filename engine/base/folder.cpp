@@ -58,7 +58,9 @@ FileDescriptor Folder::open_file(const std::string& name, int flags, mode_t mode
   FileDescriptor file(::openat(descriptor(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode));
   if (file.get() >= 0) return file;
   const int error = errno;
-  const std::string_view operation = (flags & O_DIRECTORY) != 0 ? "open the folder" : "open";
+  const std::string_view operation = (flags & O_DIRECTORY) != 0 ? "open the folder"
+                                     : (flags & O_EXCL) != 0    ? "create"
+                                                                : "open";
   if (error == ELOOP || error == ENOTDIR || error == EEXIST) {
     const std::optional<struct stat> found = status(name);
     if (found && S_ISLNK(found->st_mode)) refuse_link(operation, path_ / name);

@@ -7,9 +7,10 @@
 #include <memory>
 #include <random>
 #include <string_view>
+#include <system_error>
 
 #include "collectives/agreement.h"
-#include "engine/base/error.h"
+#include "engine/base/system_error.h"
 #include "engine/checkpoint/stored_state.h"
 
 namespace strata {
@@ -70,16 +71,18 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
 /// A file by a name that nothing else has; it goes with this object.
 class Probe {
  public:
-  Probe(FileSystem& file_system, const fs::path& folder)
-      : file_system_(file_system),
-        path_(folder / fmt::format(".writable-{:08x}.tmp", std::random_device()())) {}
+  explicit Probe(FileSystem& file_system) : file_system_(file_system) {}
   ~Probe() {
     if (created_) remove_quietly(file_system_, path_);
   }
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  void write() {
+  /// The user may have named a link.
+  void write(const fs::path& folder) {
+    std::error_code error;
+    path_ = fs::canonical(folder, error) / fmt::format(".writable-{:08x}.tmp", std::random_device()());
+    if (error) throw_system_error("find", folder, error.value());
     FileWriter file(file_system_, path_);
     created_ = true;
     file.write(std::as_bytes(std::span(std::string_view("Checkpoints can be written here.\n"))));
@@ -97,11 +100,11 @@ class Probe {
 
 void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Communicator* ranks) {
   const int rank = ranks == nullptr ? 0 : ranks->rank();
-  Probe probe(file_system, path);
+  Probe probe(file_system);
   const auto write_probe = [&] {
     try {
       if (rank == 0) file_system.create_folders(path);
-      probe.write();
+      probe.write(path);
     } catch (const IoError& error) {
       throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
     }

@@ -81,11 +81,12 @@ nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
 
 void save_hf_folder(const fs::path& folder, const Model& model, const UnitParameters& parameters,
                     const HfExport& options, FileSystem& file_system) {
-  std::error_code error;
-  if (is_there(folder) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error))) {
-    throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
-  }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();
+  std::error_code error;
+  // A link to an empty folder is refused now: no folder can be renamed to it at the end.
+  const bool is_folder = fs::is_directory(fs::symlink_status(target, error));
+  if (is_there(target) && !(is_folder && fs::is_empty(target, error)))
+    throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
   const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
   fs::path temporary = target;
   temporary += ".tmp";

@@ -73,7 +73,7 @@ TEST(File, AFullDiskIsNamedWithAdvice) {
 TEST(File, AFileInAMissingFolderCannotBeCreated) {
   const TemporaryFolder folder;
   expect_error<IoError>([&] { write_file(FileSystem::real(), folder / "none" / "file", "x"); },
-                        {"cannot create", (folder / "none" / "file").string()});
+                        {"cannot open the folder " + (folder / "none").string(), "No such file"});
 }
 
 TEST(File, FoldersAreCreatedWithThoseAboveThem) {
@@ -92,9 +92,18 @@ TEST(File, IsCreatedOnlyWhereNothingHasItsName) {
     trap.set(folder / "file", victim);
     SCOPED_TRACE(trap.name);
     expect_error<IoError>([&] { write_file(FileSystem::real(), folder / "file", "x"); },
-                          {"cannot create " + (folder / "file").string(), "File exists"});
+                          {"cannot create " + (folder / "file").string()});
     victim.expect_untouched(trap.name);
   }
+}
+
+TEST(File, IsNotCreatedInAFolderThatIsALink) {
+  const TemporaryFolder folder;
+  const Victim victim;
+  fs::create_symlink(victim.path(), folder / "step.tmp");
+  expect_error<IoError>([&] { write_file(FileSystem::real(), folder / "step.tmp" / "manifest.json", "x"); },
+                        {"cannot open the folder " + (folder / "step.tmp").string(), "a symbolic link"});
+  victim.expect_untouched("a link to a folder");
 }
 
 TEST(File, RemovingALinkLeavesWhatItLeadsTo) {
