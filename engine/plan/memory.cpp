@@ -3,27 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 
+#include "engine/plan/packer.h"
+
 namespace strata {
 namespace {
-
-struct Placed {
-  Bytes offset, end;
-  Lifetime live;
-};
-
-/// `placed` is sorted by offset. The lowest gap that no buffer alive at the same time touches.
-Bytes lowest_fit(const std::vector<Placed>& placed, Bytes start, Bytes bytes, const Lifetime& live) {
-  Bytes offset = start;
-  for (const Placed& other : placed) {
-    if (!other.live.overlaps(live)) continue;
-    if (other.offset >= offset + bytes) break;
-    offset = std::max(offset, other.end);
-  }
-  return offset;
-}
 
 void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) {
   Bytes persistent_end = 0;
@@ -41,15 +29,10 @@ void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) 
   std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
     return program.buffers[a].bytes > program.buffers[b].bytes;
   });
-  std::vector<Placed> placed;
-  placed.reserve(transient.size());
+  Packer packer(program.instructions.size(), persistent_end);
   for (const std::size_t b : transient) {
     Buffer& buffer = program.buffers[b];
-    buffer.offset = lowest_fit(placed, persistent_end, buffer.bytes, live[b]);
-    const Placed entry{buffer.offset, buffer.offset + buffer.bytes, live[b]};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed& x, const Placed& y) { return x.offset < y.offset; }),
-                  entry);
+    buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
   }
 }
 
@@ -82,10 +65,9 @@ void verify_data_flow(const Program& program) {
   }
 }
 
-/// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not touch.
-void verify_places(const Program& program, Tier tier, Bytes budget) {
-  const std::vector<Lifetime> live = lifetimes(program);
-  std::vector<std::size_t> order;
+/// Buffers of the tier that are ever touched; they must be within it.
+std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes budget, const std::vector<Lifetime>& live) {
+  std::vector<std::size_t> found;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.tier != tier || live[b].last < live[b].first) continue;
@@ -93,19 +75,34 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
       throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes", name_of(tier),
                                          buffer.name, buffer.offset, budget));
     }
-    order.push_back(b);
+    if (buffer.bytes > 0) found.push_back(b);
   }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return program.buffers[a].offset < program.buffers[b].offset;
-  });
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Buffer& low = program.buffers[order[i]];
-    for (std::size_t j = i + 1; j < order.size() && program.buffers[order[j]].offset < low.offset + low.bytes; ++j) {
-      if (live[order[i]].overlaps(live[order[j]])) {
-        throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live", name_of(tier),
-                                           low.name, program.buffers[order[j]].name));
-      }
-    }
+  return found;
+}
+
+/// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not touch.
+void verify_places(const Program& program, Tier tier, Bytes budget) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  std::vector<std::size_t> starting = buffers_of(program, tier, budget, live);
+  std::vector<std::size_t> ending = starting;
+  std::ranges::sort(starting, {}, [&](std::size_t b) { return live[b].first; });
+  std::ranges::sort(ending, {}, [&](std::size_t b) { return live[b].last; });
+  std::map<Bytes, std::size_t> now;  // by offset
+  auto ended = ending.begin();
+  for (const std::size_t b : starting) {
+    for (; live[*ended].last < live[b].first; ++ended) now.erase(program.buffers[*ended].offset);
+    const Buffer& buffer = program.buffers[b];
+    const auto fail = [&](std::size_t other) {
+      throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live", name_of(tier),
+                                         program.buffers[other].name, buffer.name));
+    };
+    const auto [place, is_free] = now.emplace(buffer.offset, b);
+    if (!is_free) fail(place->second);
+    if (const auto above = std::next(place); above != now.end() && above->first < buffer.offset + buffer.bytes)
+      fail(above->second);
+    if (place == now.begin()) continue;
+    const auto below = std::prev(place);
+    if (below->first + program.buffers[below->second].bytes > buffer.offset) fail(below->second);
   }
 }
 

@@ -1,7 +1,8 @@
 #include "engine/plan/placement.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "engine/plan/lower.h"
 #include "engine/plan/memory.h"
@@ -12,11 +13,14 @@
 namespace strata {
 namespace {
 
-/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where even the plain form is larger.
-/// Fragmentation can push a placement over what live bytes promise: then passes get that much less to fill.
+/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where the plain form is larger, so
+/// that its peak is the smallest budget there is. Fragmentation can push a placement over what live bytes promise: then
+/// passes get that much less to fill.
 std::optional<Program> fit(const Program& plain, const Level& level, Bytes budget) {
   const Bytes smallest = near_bytes(plain, level).smallest;
   if (budget < smallest) return std::nullopt;
+  Program leanest = place(plain);
+  if (tier_use(leanest, level.near).peak_bytes > budget) return std::nullopt;
   for (Bytes allowed = budget; allowed > smallest;) {
     const Program resident = keep_resident(plain, level, allowed);
     for (Bytes filled = allowed;;) {
@@ -28,19 +32,16 @@ std::optional<Program> fit(const Program& plain, const Level& level, Bytes budge
     }
     allowed = std::max(smallest, allowed - allowed / 32);
   }
-  Program placed = place(plain);
-  if (tier_use(placed, level.near).peak_bytes > budget) return std::nullopt;
-  return placed;
-}
-
-/// Bytes on the host that are more than messages to and from the device (tokens, losses, norms).
-Bytes host_state_bytes(const TierUse& host) {
-  return host.live_bytes - host.by_kind[static_cast<std::size_t>(BufferKind::communication)];
+  return leanest;
 }
 
 bool fits_host(const Program& placed, const RunConfig& config) {
-  const TierUse use = tier_use(placed, Tier::host);
-  return config.memory.host ? use.peak_bytes <= *config.memory.host : host_state_bytes(use) == 0;
+  return !config.memory.host || tier_use(placed, Tier::host).peak_bytes <= *config.memory.host;
+}
+
+/// A plain program as it is where values may leave the device; where there is no other tier they all stay.
+Program as_tiers_allow(Program plain, const RunConfig& config) {
+  return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited);
 }
 
 Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
@@ -61,19 +62,31 @@ std::optional<Program> fit_host(const Program& program, const SpillOrder& order,
   return std::nullopt;
 }
 
-/// In the training's order; where that keeps more on the host than it may, in the order that keeps less.
-std::optional<Program> place_validation(const Model& model, Strategy strategy, const RunConfig& config) {
-  if (strategy.validation_microbatches == 0) return std::nullopt;
-  std::optional<Program> program;
-  for (const Order order : {strategy.order, Order::microbatch_major}) {
-    strategy.order = order;
-    std::optional<Program> candidate = fit(lower_validation(model, strategy), kDeviceLevel, config.memory.device);
-    if (!candidate) throw std::logic_error("a validation pass needs more device memory than a training step");
+/// Orders in which a validation may pass the model: the training's, and the one that keeps less.
+std::vector<Order> validation_orders(const Strategy& strategy) {
+  if (strategy.order == Order::microbatch_major) return {Order::microbatch_major};
+  return {strategy.order, Order::microbatch_major};
+}
+
+Program lower_validation_in(Order order, const Model& model, Strategy strategy, const RunConfig& config) {
+  strategy.order = order;
+  return as_tiers_allow(lower_validation(model, strategy), config);
+}
+
+/// In the training's order; where that keeps more than it may, in the order that keeps less. False where the device has no
+/// room for either.
+bool place_validation(const Model& model, Placement& placement, const RunConfig& config) {
+  if (placement.strategy.validation_microbatches == 0) return true;
+  std::optional<Program>& best = placement.validation;
+  for (const Order order : validation_orders(placement.strategy)) {
+    std::optional<Program> candidate =
+        fit(lower_validation_in(order, model, placement.strategy, config), kDeviceLevel, config.memory.device);
+    if (!candidate) continue;
     const auto host_bytes = [](const Program& placed) { return tier_use(placed, Tier::host).peak_bytes; };
-    if (!program || host_bytes(*candidate) < host_bytes(*program)) program = std::move(candidate);
-    if (fits_host(*program, config)) break;
+    if (!best || host_bytes(*candidate) < host_bytes(*best)) best = std::move(candidate);
+    if (fits_host(*best, config)) break;
   }
-  return program;
+  return best.has_value();
 }
 
 bool fits_host(const Placement& placement, const RunConfig& config) {
@@ -95,7 +108,37 @@ SpillOrder validation_order(const Program& validation, const Program& training, 
   return order;
 }
 
-/// What the host has no room for goes to the nvme tier; nothing where even that is not enough.
+/// The larger of both programs' use.
+Bytes peak_bytes(const Placement& placement, Tier tier) {
+  const Bytes training = tier_use(placement.training, tier).peak_bytes;
+  return placement.validation ? std::max(training, tier_use(*placement.validation, tier).peak_bytes) : training;
+}
+
+/// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
+template <typename Make>
+Placement with_all_spilled(const Placement& placement, const RunConfig& config, const Make& make) {
+  const auto spilled = [&](const Program& program, const SpillOrder& order) {
+    return make(with_spilled(program, order, order.buffers.size()));
+  };
+  Placement result{placement.strategy,
+                   spilled(placement.training, find_spill_order(placement.training, config.memory))};
+  if (placement.validation) {
+    result.validation =
+        spilled(*placement.validation, validation_order(*placement.validation, result.training, config));
+  }
+  return result;
+}
+
+/// The least host memory that a placement runs in.
+Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
+  const Bytes unspilled = peak_bytes(placement, Tier::host);
+  if (config.memory.nvme_path.empty()) return unspilled;
+  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place), Tier::host);
+  const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
+  return may_stay ? std::min(unspilled, spilled) : spilled;
+}
+
+/// What the host has no room for goes to the nvme tier; nothing where that leaves too little room for so many visits.
 std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
   const SpillOrder order = find_spill_order(placement.training, config.memory);
   if (fits_host(placement, config) && order.forced == 0) return placement;
@@ -111,22 +154,18 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
   return spilled;
 }
 
-/// The larger of both programs' use.
-Bytes peak_bytes(const Placement& placement, Tier tier) {
-  const Bytes training = tier_use(placement.training, tier).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, tier).peak_bytes) : training;
-}
-
-/// The least host memory that a placement runs in.
-Bytes smallest_host_bytes(Placement placement, const RunConfig& config) {
-  if (config.memory.nvme_path.empty()) return peak_bytes(placement, Tier::host);
-  const auto spill_all = [](Program& program, const SpillOrder& order) {
-    program = place(with_spilled(program, order, order.buffers.size()));
-  };
-  spill_all(placement.training, find_spill_order(placement.training, config.memory));
-  if (placement.validation)
-    spill_all(*placement.validation, validation_order(*placement.validation, placement.training, config));
-  return peak_bytes(placement, Tier::host);
+/// The ways to share out a placement between host and nvme tier, the fastest first. Room for three visits lets one unit be
+/// read and another written while a third is updated. What training leaves on the host can be more than validation
+/// has room for beside it: then all goes. REQUIRES: the host has room for the smallest.
+template <typename Try>
+void try_ways_to_spill(const Placement& placement, const RunConfig& config, const Try& succeeds) {
+  for (const Bytes visits : {3, 1}) {
+    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
+    if (spilled && succeeds(std::move(*spilled))) return;
+  }
+  succeeds(with_all_spilled(placement, config, [&](const Program& program) {
+    return fit(program, kHostLevel, *config.memory.host).value();
+  }));
 }
 
 /// The run file wants the state of no unit there.
@@ -145,28 +184,28 @@ struct Attempt {
 Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
                 Shortage& shortage) {
   Placement placement{with_device_state(choice, units), {}};
-  std::optional<Program> training =
-      fit(lower_training(model, placement.strategy), kDeviceLevel, config.memory.device);
+  std::optional<Program> training = fit(leanest_training(model, placement.strategy, config), kDeviceLevel, config.memory.device);
   if (!training) return {.full = Tier::device};
   placement.training = std::move(*training);
-  placement.validation = place_validation(model, placement.strategy, config);
-  if (config.memory.nvme_path.empty()) {
-    if (fits_host(placement, config)) return {.placement = std::move(placement)};
-    shortage.host = std::min(shortage.host, smallest_host_bytes(std::move(placement), config));
+  if (!place_validation(model, placement, config)) return {.full = Tier::device};
+  if (!config.memory.host) return {.placement = std::move(placement)};
+  const Bytes smallest_host = smallest_host_bytes(placement, config);
+  if (smallest_host > *config.memory.host) {
+    shortage.host = std::min(shortage.host, smallest_host);
     return {.full = Tier::host};
   }
-  Tier full = Tier::host;
-  // Room for three visits lets one unit be read and another written while a third is updated.
-  for (const Bytes visits : {3, 1}) {
-    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
-    if (!spilled) continue;
-    const Bytes on_drives = peak_bytes(*spilled, Tier::nvme);
-    if (on_drives <= config.memory.nvme_size) return {.placement = std::move(spilled)};
-    shortage.nvme = std::min(shortage.nvme, on_drives);
-    full = Tier::nvme;
-  }
-  if (full == Tier::host) shortage.host = std::min(shortage.host, smallest_host_bytes(std::move(placement), config));
-  return {.full = full};
+  if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
+  Attempt result{.full = Tier::nvme};
+  try_ways_to_spill(placement, config, [&](Placement spilled) {
+    const Bytes on_drives = peak_bytes(spilled, Tier::nvme);
+    if (on_drives > config.memory.nvme_size) {
+      shortage.nvme = std::min(shortage.nvme, on_drives);
+      return false;
+    }
+    result = {.placement = std::move(spilled)};
+    return true;
+  });
+  return result;
 }
 
 }  // namespace
@@ -175,6 +214,20 @@ Strategy with_device_state(Strategy strategy, std::size_t units) {
   for (std::size_t u = 0; u < strategy.state.size(); ++u)
     strategy.state[u] = u < units ? Tier::device : Tier::host;
   return strategy;
+}
+
+Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config) {
+  return as_tiers_allow(lower_training(model, strategy), config);
+}
+
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config) {
+  const auto peak = [](const Program& program) { return tier_use(place(program), Tier::device).peak_bytes; };
+  const Bytes training = peak(leanest_training(model, strategy, config));
+  if (strategy.validation_microbatches == 0) return training;
+  Bytes validation = kUnlimited;
+  for (const Order order : validation_orders(strategy))
+    validation = std::min(validation, peak(lower_validation_in(order, model, strategy, config)));
+  return std::max(training, validation);
 }
 
 bool nothing_spills(const Program& plain, Bytes budget) {

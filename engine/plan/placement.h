@@ -26,6 +26,12 @@ struct Shortage {
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage);
 
+/// The training program in the form that needs least device memory with the tiers that the run file gives.
+Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);
+
+/// The least device memory that `strategy` runs in, validation included, whatever the tiers beyond hold.
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config);
+
 /// There is no other place for it, or the run file wants it there.
 bool all_state_on_device(const RunConfig& config);
 

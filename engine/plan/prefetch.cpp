@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace strata {
 namespace {
@@ -93,14 +94,16 @@ class Prefetch {
     }
     for (const Transfer& write_back : write_backs_)
       extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
-    live_.assign(anchors_.size() + 1, 0);
+    live_.assign(anchors_.size() + 2, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.tier != level_.near) continue;
       if (buffer.persistent) live[b] = {0, count - 1};
-      for (std::int32_t a = live[b].first; a <= live[b].last; ++a)
-        live_[static_cast<std::size_t>(a)] += buffer.bytes;
+      if (live[b].last < live[b].first) continue;
+      live_[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
+      live_[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
     }
+    std::partial_sum(live_.begin(), live_.end(), live_.begin());
     last_use_.resize(live.size());
     for (std::size_t b = 0; b < live.size(); ++b) last_use_[b] = live[b].last;
   }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <regex>
+
+#include "engine/base/error.h"
 #include "engine/base/hash.h"
 #include "engine/plan/level.h"
 
@@ -133,6 +136,29 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.delays_reduction = options.delays_reduction;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
+}
+
+std::string refusal(const RunConfig& config, const Model& model) {
+  try {
+    make_plan(config, model);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+RunConfig with_named_budgets(RunConfig config, const std::string& refusal) {
+  // What follows a semicolon is another way.
+  const std::string sentence = refusal.substr(0, refusal.find(';'));
+  static const std::regex named(R"((memory\.[a-z.]+)(?:(?!memory\.)[^(])*\((\d+) bytes\))");
+  for (auto match = std::sregex_iterator(sentence.begin(), sentence.end(), named); match != std::sregex_iterator(); ++match) {
+    const std::string key = (*match)[1];
+    const Bytes bytes = std::stoll((*match)[2]);
+    if (key == "memory.device") config.memory.device = bytes;
+    if (key == "memory.host") config.memory.host = bytes;
+    if (key == "memory.nvme.size") config.memory.nvme_size = bytes;
+  }
+  return config;
 }
 
 SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves) {

@@ -37,6 +37,12 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
 RunConfig tiny_config(const StrategyOptions& options = {});
 
+/// Why the run cannot be planned; empty where it can.
+std::string refusal(const RunConfig& config, const Model& model);
+
+/// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".
+RunConfig with_named_budgets(RunConfig config, const std::string& refusal);
+
 /// Contents of the persistent buffers by name; and what was saved, by step, unit and role.
 using SymbolicState = std::map<std::string, std::uint64_t>;
 
