@@ -41,7 +41,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 class RanksOfProcesses : public Workspace {
  protected:
   static Arguments run(Arguments overrides = {}) {
-    overrides.insert(overrides.end(),
+    overrides.insert(overrides.begin(),
                      {"train.precision=fp32", "train.microbatch=1", "train.batch=12", "train.threads=1"});
     return train("run.yaml", overrides);
   }
@@ -112,7 +112,8 @@ TEST_F(RanksOfProcesses, OfHostsWithOtherProfilesTrainAsEqualOnesDo) {
 
 TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
   const auto rank = [](const std::string& threads, const std::string& device) {
-    return run({"train.threads=" + threads, "memory.device=" + device, "device.link.h2d=20GB/s"});
+    return run({"train.threads=" + threads, "memory.device=" + device, "device.link.h2d=4GB/s",
+                "data.sequence_length=8", "model.config.num_hidden_layers=5"});
   };
   const auto report_of = [&](Arguments first, const Arguments& second) {
     first.insert(first.end(), {"--json", "report.json"});
@@ -120,8 +121,8 @@ TEST_F(RanksOfProcesses, WithUnevenSharesOfCoresAndBudgetsPlanForThePoorest) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return nlohmann::json::parse(std::ifstream(path("report.json")));
   };
-  const nlohmann::json poor = report_of(rank("1", "192KiB"), rank("1", "192KiB"));
-  const nlohmann::json uneven = report_of(rank("7", "512KiB"), rank("1", "192KiB"));
+  const nlohmann::json poor = report_of(rank("1", "448KiB"), rank("1", "448KiB"));
+  const nlohmann::json uneven = report_of(rank("7", "640KiB"), rank("1", "448KiB"));
   EXPECT_EQ(uneven["state_hash"], poor["state_hash"]);
   EXPECT_EQ(uneven["loss"], poor["loss"]);
   for (const auto& [link, traffic] : poor["traffic"].items())
