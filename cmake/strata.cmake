@@ -39,7 +39,7 @@ function(strata_test name)
     return()
   endif()
   add_executable(${name}_test ${sources})
-  target_link_libraries(${name}_test PRIVATE strata_options ${ARG_DEPENDS} GTest::gtest GTest::gmock
+  target_link_libraries(${name}_test PRIVATE strata_options test_program ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   gtest_discover_tests(${name}_test TEST_PREFIX "${name}." TEST_FILTER "${ARG_FILTER}" PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/dirty_memory.h"
 #include "engine/base/error.h"
 #include "offload/arena.h"
 
@@ -33,13 +34,16 @@ Arena::Arena(Bytes bytes) : size_(bytes) {
       mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) refuse(bytes, errno);
   data_ = static_cast<std::byte*>(mapping);
-  if (!aligned) return;
+  if (aligned) align(length);
+  make_dirty({data_, static_cast<std::size_t>(size_)});
+}
 
+void Arena::align(std::size_t length) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const auto address = std::bit_cast<std::uintptr_t>(data_);
   const std::size_t head = (static_cast<std::size_t>(kHugePage) - address % static_cast<std::size_t>(kHugePage)) %
                            static_cast<std::size_t>(kHugePage);
-  const std::size_t used = (static_cast<std::size_t>(bytes) + page - 1) / page * page;
+  const std::size_t used = (static_cast<std::size_t>(size_) + page - 1) / page * page;
   if (head > 0) munmap(data_, head);
   if (length > head + used) munmap(data_ + head + used, length - head - used);
   data_ += head;

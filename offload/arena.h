@@ -8,7 +8,8 @@
 
 namespace strata {
 
-/// One anonymous mapping of a fixed size: a tier's memory. Pages are touched only where the program writes.
+/// One anonymous mapping of a fixed size: a tier's memory. Pages are touched only where the program writes
+/// (in tests all are, see engine/base/dirty_memory.h).
 class Arena {
  public:
   Arena() = default;
@@ -24,6 +25,9 @@ class Arena {
   Bytes resident_bytes() const;
 
  private:
+  /// Moves the start of a mapping of `length` bytes to where huge pages start, and gives back the rest.
+  void align(std::size_t length);
+
   std::byte* data_ = nullptr;
   Bytes size_ = 0;
 };

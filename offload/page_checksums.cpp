@@ -1,5 +1,7 @@
 #include "offload/page_checksums.h"
 
+#include <algorithm>
+
 #include "engine/base/hash.h"
 #include "offload/store.h"
 
@@ -20,7 +22,9 @@ PageChecksums::PageChecksums(Bytes store_bytes)
     : memory_(align_up(store_bytes, kStoreAlignment) / kStoreAlignment *
               static_cast<Bytes>(sizeof(std::uint64_t))),
       sums_(reinterpret_cast<std::uint64_t*>(memory_.data()),
-            static_cast<std::size_t>(memory_.size()) / sizeof(std::uint64_t)) {}
+            static_cast<std::size_t>(memory_.size()) / sizeof(std::uint64_t)) {
+  std::ranges::fill(sums_, kNeverWritten);
+}
 
 void PageChecksums::record(Bytes offset, std::span<const std::byte> written) {
   auto sum = sums_.begin() + offset / kStoreAlignment;

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include "engine/base/dirty_memory.h"
 #include "engine/base/error.h"
+#include "offload/arena.h"
 #include "offload/disk_speed.h"
 #include "offload/limited_store.h"
 #include "offload/spill_folder.h"
@@ -70,6 +75,17 @@ StripeMap share_out(Bytes bytes, const std::vector<DiskSpeed>& speeds) {
   return {bytes, weights};
 }
 
+/// A filesystem reads zeros from what was never written.
+void make_dirty(const SpillFile& file, Bytes bytes) {
+  if (!memory_is_dirty()) return;
+  const Arena dirt(std::min(bytes, 4 * MiB));
+  for (Bytes at = 0; at < bytes; at += dirt.size()) {
+    const Bytes piece = std::min(dirt.size(), bytes - at);
+    if (::pwrite(file.descriptor.get(), dirt.data(), static_cast<std::size_t>(piece), at) != piece)
+      throw IoError(fmt::format("{} cannot be filled ({})", file.path, std::strerror(errno)));
+  }
+}
+
 std::string describe(const EngineChoice& engine, const Folders& folders, const std::vector<DiskSpeed>& speeds,
                      const StoreFiles& files) {
   std::vector<std::string> parts;
@@ -96,6 +112,7 @@ class SpillStore final : public Store {
     StoreFiles& files = state_->files;
     for (std::size_t i = 0; i < folders_.size(); ++i) {
       files.files.push_back(folders_[i]->make_file("spill", files.map.file_bytes(static_cast<int>(i))));
+      make_dirty(files.files.back(), files.map.file_bytes(static_cast<int>(i)));
       files.shares.emplace_back(speeds[i]);
     }
     if (options.verify) files.checksums.emplace(bytes);

@@ -236,7 +236,6 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < buffers_.size(); ++unit) {
     for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
-      if (buffer(buffer_of(unit, kind)).tier != Tier::nvme) continue;
       write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
     }
   }
@@ -244,7 +243,7 @@ void RunState::clear_moments() {
 
 void RunState::measure_nvme(MachineRates& rates) {
   if (!store_) return;
-  // Zeros are written and read, so the memory stays as it is given.
+  // What is written is read again, so the host's memory stays as it is.
   constexpr Bytes kMeasured = 256 * MiB;
   const Bytes bytes =
       std::min({kMeasured, store_->bytes(), host_arena_.size()}) / kBufferAlignment * kBufferAlignment;

@@ -58,7 +58,8 @@ class RunState {
   /// run has saved as it was.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
-  /// Memory is zero when it is given; the nvme tier is not.
+  /// Writes zeros to the moments of every unit, wherever they live: no tier's memory holds anything certain
+  /// before.
   void clear_moments();
 
   /// The bytes of a buffer of the training program; valid until the next call.

@@ -298,8 +298,8 @@ void Trainer::initialise_weights(TrainListener& listener) {
         }
       });
     }
+    state_->clear_moments();
   });
-  state_->clear_moments();
   state_->write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
   listener.on_start(config_.model.path.empty() ? fmt::format("random weights, seed {}", config_.train.seed)
                                                : "weights from " + config_.model.path);

@@ -6,10 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/dirty_memory.h"
+
 namespace strata {
 namespace {
 
 TEST(CpuDevice, GivesMemoryThatTheHostAddresses) {
+  const DirtyMemory untouched(false);
   CpuDevice device({.threads = 2, .link = {}});
   const std::unique_ptr<DeviceMemory> memory = device.allocate(3 * MiB);
   EXPECT_TRUE(device.host_addressable());

@@ -3,6 +3,7 @@
 // tier and are not counted.
 #include <gtest/gtest.h>
 
+#include "engine/base/dirty_memory.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"
@@ -75,6 +76,7 @@ TEST(Allocation, IsCountedWhereItHappens) {
 }
 
 TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {
+  const DirtyMemory untouched(false);
   const testing::TemporaryFolder folder;
   RunConfig config = testing::tiny_run(folder.path());
   config.memory.device = testing::resident_bytes(config) / 2;

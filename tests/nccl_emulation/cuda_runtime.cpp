@@ -66,6 +66,7 @@ const char* cudaGetErrorString(cudaError_t) {
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = std::malloc(bytes);
+  if (*memory != nullptr) std::memset(*memory, 0xFF, bytes);
   return *memory != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void* memory) {

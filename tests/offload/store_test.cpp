@@ -1,6 +1,8 @@
 // What is written is what is read, whatever the engine, the folders and the way the transfers are cut.
+#include <algorithm>
 #include <thread>
 
+#include "engine/base/dirty_memory.h"
 #include "engine/base/error.h"
 #include "tests/offload/store_fixture.h"
 #include "tests/support/allocations.h"
@@ -35,6 +37,13 @@ TEST_P(StoreRoundTrip, GivesBackWhatWasWrittenAtOddMultiplesOfAPage) {
     queue->read(ranges[i].offset, read.bytes());
     EXPECT_EQ(read, Block(ranges[i].length, i)) << "at " << ranges[i].offset;
   }
+}
+
+TEST_P(StoreRoundTrip, IsFullOfDirtInTests) {
+  const auto store = open_store(options_);
+  const Block read(options_.bytes);
+  store->open_queue()->read(0, read.bytes());
+  EXPECT_EQ(std::ranges::count(read.bytes(), kDirt), options_.bytes);
 }
 
 TEST_P(StoreRoundTrip, HoldsItsWholeRangeInOneTransfer) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/base/dirty_memory.h"
 #include "engine/base/error.h"
 #include "engine/device/cuda/cuda_error.h"
 
@@ -24,6 +25,10 @@ CudaMemory::CudaMemory(int device, Bytes bytes) : device_(device), size_(bytes) 
   }
   check_cuda(status, "GPU memory cannot be allocated");
   data_ = static_cast<std::byte*>(data);
+  if (!memory_is_dirty()) return;
+  check_cuda(cudaMemset(data, std::to_integer<int>(kDirt), static_cast<std::size_t>(bytes)),
+             "GPU memory cannot be filled");
+  check_cuda(cudaDeviceSynchronize(), "GPU memory cannot be filled");  // other streams do not wait for it
 }
 
 CudaMemory::~CudaMemory() {
