@@ -312,7 +312,11 @@ void bench_embedding_backward(benchmark::State& state) {
   const Operand gradient = activation(s.hidden);
   const auto ids = tokens(s.tokens());
   measure_bytes(state, 9 * gradient.bytes(), [&](Kernels& kernels) {
-    kernels.embedding_backward(ids.span(), s.sequence, gradient, table, positions);
+    kernels.embedding_backward({.tokens = ids.span(),
+                                .sequence = s.sequence,
+                                .out_gradient = gradient,
+                                .table_gradient = table,
+                                .positions_gradient = positions});
   });
 }
 

@@ -115,6 +115,16 @@ struct CrossEntropy {
 /// Stands in a list of rows, behind all others, where there is none: no vocabulary is larger.
 constexpr std::int32_t kNoRow = 1 << 30;
 
+/// Adds the gradient of each looked-up row to its row of the table, and of the positions, in token order.
+struct EmbeddingBackward {
+  std::span<const std::int32_t> tokens;
+  std::int64_t sequence = 0;
+  Matrix out_gradient;                  ///< [tokens, hidden]
+  Matrix table_gradient;                ///< fp32
+  Matrix positions_gradient;            ///< fp32, where positions are learned
+  std::int32_t padding_token = kNoRow;  ///< nothing is added to its row of the table: torch's padding_idx
+};
+
 /// The sum of tables of which every rank has sent the rows that are not zero: with the bits of adding whole
 /// tables in the order of ranks, in fp32, rounded once.
 struct RowSum {
@@ -162,10 +172,7 @@ class Kernels {
   /// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:] if given).
   virtual void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
                          std::int64_t sequence, const Matrix& out) = 0;
-  /// Adds out_gradient's rows to fp32 table_gradient (and positions_gradient if given), in token order.
-  virtual void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                  const Matrix& out_gradient, const Matrix& table_gradient,
-                                  const Matrix& positions_gradient) = 0;
+  virtual void embedding_backward(const EmbeddingBackward&) = 0;
   virtual void cross_entropy(const CrossEntropy&) = 0;
 
   /// out = a + b, elementwise. out may be a or b.

@@ -43,6 +43,9 @@ struct Architecture {
   bool qkv_bias = false;  ///< llama family: Qwen2. GPT-2 has biases everywhere.
   bool qk_norm = false;   ///< Qwen3
   RopeOptions rope;       ///< llama family
+  /// Llama family: the embedding's row of this token gets no gradient from the input, as with torch's
+  /// padding_idx. A tied head still gives that row its own.
+  std::optional<std::int64_t> padding_token;
 
   std::int64_t query_columns() const { return heads * head_dimension; }
   std::int64_t kv_columns() const { return kv_heads * head_dimension; }

@@ -29,7 +29,8 @@ EmbeddingCompute::EmbeddingCompute(const Model& model, DType dtype, MicrobatchSh
       shape_(shape),
       hidden_(model.architecture.hidden),
       vocabulary_(model.architecture.vocabulary),
-      max_positions_(model.architecture.max_positions) {
+      max_positions_(model.architecture.max_positions),
+      padding_token_(static_cast<std::int32_t>(model.architecture.padding_token.value_or(kNoRow))) {
   if (model.architecture.family == Family::gpt2) {
     table_ = find_tensor(model.embedding(), "wte.weight").offset;
     positions_ = find_tensor(model.embedding(), "wpe.weight").offset;
@@ -49,10 +50,13 @@ void EmbeddingCompute::forward(Kernels& kernels, const UnitMemory& memory) const
 void EmbeddingCompute::backward(Kernels& kernels, const UnitMemory& memory) const {
   const FlatParameter flat{memory.parameter, memory.gradient, dtype_};
   const auto tokens = static_cast<std::size_t>(shape_.tokens());
-  kernels.embedding_backward({memory.tokens, tokens}, shape_.sequence,
-                             {memory.output_gradient, dtype_, shape_.tokens(), hidden_},
-                             flat.gradient_of(table_, vocabulary_, hidden_),
-                             positions_ ? flat.gradient_of(*positions_, max_positions_, hidden_) : Matrix{});
+  kernels.embedding_backward(
+      {.tokens = {memory.tokens, tokens},
+       .sequence = shape_.sequence,
+       .out_gradient = {memory.output_gradient, dtype_, shape_.tokens(), hidden_},
+       .table_gradient = flat.gradient_of(table_, vocabulary_, hidden_),
+       .positions_gradient = positions_ ? flat.gradient_of(*positions_, max_positions_, hidden_) : Matrix{},
+       .padding_token = padding_token_});
 }
 
 HeadCompute::HeadCompute(const Model& model, DType dtype, MicrobatchShape shape, Bytes max_chunk_bytes)

@@ -20,6 +20,7 @@ class EmbeddingCompute {
   DType dtype_;
   MicrobatchShape shape_;
   std::int64_t hidden_, vocabulary_, max_positions_;
+  std::int32_t padding_token_;             ///< kNoRow: none
   std::int64_t table_;                     ///< offset in the flat parameter
   std::optional<std::int64_t> positions_;  ///< offset, where positions are learned
 };

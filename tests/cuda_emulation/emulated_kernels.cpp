@@ -52,10 +52,8 @@ void EmulatedKernels::embedding(std::span<const std::int32_t> tokens, const Matr
                                 const Matrix& positions, std::int64_t sequence, const Matrix& out) {
   embedding_on_cuda(context_, tokens, table, positions, sequence, out);
 }
-void EmulatedKernels::embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                         const Matrix& out_gradient, const Matrix& table_gradient,
-                                         const Matrix& positions_gradient) {
-  embedding_backward_on_cuda(context_, tokens, sequence, out_gradient, table_gradient, positions_gradient);
+void EmulatedKernels::embedding_backward(const EmbeddingBackward& call) {
+  embedding_backward_on_cuda(context_, call);
 }
 void EmulatedKernels::cross_entropy(const CrossEntropy& cross_entropy) {
   cross_entropy_on_cuda(context_, cross_entropy);

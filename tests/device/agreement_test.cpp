@@ -189,6 +189,8 @@ TEST_P(Agreement, Embedding) {
       for (const auto& [columns, padding_unit] : {std::pair{1, 1}, {65, 1}, {130, 1}, {136, 8}}) {
         expect_agrees(embedding_scenario(dtype, 3, 17, columns, positions, padding_unit));
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit));
+        expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit,
+                                                  /*padding_token=*/4));
       }
     }
   }

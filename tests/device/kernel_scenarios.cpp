@@ -350,16 +350,22 @@ Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequen
 }
 
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
-                                     std::int64_t columns, bool positions, std::int64_t padding_unit) {
+                                     std::int64_t columns, bool positions, std::int64_t padding_unit,
+                                     std::int32_t padding_token) {
   constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding backward {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
-                      flag(positions, "positions")),
+  return {fmt::format("embedding backward {} {}x{}x{}{}{}", name_of(dtype), batch, sequence, columns,
+                      flag(positions, "positions"), flag(padding_token != kNoRow, "padding")),
           {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
            random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
            random_operand(3, DType::fp32, sequence + 3, columns),
            index_operand(tokens_below(kVocabulary, batch * sequence))},
           [=](Kernels& kernels, const Views& x) {
-            kernels.embedding_backward(indices_of(x[3]), sequence, x[0], x[1], positions ? x[2] : Matrix());
+            kernels.embedding_backward({.tokens = indices_of(x[3]),
+                                        .sequence = sequence,
+                                        .out_gradient = x[0],
+                                        .table_gradient = x[1],
+                                        .positions_gradient = positions ? x[2] : Matrix(),
+                                        .padding_token = padding_token});
           }};
 }
 

@@ -57,7 +57,8 @@ Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
                             bool positions, std::int64_t padding_unit = 1);
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
-                                     std::int64_t columns, bool positions, std::int64_t padding_unit = 1);
+                                     std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
+                                     std::int32_t padding_token = kNoRow);
 /// With a loss scale too where `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false);

@@ -130,10 +130,8 @@ class QueuedKernels final : public Kernels {
                  std::int64_t sequence, const Matrix& out) override {
     later(&Kernels::embedding, tokens, table, positions, sequence, out);
   }
-  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                          const Matrix& out_gradient, const Matrix& table_gradient,
-                          const Matrix& positions_gradient) override {
-    later(&Kernels::embedding_backward, tokens, sequence, out_gradient, table_gradient, positions_gradient);
+  void embedding_backward(const EmbeddingBackward& call) override {
+    later(&Kernels::embedding_backward, call);
   }
   void cross_entropy(const CrossEntropy& call) override { later(&Kernels::cross_entropy, call); }
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override { later(&Kernels::add, a, b, out); }

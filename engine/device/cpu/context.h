@@ -36,9 +36,7 @@ void swiglu_backward_on_cpu(CpuContext& context, const Matrix& gate_up, const Ma
                             const Matrix& gate_up_gradient);
 void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
                       const Matrix& positions, std::int64_t sequence, const Matrix& out);
-void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
-                               std::int64_t sequence, const Matrix& out_gradient,
-                               const Matrix& table_gradient, const Matrix& positions_gradient);
+void embedding_backward_on_cpu(CpuContext& context, const EmbeddingBackward& call);
 void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& cross_entropy);
 void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
 void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out);

@@ -60,10 +60,8 @@ void CpuKernels::embedding(std::span<const std::int32_t> tokens, const Matrix& t
   embedding_on_cpu(*context_, tokens, table, positions, sequence, out);
 }
 
-void CpuKernels::embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                    const Matrix& out_gradient, const Matrix& table_gradient,
-                                    const Matrix& positions_gradient) {
-  embedding_backward_on_cpu(*context_, tokens, sequence, out_gradient, table_gradient, positions_gradient);
+void CpuKernels::embedding_backward(const EmbeddingBackward& call) {
+  embedding_backward_on_cpu(*context_, call);
 }
 
 void CpuKernels::cross_entropy(const CrossEntropy& call) {

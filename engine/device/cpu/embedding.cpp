@@ -46,20 +46,19 @@ HWY_INLINE void add_row(const T* from, std::int64_t count, float* to) {
 }
 
 template <typename T>
-HWY_INLINE void scatter_rows(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                             const Matrix& gradient, const Matrix& table, const Matrix& positions) {
-  for (std::int64_t row = 0; row < gradient.rows; ++row) {
-    const T* from = gradient.row<T>(row);
-    add_row(from, gradient.columns, table.row<float>(tokens[static_cast<std::size_t>(row)]));
-    if (positions) add_row(from, gradient.columns, positions.row<float>(row % sequence));
+HWY_INLINE void scatter_rows(const EmbeddingBackward& call) {
+  const std::int64_t columns = call.out_gradient.columns;
+  for (std::int64_t row = 0; row < call.out_gradient.rows; ++row) {
+    const T* from = call.out_gradient.row<T>(row);
+    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    if (token != call.padding_token) add_row(from, columns, call.table_gradient.row<float>(token));
+    if (call.positions_gradient)
+      add_row(from, columns, call.positions_gradient.row<float>(row % call.sequence));
   }
 }
 
-void scatter(std::span<const std::int32_t> tokens, std::int64_t sequence, const Matrix& gradient,
-             const Matrix& table, const Matrix& positions) {
-  with_storage_type(gradient.dtype, [&]<typename T>(T) HWY_ATTR {
-    scatter_rows<T>(tokens, sequence, gradient, table, positions);
-  });
+void scatter(const EmbeddingBackward& call) {
+  with_storage_type(call.out_gradient.dtype, [&]<typename T>(T) HWY_ATTR { scatter_rows<T>(call); });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -86,18 +85,18 @@ void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
       });
 }
 
-void embedding_backward_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
-                               std::int64_t sequence, const Matrix& out_gradient,
-                               const Matrix& table_gradient, const Matrix& positions_gradient) {
-  assert(static_cast<std::int64_t>(tokens.size()) == out_gradient.rows);
-  const std::int64_t columns = out_gradient.columns;
+void embedding_backward_on_cpu(CpuContext& context, const EmbeddingBackward& call) {
+  assert(static_cast<std::int64_t>(call.tokens.size()) == call.out_gradient.rows);
+  const std::int64_t columns = call.out_gradient.columns;
   const std::int64_t groups = (columns + kScatterColumns - 1) / kScatterColumns;
   context.pool.for_each(groups, [&](std::int64_t group, int) {
     const std::int64_t first = group * kScatterColumns;
     const std::int64_t count = std::min(kScatterColumns, columns - first);
-    HWY_DYNAMIC_DISPATCH(scatter)
-    (tokens, sequence, out_gradient.column_slice(first, count), table_gradient.column_slice(first, count),
-     positions_gradient ? positions_gradient.column_slice(first, count) : Matrix());
+    EmbeddingBackward part = call;
+    for (Matrix* matrix : {&part.out_gradient, &part.table_gradient, &part.positions_gradient}) {
+      if (*matrix) *matrix = matrix->column_slice(first, count);
+    }
+    HWY_DYNAMIC_DISPATCH(scatter)(part);
   });
 }
 

@@ -63,10 +63,8 @@ void CudaKernels::embedding(std::span<const std::int32_t> tokens, const Matrix& 
                             const Matrix& positions, std::int64_t sequence, const Matrix& out) {
   embedding_on_cuda(context(), tokens, table, positions, sequence, out);
 }
-void CudaKernels::embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                     const Matrix& out_gradient, const Matrix& table_gradient,
-                                     const Matrix& positions_gradient) {
-  embedding_backward_on_cuda(context(), tokens, sequence, out_gradient, table_gradient, positions_gradient);
+void CudaKernels::embedding_backward(const EmbeddingBackward& call) {
+  embedding_backward_on_cuda(context(), call);
 }
 void CudaKernels::cross_entropy(const CrossEntropy& call) {
   cross_entropy_on_cuda(context(), call);

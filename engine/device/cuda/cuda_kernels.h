@@ -32,9 +32,7 @@ class CudaKernels final : public Kernels {
                        const Matrix& gate_up_gradient) override;
   void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
                  std::int64_t sequence, const Matrix& out) override;
-  void embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                          const Matrix& out_gradient, const Matrix& table_gradient,
-                          const Matrix& positions_gradient) override;
+  void embedding_backward(const EmbeddingBackward& call) override;
   void cross_entropy(const CrossEntropy& call) override;
   void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
   void cast(const Matrix& x, const Matrix& out) override;

@@ -180,12 +180,12 @@ __device__ std::int64_t my_column() {
 template <int run, typename T>
 __global__ void __launch_bounds__(kRows* kWarp)
     table_gradient_kernel(const Entry* entries, std::int64_t count, Rows<const T> out_gradient,
-                          std::int64_t columns, Rows<float> table_gradient) {
+                          std::int64_t columns, Rows<float> table_gradient, std::int32_t padding_token) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
   const std::int64_t column = my_column<run>();
   if (first >= count) return;
   const std::int32_t token = entries[first].token;
-  if (first > 0 && entries[first - 1].token == token) return;
+  if (token == padding_token || (first > 0 && entries[first - 1].token == token)) return;
   add_rows_in_order<run>(
       out_gradient, column, columns, first, end_of_token(entries, count, first),
       [&](std::int64_t i) { return entries[i].position; }, table_gradient.row(token) + column);
@@ -258,24 +258,22 @@ const Entry* sorted_entries(const CudaContext& context, std::span<const std::int
 }
 
 template <typename T>
-void embedding_backward_of_type(const CudaContext& context, std::span<const std::int32_t> tokens,
-                                std::int64_t sequence, const Matrix& out_gradient,
-                                const Matrix& table_gradient, const Matrix& positions_gradient) {
-  const auto gradient_rows = rows_of<const T>(out_gradient);
-  const auto table_rows = rows_of<float>(table_gradient);
-  const auto position_rows = rows_of<float>(positions_gradient);
-  const Entry* entries = sorted_entries(context, tokens, table_gradient.rows);
+void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackward& call) {
+  const std::int64_t count = call.out_gradient.rows, columns = call.out_gradient.columns;
+  const auto gradient_rows = rows_of<const T>(call.out_gradient);
+  const auto table_rows = rows_of<float>(call.table_gradient);
+  const auto position_rows = rows_of<float>(call.positions_gradient);
+  const Entry* entries = sorted_entries(context, call.tokens, call.table_gradient.rows);
   const auto enqueue = [&](auto run) {
-    const unsigned column_blocks = blocks_for(out_gradient.columns, kWarp * run());
-    launch(table_gradient_kernel<run(), T>, dim3(blocks_for(out_gradient.rows, kRows), column_blocks),
-           dim3(kWarp, kRows), 0, context.stream, entries, out_gradient.rows, gradient_rows,
-           out_gradient.columns, table_rows);
-    if (!positions_gradient) return;
-    launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(sequence, kRows), column_blocks),
-           dim3(kWarp, kRows), 0, context.stream, out_gradient.rows, sequence, gradient_rows,
-           out_gradient.columns, position_rows);
+    const unsigned column_blocks = blocks_for(columns, kWarp * run());
+    launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks), dim3(kWarp, kRows),
+           0, context.stream, entries, count, gradient_rows, columns, table_rows, call.padding_token);
+    if (!call.positions_gradient) return;
+    launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(call.sequence, kRows), column_blocks),
+           dim3(kWarp, kRows), 0, context.stream, count, call.sequence, gradient_rows, columns,
+           position_rows);
   };
-  with_run<4>(out_gradient.columns, enqueue, gradient_rows, table_rows, position_rows);
+  with_run<4>(columns, enqueue, gradient_rows, table_rows, position_rows);
 }
 
 }  // namespace
@@ -289,15 +287,11 @@ void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t>
   });
 }
 
-void embedding_backward_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens,
-                                std::int64_t sequence, const Matrix& out_gradient,
-                                const Matrix& table_gradient, const Matrix& positions_gradient) {
-  assert(static_cast<std::int64_t>(tokens.size()) == out_gradient.rows);
-  if (out_gradient.rows == 0) return;
-  with_storage_type(out_gradient.dtype, [&](auto element) {
-    embedding_backward_of_type<decltype(element)>(context, tokens, sequence, out_gradient, table_gradient,
-                                                  positions_gradient);
-  });
+void embedding_backward_on_cuda(const CudaContext& context, const EmbeddingBackward& call) {
+  assert(static_cast<std::int64_t>(call.tokens.size()) == call.out_gradient.rows);
+  if (call.out_gradient.rows == 0) return;
+  with_storage_type(call.out_gradient.dtype,
+                    [&](auto element) { embedding_backward_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

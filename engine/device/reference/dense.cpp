@@ -108,9 +108,8 @@ void ReferenceKernels::embedding(std::span<const std::int32_t> tokens, const Mat
   });
 }
 
-void ReferenceKernels::embedding_backward(std::span<const std::int32_t> tokens, std::int64_t sequence,
-                                          const Matrix& out_gradient, const Matrix& table_gradient,
-                                          const Matrix& positions_gradient) {
+void ReferenceKernels::embedding_backward(const EmbeddingBackward& call) {
+  const auto& [tokens, sequence, out_gradient, table_gradient, positions_gradient, padding_token] = call;
   expect(is_shape(out_gradient, static_cast<std::int64_t>(tokens.size()), table_gradient.columns) &&
              table_gradient.dtype == DType::fp32,
          "out_gradient of [tokens, hidden] and an fp32 table_gradient");
@@ -118,7 +117,7 @@ void ReferenceKernels::embedding_backward(std::span<const std::int32_t> tokens, 
     const std::int32_t token = tokens[static_cast<std::size_t>(row)];
     expect(token >= 0 && token < table_gradient.rows, "tokens in [0, vocabulary)");
     const double gradient = load(out_gradient, row, column);
-    add_to(table_gradient, token, column, gradient);
+    if (token != padding_token) add_to(table_gradient, token, column, gradient);
     if (positions_gradient) add_to(positions_gradient, row % sequence, column, gradient);
   });
 }
