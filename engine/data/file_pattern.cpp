@@ -78,8 +78,7 @@ std::vector<std::string> expand_pattern(const std::string& pattern) {
   std::vector<std::string> files;
   match(path.root_path(), components, files);
   std::ranges::sort(files);
-  const auto duplicates = std::ranges::unique(files);
-  files.erase(duplicates.begin(), duplicates.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 
