@@ -78,6 +78,9 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) try {
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler")};
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
+  for (const auto& [name, file] : manifest.files) {
+    if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));
+  }
   return manifest;
 } catch (const nlohmann::json::exception& error) {
   refuse(path, fmt::format("the manifest is not what this program writes: {}", error.what()));

@@ -69,13 +69,16 @@ std::vector<std::string> expand_pattern(const std::string& pattern) {
   if (fs::is_regular_file(pattern, error)) return {pattern};
   const fs::path path(pattern);
   std::vector<std::string> components;
-  for (const fs::path& component : path.relative_path()) components.push_back(component.native());
+  for (const fs::path& component : path.relative_path()) {
+    // Two in a row mean what one means, and would be tried in every combination.
+    const bool again = component == "**" && !components.empty() && components.back() == "**";
+    if (!again) components.push_back(component.native());
+  }
   if (!components.empty() && components.back() == "**") components.emplace_back("*");
   std::vector<std::string> files;
   match(path.root_path(), components, files);
   std::ranges::sort(files);
-  const auto duplicates = std::ranges::unique(files);
-  files.erase(duplicates.begin(), duplicates.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

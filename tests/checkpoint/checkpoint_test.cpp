@@ -174,6 +174,12 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
           {"manifest.json: the manifest is not what"});
   refused(with_checksum({{"format", "strata checkpoint"}, {"version", 3}}),
           {"manifest.json: the manifest is not what"});
+  save(path(), model_, first_, 1);
+  nlohmann::json manifest = nlohmann::json::parse(read_file(path() / "step-00000001" / "manifest.json"));
+  manifest.erase("manifest_xxh3");
+  EXPECT_NO_THROW(parse_manifest(with_checksum(manifest), "manifest.json"));
+  manifest["files"]["../../elsewhere"] = {{"bytes", 1}, {"xxh3", ""}};
+  refused(with_checksum(manifest), {"../../elsewhere is not a file of this folder"});
   refused("{\"files\": " + std::string(100'000, '['),
           {"manifest.json:1:", "nested more than 64 levels", "damaged"});
 }

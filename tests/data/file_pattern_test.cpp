@@ -60,6 +60,16 @@ TEST_F(FilePattern, DoesNotFollowLinksToFoldersWithTwoStars) {
   EXPECT_THAT(expand("deep/**/*.txt"), ElementsAre("deep/d.txt", "deep/er/e.txt"));
 }
 
+TEST_F(FilePattern, TakesManyTwoStarsInARowAsOne) {
+  std::string name, stars;
+  for (int level = 0; level < 24; ++level) {
+    name += "n/";
+    stars += "**/";
+  }
+  corpus_.write(name + "e.txt", "");  // that many ways to share out its folders to the stars would take for ever
+  EXPECT_THAT(expand("n/" + stars + "*.txt"), ElementsAre(name + "e.txt"));
+}
+
 TEST_F(FilePattern, ReadsRelativePatternsFromTheCurrentFolder) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(corpus_.path(""));

@@ -1,0 +1,18 @@
+// A machine's profile, whose rates plans divide by.
+#include "engine/plan/rates.h"
+#include "tests/fuzz/target.h"
+
+namespace strata::fuzz {
+namespace {
+
+void read_profile(std::string_view input) {
+  const MachineRates rates = parse_profile(input, "machine.json");
+  require(rates.flops_per_second > 0 && rates.memory_bytes_per_second > 0 && rates.h2d_bytes_per_second > 0 &&
+              rates.d2h_bytes_per_second > 0,
+          "rates are positive");
+}
+
+}  // namespace
+}  // namespace strata::fuzz
+
+STRATA_FUZZ_TARGET(strata::fuzz::read_profile)

@@ -1,0 +1,37 @@
+// A .bin file of token ids (2 bytes, 4 bytes, llm.c's), with a Megatron index where the input has a second
+// part, and a pattern of file names where it has a third.
+#include <array>
+
+#include "engine/data/file_pattern.h"
+#include "engine/data/token_files.h"
+#include "tests/fuzz/target.h"
+
+namespace strata::fuzz {
+namespace {
+
+void read_all(const std::string& path, std::int64_t token_bytes) {
+  TokenSegment segment = open_token_file(path, token_bytes);
+  const std::int64_t tokens = segment.tokens();
+  const TokenSource source({std::move(segment)}, 50257);
+  std::array<std::int32_t, 16> ids{};
+  for (std::int64_t first = 0; first < tokens; first += std::ssize(ids)) {
+    source.read(first, std::span(ids).first(static_cast<std::size_t>(
+                           std::min<std::int64_t>(std::ssize(ids), tokens - first))));
+  }
+}
+
+void read_tokens(std::string_view input) {
+  const std::string path = write("tokens.bin", next_part(input)).string();
+  const std::string_view index = next_part(input);
+  std::filesystem::remove(folder() / "tokens.idx");
+  if (!index.empty()) write("tokens.idx", index);
+  for (const std::int64_t token_bytes : {2, 4}) expect_read_or_refused([&] { read_all(path, token_bytes); });
+  if (input.find('\0') == std::string_view::npos && input.find("..") == std::string_view::npos) {
+    expand_pattern((folder() / std::filesystem::path(input).relative_path()).string());
+  }
+}
+
+}  // namespace
+}  // namespace strata::fuzz
+
+STRATA_FUZZ_TARGET(strata::fuzz::read_tokens)
