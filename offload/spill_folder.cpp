@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "offload/store.h"
@@ -101,7 +102,13 @@ void remove_if_abandoned(const Folder& parent, const std::string& name) {
 /// What ranks of a larger run left in `folder` when it died. This run's ranks share that out, so that none
 /// takes another's folder, which that one is just making, for abandoned.
 void remove_abandoned(const Folder& parent, const RankOfRun& rank) {
-  for (const std::string& name : parent.names()) {
+  std::vector<std::string> names;
+  try {
+    names = parent.names();
+  } catch (const SystemError&) {
+    return;  // a folder that may not be listed can be used nevertheless
+  }
+  for (const std::string& name : names) {
     const int number = rank_of(name);
     if (number >= rank.ranks && number % rank.ranks == rank.rank) remove_if_abandoned(parent, name);
   }

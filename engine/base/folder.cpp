@@ -37,13 +37,13 @@ Folder::Folder(fs::path path, FileDescriptor descriptor)
     : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
 Folder Folder::named(const fs::path& path) {
-  FileDescriptor descriptor(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor descriptor(::open(path.empty() ? "." : path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) throw_system_error("open the folder", path, errno);
   return {path, std::move(descriptor)};
 }
 
 Folder Folder::open(const std::string& name) const {
-  return {path_ / name, open_file(name, O_RDONLY | O_DIRECTORY)};
+  return {path_ / name, open_file(name, O_PATH | O_DIRECTORY)};
 }
 
 bool Folder::make(const std::string& name, mode_t mode) const {
@@ -82,12 +82,17 @@ struct stat Folder::status() const {
   return status;
 }
 
+FileDescriptor Folder::open_to_read() const {
+  FileDescriptor descriptor(::openat(this->descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) throw_system_error("read", path_, errno);
+  return descriptor;
+}
+
 std::vector<std::string> Folder::names() const {
-  // A descriptor of its own, since the position in the list is the descriptor's.
-  const int own = ::openat(descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (own < 0) throw_system_error("list", path_, errno);
-  const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(own), ::closedir);
+  FileDescriptor descriptor = open_to_read();
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(descriptor.get()), ::closedir);
   if (!list) throw_system_error("list", path_, errno);
+  descriptor.release();
   std::vector<std::string> names;
   for (;;) {
     errno = 0;
@@ -140,7 +145,7 @@ void Folder::rename(const std::string& from, const std::string& to) const {
 
 void Folder::sync() const {
   // Some special folders cannot be synced and say EINVAL; they have nothing to lose either.
-  if (::fsync(descriptor()) != 0 && errno != EINVAL) throw_system_error("sync", path_, errno);
+  if (::fsync(open_to_read().get()) != 0 && errno != EINVAL) throw_system_error("sync", path_, errno);
 }
 
 void Folder::check_owner() const {

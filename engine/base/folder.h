@@ -51,10 +51,12 @@ class Folder {
 
   /// For people: a folder can be renamed while it is open.
   const std::filesystem::path& path() const { return path_; }
+  /// It names the folder (O_PATH), and asks for no permission to read it.
   int descriptor() const { return descriptor_.get(); }
 
  private:
   Folder(std::filesystem::path path, FileDescriptor descriptor);
+  FileDescriptor open_to_read() const;
 
   std::filesystem::path path_;
   FileDescriptor descriptor_;

@@ -29,7 +29,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+  // A pipe is not waited for.
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) throw ConfigError(fmt::format("cannot open {}: {}", path_, reason()));
   struct stat status {};
   if (::fstat(file.number, &status) != 0) throw IoError(fmt::format("cannot stat {}: {}", path_, reason()));

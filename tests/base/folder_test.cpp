@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -147,6 +148,26 @@ TEST(Folder, StaysTheOneThatWasOpened) {
   for (const std::string& name : folder.names()) folder.remove_tree(name);
   EXPECT_TRUE(fs::is_empty(temporary / "moved"));
   victim.expect_untouched("swapped for a link");
+}
+
+/// As folders above a user's own often are. Root may read everything, so it becomes somebody else.
+TEST(Folder, MayBeOneThatCannotBeRead) {
+  const TemporaryFolder temporary;
+  ASSERT_EQ(::chmod(temporary.path().c_str(), 0333), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(1);
+    const Folder folder = Folder::named(temporary.path());
+    const bool made = folder.make("below") && folder.open("below").make("deeper");
+    write_file(FileSystem::real(), temporary / "below" / "file", "x");
+    FileSystem::real().remove_all(temporary / "below");
+    ::_exit(made && code_of([&] { folder.names(); }) == EACCES ? 0 : 2);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(::chmod(temporary.path().c_str(), 0700), 0);
+  EXPECT_TRUE(fs::is_empty(temporary.path()));
 }
 
 TEST(Folder, OfAnotherUserIsRefused) {
