@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "offload/store.h"
 
 namespace strata {
@@ -180,6 +181,7 @@ SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const Rank
       spill_(fmt::format("{}/{}{}", folder, kSpillName, rank.rank > 0 ? fmt::format("-{}", rank.rank) : "")),
       faults_(faults),
       lock_(-1) {
+  const WatchedWait wait([&folder] { return "preparing the NVMe folder " + folder; });
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) {
     throw ConfigError(
@@ -193,12 +195,14 @@ SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const Rank
 }
 
 SpillFolder::~SpillFolder() {
+  const WatchedWait wait([this] { return "tidying up the NVMe folder " + folder_; });
   // Failing to tidy up is no error: the next run does it.
   ::unlink(lock_path(spill_).c_str());
   ::rmdir(spill_.c_str());
 }
 
 SpillFile SpillFolder::make_file(const std::string& name, Bytes bytes) const {
+  const WatchedWait wait([this] { return "making a file in the NVMe folder " + folder_; });
   check_space(folder_, bytes);
   SpillFile file{spill_ + "/" + name, FileDescriptor(-1)};
   int descriptor = -1;

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/say.h"
 #include "engine/config/describe.h"
 
 namespace strata {
@@ -75,10 +76,10 @@ int main(int argc, char** argv) {
   try {
     return strata::run(argc, argv);
   } catch (const strata::ConfigError& error) {
-    std::cerr << "strata: " << error.what() << '\n';
+    strata::say(error.what());
     return 2;
   } catch (const std::exception& error) {
-    std::cerr << "strata: " << error.what() << '\n';
+    strata::say(error.what());
     return 1;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/topology.h"
+#include "engine/base/watchdog.h"
 
 namespace strata {
 namespace {
@@ -38,6 +39,7 @@ MachineRates cuda_rates(const RunConfig& config) {
 }
 
 MachineRates read_profile(const std::string& path) {
+  const WatchedWait wait([&path] { return "reading " + path; });
   std::ifstream file(path);
   if (!file)
     throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", path));
