@@ -10,7 +10,9 @@
 #include <functional>
 #include <iostream>
 
+#include "collectives/mpi_heartbeat.h"
 #include "collectives/process_memory.h"
+#include "engine/base/at_work.h"
 #include "engine/base/error.h"
 
 namespace strata {
@@ -65,6 +67,7 @@ struct MpiProgress::Requests {
   std::vector<MPI_Status> statuses;
   Reason heard{};                          ///< why another rank failed,
   MPI_Request hearing = MPI_REQUEST_NULL;  ///< once this is done
+  std::optional<MpiHeartbeat> heartbeat;
 
   void start(MpiMessage& message) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -128,16 +131,32 @@ void MpiProgress::post(MpiMessage& message) {
 
 void MpiProgress::wait(const MpiMessage& message, const Call& call) {
   Lock lock(mutex_);
+  const double watchdog_seconds = watchdog_seconds_;
   const auto under_way = [&] { return message.state == MpiMessage::State::under_way; };
   const bool in_time =
-      changed_.wait_for(lock, duration<double>(watchdog_seconds_), [&] { return !under_way() || settled_; });
+      wait_while_others_work(lock, watchdog_seconds, [&] { return !under_way() || settled_; });
   if (message.state == MpiMessage::State::done) return;
   const std::string self = name_of(rank_), peer = name_of(message.peer);
-  if (!in_time) give_up(lock, call, waited_sentence(call, self, watchdog_seconds_, peer));
+  if (!in_time) give_up(lock, call, waited_sentence(call, self, watchdog_seconds, peer));
   if (under_way()) throw EndedByRankError(ended_sentence(call, self, *failure_));
   give_up(lock, call,
           fmt::format("{} on {} does not fit what {} sends: both ends of a message have the same length",
                       describe(call), self, peer));
+}
+
+/// Whether `done` before the time has passed in which no rank was heard to be at work.
+bool MpiProgress::wait_while_others_work(Lock& lock, double seconds, const std::function<bool()>& done) {
+  constexpr double kForever = 1e8;  // seconds; more overflows the clock
+  const AtWork::Pause pause;
+  const auto begin = Clock::now();
+  const auto end = [&] {
+    return std::max(begin, heard_work_.load()) +
+           std::chrono::duration_cast<Clock::duration>(duration<double>(std::min(seconds, kForever)));
+  };
+  while (!done()) {
+    if (changed_.wait_until(lock, end()) == std::cv_status::timeout && Clock::now() >= end()) return done();
+  }
+  return true;
 }
 
 /// The thread ends this wait: it settles, or ends the process.
@@ -278,6 +297,7 @@ void MpiProgress::start_mpi(Requests& requests) {
   check_mpi(MPI_Irecv(requests.heard.data(), kReasonBytes, MPI_CHAR, MPI_ANY_SOURCE, 0, requests.control_comm,
                       &requests.hearing),
             "MPI does not listen for failures");
+  requests.heartbeat.emplace(requests.control_comm, heard_work_);
   const Lock lock(mutex_);
   started_ = true;
   changed_.notify_all();
@@ -340,6 +360,8 @@ void MpiProgress::wait_for_work() {
 }
 
 void MpiProgress::hear(Requests& requests) {
+  constexpr double kBeats = 8;  // in the watchdog's time
+  requests.heartbeat->beat(watchdog_seconds_ / kBeats);
   int done = 0;
   check_mpi(MPI_Test(&requests.hearing, &done, MPI_STATUS_IGNORE), "MPI does not listen for failures");
   if (done == 0) return;
@@ -460,6 +482,7 @@ void MpiProgress::leave(Requests& requests) {
     MPI_Cancel(&requests.hearing);
     MPI_Wait(&requests.hearing, MPI_STATUS_IGNORE);
   }
+  if (requests.heartbeat) requests.heartbeat->end();
   if (requests.owns_mpi) MPI_Finalize();
 }
 

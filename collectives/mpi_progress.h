@@ -12,9 +12,11 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,8 +58,12 @@ class MpiProgress {
   /// "rank 2 (node7)".
   std::string name_of(int rank) const;
 
+  /// How long wait() waits, from its next call on.
+  void set_watchdog(double seconds) { watchdog_seconds_ = seconds; }
+
   void post(MpiMessage& message);
-  /// Throws CommError where the message does not come or all has failed; `call` is what it belongs to.
+  /// Throws CommError where the message does not come while no rank is at work, or where all has failed;
+  /// `call` is what it belongs to.
   void wait(const MpiMessage& message, const Call& call);
 
   /// Whether every rank of the world can read the memory of those on its host; and whether these are all on
@@ -98,13 +104,16 @@ class MpiProgress {
   bool meet(Requests& requests, double seconds);
   void introduce(Requests& requests);
   void leave(Requests& requests);
+  bool wait_while_others_work(Lock& lock, double seconds, const std::function<bool()>& done);
   [[noreturn]] void give_up(Lock& lock, const Call& call, const std::string& reason);
   void fail_locked(const std::string& reason, bool announce);
   void begin_read(const Call& call);
   void end_read();
   bool is_reading() const;
 
-  const double watchdog_seconds_;
+  std::atomic<double> watchdog_seconds_;
+  std::atomic<std::chrono::steady_clock::time_point>
+      heard_work_{};  ///< of any rank: collectives/mpi_heartbeat.h
   int rank_ = 0;
   int largest_tag_ = 0;
   std::vector<std::string> hosts_;

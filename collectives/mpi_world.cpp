@@ -20,6 +20,10 @@ std::unique_ptr<Communicator> MpiWorld::communicator() {
   return first_->split(0, first_->rank());
 }
 
+void MpiWorld::set_watchdog(double seconds) {
+  progress_->set_watchdog(seconds);
+}
+
 bool MpiWorld::reads_memory() const {
   return progress_->reads_memory();
 }

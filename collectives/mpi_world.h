@@ -31,6 +31,9 @@ class MpiWorld {
   /// A new communicator of all ranks; all call it, in the same order as other calls. One thread at a time.
   std::unique_ptr<Communicator> communicator();
 
+  /// From now on a call waits so long for a message. Any thread may call.
+  void set_watchdog(double seconds);
+
   /// Whether ranks of one host read each other's memory.
   bool reads_memory() const;
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "offload/arena.h"
 #include "offload/spill_folder.h"
 #include "offload/thread_engine.h"
@@ -26,11 +27,13 @@ double speed_of(const SpillFile& file, Bytes bytes, BlockEngine& engine, Directi
     engine.start(slot, {direction, file.descriptor.get(), next, memory + slot * block, block});
     next += block;
   };
+  WatchedWait wait([&file] { return "measuring " + file.path; });
   const auto begun = std::chrono::steady_clock::now();
   int in_flight = 0;
   for (; in_flight < depth && next + block <= bytes; ++in_flight) start(in_flight);
   while (in_flight > 0) {
     const std::size_t count = engine.reap(results);
+    wait.advance();
     for (const BlockResult& result : std::span(results).first(count)) {
       if (result.result != block) {
         throw IoError(fmt::format("cannot measure {}: {}", file.path,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "offload/store.h"
 
 namespace strata {
@@ -169,6 +170,7 @@ int reserve(int descriptor, Bytes bytes, IoFaults* faults) {
 
 SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank)
     : parent_(open_named(folder)), name_(spill_name(rank.rank)), faults_(faults) {
+  const WatchedWait wait([&folder] { return "preparing the NVMe folder " + folder; });
   try {
     lock_ = lock_folder(parent_, name_);
     remove_leftovers(lock_->folder());
@@ -183,6 +185,7 @@ SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const Rank
 }
 
 SpillFolder::~SpillFolder() {
+  const WatchedWait wait([this] { return "tidying up the NVMe folder " + folder(); });
   lock_.reset();
   try {
     parent_.remove_folder(name_);
@@ -193,6 +196,7 @@ SpillFolder::~SpillFolder() {
 
 SpillFile SpillFolder::make_file(const std::string& name, Bytes bytes) const {
   assert(is_file_name(name));
+  const WatchedWait wait([this] { return "making a file in the NVMe folder " + folder(); });
   try {
     check_space(parent_, bytes);
     SpillFile file = open_new(name);

@@ -118,7 +118,6 @@ class SpillStore final : public Store {
     if (options.verify) files.checksums.emplace(bytes);
     files.faults = options.faults;
     state_->make_engine = engine.make;
-    state_->watchdog_seconds = options.watchdog_seconds;
     description_ = strata::describe(engine, folders_, speeds, files);
   }
   ~SpillStore() override {

@@ -40,14 +40,13 @@ struct StoreOptions {
   /// Keeps a checksum of everything that is written, and checks what is read against it. Then a read must have the offset and
   /// size of a write before it.
   bool verify = false;
-  /// A transfer that takes longer fails.
-  double watchdog_seconds = 900;
   StoreLimit limit = {};
   IoFaults* faults = nullptr;  ///< tests only
 };
 
-/// One lane's way to the store. Used by one thread at a time. A transfer that the watchdog ended may still use its memory until
-/// the queue is gone, which waits for that; the queue refuses all others.
+/// One lane's way to the store. Used by one thread at a time. A transfer waits for its drive without limit,
+/// and so does who lets go of the queue: the drive owns the memory meanwhile. A Watchdog
+/// (engine/base/watchdog.h) tells of one that does not advance.
 class StoreQueue {
  public:
   virtual ~StoreQueue() = default;

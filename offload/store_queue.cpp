@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -64,23 +62,13 @@ void ThreadedQueue::run(const TransferRequest& request) {
   check(request, state_->files.map.bytes());
   if (request.length == 0) return;
   std::unique_lock lock(mutex_);
-  if (given_up_) throw IoError(describe(request) + " is not tried: a transfer before it was given up");
+  if (broken_) throw IoError(describe(request) + " is not tried: the engine failed at a transfer before it");
   if (!state_->gate.enter()) throw IoError(describe(request) + " is not possible: the store is closed");
   request_ = request;
   phase_ = Phase::requested;
   changed_.notify_all();
-  constexpr double kForever = 1e8;  // seconds; more overflows the clock
-  const auto watchdog = std::chrono::duration<double>(std::min(state_->watchdog_seconds, kForever));
-  if (!changed_.wait_for(lock, watchdog, [this] { return phase_ == Phase::idle; })) give_up();
+  changed_.wait(lock, [this] { return phase_ == Phase::idle; });
   if (!error_.empty()) throw IoError(error_);
-}
-
-void ThreadedQueue::give_up() {
-  given_up_ = true;
-  transfer_->cancel();
-  const std::string waiting = transfer_->waiting_for();
-  throw IoError(fmt::format("{} did not end within {} s{}", describe(request_), state_->watchdog_seconds,
-                            waiting.empty() ? "" : ": it waits for " + waiting));
 }
 
 void ThreadedQueue::serve() {
@@ -96,7 +84,6 @@ void ThreadedQueue::serve() {
 
   std::unique_lock lock(mutex_);
   error_ = error;
-  transfer_ = transfer ? &*transfer : nullptr;
   phase_ = Phase::idle;
   changed_.notify_all();
   while (transfer) {
@@ -114,7 +101,7 @@ void ThreadedQueue::serve() {
     }
     state_->gate.leave();
     lock.lock();
-    given_up_ |= !usable;
+    broken_ |= !usable;
     error_ = std::move(error);
     phase_ = Phase::idle;
     changed_.notify_all();

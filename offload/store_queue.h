@@ -26,7 +26,6 @@ struct StoreState {
   StoreFiles files;
   Gate gate;
   std::function<std::unique_ptr<BlockEngine>(int slots)> make_engine;
-  double watchdog_seconds = 0;
 };
 
 class ThreadedQueue final : public StoreQueue {
@@ -38,8 +37,6 @@ class ThreadedQueue final : public StoreQueue {
   ThreadedQueue(const ThreadedQueue&) = delete;
   ThreadedQueue& operator=(const ThreadedQueue&) = delete;
 
-  /// After the watchdog's error the memory may still be written or read until the queue or the store is gone,
-  /// and the queue does nothing more.
   void read(Bytes offset, std::span<std::byte> to) override;
   void write(Bytes offset, std::span<const std::byte> from) override;
 
@@ -48,7 +45,6 @@ class ThreadedQueue final : public StoreQueue {
 
   void run(const TransferRequest& request);
   void serve();
-  [[noreturn]] void give_up();
 
   std::shared_ptr<StoreState> state_;
   std::mutex mutex_;
@@ -56,8 +52,7 @@ class ThreadedQueue final : public StoreQueue {
   Phase phase_ = Phase::starting;
   TransferRequest request_;
   std::string error_;  ///< of the last transfer, or of making the engine; empty: none
-  bool given_up_ = false;
-  Transfer* transfer_ = nullptr;  ///< lives on the thread; null where the engine could not be made
+  bool broken_ = false;  ///< the engine is of no use any more
   std::thread thread_;
 };
 

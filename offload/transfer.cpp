@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "offload/store.h"
 
 namespace strata {
@@ -66,6 +67,8 @@ std::string Transfer::run(const TransferRequest& request) {
   const JoinedShares joined(files_.shares);
   request_ = request;
   error_.clear();
+  WatchedWait wait([this] { return describe(); });
+  wait_ = &wait;
   for (int file = 0; file < std::ssize(lanes_); ++file)
     lanes_[static_cast<std::size_t>(file)].next = files_.map.next_in(file, request.offset, end());
   fill();
@@ -83,7 +86,6 @@ std::string Transfer::run(const TransferRequest& request) {
     fill();
   }
   check_finished();
-  if (error_.empty() && cancelled_) return "cancelled";
   return error_;
 }
 
@@ -146,15 +148,17 @@ Transfer::Outcome Transfer::settle(Slot& slot, std::int64_t result) {
   if (slot.done < slot.piece.length) {
     slot.done = slot.done / kStoreAlignment * kStoreAlignment;
     if (slot.done == before) return retry(slot);
+    wait_->advance();
     return stopped() ? Outcome::ended : Outcome::to_be_continued;
   }
+  wait_->advance();
   if (files_.checksums)
     finished_.push_back({slot.piece.offset, {slot.memory, static_cast<std::size_t>(slot.piece.length)}});
   return Outcome::ended;
 }
 
-/// The system had no room for the operation, or did nothing of use: the watchdog bounds how long this may go
-/// on.
+/// The system had no room for the operation, or did nothing of use. That is no advance, so the watchdog tells
+/// of one that goes on so.
 Transfer::Outcome Transfer::retry(Slot& slot) {
   constexpr int kAtOnce = 3, kLongestMilliseconds = 10;
   if (++slot.attempts > kAtOnce)
@@ -197,16 +201,16 @@ void Transfer::fail_mismatch(const PageChecksums::Mismatch& mismatch) {
                            : "the checksum is not that of what was written; the data changed on disk");
 }
 
-std::string Transfer::waiting_for() const {
+std::string Transfer::describe() const {
   Bytes first = kNothing;
   for (const std::atomic<Bytes>& slot : waiting_) {
     const Bytes offset = slot;
     if (offset != kNothing && (first == kNothing || offset < first)) first = offset;
   }
-  if (first == kNothing) return {};
+  if (first == kNothing) return "a transfer of the NVMe store";
   const StripePiece piece = files_.map.piece(first, first + 1);
-  return fmt::format("offset {} of {}", piece.file_offset,
-                     files_.files[static_cast<std::size_t>(piece.file)].path);
+  return fmt::format("{} at offset {} of {}", request_.direction == Direction::read ? "reading" : "writing",
+                     piece.file_offset, files_.files[static_cast<std::size_t>(piece.file)].path);
 }
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/watchdog.h"
 #include "offload/block_engine.h"
 #include "offload/io_faults.h"
 #include "offload/store_files.h"
@@ -25,18 +26,14 @@ struct TransferRequest {
 /// Blocks that a transfer over so many files has in flight at most: the slots that its engine needs.
 int transfer_slots(int files);
 
-/// Used by the engine's thread, but for cancel() and waiting_for(). Allocates only when it is made or fails.
+/// Used by the engine's thread. Allocates only when it is made or fails.
 class Transfer {
  public:
   Transfer(StoreFiles& files, BlockEngine& engine);
 
-  /// Returns when nothing is in flight any more: empty, or a sentence on what failed first.
+  /// Returns when nothing is in flight any more: empty, or a sentence on what failed first. Noted as a
+  /// WatchedWait, which advances with every block.
   std::string run(const TransferRequest& request);
-
-  /// From any thread: this transfer, and all after it, end as soon as what is in flight has.
-  void cancel() { cancelled_ = true; }
-  /// From any thread: for a person, the block that waits for its disk; empty where none does.
-  std::string waiting_for() const;
 
  private:
   struct Slot {
@@ -58,7 +55,9 @@ class Transfer {
   };
   enum class Outcome { ended, to_be_continued };
 
-  bool stopped() const { return !error_.empty() || cancelled_; }
+  /// From any thread: the block that waits for its disk.
+  std::string describe() const;
+  bool stopped() const { return !error_.empty(); }
   Bytes end() const { return request_.offset + request_.length; }
   void fill();
   void start(int index);
@@ -79,7 +78,7 @@ class Transfer {
   std::vector<BlockResult> results_;
   std::vector<Finished> finished_;  ///< whose checksums are still to be seen to
   std::string error_;
-  std::atomic<bool> cancelled_ = false;
+  WatchedWait* wait_ = nullptr;  ///< of run()
   std::vector<std::atomic<Bytes>>
       waiting_;  ///< by slot: the offset in the store that is in flight, or kNothing
 };

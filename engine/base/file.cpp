@@ -14,6 +14,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/folder.h"
+#include "engine/base/watchdog.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -25,7 +26,11 @@ bool is_pipe_or_device(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
+/// No single call moves more, so that a slow drive is seen to advance.
+constexpr std::size_t kMostAtOnce = 64 * MiB;
+
 int open_to_read(const fs::path& path, int flags = 0) {
+  const WatchedWait wait([&path] { return "opening " + path.string(); });
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   if (descriptor < 0) throw_system_error("open", path, errno);
   if (!is_pipe_or_device(descriptor)) return descriptor;
@@ -47,6 +52,20 @@ std::int64_t size_of_file(int descriptor, const fs::path& path) {
   return status.st_size;
 }
 
+/// The file's bytes reach the disk a piece after the other: all at once would show no advance, and a large
+/// file on a slow disk takes long. Whatever this misses, or fails to do, is left to fsync.
+void sync_pieces(int descriptor, WatchedWait& wait) {
+  constexpr Bytes kPiece = 256 * MiB;
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  for (Bytes offset = 0; offset < status.st_size; offset += kPiece) {
+    constexpr unsigned kDone =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (::sync_file_range(descriptor, offset, kPiece, kDone) != 0) return;
+    wait.advance();
+  }
+}
+
 }  // namespace
 
 FileSystem& FileSystem::real() {
@@ -55,36 +74,44 @@ FileSystem& FileSystem::real() {
 }
 
 int FileSystem::create(const fs::path& path) {
+  const WatchedWait wait([&path] { return "creating " + path.string(); });
   return open_own_folder(path.parent_path())
       .open_file(path.filename().string(), O_WRONLY | O_CREAT | O_EXCL)
       .release();
 }
 
 void FileSystem::write(int descriptor, std::span<const std::byte> bytes, const fs::path& path) {
+  WatchedWait wait([&path] { return "writing " + path.string(); });
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min(bytes.size(), kMostAtOnce));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw_system_error("write", path, errno);
+    wait.advance();
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 void FileSystem::sync(int descriptor, const fs::path& path) {
+  WatchedWait wait([&path] { return "syncing " + path.string(); });
+  sync_pieces(descriptor, wait);
   // Some special files cannot be synced and say EINVAL; they have nothing to lose either.
   if (::fsync(descriptor) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
 }
 
 void FileSystem::rename(const fs::path& from, const fs::path& to) {
+  const WatchedWait wait([&from] { return "renaming " + from.string(); });
   if (::rename(from.c_str(), to.c_str()) != 0)
     throw_system_error(fmt::format("rename {} to", from.string()), to, errno);
 }
 
 void FileSystem::sync_folder(const fs::path& path) {
+  const WatchedWait wait([&path] { return "syncing " + path.string(); });
   const FileDescriptor folder(open_to_read(path.empty() ? fs::path(".") : path, O_DIRECTORY));
   if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_system_error("sync", path, errno);
 }
 
 void FileSystem::create_folders(const fs::path& path) {
+  const WatchedWait wait([&path] { return "making the folder " + path.string(); });
   const fs::path absolute = fs::absolute(path).lexically_normal();
   fs::path existing = absolute;
   while (!is_there(existing) && existing.has_relative_path()) existing = existing.parent_path();
@@ -96,6 +123,7 @@ void FileSystem::create_folders(const fs::path& path) {
 }
 
 void FileSystem::remove_all(const fs::path& path) {
+  const WatchedWait wait([&path] { return "removing " + path.string(); });
   const fs::path target = path.has_filename() ? path : path.parent_path();
   std::optional<Folder> folder;
   try {
@@ -108,7 +136,9 @@ void FileSystem::remove_all(const fs::path& path) {
 }
 
 FileDescriptor::~FileDescriptor() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  const WatchedWait wait([] { return std::string("closing a file"); });  // a file server is told all of it
+  ::close(descriptor_);
 }
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
@@ -136,20 +166,23 @@ FileReader::FileReader(fs::path path) : path_(std::move(path)), descriptor_(open
 
 void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
   const std::int64_t end = offset + std::ssize(out);
+  WatchedWait wait([this] { return "reading " + path_.string(); });
   while (!out.empty()) {
-    const ssize_t count = ::pread(descriptor_.get(), out.data(), out.size(), offset);
+    const ssize_t count = ::pread(descriptor_.get(), out.data(), std::min(out.size(), kMostAtOnce), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_system_error("read", path_, errno);
     if (count == 0) {
       throw IoError(fmt::format("cannot read {}: it ends at byte {}, expected at least {}", path_.string(),
                                 offset, end));
     }
+    wait.advance();
     out = out.subspan(static_cast<std::size_t>(count));
     offset += count;
   }
 }
 
 bool is_there(const fs::path& path) {
+  const WatchedWait wait([&path] { return "looking for " + path.string(); });
   std::error_code error;
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }

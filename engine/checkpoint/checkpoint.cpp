@@ -11,6 +11,7 @@
 
 #include "collectives/agreement.h"
 #include "engine/base/system_error.h"
+#include "engine/base/watchdog.h"
 #include "engine/checkpoint/stored_state.h"
 
 namespace strata {
@@ -40,6 +41,7 @@ bool is_leftover_name(std::string_view name) {
 std::vector<fs::path> folders(const fs::path& path, bool (*is_ours)(std::string_view)) {
   std::vector<fs::path> found;
   if (!is_there(path)) return found;
+  const WatchedWait wait([&path] { return "listing " + path.string(); });
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
       if (is_ours(entry.path().filename().string())) found.push_back(entry.path());

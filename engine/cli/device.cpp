@@ -41,8 +41,10 @@ std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] in
 MakeDeviceGroup device_groups(const RunConfig& config) {
   if (config.device.kind == DeviceKind::cpu) return {};
 #ifdef STRATA_NCCL
-  return [](std::unique_ptr<Communicator> on_host, Stream& stream) {
-    return make_nccl_communicator(std::move(on_host), {.stream = static_cast<CudaStream&>(stream).handle()});
+  return [seconds = static_cast<double>(config.train.watchdog)](std::unique_ptr<Communicator> on_host,
+                                                                Stream& stream) {
+    return make_nccl_communicator(std::move(on_host), {.stream = static_cast<CudaStream&>(stream).handle(),
+                                                       .watchdog_seconds = seconds});
   };
 #else
   throw ConfigError(

@@ -14,8 +14,10 @@
 #include "engine/base/error.h"
 #include "engine/base/topology.h"
 #include "engine/base/vector_target.h"
+#include "engine/base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
+#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
@@ -187,8 +189,10 @@ Finding find_speed(const std::string& folder, MachineRates& rates) {
 }  // namespace
 
 int run_doctor(const DoctorCommand& command) {
+  Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config;
   if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides);
+  watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
   check_json_path(command.profile);
   Report report;

@@ -4,16 +4,20 @@
 #include <iostream>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 
 namespace strata {
 
 int run_export(const ExportCommand& command) {
+  Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   const RunConfig config = load_run_config(command.run_file, command.overrides);
+  watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (config.checkpoint.path.empty()) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }

@@ -1,15 +1,23 @@
 #include "engine/cli/job.h"
 
-#include <iostream>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
+#include "engine/base/at_work.h"
 #include "engine/base/error.h"
+#include "engine/cli/say.h"
 
 namespace strata {
 
-Job::Job() {
+Job::Job() : watchdog_(Watchdog::kDefaultSeconds, [this](const std::string& hang) { leave(hang); }) {
   if (!started_by_launcher()) return;
   mpi_ = std::make_unique<MpiWorld>();
   world_ = mpi_->communicator();
@@ -31,24 +39,56 @@ std::string Job::speaker() const {
   return world_ ? name_as_rank(rank()) + ": " : "";
 }
 
+void Job::set_watchdog(double seconds) {
+  watchdog_.set_seconds(seconds);
+  if (mpi_) mpi_->set_watchdog(seconds);
+}
+
+void Job::set_advice(std::string advice) {
+  const std::lock_guard lock(advice_mutex_);
+  advice_ = std::move(advice);
+}
+
+void Job::tell(const std::exception& error) {
+  if (told_.exchange(true)) return;
+  const bool ended_by_other = dynamic_cast<const EndedByRankError*>(&error) != nullptr;
+  const bool names_other = dynamic_cast<const CommError*>(&error) != nullptr && !ended_by_other;
+  if (names_other) {  // the rank that does not answer may be the first
+    say(speaker() + error.what());
+  } else if (is_first()) {
+    say(error.what());
+  }
+  if (world_ && !ended_by_other) world_->abort(error.what());
+  // What is still under way may belong to the failure, and nobody gains from waiting for it.
+  constexpr double kUnwindingSeconds = 60;
+  watchdog_.set_seconds(std::min(watchdog_.seconds(), kUnwindingSeconds));
+}
+
+void Job::leave(const std::string& hang) {
+  constexpr auto kOthersSpeak = std::chrono::seconds(5);
+  std::string sentence = hang;
+  {
+    const std::lock_guard lock(advice_mutex_);
+    sentence += advice_;
+  }
+  const bool told = told_.exchange(true);
+  if (world_) world_->abort(sentence);
+  // Then the first rank says it, and its end is that of all.
+  if (!is_first()) std::this_thread::sleep_for(kOthersSpeak);
+  if (!told || !is_first()) say(speaker() + sentence);
+  if (is_first() && world_) std::this_thread::sleep_for(kOthersSpeak);  // they hear why
+  std::_Exit(1);
+}
+
 int Job::run(const std::function<int()>& work) {
-  const auto say = [](const std::string& sentence) { std::cerr << "strata: " << sentence << '\n'; };
+  const AtWork at_work;
   try {
     return work();
   } catch (const ConfigError& error) {
-    if (is_first()) say(error.what());
-    if (world_) world_->abort(error.what());
+    tell(error);
     return 2;
-  } catch (const EndedByRankError& error) {
-    if (is_first()) say(error.what());
-    return 1;
-  } catch (const CommError& error) {  // the rank that does not answer may be the first
-    say(speaker() + error.what());
-    if (world_) world_->abort(error.what());
-    return 1;
   } catch (const std::exception& error) {
-    if (is_first()) say(error.what());
-    if (world_) world_->abort(error.what());
+    tell(error);
     return 1;
   }
 }

@@ -1,12 +1,17 @@
 // The processes of a command: one, or the ranks that mpirun or srun started together. What goes wrong on one
-// of them ends all, and reaches the user once.
+// of them ends all, and reaches the user once. While a job lives, a watchdog looks at what its process waits
+// for: where a drive or a file server does not answer, the process says so and leaves at once, for nothing
+// can be unwound whose memory the drive may still write.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "collectives/mpi_world.h"
+#include "engine/base/watchdog.h"
 
 namespace strata {
 
@@ -25,18 +30,31 @@ class Job {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
 
+  /// How long a wait may go without advancing: of this process for drives and files, and for other ranks.
+  void set_watchdog(double seconds);
+  /// What the user can do after a hang, until the next call: the end of a sentence. Any thread may call.
+  void set_advice(std::string advice);
+
   /// Performs `work` on every rank and returns its status. Where it throws on one, all end, and the user is
   /// told why, once where the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
   int run(const std::function<int()>& work);
+  /// Tells the user and the other ranks of `error`, where nothing was told before. For who fails and may not
+  /// come to throw it, since it waits for others. Any thread may call.
+  void tell(const std::exception& error);
 
  private:
   void find_neighbours();
+  [[noreturn]] void leave(const std::string& hang);
   /// "" or "rank 2 (node7): ".
   std::string speaker() const;
 
   std::unique_ptr<MpiWorld> mpi_;
   std::unique_ptr<Communicator> world_;
   int local_rank_ = 0, local_size_ = 1;
+  std::atomic<bool> told_ = false;
+  std::mutex advice_mutex_;
+  std::string advice_;
+  Watchdog watchdog_;  ///< last: it speaks of all the others
 };
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/vector_target.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/say.h"
 #include "engine/config/describe.h"
 
 namespace strata {
@@ -77,10 +78,10 @@ int main(int argc, char** argv) {
     static_cast<void>(strata::vector_target());  // throws where the environment names none
     return strata::run(argc, argv);
   } catch (const strata::ConfigError& error) {
-    std::cerr << "strata: " << error.what() << '\n';
+    strata::say(error.what());
     return 2;
   } catch (const std::exception& error) {
-    std::cerr << "strata: " << error.what() << '\n';
+    strata::say(error.what());
     return 1;
   }
 }

@@ -1,7 +1,9 @@
 // strata plan: what a run needs and moves, from the run file alone.
 #include <iostream>
 
+#include "engine/base/watchdog.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/report/plan_report.h"
@@ -9,6 +11,7 @@
 namespace strata {
 
 int run_plan(const PlanCommand& command) {
+  const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   const RunConfig config = load_run_config(command.run_file, command.overrides);
   const Model model = load_model(config);
   const Plan plan = make_plan(config, model);

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json_text.h"
+#include "engine/base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 
 namespace strata {
@@ -31,6 +32,7 @@ Model load_model(const RunConfig& config) {
 
 void check_json_path(const std::string& path) {
   if (path.empty() || path == "-") return;
+  const WatchedWait wait([&path] { return "opening " + path; });
   const std::ofstream file(path, std::ios::app);
   if (!file) throw ConfigError(fmt::format("--json: cannot write {}: {}", path, std::strerror(errno)));
 }
@@ -41,6 +43,7 @@ void write_json(const std::string& path, const nlohmann::json& json) {
     std::cout << json_text(json, 2) << '\n';
     return;
   }
+  const WatchedWait wait([&path] { return "writing " + path; });
   std::ofstream file(path);
   file << json_text(json, 2) << '\n';
   file.close();

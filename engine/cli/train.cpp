@@ -36,14 +36,39 @@ void request_stop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+std::string same_command(const TrainCommand& command) {
+  std::string again = "strata train " + command.run_file;
+  for (const std::string& override : command.overrides) again += fmt::format(" --set '{}'", override);
+  return again;
+}
+
+/// Keeps up to date what the job says to do after a hang.
+class HangAdvice : public TrainListener {
+ public:
+  HangAdvice(Job& job, const TrainCommand& command) : job_(job), command_(command) {
+    set("nothing was saved in this run; see to it and begin again");
+  }
+  void on_safe_step(std::int64_t step) override {
+    set(fmt::format("step {} is saved; see to it and go on", step));
+  }
+
+ private:
+  void set(const std::string& what) {
+    job_.set_advice(fmt::format("; {} with: {}, with more train.watchdog where it is only slow", what,
+                                same_command(command_)));
+  }
+
+  Job& job_;
+  const TrainCommand& command_;
+};
+
 std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
   if (config.checkpoint.path.empty()) {
     return fmt::format("stopped after step {}; nothing was saved, since the run file has no checkpoint.path",
                        result.counters.step);
   }
-  std::string again = "strata train " + command.run_file;
-  for (const std::string& override : command.overrides) again += fmt::format(" --set '{}'", override);
-  return fmt::format("stopped after step {} and saved; go on with: {}", result.counters.step, again);
+  return fmt::format("stopped after step {} and saved; go on with: {}", result.counters.step,
+                     same_command(command));
 }
 
 bool learned_nothing(const TrainResult& result) {
@@ -102,9 +127,11 @@ int train(const TrainCommand& command, Job& job) {
     return 0;
   }
   bind_to_share(job.local_rank(), job.local_size());
+  HangAdvice advice(job, command);
   Setup setup;
   on_every_rank(job.world(), [&] { setup = prepare(command, job); });
   RunConfig& config = setup.config;
+  job.set_watchdog(static_cast<double>(config.train.watchdog));
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
   Plan plan;
@@ -114,13 +141,16 @@ int train(const TrainCommand& command, Job& job) {
       measure_machine(*setup.device, config.train.precision, link_limit(config), host_threads(config));
   Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),
                   {.fresh = command.fresh,
+                   .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .world = job.world(),
-                   .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup()});
+                   .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
+                   .on_failure = [&job](const std::exception& error) { job.tell(error); }});
   trainer.measure_nvme(rates);
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
   std::optional<MetricsLog> metrics;
   Listeners listeners;
+  listeners.add(advice);
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "engine/config/keys.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
@@ -143,6 +144,7 @@ class Loader {
 std::string read_text(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) throw ConfigError(path + ": is a folder, not a run file");
+  const WatchedWait wait([&path] { return "reading " + path; });
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw ConfigError(path + ": cannot read the run file: " + std::generic_category().message(errno));

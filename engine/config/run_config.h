@@ -61,6 +61,7 @@ struct RunConfig {
     std::int64_t validate_every = 0;      ///< steps; 0: never
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores
+    std::int64_t watchdog = 900;          ///< seconds without any advance before a wait ends the run
     // Dynamic loss scaling, with fp16 only.
     double loss_scale_initial = 65536;
     double loss_scale_growth = 2;

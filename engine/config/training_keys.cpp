@@ -153,6 +153,11 @@ void add_train(std::vector<Key>& keys) {
           });
   section.add<Int>("threads", &S::threads, "",
                    "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+  section.add<Int>("watchdog", &S::watchdog, "seconds",
+                   "How long a run waits for a drive, a file server, a device or another rank that does not "
+                   "advance at all, before it ends with a sentence and status 1. What computes, or advances "
+                   "however slowly, is never ended.",
+                   at_least_one);
 }
 
 /// Loss scaling must not look as if it did something where it does nothing.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 
 namespace strata {
 namespace {
@@ -29,6 +30,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+  const WatchedWait wait([this] { return "opening " + path_; });
   // A pipe is not waited for.
   const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) throw ConfigError(fmt::format("cannot open {}: {}", path_, reason()));

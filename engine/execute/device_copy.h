@@ -14,7 +14,8 @@ namespace strata {
 
 class DeviceCopy {
  public:
-  explicit DeviceCopy(Device& device) : stream_(device.make_stream()), copied_(stream_->make_event()) {}
+  DeviceCopy(Device& device, double watchdog_seconds)
+      : watchdog_seconds_(watchdog_seconds), stream_(device.make_stream()), copied_(stream_->make_event()) {}
 
   /// `name` is for the error.
   void to_host(std::byte* host, const std::byte* device, Bytes bytes, std::string_view name) {
@@ -27,14 +28,13 @@ class DeviceCopy {
   }
 
  private:
-  static constexpr double kWatchdogSeconds = 900;
-
   void wait(std::string_view name) {
     stream_->record(*copied_);
-    if (copied_->wait(kWatchdogSeconds)) return;
-    throw DeviceError(fmt::format("a copy of {} did not end within {} s", name, kWatchdogSeconds));
+    if (copied_->wait(watchdog_seconds_)) return;
+    throw DeviceError(fmt::format("a copy of {} did not end within {} s", name, watchdog_seconds_));
   }
 
+  double watchdog_seconds_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> copied_;
 };

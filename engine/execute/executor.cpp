@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "engine/base/at_work.h"
 #include "engine/base/error.h"
 
 namespace strata {
@@ -56,6 +57,7 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
     std::vector<std::thread> threads;
     for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
       threads.emplace_back([this, lane] { run_lane(lane); });
+    const AtWork::Pause pause;
     for (std::thread& thread : threads) thread.join();
   }
   if (error_) std::rethrow_exception(error_);
@@ -77,8 +79,8 @@ void Executor::run_serial() {
         if (options_.observer) options_.observer(program_.program.instructions[i]);
       }
     }
-  } catch (...) {
-    error_ = std::current_exception();
+  } catch (const std::exception& error) {
+    fail(error);
   }
   idle_ = Clock::now();
 }
@@ -103,7 +105,7 @@ void Executor::run_lane(std::size_t lane) {
     }
     wait_until_idle(lane);
   } catch (const std::exception& error) {
-    fail(std::current_exception(), error.what());
+    fail(error);
   }
   const std::lock_guard lock(mutex_);
   lanes_[lane].finished = true;
@@ -123,6 +125,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
   const bool reports = instruction.operation == Operation::grad_norm;
   const bool decides = reports || instruction.operation == Operation::step_scalars;
   if (decides && !commit(step)) return false;
+  const AtWork at_work;
   const Bytes sent_before = operations_.sent_bytes(instruction);
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
@@ -177,19 +180,34 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
   add_busy(lane, issued.end->seconds_since(*issued.start));
 }
 
-void Executor::wait_for(Event& event, std::int32_t index) const {
-  constexpr double kAskSeconds = 1;  // for ranks that failed
-  const double slice = options_.ranks_failure ? kAskSeconds : options_.watchdog_seconds;
+/// The device may have a step's work before it, which may take long: it hangs where it ends nothing of it.
+void Executor::wait_for(Event& event, std::int32_t index) {
+  const AtWork at_work;
+  constexpr double kLooks = 8, kLongestSeconds = 1;  // between looks at the device, and for ranks that failed
+  const double slice = std::min(options_.watchdog_seconds / kLooks, kLongestSeconds);
+  Advance before;
   for (double waited = 0; waited < options_.watchdog_seconds; waited += slice) {
-    if (event.wait(std::min(slice, options_.watchdog_seconds - waited))) return;
+    if (event.wait(slice)) return;
+    const Advance now = advance();
+    if (now != before) waited = 0;
+    before = now;
     if (!options_.ranks_failure) continue;
     if (const std::optional<std::string> failure = options_.ranks_failure())
       throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], *failure));
   }
   throw DeviceError(
-      fmt::format("the device did not finish '{}' within {} s",
+      fmt::format("the device did not finish '{}', nor anything else, within {} s",
                   print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
                   options_.watchdog_seconds));
+}
+
+Executor::Advance Executor::advance() {
+  Advance advance;
+  advance.ended = std::ranges::count_if(
+      issued_, [](const Issued& issued) { return issued.end != nullptr && issued.end->wait(0); });
+  const std::lock_guard lock(mutex_);
+  for (const LaneState& lane : lanes_) advance.issued += lane.issued;
+  return advance;
 }
 
 /// For what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
@@ -268,17 +286,9 @@ bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64
   LaneState& state = lanes_[lane];
   state.waiting_for = index;
   state.waiting_step = step;
-  const auto watchdog = std::chrono::duration<double>(options_.watchdog_seconds);
   while (!abandoned(step) && !ready(index, step)) {
     check_deadlock();
-    const auto before = lanes_;
-    const bool timed_out = progress_.wait_for(lock, watchdog) == std::cv_status::timeout;
-    const bool nothing_finished = std::equal(lanes_.begin(), lanes_.end(), before.begin(),
-                                             [](auto& a, auto& b) { return a.issued == b.issued; });
-    if (timed_out && nothing_finished) {
-      throw DeviceError(
-          fmt::format("nothing finished for {} s: {}", options_.watchdog_seconds, describe_wait(lane)));
-    }
+    progress_.wait(lock);
   }
   state.waiting_for = -1;
   return !abandoned(step);
@@ -317,13 +327,15 @@ std::string Executor::describe_wait(std::size_t lane) const {
   return text;
 }
 
-void Executor::fail(std::exception_ptr error, const std::string& sentence) {
+/// REQUIRES: called where `error` was caught.
+void Executor::fail(const std::exception& error) {
   {
     const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::move(error);
     progress_.notify_all();
+    if (error_) return;
+    error_ = std::current_exception();
   }
-  if (options_.on_failure) options_.on_failure(sentence);
+  if (options_.on_failure) options_.on_failure(error);
 }
 
 }  // namespace strata

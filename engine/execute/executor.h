@@ -3,7 +3,9 @@
 // as far as that allows. The threads of device lanes only issue: what they issue waits on the device for
 // other lanes' events, so they run ahead of it by up to a step; a host lane's thread waits for the events
 // itself, and device lanes wait for host lanes before issuing. A failing instruction stops all lanes and
-// surfaces as one error; a wait that cannot end is one too.
+// surfaces as one error. Lanes wait for one another without a limit, since however long an instruction takes,
+// it may be at work; what an instruction itself waits for is watched where it waits: drives and files by the
+// Watchdog (engine/base/watchdog.h), other ranks by their communicator, the device here.
 #pragma once
 
 #include <array>
@@ -32,10 +34,11 @@ class Executor {
  public:
   struct Options {
     LaneMode mode = LaneMode::overlapped;
-    double watchdog_seconds = 900;  ///< a wait longer than this, while nothing finishes, fails the run
+    double watchdog_seconds =
+        900;  ///< a wait for the device longer than this, in which it ends nothing, fails
     SaveSchedule saves = {};        ///< the steps that perform what others skip
-    /// Called when a lane fails, with its sentence: other lanes may wait for other ranks.
-    std::function<void(const std::string&)> on_failure = {};
+    /// Called when the first lane fails, by it: other lanes may wait for other ranks, or for long.
+    std::function<void(const std::exception&)> on_failure = {};
     /// Why other ranks will not come any more, if so: asked while the device waits, perhaps for them.
     std::function<std::optional<std::string>()> ranks_failure = {};
     /// Serial mode only: called after each instruction (tests look at buffers here).
@@ -67,13 +70,20 @@ class Executor {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// How far lanes and device have come: unequal to what it was before where anything has begun or ended.
+  struct Advance {
+    std::int64_t issued = 0, ended = 0;
+    friend bool operator==(const Advance&, const Advance&) = default;
+  };
+
   void run_serial();
   void run_lane(std::size_t lane);
   void wait_until_idle(std::size_t lane);
   bool execute(std::size_t lane, std::int32_t index, std::int64_t step);
   void issue(Stream& stream, std::int32_t index, std::int64_t step, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
-  void wait_for(Event& event, std::int32_t index) const;
+  void wait_for(Event& event, std::int32_t index);
+  Advance advance();
   void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step);
   bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step);
   bool performs(const Instruction& instruction, std::int64_t step) const;
@@ -81,7 +91,7 @@ class Executor {
   bool abandoned(std::int64_t step) const;
   bool commit(std::int64_t step);
   void check_deadlock();
-  void fail(std::exception_ptr error, const std::string& sentence);
+  void fail(const std::exception& error);
   void add_busy(std::size_t lane, double seconds);
   void count_bytes(const Instruction& instruction, Bytes sent);
   std::string describe_wait(std::size_t lane) const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 
@@ -52,10 +53,12 @@ const Unit& Operations::unit(const Instruction& instruction) const {
 void Operations::perform(const Instruction& instruction, std::int64_t step) {
   const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
   switch (instruction.operation) {
-    case Operation::load_tokens:
+    case Operation::load_tokens: {
+      const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
       setup_.load(step, instruction.microbatch, {operand<std::int32_t>(instruction, Role::tokens), tokens},
                   {operand<std::int32_t>(instruction, Role::targets), tokens});
       return;
+    }
     case Operation::copy_to_device:
     case Operation::copy_to_host:
       return copy(instruction);

@@ -29,7 +29,8 @@ std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
 
 }  // namespace
 
-RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store)
+RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store,
+                   double watchdog_seconds)
     : plan_(plan),
       model_(model),
       rank_(store.rank.rank),
@@ -43,7 +44,7 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       store_(open_store_for(plan, std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),
       writes_(store_ ? store_->open_queue() : nullptr),
-      copy_(device) {}
+      copy_(device, watchdog_seconds) {}
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);

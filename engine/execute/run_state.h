@@ -38,7 +38,8 @@ struct SpillQueues {
 class RunState {
  public:
   /// `store` says how to use the nvme tier; its size is the plan's, and its rank the one whose state this is.
-  RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store);
+  /// A copy of one buffer from or to the device takes `watchdog_seconds` at most.
+  RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store, double watchdog_seconds);
 
   TierMemory memory() const { return {device_memory_->data(), host_arena_.data()}; }
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }

@@ -24,7 +24,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler) {
 StateSaver::StateSaver(Setup setup)
     : setup_(std::move(setup)),
       units_(units_in_order(*setup_.program, setup_.saved)),
-      copy_(*setup_.device),
+      copy_(*setup_.device, setup_.watchdog_seconds),
       piece_(kLargestRead) {}
 
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {

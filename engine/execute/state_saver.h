@@ -26,6 +26,7 @@ class StateSaver {
     const Model* model;
     const Program* program;  ///< whose save instructions give the order of units
     Device* device;
+    double watchdog_seconds;                           ///< a copy from the device takes no longer
     std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
     std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;

@@ -53,7 +53,6 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
                                            : RankOfRun{options.world->rank(), options.world->size()},
           .engine = kEngines[static_cast<std::size_t>(config.memory.nvme_engine)],
           .verify = config.memory.nvme_verify,
-          .watchdog_seconds = options.watchdog_seconds,
           .limit = {.read = config.memory.nvme_read_per_second, .write = config.memory.nvme_write_per_second},
           .faults = options.faults};
 }
@@ -120,8 +119,9 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       data_(std::move(data)),
       options_(std::move(options)),
       streams_(device, bool(options_.make_device_group)) {
-  on_every_rank(options_.world,
-                [&] { state_.emplace(plan, model, device, store_options(config, options_)); });
+  on_every_rank(options_.world, [&] {
+    state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
+  });
   if (options_.world != nullptr) {
     ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group,
                    streams_.find(Lane::comm));
@@ -134,6 +134,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                                      .model = &model_,
                                      .program = &plan_.training.program,
                                      .device = &device,
+                                     .watchdog_seconds = options_.watchdog_seconds,
                                      .held = [this](std::size_t unit) { return state_->held(unit); },
                                      .saved = [this](std::size_t unit) { return state_->saved(unit); },
                                      .sampler = data_.sampler,
@@ -168,8 +169,11 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   }
   training_operations_.emplace(std::move(training));
   Executor::Options executor{.mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds};
+  executor.on_failure = [this](const std::exception& error) {
+    if (options_.on_failure) options_.on_failure(error);
+    if (ranks_) options_.world->abort(error.what());
+  };
   if (ranks_) {
-    executor.on_failure = [this](const std::string& sentence) { options_.world->abort(sentence); };
     executor.ranks_failure = [this] { return ranks_->failure(); };
     executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by who waits for it
   }
@@ -248,6 +252,7 @@ void Trainer::save(TrainListener& listener) {
 void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
   saved_step_ = step;
   const std::lock_guard lock(listening_);
+  listener.on_safe_step(step);
   listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, step));
 }
 
@@ -268,6 +273,7 @@ bool Trainer::resume(TrainListener& listener) {
   training_operations_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
   state_->write_loss_scale(progress.loss_scale);
   saved_step_ = progress.step;
+  listener.on_safe_step(saved_step_);
   if (progress.sampler != data_.sampler(progress.step)) {
     listener.on_warning(
         "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");

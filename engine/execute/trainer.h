@@ -42,6 +42,8 @@ class TrainListener {
   virtual void on_step(const StepReport&) {}
   virtual void on_validation(const ValidationPoint&) {}
   virtual void on_checkpoint(const std::string& /*path*/) {}
+  /// From now on a run that is ended goes on from this step: its checkpoint is whole.
+  virtual void on_safe_step(std::int64_t /*step*/) {}
   virtual void on_warning(const std::string&) {}
 };
 
@@ -61,11 +63,13 @@ class Trainer {
  public:
   struct Options {
     bool fresh = false;                       ///< do not resume from checkpoint.path
-    double watchdog_seconds = 900;            ///< a wait longer than this fails the run
+    double watchdog_seconds = 900;            ///< a wait for the device longer than this fails the run
     IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
     FileSystem* files = &FileSystem::real();  ///< of checkpoints
     Communicator* world = nullptr;            ///< of a run of several ranks; outlives the trainer
     MakeDeviceGroup make_device_group = {};   ///< where the device exchanges values between ranks itself
+    /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
+    std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
   };
 

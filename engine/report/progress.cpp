@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "engine/report/plan_report.h"
 
 namespace strata {
@@ -107,7 +108,10 @@ void MetricsLog::on_validation(const ValidationPoint& point) {
 
 /// A full disk must not end a run that could go on, but it must not pass unseen either.
 void MetricsLog::write(const nlohmann::json& line) {
-  file_ << line << std::endl;
+  {
+    const WatchedWait wait([] { return std::string("writing report.metrics"); });
+    file_ << line << std::endl;
+  }
   if (file_ || failed_) return;
   failed_ = true;
   std::cerr << fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
@@ -125,6 +129,9 @@ void Listeners::on_validation(const ValidationPoint& point) {
 }
 void Listeners::on_checkpoint(const std::string& path) {
   for (TrainListener* listener : listeners_) listener->on_checkpoint(path);
+}
+void Listeners::on_safe_step(std::int64_t step) {
+  for (TrainListener* listener : listeners_) listener->on_safe_step(step);
 }
 void Listeners::on_warning(const std::string& warning) {
   for (TrainListener* listener : listeners_) listener->on_warning(warning);

@@ -60,6 +60,7 @@ class Listeners : public TrainListener {
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
   void on_checkpoint(const std::string& path) override;
+  void on_safe_step(std::int64_t step) override;
   void on_warning(const std::string& warning) override;
 
  private:

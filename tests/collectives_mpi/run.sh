@@ -16,7 +16,8 @@ launch() { # WATCHDOG_SECONDS FILTER
   mpirun "${options[@]}" "$program" "$1" "${ways[@]}" --gtest_filter="$2"
 }
 
-launch 30 '-*Failure.*'
+launch 30 '-*Failure.*:ARankAtWork.*'
+launch 0.5 'ARankAtWork.*'
 failures=$("$program" 30 --gtest_list_tests --gtest_filter='*Failure.*' | sed -n 's|^  \([A-Za-z]*\)/.*|\1|p')
 [ -n "$failures" ]
 for failure in $failures; do

@@ -35,6 +35,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.validate_every", "11"},
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
+    {"train.watchdog", "60"},
     {"train.loss_scale.initial", "1024"},
     {"train.loss_scale.growth", "3"},
     {"train.loss_scale.backoff", "0.25"},

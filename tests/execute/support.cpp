@@ -54,9 +54,16 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const BatchLoader data(config, model.architecture.vocabulary);
   RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
   CpuDevice device({.threads = options.device_threads, .link = options.link});
-  Trainer trainer(
-      config, model, outcome.plan, options.device != nullptr ? *options.device : device, training_data(data),
-      {.fresh = options.fresh, .watchdog_seconds = options.watchdog_seconds, .faults = options.faults, .files = options.files, .world = options.world, .make_device_group = options.make_device_group, .observer = options.observer});
+  Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : device,
+                  training_data(data),
+                  {.fresh = options.fresh,
+                   .watchdog_seconds = options.watchdog_seconds,
+                   .faults = options.faults,
+                   .files = options.files,
+                   .world = options.world,
+                   .make_device_group = options.make_device_group,
+                   .on_failure = options.on_failure,
+                   .observer = options.observer});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,

@@ -40,6 +40,7 @@ struct RunOptions {
   TrainListener* listener = nullptr;
   Communicator* world = nullptr;
   MakeDeviceGroup make_device_group = {};
+  std::function<void(const std::exception&)> on_failure = {};
 };
 
 /// Asks for a stop once a number of steps was reported.

@@ -180,7 +180,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const Model model = testing::model_of(config);
   const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = 2, .link = {}});
-  const RunState state(plan, model, device, {});
+  const RunState state(plan, model, device, {}, 60);
   const LaneStreams streams(device);
   Operations operations({.plan = &plan,
                          .program = &plan.training,

@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "offload/io_faults.h"
 #include "offload/stripe_map.h"
 #include "tests/offload/store_fixture.h"
@@ -178,28 +180,54 @@ TEST_P(StoreFaults, SlowDiskIsWaitedFor) {
   expect_round_trip();
 }
 
-TEST_P(StoreFaults, WatchdogSaysWhatItWaitedFor) {
-  std::atomic<bool> hang = true;
-  Rule rule([&](const BlockAttempt&, int before) {
-    while (before == 1 && hang) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+/// What the watchdog says of a drive; the drive answers once it has.
+class Hangs {
+ public:
+  /// Returns once the watchdog has spoken.
+  void meet() { spoken_.wait(); }
+  /// To be called when nothing of the store is under way.
+  std::string said() const { return said_; }
+
+ private:
+  std::string said_;
+  std::promise<void> speak_;
+  std::shared_future<void> spoken_ = speak_.get_future().share();
+  Watchdog watchdog_{0.05, [this](const std::string& hang) {
+                       if (!said_.empty()) return;
+                       said_ = hang;
+                       speak_.set_value();
+                     }};
+};
+
+TEST_P(StoreFaults, ATransferThatHangsIsToldOfAndWaitedFor) {
+  Hangs hangs;
+  Rule rule([&](const BlockAttempt& attempt, int) {
+    if (attempt.write && attempt.offset == kStoreBlock) hangs.meet();
     return BlockFault{};
   });
-  options_.watchdog_seconds = 0.02;
   open(rule);
-  const std::string message = write_error();
-  EXPECT_TRUE(contains(message, "did not end within 0.02 s") && names_a_file(message)) << message;
-  EXPECT_TRUE(contains(message, "writing 16777216 bytes at offset 0")) << message;
-  EXPECT_TRUE(contains(read_error(), "given up")) << "a queue that gave up has memory in flight";
-  hang = false;
-  close();
+  expect_round_trip();
+  EXPECT_TRUE(names_a_file(hangs.said()) && contains(hangs.said(), "writing at offset ")) << hangs.said();
+  EXPECT_TRUE(contains(hangs.said(), "has not advanced for 0.05 s")) << hangs.said();
 }
 
-TEST_P(StoreFaults, WatchdogEndsTryingAgainForEver) {
-  Rule rule([](const BlockAttempt&, int) { return BlockFault{.error = EAGAIN}; });
-  options_.watchdog_seconds = 0.02;
+TEST_P(StoreFaults, TryingAgainForEverIsNoAdvance) {
+  std::atomic<bool> spoken = false;
+  const Watchdog watchdog(0.05, [&](const std::string&) { spoken = true; });
+  Rule rule([&](const BlockAttempt&, int) { return BlockFault{.error = spoken ? 0 : EAGAIN}; });
   open(rule);
-  EXPECT_TRUE(contains(write_error(), "did not end"));
-  close();
+  expect_round_trip();
+  EXPECT_TRUE(spoken);
+}
+
+/// Eight blocks of 0.1 s each: the transfer takes longer than the limit, no block does.
+TEST_P(StoreFaults, ATransferLongerThanTheWatchdogThatAdvancesIsNotToldOf) {
+  std::atomic<bool> spoken = false;
+  const Watchdog watchdog(0.5, [&](const std::string&) { spoken = true; });
+  Rule rule([&](const BlockAttempt&, int) { return BlockFault{.limit = 512 * KiB, .delay_seconds = 0.03}; });
+  open(rule);
+  expect_round_trip();
+  EXPECT_FALSE(spoken);
 }
 
 TEST_P(StoreFaults, StoreIsGoneOnlyWhenNothingIsInFlight) {

@@ -1,0 +1,17 @@
+// The sentence with which a command ends that failed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+/// On standard error, at once and in a line of its own, whatever line was being drawn there. Any thread may
+/// call.
+void say(std::string_view sentence);
+
+/// For a Watchdog of a command that is alone: says what hangs, and ends the process with status 1. Nothing is
+/// unwound, since that would wait for what hangs.
+[[noreturn]] void leave(const std::string& hang);
+
+}  // namespace strata

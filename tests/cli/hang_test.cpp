@@ -1,0 +1,132 @@
+// A drive that hangs ends the program with a sentence, wherever it is met: nobody waits for ever, and nothing
+// that was saved is lost.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/cli/workspace.h"
+#include "tests/support/drive.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// What is started while it lives meets the drive that tests/hanging_calls describes.
+class HangingDrive {
+ public:
+  explicit HangingDrive(const std::string& call_part_count) {
+    ::setenv("STRATA_TEST_HANG", call_part_count.c_str(), 1);
+    ::setenv("LD_PRELOAD", STRATA_HANGING_CALLS, 1);
+    ::setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  }
+  ~HangingDrive() {
+    for (const char* name : {"STRATA_TEST_HANG", "LD_PRELOAD", "ASAN_OPTIONS"}) ::unsetenv(name);
+  }
+  HangingDrive(const HangingDrive&) = delete;
+  HangingDrive& operator=(const HangingDrive&) = delete;
+};
+
+class Hang : public Workspace {
+ protected:
+  /// With all state on drives and a checkpoint of every step.
+  static Arguments run(const Arguments& overrides) {
+    Arguments all = {"train.steps=20",
+                     "memory.device=128KiB",
+                     "memory.nvme.path=.",
+                     "checkpoint.path=out",
+                     "memory.placement.optimizer_state=nvme",
+                     "memory.placement.parameters=nvme"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return train("run.yaml", all);
+  }
+  static Arguments saving_run(Arguments overrides) {
+    overrides.emplace_back("checkpoint.every=1");
+    return run(overrides);
+  }
+  Outcome meet(const std::string& call_part_count, const Arguments& arguments) const {
+    const HangingDrive drive(call_part_count);
+    return strata(arguments);
+  }
+  /// The run says which file did not answer, and goes on to the bits of a run that met no hang.
+  void expect_the_run_goes_on(const Outcome& hung, const std::string& file) const {
+    expect_sentence(hung, 1,
+                    {file, "has not advanced for 3 s", "is saved; see to it and go on with: strata train"});
+    const Outcome resumed = strata(run({}));
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_THAT(resumed.err, HasSubstr("going on from out/step-"));
+    EXPECT_THAT(resumed.out, HasSubstr("state hash " + state_hash(train("run.yaml", {"train.steps=20"}))));
+  }
+  void SetUp() override {
+    if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+TEST_F(Hang, OfAWriteToADriveIsSaidAndEndsTheRun) {
+  expect_the_run_goes_on(
+      meet("pwrite:strata-spill/spill:200", saving_run({"train.watchdog=3", "memory.nvme.engine=threads"})),
+      "strata-spill/spill");
+}
+
+TEST_F(Hang, OfAReadFromADriveIsSaidAndEndsTheRun) {
+  expect_the_run_goes_on(
+      meet("pread:strata-spill/spill:200", saving_run({"train.watchdog=3", "memory.nvme.engine=threads"})),
+      "strata-spill/spill");
+}
+
+TEST_F(Hang, OfARingIsSaidAndEndsTheRun) {
+  const Arguments ring = saving_run({"train.watchdog=3", "memory.nvme.engine=io_uring"});
+  if (const std::string reason = testing::why_no_drive(path("."), StoreEngine::io_uring); !reason.empty())
+    GTEST_SKIP() << reason;
+  expect_the_run_goes_on(meet("uring::200", ring), "strata-spill/spill");
+}
+
+TEST_F(Hang, OfASaveBesideTrainingIsSaidAndEndsTheRun) {
+  expect_the_run_goes_on(meet("fsync:out/step-:20", saving_run({"train.watchdog=3"})), "out/step-");
+}
+
+TEST_F(Hang, OfTheSaveAtTheEndIsSaidAndEndsTheRun) {
+  ASSERT_EQ(strata(run({"train.steps=2"})).status, 0);
+  expect_the_run_goes_on(meet("write:out/step-:2", run({"train.watchdog=3"})), "out/step-");
+}
+
+TEST_F(Hang, OfTheCheckpointThatIsReadIsSaidBeforeAnythingRuns) {
+  ASSERT_EQ(strata(run({"train.steps=2"})).status, 0);
+  const Outcome hung = meet("pread:out/step-00000002:3", run({"train.watchdog=3"}));
+  expect_sentence(
+      hung, 1, {"reading out/step-00000002", "has not advanced for 3 s", "begin again with: strata train"});
+}
+
+TEST_F(Hang, OfADriveThatIsMeasuredIsSaid) {
+  const Outcome doctor =
+      meet("uring::40", {"doctor", "run.yaml", "--drive", ".", "--set", "train.watchdog=3"});
+  EXPECT_EQ(doctor.status, 1);
+  EXPECT_THAT(doctor.err, HasSubstr("strata: measuring ./strata-spill/curve has not advanced for 3 s"));
+}
+
+TEST_F(Hang, DuringACleanStopIsEndedByASecondCtrlC) {
+  LinePipe metrics(path("metrics"));
+  const HangingDrive drive("fsync:out/step-:1");
+  Process run = start(saving_run({"report.metrics=metrics"}));
+  ASSERT_TRUE(metrics.wait_for_lines(1));
+  run.send(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // one of two signals that wait is lost
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait().status, -SIGINT);
+}
+
+TEST_F(Hang, OfOneRanksDriveIsSaidOnceAndEndsAll) {
+  const HangingDrive drive("pwrite:strata-spill-1/spill:40");
+  const Arguments arguments = run({"train.watchdog=3", "memory.nvme.engine=threads", "train.threads=1",
+                                   "train.batch=6", "train.microbatch=1", "train.precision=fp32"});
+  const Outcome outcome = strata_on_ranks(3, arguments);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 "));
+  EXPECT_THAT(outcome.err, HasSubstr("strata-spill-1/spill has not advanced for 3 s"));
+}
+
+}  // namespace
+}  // namespace strata::test
