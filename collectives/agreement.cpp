@@ -7,13 +7,28 @@
 #include <stdexcept>
 
 #include "collectives/launcher.h"
-#include "engine/base/error.h"
+#include "engine/base/system_error.h"
 
 namespace strata {
 namespace {
 
 /// The first character of an outcome on its way between ranks; the rest is the action's text, or its error's.
-enum Outcome : char { kDone = 'd', kConfigError = 'c', kIoError = 'i', kError = 'e', kDefect = 'x' };
+enum Outcome : char {
+  kDone = 'd',
+  kConfigError = 'c',
+  kDamageError = 'm',
+  kIoError = 'i',
+  kSystemError = 's',
+  kError = 'e',
+  kDefect = 'x'
+};
+
+/// A SystemError's text ends with its code, in so many digits.
+constexpr std::size_t kCodeDigits = 8;
+
+std::string code_text(int code) {
+  return fmt::format("{:0{}}", code, kCodeDigits);
+}
 
 std::string outcome(Outcome what, const std::string& text) {
   return fmt::format("{}{}", static_cast<char>(what), text);
@@ -28,8 +43,12 @@ std::string outcome_of(const std::function<std::string()>& action, int rank) {
     return outcome(kDone, action());
   } catch (const CommError&) {
     throw;  // the group is of no more use, for telling others either
+  } catch (const DamageError& error) {
+    return failed(kDamageError, error);
   } catch (const ConfigError& error) {
     return failed(kConfigError, error);
+  } catch (const SystemError& error) {
+    return failed(kSystemError, error) + code_text(error.code);
   } catch (const IoError& error) {
     return failed(kIoError, error);
   } catch (const Error& error) {
@@ -46,8 +65,13 @@ std::string text_in(const std::string& outcome) {
       return text;
     case kConfigError:
       throw ConfigError(text);
+    case kDamageError:
+      throw DamageError(text);
     case kIoError:
       throw IoError(text);
+    case kSystemError:
+      throw SystemError(text.substr(0, text.size() - kCodeDigits),
+                        std::stoi(text.substr(text.size() - kCodeDigits)));
     case kError:
       throw Error(text);
     default:

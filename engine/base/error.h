@@ -16,6 +16,12 @@ struct ConfigError : Error {
   using Error::Error;
 };
 
+/// What a file holds is proven not to be what was written into it, or a part of it is missing: names the file.
+/// That it cannot be read just now is an IoError.
+struct DamageError : ConfigError {
+  using ConfigError::ConfigError;
+};
+
 /// Reading or writing failed: names the path, the operation and the reason. Exit status 1.
 struct IoError : Error {
   using Error::Error;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/folder.h"
+#include "engine/base/system_error.h"
 #include "engine/base/watchdog.h"
 
 namespace strata {
@@ -43,13 +45,6 @@ Folder open_own_folder(const fs::path& path) {
   const fs::path name = path.filename();
   if (name.empty() || name == "." || name == "..") return Folder::named(path);
   return Folder::named(path.parent_path()).open(name.string());
-}
-
-std::int64_t size_of_file(int descriptor, const fs::path& path) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw_system_error("stat", path, errno);
-  if (S_ISDIR(status.st_mode)) throw_system_error("read", path, EISDIR);
-  return status.st_size;
 }
 
 /// The file's bytes reach the disk a piece after the other: all at once would show no advance, and a large
@@ -122,6 +117,12 @@ void FileSystem::create_folders(const fs::path& path) {
     sync_folder(folder.parent_path());
 }
 
+void FileSystem::create_folder(const fs::path& path) {
+  const WatchedWait wait([&path] { return "creating " + path.string(); });
+  constexpr mode_t kMode = 0777;  // the user's umask narrows it
+  if (::mkdir(path.c_str(), kMode) != 0) throw_system_error("create the folder", path, errno);
+}
+
 void FileSystem::remove_all(const fs::path& path) {
   const WatchedWait wait([&path] { return "removing " + path.string(); });
   const fs::path target = path.has_filename() ? path : path.parent_path();
@@ -133,6 +134,57 @@ void FileSystem::remove_all(const fs::path& path) {
     throw;
   }
   folder->remove_tree(target.filename().string());
+}
+
+int FileSystem::open(const fs::path& path) {
+  return open_to_read(path);
+}
+
+std::int64_t FileSystem::size(int descriptor, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) throw_system_error("stat", path, errno);
+  if (S_ISDIR(status.st_mode)) throw_system_error("read", path, EISDIR);
+  return status.st_size;
+}
+
+std::size_t FileSystem::read(int descriptor, std::int64_t offset, std::span<std::byte> out,
+                             const fs::path& path) {
+  const WatchedWait wait([&path] { return "reading " + path.string(); });
+  const std::size_t most = std::min(out.size(), kMostAtOnce);
+  ssize_t count = 0;
+  do {
+    count = ::pread(descriptor, out.data(), most, offset);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) throw_system_error("read", path, errno);
+  return static_cast<std::size_t>(count);
+}
+
+bool FileSystem::exists(const fs::path& path) {
+  const WatchedWait wait([&path] { return "looking for " + path.string(); });
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) throw_system_error("stat", path, errno);
+  return false;
+}
+
+std::vector<std::string> FileSystem::list(const fs::path& folder) {
+  const WatchedWait wait([&folder] { return "listing " + folder.string(); });
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error) throw_system_error("list", folder, error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
+Bytes FileSystem::free_bytes(const fs::path& path) {
+  const WatchedWait wait([&path] { return "asking for the free space of " + path.string(); });
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) throw_system_error("stat the filesystem of", path, errno);
+  if (status.f_blocks == 0) return kUnlimited;
+  return static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
 }
 
 FileDescriptor::~FileDescriptor() {
@@ -160,24 +212,22 @@ void FileWriter::finish() {
   descriptor_ = FileDescriptor(-1);
 }
 
-FileReader::FileReader(fs::path path) : path_(std::move(path)), descriptor_(open_to_read(path_)) {
-  size_ = size_of_file(descriptor_.get(), path_);
-}
+FileReader::FileReader(fs::path path, FileSystem& file_system)
+    : file_system_(&file_system),
+      path_(std::move(path)),
+      descriptor_(file_system.open(path_)),
+      size_(file_system.size(descriptor_.get(), path_)) {}
 
 void FileReader::read(std::int64_t offset, std::span<std::byte> out) const {
   const std::int64_t end = offset + std::ssize(out);
-  WatchedWait wait([this] { return "reading " + path_.string(); });
   while (!out.empty()) {
-    const ssize_t count = ::pread(descriptor_.get(), out.data(), std::min(out.size(), kMostAtOnce), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_system_error("read", path_, errno);
+    const std::size_t count = file_system_->read(descriptor_.get(), offset, out, path_);
     if (count == 0) {
       throw IoError(fmt::format("cannot read {}: it ends at byte {}, expected at least {}", path_.string(),
                                 offset, end));
     }
-    wait.advance();
-    out = out.subspan(static_cast<std::size_t>(count));
-    offset += count;
+    out = out.subspan(count);
+    offset += static_cast<std::int64_t>(count);
   }
 }
 
@@ -195,8 +245,8 @@ void remove_quietly(FileSystem& file_system, const fs::path& path) noexcept {
   }
 }
 
-std::string read_file(const fs::path& path) {
-  const FileReader file(path);
+std::string read_file(const fs::path& path, FileSystem& file_system) {
+  const FileReader file(path, file_system);
   std::string content(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(content)));
   return content;

@@ -1,6 +1,6 @@
-// Files: reads and writes that either happen or throw IoError with the path, the operation and the reason.
-// Whatever changes the disk goes through FileSystem, so that tests can make any single operation fail, or the
-// machine "die" after it. A FileSystem may be used from several threads; a reader too, as reads have no
+// Files: reads and writes that either happen or throw SystemError with the path, the operation and the
+// reason. Checkpoints read and write through FileSystem, so that tests can make any single operation fail, or
+// the machine "die" after it. A FileSystem may be used from several threads; a reader too, as reads have no
 // position; a writer by one at a time.
 #pragma once
 
@@ -11,12 +11,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "engine/base/bytes.h"
 #include "engine/base/hash.h"
 
 namespace strata {
 
-/// The operations that change a disk. The base class does them for real.
+/// The operations on a disk. The base class does them for real.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -35,9 +37,25 @@ class FileSystem {
   virtual void sync_folder(const std::filesystem::path& path);
   /// Creates the folder and those above it, on the disk when the call returns; an existing one is fine.
   virtual void create_folders(const std::filesystem::path& path);
+  /// Creates one folder. Throws where there is anything by that name.
+  virtual void create_folder(const std::filesystem::path& path);
   /// Removes a file or a link, or a folder with everything in it, but nothing that a link leads to; a missing
   /// one is fine.
   virtual void remove_all(const std::filesystem::path& path);
+
+  /// Opens a file for reading; returns its descriptor.
+  virtual int open(const std::filesystem::path& path);
+  virtual std::int64_t size(int descriptor, const std::filesystem::path& path);
+  /// Reads what there is from `offset`, at most all of `out`; returns the number of bytes, 0 at the file's
+  /// end.
+  virtual std::size_t read(int descriptor, std::int64_t offset, std::span<std::byte> out,
+                           const std::filesystem::path& path);
+  /// Whether anything has that name, a link to nothing too. Throws where that cannot be told.
+  virtual bool exists(const std::filesystem::path& path);
+  /// The names in a folder, in their order.
+  virtual std::vector<std::string> list(const std::filesystem::path& folder);
+  /// What this user may still write to the filesystem of an existing path; kUnlimited where it does not tell.
+  virtual Bytes free_bytes(const std::filesystem::path& path);
 };
 
 /// An owned file descriptor.
@@ -80,7 +98,7 @@ class FileWriter {
 /// Positional reads of a file whose size is taken when it is opened.
 class FileReader {
  public:
-  explicit FileReader(std::filesystem::path path);
+  explicit FileReader(std::filesystem::path path, FileSystem& file_system = FileSystem::real());
 
   const std::filesystem::path& path() const { return path_; }
   std::int64_t size() const { return size_; }
@@ -88,6 +106,7 @@ class FileReader {
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
+  FileSystem* file_system_;
   std::filesystem::path path_;
   FileDescriptor descriptor_;
   std::int64_t size_ = 0;
@@ -101,7 +120,7 @@ bool is_there(const std::filesystem::path& path);
 void remove_quietly(FileSystem& file_system, const std::filesystem::path& path) noexcept;
 
 /// The whole file.
-std::string read_file(const std::filesystem::path& path);
+std::string read_file(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
 /// XXH3 of the whole file, read in pieces.
 std::uint64_t hash_file(const FileReader& file);

@@ -7,6 +7,14 @@
 
 namespace strata {
 
+bool SystemError::lacks_space() const {
+  return code == ENOSPC || code == EDQUOT;
+}
+
+bool SystemError::is_missing() const {
+  return code == ENOENT;
+}
+
 void throw_system_error(std::string_view operation, const std::filesystem::path& path, int code) {
   const char* advice =
       code == ENOSPC || code == EDQUOT ? "; free some space there or choose another path" : "";

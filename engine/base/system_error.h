@@ -10,6 +10,11 @@ namespace strata {
 
 struct SystemError : IoError {
   SystemError(const std::string& sentence, int system_code) : IoError(sentence), code(system_code) {}
+  /// A filesystem, or the user's share of it, is full.
+  bool lacks_space() const;
+  /// Nothing has that name, in a folder that could be searched.
+  bool is_missing() const;
+
   int code;  ///< an errno
 };
 

@@ -4,54 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <random>
 #include <string_view>
 #include <system_error>
 
 #include "collectives/agreement.h"
+#include "engine/base/error.h"
 #include "engine/base/system_error.h"
-#include "engine/base/watchdog.h"
-#include "engine/checkpoint/stored_state.h"
+#include "engine/checkpoint/checkpoint_space.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
-
-/// "step-00000100", or "step-00000100-2" where that one was taken.
-bool is_checkpoint_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return false;
-  name.remove_prefix(kPrefix.size());
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const std::string_view copy = name.substr(digits);
-  const bool is_copy =
-      copy.size() > 1 && copy[0] == '-' && copy.find_first_not_of("0123456789", 1) == copy.npos;
-  return digits >= 8 && (copy.empty() || is_copy);
-}
-
-bool is_leftover_name(std::string_view name) {
-  const std::string suffix = temporary_name("").string();
-  if (!name.ends_with(suffix)) return false;
-  name.remove_suffix(suffix.size());
-  return is_checkpoint_name(name);
-}
-
-/// Folders of ours only: whatever else a user keeps there stays.
-std::vector<fs::path> folders(const fs::path& path, bool (*is_ours)(std::string_view)) {
-  std::vector<fs::path> found;
-  if (!is_there(path)) return found;
-  const WatchedWait wait([&path] { return "listing " + path.string(); });
-  try {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-      if (is_ours(entry.path().filename().string())) found.push_back(entry.path());
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw IoError(fmt::format("cannot list {}: {}", path.string(), error.code().message()));
-  }
-  std::ranges::sort(found);
-  return found;
-}
 
 void refuse_other_model(const fs::path& folder, const Architecture& stored, const Architecture& expected) {
   const std::string other = difference(stored, expected);
@@ -68,6 +34,10 @@ void read_state(StoredState& stored, const Model& model, const StateAccess& stat
                   [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
     }
   }
+}
+
+std::string not_writable(const fs::path& path, const IoError& error) {
+  return fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what());
 }
 
 /// A file by a name that nothing else has; it goes with this object.
@@ -108,7 +78,7 @@ void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Co
       if (rank == 0) file_system.create_folders(path);
       probe.write(path);
     } catch (const IoError& error) {
-      throw ConfigError(fmt::format("checkpoint.path {} is not writable: {}", path.string(), error.what()));
+      throw ConfigError(not_writable(path, error));
     }
   };
   const fs::path of_first_rank = path / text_of_first_rank(ranks, [&] {
@@ -117,7 +87,7 @@ void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Co
                                  });
   on_every_rank(ranks, [&] {
     if (rank == 0) return;
-    if (!is_there(of_first_rank)) throw ConfigError(not_shared(of_first_rank));
+    if (!file_system.exists(of_first_rank)) throw ConfigError(not_shared(of_first_rank));
     write_probe();
   });
 }
@@ -129,37 +99,96 @@ CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& f
       file_system_(file_system),
       ranks_(ranks) {}
 
-void CheckpointStore::remove_leftovers() {
+/// `action`, whose failure is no reason to end a run: it is said, and nothing was lost.
+template <typename Action>
+bool CheckpointStore::try_to(const std::string& failure, const Action& action) {
+  try {
+    action();
+    return true;
+  } catch (const IoError& error) {
+    warnings_.push_back(fmt::format("{}: {}", failure, error.what()));
+    return false;
+  }
+}
+
+void CheckpointStore::lock() {
+  constexpr const char* kName = ".strata-lock";
   on_first_rank(ranks_, [&] {
-    for (const fs::path& folder : folders(path_, is_leftover_name)) file_system_.remove_all(folder);
+    try {
+      file_system_.create_folders(path_);
+      lock_ = std::make_unique<FolderLock>(Folder::named(path_), kName);
+    } catch (const FolderInUseError& error) {
+      throw ConfigError(fmt::format(
+          "checkpoint.path {}; wait for it to end, or choose another checkpoint.path", error.what()));
+    } catch (const SystemError& error) {
+      if (error.code != ENOLCK && error.code != EOPNOTSUPP && error.code != ENOSYS)
+        throw ConfigError(not_writable(path_, error));
+      warnings_.push_back(fmt::format(
+          "checkpoint.path {} is on a filesystem without locks, so nothing keeps a second run out of it ({})",
+          path_.string(), error.what()));
+    }
   });
 }
 
-std::vector<CheckpointStore::Entry> CheckpointStore::entries() const {
-  std::vector<Entry> entries;
-  for (const fs::path& folder : folders(path_, is_checkpoint_name)) {
-    Entry entry{folder, std::nullopt, ""};
-    try {
-      entry.manifest = read_manifest(folder / kManifestName);
-    } catch (const UnknownVersionError&) {
-      throw;
-    } catch (const Error& error) {
-      entry.damage = error.what();
+void CheckpointStore::remove_leftovers() {
+  on_first_rank(ranks_, [&] {
+    for (const fs::path& folder : list_leftovers(file_system_, path_)) {
+      try_to(fmt::format("what is left of an unfinished checkpoint stays in {}", folder.string()),
+             [&] { file_system_.remove_all(folder); });
     }
-    entries.push_back(std::move(entry));
+  });
+}
+
+std::vector<CheckpointEntry>& CheckpointStore::known() {
+  if (!known_) {
+    known_ = list_checkpoints(file_system_, path_);
+    next_generation_ = std::max(next_generation_, next_generation(*known_));
   }
-  const auto generation = [](const Entry& entry) {
-    return entry.manifest ? entry.manifest->generation : INT64_MAX;
-  };
-  std::ranges::stable_sort(entries, std::ranges::greater(), generation);
-  return entries;
+  return *known_;
+}
+
+void CheckpointStore::check_space(const Model& model, const StateAccess& state, std::int64_t saves) {
+  const Bytes each = bytes_of_one_ = checkpoint_bytes(model, state, ranks_);
+  on_first_rank(ranks_, [&] {
+    std::vector<Bytes> existing;
+    for (const CheckpointEntry& entry : known()) {
+      if (entry.damage.empty()) existing.push_back(entry.bytes());
+    }
+    const Bytes free = file_system_.free_bytes(path_);
+    const auto sizes = [&](Bytes needed) {
+      return fmt::format("({} bytes), and {} ({} bytes) are free there", needed, format_bytes(free), free);
+    };
+    if (saves > 0 && each > free) {
+      throw ConfigError(
+          fmt::format("checkpoint.path {}: a checkpoint takes {} {}; free some space or choose "
+                      "another checkpoint.path",
+                      path_.string(), format_bytes(each), sizes(each)));
+    }
+    const Bytes most = most_more_bytes(std::move(existing), each, keep_, saves);
+    if (most > free) {
+      warnings_.push_back(
+          fmt::format("checkpoint.path {}: with checkpoint.keep {} checkpoints will take {} more at once {}; "
+                      "an old one is "
+                      "removed only when the new one is whole",
+                      path_.string(), keep_, format_bytes(most), sizes(most)));
+    }
+  });
+}
+
+bool CheckpointStore::has_space() const {
+  try {
+    return file_system_.free_bytes(path_) >= bytes_of_one_;
+  } catch (const IoError&) {
+    return true;  // trying will tell
+  }
 }
 
 /// Other ranks take rank 0's word: a list of their own could be older, or of another folder by that name.
-std::vector<CheckpointStore::Entry> CheckpointStore::entries_of_first_rank() const {
+std::vector<CheckpointEntry> CheckpointStore::entries_of_first_rank() {
   const std::string text = text_of_first_rank(ranks_, [&] {
+    known_.reset();
     nlohmann::json list = nlohmann::json::array();
-    for (const Entry& entry : entries()) {
+    for (const CheckpointEntry& entry : known()) {
       list.push_back({{"name", entry.folder.filename().string()},
                       {"manifest", entry.manifest ? to_text(*entry.manifest) : ""},
                       {"damage", entry.damage}});
@@ -167,39 +196,35 @@ std::vector<CheckpointStore::Entry> CheckpointStore::entries_of_first_rank() con
     // A path in the sentence may be of any bytes.
     return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   });
-  std::vector<Entry> found;
+  std::vector<CheckpointEntry> found;
   for (const nlohmann::json& item : nlohmann::json::parse(text)) {
-    Entry entry{path_ / item.at("name").get<std::string>(), std::nullopt, item.at("damage")};
+    CheckpointEntry entry{
+        .folder = path_ / item.at("name").get<std::string>(), .manifest = {}, .damage = item.at("damage")};
     if (entry.damage.empty())
       entry.manifest = parse_manifest(item.at("manifest"), entry.folder / kManifestName);
     found.push_back(std::move(entry));
   }
   on_every_rank(ranks_, [&] {
-    for (const Entry& entry : found) {
-      if (!is_there(entry.folder)) throw ConfigError(not_shared(entry.folder));
+    for (const CheckpointEntry& entry : found) {
+      if (!file_system_.exists(entry.folder)) throw ConfigError(not_shared(entry.folder));
     }
   });
   return found;
 }
 
-fs::path CheckpointStore::new_folder(std::int64_t step) const {
-  const std::string name = fmt::format("step-{:08}", step);
-  fs::path folder = path_ / name;
-  for (int copy = 2; is_there(folder); ++copy) folder = path_ / fmt::format("{}-{}", name, copy);
-  return folder;
-}
-
 std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std::int64_t step,
                                                          std::vector<SavedUnit> units) {
   const nlohmann::json decided = nlohmann::json::parse(text_of_first_rank(ranks_, [&] {
-    nlohmann::json json = {{"name", new_folder(step).filename().string()}, {"generation", 0}, {"newest", ""}};
-    for (const Entry& entry : entries()) {
-      if (!entry.manifest) continue;
-      json["generation"] = entry.manifest->generation + 1;
-      json["newest"] = entry.folder.filename().string();
+    std::string newest;
+    for (const CheckpointEntry& entry : known()) {
+      if (!entry.damage.empty()) continue;
+      newest = entry.folder.filename().string();
       break;
     }
-    return json.dump();
+    return nlohmann::json{{"name", new_checkpoint_name(file_system_, path_, step).filename().string()},
+                          {"generation", next_generation_++},
+                          {"newest", newest}}
+        .dump();
   }));
   const std::string newest = decided.at("newest");
   const std::string before = newest.empty()
@@ -218,8 +243,11 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
 }
 
 void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const Progress& progress) {
-  checkpoint->finish(progress);
-  on_first_rank(ranks_, [&] { remove_old(); });
+  CheckpointEntry saved = checkpoint->finish(progress);
+  on_first_rank(ranks_, [&] {
+    known().insert(known().begin(), std::move(saved));
+    remove_old();
+  });
 }
 
 void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
@@ -239,47 +267,76 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
 }
 
 void CheckpointStore::remove_old() {
-  for (const fs::path& folder : damaged_) remove(folder);
-  damaged_.clear();
   std::int64_t kept = 0;
-  for (const Entry& entry : entries()) {
-    if (entry.manifest && kept++ >= keep_) remove(entry.folder);
+  for (CheckpointEntry& entry : known()) {
+    if (entry.damage.empty() && !entry.stays && kept++ >= keep_) remove(entry);
   }
+  std::erase_if(known(), [](const CheckpointEntry& entry) { return entry.folder.empty(); });
 }
 
 /// Half removed, it must not look like a damaged checkpoint to the next run, but like the leftover that it
 /// is.
-void CheckpointStore::remove(const fs::path& folder) {
-  const fs::path leftover = temporary_name(folder);
-  file_system_.rename(folder, leftover);
-  file_system_.sync_folder(path_);
-  file_system_.remove_all(leftover);
+void CheckpointStore::remove(CheckpointEntry& entry) {
+  const fs::path leftover = temporary_name(entry.folder);
+  const bool renamed = try_to(fmt::format("the old checkpoint {} stays", entry.folder.string()), [&] {
+    if (file_system_.exists(entry.folder)) file_system_.rename(entry.folder, leftover);
+  });
+  if (!renamed) {
+    entry.stays = true;
+    return;
+  }
+  entry.folder.clear();
+  try_to(fmt::format("what is left of an old checkpoint stays in {}", leftover.string()), [&] {
+    file_system_.sync_folder(path_);
+    file_system_.remove_all(leftover);
+  });
 }
 
-std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
-  LoadedCheckpoint loaded;
-  for (const Entry& entry : entries_of_first_rank()) {
+std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
+  std::vector<std::string> warnings;
+  for (const CheckpointEntry& entry : entries_of_first_rank()) {
     if (entry.manifest) refuse_other_model(entry.folder, entry.manifest->architecture, model.architecture);
     std::optional<StoredState> stored;
     try {
-      if (!entry.manifest) throw ConfigError(entry.damage);
-      on_every_rank(ranks_, [&] { verify_files(entry.folder, *entry.manifest, ranks_); });
-      on_every_rank(ranks_, [&] { stored.emplace(entry.folder, *entry.manifest, model); });
-    } catch (const CommError&) {
-      throw;
-    } catch (const Error& error) {
-      loaded.warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
-      damaged_.push_back(entry.folder);
+      if (!entry.manifest) throw DamageError(entry.damage);
+      verify_files(entry.folder, *entry.manifest, file_system_, ranks_);
+      on_every_rank(ranks_, [&] { stored.emplace(entry.folder, *entry.manifest, model, file_system_); });
+    } catch (const DamageError& error) {
+      warnings.push_back(fmt::format("skipped a damaged checkpoint: {}", error.what()));
+      on_first_rank(ranks_, [&] {
+        std::ranges::find(known(), entry.folder, &CheckpointEntry::folder)->damage = error.what();
+      });
       continue;
     }
-    on_every_rank(ranks_, [&] { read_state(*stored, model, state); });
-    loaded.progress = entry.manifest->progress;
-    loaded.folder = entry.folder;
-    return loaded;
+    return OpenCheckpoint{{entry.manifest->progress, entry.folder, std::move(warnings)}, std::move(*stored)};
   }
-  if (loaded.warnings.empty()) return std::nullopt;
+  if (warnings.empty()) return std::nullopt;
   throw ConfigError(fmt::format("no checkpoint in {} is whole ({}); use another checkpoint.path or --fresh",
-                                path_.string(), fmt::join(loaded.warnings, "; ")));
+                                path_.string(), fmt::join(warnings, "; ")));
+}
+
+std::optional<LoadedCheckpoint> CheckpointStore::load_newest(const Model& model, const StateAccess& state) {
+  std::optional<OpenCheckpoint> open = open_newest(model);
+  if (!open) return std::nullopt;
+  on_every_rank(ranks_, [&] { read_state(open->state, model, state); });
+  return std::move(*open);
+}
+
+void CheckpointStore::set_aside_damaged() {
+  on_first_rank(ranks_, [&] {
+    for (CheckpointEntry& entry : known()) {
+      if (entry.damage.empty()) continue;
+      try_to(fmt::format("skipped a damaged checkpoint, which stays ({})", entry.damage), [&] {
+        const fs::path aside = damaged_name(file_system_, entry.folder);
+        file_system_.rename(entry.folder, aside);
+        warnings_.push_back(fmt::format("skipped a damaged checkpoint, which is kept as {}: {}",
+                                        aside.string(), entry.damage));
+        entry.folder.clear();
+        file_system_.sync_folder(path_);
+      });
+    }
+    std::erase_if(known(), [](const CheckpointEntry& entry) { return entry.folder.empty(); });
+  });
 }
 
 }  // namespace strata

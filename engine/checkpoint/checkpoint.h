@@ -2,7 +2,7 @@
 // exp_avg_sq.safetensors (fp32, by HF name, so any layout can read them) and a manifest. A save is on the
 // disk and whole when it ends, and a crash at any moment leaves the checkpoints before it. The ranks of a run
 // save into one folder, each files of its own, and as many others load them. One thread at a time, and one
-// run at a time per path.
+// run at a time per path, which lock() sees to.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/folder_lock.h"
+#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/state_access.h"
+#include "engine/checkpoint/stored_state.h"
 
 namespace strata {
 
@@ -27,7 +31,12 @@ void check_checkpoint_writable(const std::filesystem::path& path,
 struct LoadedCheckpoint {
   Progress progress;
   std::filesystem::path folder;
-  std::vector<std::string> warnings;  ///< newer checkpoints that were damaged, a sentence each
+  std::vector<std::string> warnings;  ///< newer checkpoints that are damaged, a sentence each
+};
+
+/// A checkpoint that is whole, and its state, of which nothing was read yet.
+struct OpenCheckpoint : LoadedCheckpoint {
+  StoredState state;
 };
 
 /// All ranks make the same calls in the same order, and an error on one is thrown by all, naming it.
@@ -38,8 +47,20 @@ class CheckpointStore {
   CheckpointStore(std::filesystem::path path, std::int64_t keep, FileSystem& file_system = FileSystem::real(),
                   Communicator* ranks = nullptr);
 
+  /// Makes the folder where it is missing, and keeps other runs out of it for the store's life. Throws
+  /// ConfigError where another run has it (naming the process), or nothing can be made in it; warns where the
+  /// filesystem has no locks. Rank 0 locks for all.
+  void lock();
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();
+
+  /// Whether `saves` more checkpoints of that state fit beside those that are there: throws ConfigError where
+  /// not even one does, and warns where they will not all. So it looks at those that are there, and throws
+  /// what load_newest() throws where one is of an unknown version or cannot be read.
+  void check_space(const Model& model, const StateAccess& state, std::int64_t saves);
+
+  /// Whether there is room for another one, as far as rank 0, which asks, can tell after check_space().
+  bool has_space() const;
 
   /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError
   /// where the disk is full or fails, here or when it is finished; the new checkpoint is gone with its
@@ -54,28 +75,37 @@ class CheckpointStore {
   void save(const Model& model, const Progress& progress, const StateAccess& state);
 
   /// Loads the newest checkpoint that is whole; nothing where there is none. Padding in the state becomes
-  /// zero. Throws ConfigError where that checkpoint holds another model, or where there are checkpoints and
-  /// all are damaged. The state is written to only after everything was checked.
+  /// zero. Only what is proven to be damaged is skipped: throws IoError where a file cannot be read. Throws
+  /// ConfigError where that checkpoint holds another model, or where there are checkpoints and all are
+  /// damaged. The state is written to only after everything was checked.
   std::optional<LoadedCheckpoint> load_newest(const Model& model, const StateAccess& state);
+  /// As load_newest(), for whoever reads the state a piece at a time. `model` must outlive the result.
+  std::optional<OpenCheckpoint> open_newest(const Model& model);
+  /// Renames the checkpoints that load_newest() has skipped, so that they are out of the way and kept.
+  void set_aside_damaged();
+
+  /// What the calls since the last time met that ends no run, a sentence each; on rank 0.
+  std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
  private:
-  struct Entry {
-    std::filesystem::path folder;
-    std::optional<Manifest> manifest;  ///< nothing: damaged
-    std::string damage;                ///< why
-  };
-
-  std::vector<Entry> entries() const;  ///< newest first, those without a manifest before all
-  std::vector<Entry> entries_of_first_rank() const;
-  std::filesystem::path new_folder(std::int64_t step) const;
+  std::vector<CheckpointEntry>& known();
+  std::vector<CheckpointEntry> entries_of_first_rank();
   void remove_old();
-  void remove(const std::filesystem::path& folder);
+  void remove(CheckpointEntry& entry);
+  template <typename Action>
+  bool try_to(const std::string& failure, const Action& action);
 
   std::filesystem::path path_;
   std::int64_t keep_;
   FileSystem& file_system_;
   Communicator* ranks_;
-  std::vector<std::filesystem::path> damaged_;  ///< found by load_newest; the next save removes them
+  /// Of rank 0, from when it first looked on: nobody else changes them, so a save need not read what an older
+  /// one wrote.
+  std::optional<std::vector<CheckpointEntry>> known_;
+  std::unique_ptr<FolderLock> lock_;
+  Bytes bytes_of_one_ = 0;
+  std::int64_t next_generation_ = 0;  ///< none is ever used twice
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "collectives/agreement.h"
-#include "engine/base/error.h"
+#include "engine/base/system_error.h"
 #include "engine/checkpoint/stored_state.h"
 
 namespace strata {
@@ -24,10 +24,6 @@ std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<Save
 
 }  // namespace
 
-fs::path temporary_name(const fs::path& folder) {
-  return fs::path(folder).concat(".tmp");
-}
-
 std::string not_shared(const fs::path& path) {
   return fmt::format(
       "{}, which rank 0 sees, is not there; checkpoint.path must be a folder that all ranks share",
@@ -39,9 +35,9 @@ CheckpointWriter::TemporaryFolder::~TemporaryFolder() {
 }
 
 void CheckpointWriter::TemporaryFolder::create() {
+  file_system_.create_folders(path_.parent_path());
+  file_system_.create_folder(path_);
   owned_ = true;
-  file_system_.remove_all(path_);
-  file_system_.create_folders(path_);
 }
 
 /// `action`, whose error says first that there is no new checkpoint and what became of the one before.
@@ -49,6 +45,8 @@ template <typename Action>
 void CheckpointWriter::attempt(const Action& action) const {
   try {
     action();
+  } catch (const SystemError& error) {
+    throw SystemError(fmt::format("{}: {}", target_.failure, error.what()), error.code);
   } catch (const IoError& error) {
     throw IoError(fmt::format("{}: {}", target_.failure, error.what()));
   }
@@ -83,7 +81,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::open_files() {
-  if (!is_there(temporary_.path())) throw IoError(not_shared(temporary_.path()));
+  if (!file_system_.exists(temporary_.path())) throw IoError(not_shared(temporary_.path()));
   const std::vector<TensorToWrite> tensors = tensors_of(model_, units_);
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
@@ -108,13 +106,14 @@ void CheckpointWriter::add(std::size_t unit, StateKind kind, const ReadState& re
   });
 }
 
-void CheckpointWriter::finish(const Progress& progress) {
+CheckpointEntry CheckpointWriter::finish(const Progress& progress) {
   finishing_ = true;
   attempt([&] {
     const std::vector<std::string> files = texts_of_ranks(ranks_, [&] { return finish_files(); });
     on_first_rank(ranks_, [&] { commit(progress, files); });
   });
   on_first_rank(ranks_, [&] { file_system_.sync_folder(target_.folder.parent_path()); });
+  return {.folder = target_.folder, .manifest = target_.manifest, .damage = {}};
 }
 
 /// What the manifest says of this rank's files.

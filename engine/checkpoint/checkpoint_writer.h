@@ -13,14 +13,12 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
 
 namespace strata {
-
-/// Where the checkpoint `folder` stands until it is whole.
-std::filesystem::path temporary_name(const std::filesystem::path& folder);
 
 /// Says that this rank does not see what rank 0 has made or found.
 std::string not_shared(const std::filesystem::path& path);
@@ -50,12 +48,12 @@ class CheckpointWriter {
   /// The next unit's state of one kind, read a piece after the other. What fails here, on whatever rank, is
   /// thrown by finish() of all ranks, as none waits for another before.
   void add(std::size_t unit, StateKind kind, const ReadState& read);
-  /// Returns when the checkpoint is on the disk under its own name. The last call. REQUIRES: every unit was
-  /// added in every kind. Throws IoError, or whatever add() met.
-  void finish(const Progress& progress);
+  /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
+  /// The last call. REQUIRES: every unit was added in every kind. Throws IoError, or whatever add() met.
+  CheckpointEntry finish(const Progress& progress);
 
  private:
-  /// Once it was created, it goes away with its content unless it was kept.
+  /// Once it was created, which it was not before, it goes away with its content unless it was kept.
   class TemporaryFolder {
    public:
     TemporaryFolder(FileSystem& file_system, std::filesystem::path path)

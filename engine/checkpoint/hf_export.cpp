@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "engine/base/error.h"
@@ -41,19 +42,17 @@ std::string shard_name(std::size_t index, std::size_t count) {
 }
 
 void write_shard(FileSystem& file_system, const fs::path& path, const Shard& shard,
-                 const UnitParameters& parameters, DType dtype) {
+                 const ReadParameters& read, DType dtype) {
   std::vector<TensorToWrite> tensors;
   for (const Source& source : shard) tensors.push_back({source.tensor->hf_name, source.tensor->hf_shape});
   SafetensorsWriter writer(file_system, path, dtype, tensors);
-  std::span<const float> flat;
-  std::size_t unit = SIZE_MAX;
-  for (const Source& source : shard) {
-    if (source.unit != unit) {
-      unit = source.unit;
-      flat = parameters(unit);
+  std::vector<float> piece;
+  for (const auto& [unit, tensor] : shard) {
+    for (std::int64_t done = 0; done < tensor->elements; done += std::ssize(piece)) {
+      piece.resize(static_cast<std::size_t>(std::min(kLargestRead, tensor->elements - done)));
+      read(unit, {tensor->offset + done, std::ssize(piece)}, piece);
+      writer.write(piece);
     }
-    writer.write(flat.subspan(static_cast<std::size_t>(source.tensor->offset),
-                              static_cast<std::size_t>(source.tensor->elements)));
   }
   writer.finish();
 }
@@ -77,9 +76,30 @@ nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
   return config;
 }
 
+/// A new folder beside `target`, which nothing had the name of.
+fs::path make_temporary(FileSystem& file_system, const fs::path& target) {
+  for (int copy = 1;; ++copy) {
+    const fs::path folder = fs::path(target).concat(copy == 1 ? ".tmp" : fmt::format(".tmp-{}", copy));
+    if (file_system.exists(folder)) continue;
+    file_system.create_folder(folder);
+    return folder;
+  }
+}
+
+void write_files(FileSystem& file_system, const fs::path& folder, const Model& model,
+                 const ReadParameters& read, const HfExport& options) {
+  const std::vector<Shard> shards = split(model, options);
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    write_shard(file_system, folder / shard_name(i, shards.size()), shards[i], read, options.dtype);
+  if (shards.size() > 1)
+    write_file(file_system, folder / "model.safetensors.index.json", index_text(shards, options.dtype));
+  write_file(file_system, folder / "config.json", with_dtype(options.config, options.dtype).dump(2) + "\n");
+  file_system.sync_folder(folder);
+}
+
 }  // namespace
 
-void save_hf_folder(const fs::path& folder, const Model& model, const UnitParameters& parameters,
+void save_hf_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
                     const HfExport& options, FileSystem& file_system) {
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();
   std::error_code error;
@@ -88,24 +108,12 @@ void save_hf_folder(const fs::path& folder, const Model& model, const UnitParame
   if (is_there(target) && !(is_folder && fs::is_empty(target, error)))
     throw ConfigError(fmt::format("{}: already exists; give the model a new folder", folder.string()));
   const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  fs::path temporary = target;
-  temporary += ".tmp";
+  file_system.create_folders(parent);
+  const fs::path temporary = make_temporary(file_system, target);
   try {
-    file_system.remove_all(temporary);
-    file_system.create_folders(temporary);
-    const std::vector<Shard> shards = split(model, options);
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      write_shard(file_system, temporary / shard_name(i, shards.size()), shards[i], parameters,
-                  options.dtype);
-    }
-    if (shards.size() > 1) {
-      write_file(file_system, temporary / "model.safetensors.index.json", index_text(shards, options.dtype));
-    }
-    write_file(file_system, temporary / "config.json",
-               with_dtype(options.config, options.dtype).dump(2) + "\n");
-    file_system.sync_folder(temporary);
+    write_files(file_system, temporary, model, read, options);
     file_system.rename(temporary, target);
-  } catch (const IoError&) {
+  } catch (...) {
     remove_quietly(file_system, temporary);
     throw;
   }

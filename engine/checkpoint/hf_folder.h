@@ -17,6 +17,7 @@
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/state_access.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/model.h"
 
@@ -54,8 +55,9 @@ class HfFolder {
   std::map<std::string, Place> places_;  ///< by full HF name
 };
 
-/// The flat fp32 parameter of a unit by its index in Model::units; valid until the next call.
-using UnitParameters = std::function<std::span<const float>(std::size_t unit)>;
+/// Fills `out` with the range of the flat fp32 parameter of a unit, by its index in Model::units; at most
+/// kLargestRead elements, so that nobody holds a whole tensor.
+using ReadParameters = std::function<void(std::size_t unit, FlatRange range, std::span<float> out)>;
 
 struct HfExport {
   nlohmann::json config;      ///< config.json: to_hf_config(), or that of the folder the model came from
@@ -63,10 +65,10 @@ struct HfExport {
   std::int64_t shard_bytes = 5'000'000'000;  ///< larger models become several files with an index, as HF does
 };
 
-/// Writes a new folder for from_pretrained. It appears under its name when it is whole and on the disk.
-/// Throws ConfigError where `folder` exists and is not empty, IoError where writing fails; then nothing is
-/// left behind.
-void save_hf_folder(const std::filesystem::path& folder, const Model& model, const UnitParameters& parameters,
+/// Writes a new folder for from_pretrained. It appears under its name when it is whole and on the disk; until
+/// then it stands beside it, under a name that nothing had. Throws ConfigError where `folder` exists and is
+/// not empty, IoError where writing fails; then nothing is left behind.
+void save_hf_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
                     const HfExport& options, FileSystem& file_system = FileSystem::real());
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
 #include "engine/base/json_text.h"
+#include "engine/base/system_error.h"
 
 namespace strata {
 namespace fs = std::filesystem;
@@ -23,13 +24,13 @@ std::string text_with_checksum(nlohmann::json manifest) {
 }
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
+  throw DamageError(fmt::format("{}: {}", path.string(), sentence));
 }
 
 nlohmann::json parse(const std::string& text, const fs::path& path) try {
   return parse_json(text, path.string());
 } catch (const ConfigError& error) {
-  throw ConfigError(fmt::format("{}; the manifest is damaged", error.what()));
+  throw DamageError(fmt::format("{}; the manifest is damaged", error.what()));
 }
 
 }  // namespace
@@ -57,10 +58,9 @@ void from_json(const nlohmann::json& json, Manifest::File& file) {
   file = {json.at("bytes"), json.at("xxh3")};
 }
 
-Manifest parse_manifest(const std::string& text, const fs::path& path) try {
-  const nlohmann::json json = parse(text, path);
-  // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
-  if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
+namespace {
+
+Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   const std::int64_t version = json.value("version", 0);
   if (json.value("format", "") != kFormat || version < kOldestVersion || version > kVersion) {
     throw UnknownVersionError(
@@ -82,30 +82,30 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) try {
     if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));
   }
   return manifest;
-} catch (const nlohmann::json::exception& error) {
-  refuse(path, fmt::format("the manifest is not what this program writes: {}", error.what()));
 }
 
-Manifest read_manifest(const fs::path& path) {
-  if (!is_there(path)) refuse(path, "the manifest is missing");
-  return parse_manifest(read_file(path), path);
-}
+}  // namespace
 
-void verify_files(const fs::path& folder, const Manifest& manifest, const Communicator* ranks) {
-  int turn = 0;
-  for (const auto& [name, expected] : manifest.files) {
-    if (ranks != nullptr && turn++ % ranks->size() != ranks->rank()) continue;
-    const fs::path path = folder / name;
-    if (!is_there(path)) refuse(path, "the file is missing");
-    const FileReader file(path);
-    if (file.size() != expected.bytes) {
-      refuse(path, fmt::format("the file has {} bytes, it was saved with {}", file.size(), expected.bytes));
-    }
-    const std::string found = hex(hash_file(file));
-    if (found != expected.xxh3) {
-      refuse(path, fmt::format("the file's checksum is {}, it was saved with {}", found, expected.xxh3));
-    }
+Manifest parse_manifest(const std::string& text, const fs::path& path) {
+  const nlohmann::json json = parse(text, path);
+  // Written back, an undamaged manifest gives every byte of itself again, its own checksum included.
+  if (!json.is_object() || text_with_checksum(json) != text) refuse(path, "the manifest is damaged");
+  try {
+    return parse_undamaged(json, path);
+  } catch (const nlohmann::json::exception& error) {
+    refuse(path, fmt::format("the manifest is malformed ({})", error.what()));
   }
+}
+
+Manifest read_manifest(const fs::path& path, FileSystem& file_system) {
+  std::string text;
+  try {
+    text = read_file(path, file_system);
+  } catch (const SystemError& error) {
+    if (error.is_missing()) refuse(path, "the manifest is missing");
+    throw;
+  }
+  return parse_manifest(text, path);
 }
 
 std::string difference(const Architecture& stored, const Architecture& expected) {

@@ -11,6 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "engine/base/error.h"
+#include "engine/base/file.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
 
@@ -53,15 +54,20 @@ constexpr const char* kManifestName = "manifest.json";
 
 std::string to_text(const Manifest& manifest);
 
-/// Throws ConfigError that names `path` where the manifest is damaged, or of a version that this program
-/// cannot read.
+/// Throws DamageError that names `path` where the manifest is damaged, and UnknownVersionError.
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
-Manifest read_manifest(const std::filesystem::path& path);
+/// Likewise; a DamageError too where it is missing. Throws IoError where it cannot be read.
+Manifest read_manifest(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
-/// Throws ConfigError that names the file where one of the checkpoint's is missing, truncated or changed;
-/// reads them from front to back. Of several ranks each reads its share: every size()-th file.
+/// How much a rank reads before all meet again: none waits for another longer than this takes.
+inline constexpr Bytes kVerifiedBetweenMeetings = GiB;
+
+/// Throws DamageError that names the file where one of the checkpoint's is missing, truncated or changed, and
+/// IoError where one cannot be read; reads them from front to back. Of several ranks each reads its share:
+/// every size()-th file. All call it together and throw the same.
 void verify_files(const std::filesystem::path& folder, const Manifest& manifest,
-                  const Communicator* ranks = nullptr);
+                  FileSystem& file_system = FileSystem::real(), Communicator* ranks = nullptr,
+                  Bytes between_meetings = kVerifiedBetweenMeetings);
 
 /// What tells two models apart, for a person: "hidden 768 vs 512, layers 12 vs 6". Empty where one can go on
 /// with the other's state.

@@ -32,7 +32,7 @@ class SafetensorsReader {
  public:
   /// Throws ConfigError that names the file where anything about it is not as the format demands; a file that
   /// ends early is called truncated, with the bytes it should have and those it has.
-  explicit SafetensorsReader(const std::filesystem::path& path);
+  explicit SafetensorsReader(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
@@ -60,6 +60,8 @@ class SafetensorsWriter {
  public:
   SafetensorsWriter(FileSystem& file_system, const std::filesystem::path& path, DType dtype,
                     const std::vector<TensorToWrite>& tensors);
+  /// The size of a file with these tensors.
+  static Bytes file_bytes(DType dtype, const std::vector<TensorToWrite>& tensors);
 
   /// The next elements, of one tensor or of several.
   void write(std::span<const float> values);

@@ -159,7 +159,8 @@ std::string format_shape(std::span<const std::int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : file_(path) {
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path, FileSystem& file_system)
+    : file_(path, file_system) {
   std::int64_t data_start = 0;
   const nlohmann::json header = read_header(file_, data_start);
   for (const auto& item : header.items()) {

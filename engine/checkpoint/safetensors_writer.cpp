@@ -44,6 +44,12 @@ SafetensorsWriter::SafetensorsWriter(FileSystem& file_system, const std::filesys
   if (dtype == DType::bf16) buffer_.resize(MiB / 2);
 }
 
+Bytes SafetensorsWriter::file_bytes(DType dtype, const std::vector<TensorToWrite>& tensors) {
+  Bytes bytes = std::ssize(header_bytes(dtype, tensors));
+  for (const TensorToWrite& tensor : tensors) bytes += tensor.elements() * size_of(dtype);
+  return bytes;
+}
+
 void SafetensorsWriter::write(std::span<const float> values) {
   assert(std::ssize(values) <= remaining_elements_);
   remaining_elements_ -= std::ssize(values);

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& sentence) {
-  throw ConfigError(fmt::format("{}: {}", path.string(), sentence));
+  throw DamageError(fmt::format("{}: {}", path.string(), sentence));
 }
 
 std::string part_name(const std::string& tensor, std::int64_t first, std::int64_t last) {
@@ -46,7 +46,7 @@ std::map<std::string, const TensorSpec*> tensors_by_name(const Model& model) {
   return tensors;
 }
 
-/// What the tensor of this name in a file is of the model. Throws ConfigError where it is nothing of it.
+/// What the tensor of this name in a file is of the model. Throws DamageError where it is nothing of it.
 TensorPiece piece_of(const std::string& name, const StoredTensor& stored, const fs::path& file,
                      const std::map<std::string, const TensorSpec*>& tensors) {
   const std::optional<ParsedName> part = parse_part_name(name);
@@ -76,8 +76,9 @@ TensorToWrite stored_form(const TensorPiece& piece) {
   return {part_name(piece.tensor->hf_name, piece.first, piece.last), {piece.count()}};
 }
 
-StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const Model& model)
-    : folder_(folder), model_(model) {
+StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const Model& model,
+                         FileSystem& file_system)
+    : file_system_(&file_system), folder_(folder), model_(model) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
   const auto kinds = static_cast<int>(kStateKinds.size());
@@ -97,7 +98,7 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
 
 void StoredState::add_file(const fs::path& path, StateKind kind,
                            const std::map<std::string, const TensorSpec*>& tensors) {
-  const SafetensorsReader reader(path);
+  const SafetensorsReader reader(path, *file_system_);
   for (const auto& [name, stored] : reader.tensors()) {
     const TensorPiece piece = piece_of(name, stored, path, tensors);
     parts_[static_cast<std::size_t>(kind)][piece.tensor->hf_name].push_back(
@@ -127,7 +128,7 @@ void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
 }
 
 const FileReader& StoredState::open(std::size_t file) {
-  if (!open_ || open_->path() != files_[file]) open_.emplace(files_[file]);
+  if (!open_ || open_->path() != files_[file]) open_.emplace(files_[file], *file_system_);
   return *open_;
 }
 

@@ -29,9 +29,10 @@ TensorToWrite stored_form(const TensorPiece& piece);
 
 class StoredState {
  public:
-  /// Reads the headers of the files. Throws ConfigError that names the file, or the folder, where they do not
+  /// Reads the headers of the files. Throws DamageError that names the file, or the folder, where they do not
   /// hold every element of the model's state just once. `model` must outlive this.
-  StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model);
+  StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model,
+              FileSystem& file_system = FileSystem::real());
 
   /// A range of a unit's state, zeros in its padding. REQUIRES: flat.size() == range.count.
   void read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat);
@@ -50,6 +51,7 @@ class StoredState {
   void check_parts(StateKind kind, const TensorSpec& tensor);
   const FileReader& open(std::size_t file);
 
+  FileSystem* file_system_;
   std::filesystem::path folder_;
   const Model& model_;
   std::vector<std::filesystem::path> files_;

@@ -184,6 +184,10 @@ void add_checkpoint(std::vector<Key>& keys) {
           });
   section.add<Integer<std::int64_t>>("keep", &S::keep, "checkpoints",
                                      "The newest so many are kept, older ones deleted.", at_least_one);
+  section.add<Integer<std::int64_t>>(
+      "wait_for_space", &S::wait_for_space_seconds, "seconds",
+      "How long a run that is done tries again to save where the disk is full, before it gives up.",
+      not_negative);
 }
 
 void add_report(std::vector<Key>& keys) {

@@ -126,6 +126,7 @@ struct RunConfig {
     std::string path;        ///< empty: no checkpoints
     std::int64_t every = 0;  ///< steps; 0: at the end only
     std::int64_t keep = 2;
+    std::int64_t wait_for_space_seconds = 3600;
     friend bool operator==(const CheckpointSection&, const CheckpointSection&) = default;
   } checkpoint;
 

@@ -1,5 +1,9 @@
 #include "engine/execute/state_saver.h"
 
+#include <utility>
+
+#include "engine/base/system_error.h"
+
 namespace strata {
 namespace {
 
@@ -27,8 +31,20 @@ StateSaver::StateSaver(Setup setup)
       copy_(*setup_.device, setup_.watchdog_seconds),
       piece_(kLargestRead) {}
 
+template <typename Action>
+void StateSaver::try_in_space(const Action& action) {
+  try {
+    action();
+  } catch (const SystemError& error) {
+    if (!error.lacks_space()) throw;
+    lack_of_space_ = error.what();
+  }
+}
+
 void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
-  if (!checkpoint_) checkpoint_ = setup_.store->begin(*setup_.model, step, units_);
+  if (!lack_of_space_.empty()) return;
+  if (!checkpoint_) try_in_space([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
+  if (!checkpoint_) return;
   const std::int64_t before = setup_.saved(unit).first - setup_.held(unit).first;
   checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
     return stored.read(before + first, count, piece_);
@@ -36,8 +52,15 @@ void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const 
 }
 
 void StateSaver::finish() {
-  setup_.store->finish(std::move(checkpoint_), progress_of(record_, setup_.sampler));
-  setup_.on_saved(record_.counters.step);
+  if (lack_of_space_.empty()) {
+    try_in_space([&] { setup_.store->finish(std::move(checkpoint_), progress_of(record_, setup_.sampler)); });
+  }
+  const std::string lack_of_space = std::exchange(lack_of_space_, {});
+  if (lack_of_space.empty()) {
+    setup_.on_saved(record_.counters.step);
+  } else {
+    setup_.on_lack_of_space(lack_of_space);
+  }
 }
 
 }  // namespace strata

@@ -31,11 +31,13 @@ class StateSaver {
     std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
+    std::function<void(const std::string& sentence)> on_lack_of_space;  ///< it is gone, and the run goes on
   };
   explicit StateSaver(Setup setup);
 
-  /// The state after `step` steps; `stored` is all that this rank holds of the unit. A step's
-  /// first part begins the checkpoint, so that nobody waits for its files before.
+  /// The state after `step` steps; `stored` is all that this rank holds of the unit. A step's first part
+  /// begins the checkpoint, so that nobody waits for its files before. One that finds no space is given up,
+  /// by all ranks; other failures end the run.
   void add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored);
   void set_record(const StepRecord& record) { record_ = record; }
   void finish();
@@ -46,12 +48,16 @@ class StateSaver {
   }
 
  private:
+  template <typename Action>
+  void try_in_space(const Action& action);
+
   Setup setup_;
   std::vector<SavedUnit> units_;
   DeviceCopy copy_;
   StepRecord record_;
   std::vector<float> piece_;  ///< of values that are not stored as floats, on their way to the file
   std::unique_ptr<CheckpointWriter> checkpoint_;  ///< between a step's first part and its end
+  std::string lack_of_space_;                     ///< why it could not begin
 };
 
 }  // namespace strata

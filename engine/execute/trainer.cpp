@@ -9,6 +9,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/topology.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
 
 namespace strata {
@@ -142,7 +143,11 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                                          [this](std::int64_t step) {
                                            ++result_.saves;
                                            note_saved(step, *listener_);
-                                         }});
+                                         },
+                                     .on_lack_of_space = [this](const std::string& sentence) {
+                                       warn(sentence + "; the run goes on, and saves again when it is due",
+                                            *listener_);
+                                     }});
   }
   const Strategy& strategy = plan_.strategy;
   const std::int64_t data_ranks = strategy.mesh.data();
@@ -198,8 +203,12 @@ void Trainer::agree_to_stop(std::int64_t step) {
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
   listener_ = &listener;
   stop_ = &stop;
-  if (checkpoints_) check_checkpoint_writable(config_.checkpoint.path, *options_.files, outside());
+  if (checkpoints_) {
+    checkpoints_->lock();
+    check_checkpoint_writable(config_.checkpoint.path, *options_.files, outside());
+  }
   make_state(listener);
+  check_space(listener);
   const Counters& counters = training_operations_->counters();
   validate(listener);
   while (counters.step < config_.train.steps && !stopped()) {
@@ -245,8 +254,35 @@ void Trainer::validate(TrainListener& listener) {
 void Trainer::save(TrainListener& listener) {
   const Counters& counters = training_operations_->counters();
   if (!checkpoints_ || counters.step == saved_step_) return;
-  checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler), state_->access());
+  const bool was_stopped = stop_->load();  // who asks again does not want to wait
+  save_in_space(
+      [&] {
+        checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler),
+                           state_->access());
+      },
+      {.seconds = static_cast<double>(config_.checkpoint.wait_for_space_seconds),
+       .has_space = [&] { return checkpoints_->has_space(); },
+       .is_over = [&] { return !was_stopped && stop_->load(); },
+       .on_wait =
+           [&](const std::string& why) {
+             warn(fmt::format("{}; trying again for {} seconds", why,
+                              config_.checkpoint.wait_for_space_seconds),
+                  listener);
+           },
+       .ranks = outside()});
   note_saved(counters.step, listener);
+}
+
+/// The spill files of all ranks have their space by now, and ranks share out what each checkpoint takes.
+void Trainer::check_space(TrainListener& listener) {
+  if (!checkpoints_) return;
+  const std::int64_t step = training_operations_->counters().step;
+  const std::int64_t left = config_.train.steps - step;
+  const std::int64_t every = config_.checkpoint.every > 0 ? config_.checkpoint.every : config_.train.steps;
+  std::int64_t saves = step == saved_step_ ? 0 : 1;
+  if (left > 0) saves = (config_.train.steps + every - 1) / every - step / every;
+  checkpoints_->check_space(model_, state_->access(), saves);
+  say_warnings(listener);
 }
 
 void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
@@ -254,6 +290,16 @@ void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
   const std::lock_guard lock(listening_);
   listener.on_safe_step(step);
   listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, step));
+  for (const std::string& warning : checkpoints_->take_warnings()) listener.on_warning(warning);
+}
+
+void Trainer::warn(const std::string& sentence, TrainListener& listener) {
+  const std::lock_guard lock(listening_);
+  listener.on_warning(sentence);
+}
+
+void Trainer::say_warnings(TrainListener& listener) {
+  for (const std::string& warning : checkpoints_->take_warnings()) warn(warning, listener);
 }
 
 void Trainer::make_state(TrainListener& listener) {
@@ -268,7 +314,8 @@ bool Trainer::resume(TrainListener& listener) {
   if (options_.fresh) return false;
   const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_->access());
   if (!loaded) return false;
-  for (const std::string& warning : loaded->warnings) listener.on_warning(warning);
+  checkpoints_->set_aside_damaged();
+  say_warnings(listener);
   const Progress& progress = loaded->progress;
   training_operations_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
   state_->write_loss_scale(progress.loss_scale);

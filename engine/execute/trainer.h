@@ -104,7 +104,11 @@ class Trainer {
   int rank() const { return ranks_ ? ranks_->rank() : 0; }
   Communicator* outside() { return ranks_ ? &ranks_->outside() : nullptr; }
   void save(TrainListener& listener);
+  void check_space(TrainListener& listener);
   void note_saved(std::int64_t step, TrainListener& listener);
+  void warn(const std::string& sentence, TrainListener& listener);
+  /// What the checkpoints met, by the thread that uses them.
+  void say_warnings(TrainListener& listener);
 
   const RunConfig& config_;
   const Model& model_;

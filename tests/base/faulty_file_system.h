@@ -60,6 +60,10 @@ class FaultyFileSystem : public FileSystem {
     step("create the folder", path);
     std::filesystem::create_directories(path);
   }
+  void create_folder(const std::filesystem::path& path) override {
+    step("create the folder", path);
+    FileSystem::create_folder(path);
+  }
   void remove_all(const std::filesystem::path& path) override {
     if (operations_ == fail_at_ && std::filesystem::is_directory(path) && !std::filesystem::is_empty(path)) {
       std::filesystem::remove_all(*std::filesystem::directory_iterator(path));  // half done

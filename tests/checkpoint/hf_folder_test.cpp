@@ -25,7 +25,7 @@ void save(const fs::path& folder, const Model& model, State& state, HfExport opt
           FileSystem& file_system = quick()) {
   if (options.config.is_null()) options.config = to_hf_config(model.architecture);
   save_hf_folder(
-      folder, model, [&](std::size_t unit) { return state.flat(unit); }, options, file_system);
+      folder, model, test::read_from(state), options, file_system);
 }
 
 /// The folder's parameters in place of whatever the state had.
@@ -269,6 +269,51 @@ TEST(HfFolder, AFailedSaveLeavesNothingWhereverItFails) {
                           {"injected failure"});
     EXPECT_TRUE(fs::is_empty(folder.path())) << fail_at;
   }
+}
+
+TEST(HfExportFolder, IsMadeBesideWhatSomebodyElseHasThere) {
+  const TemporaryFolder folder;
+  const Model model = test::tiny_llama();
+  State saved(model, 1), loaded(model, 0);
+  fs::create_directory(folder / "model.tmp");
+  write_file(quick(), folder / "model.tmp" / "thesis", "precious");
+  write_file(quick(), folder / "model.tmp-2", "precious too");
+  save(folder / "model", model, saved);
+  EXPECT_EQ(read_file(folder / "model.tmp" / "thesis"), "precious");
+  EXPECT_EQ(read_file(folder / "model.tmp-2"), "precious too");
+  EXPECT_EQ(test::names_in(folder.path()), (std::set<std::string>{"model", "model.tmp", "model.tmp-2"}));
+  load(folder / "model", model, loaded);
+  expect_equal_parameters(model, saved, loaded);
+}
+
+TEST(HfExportFolder, IsReadInPiecesThatDoNotGrowWithTheModel) {
+  const TemporaryFolder folder;
+  const Model model = test::tiny_llama(false, 1024);
+  ASSERT_GT(model.units[1].elements, 4 * kLargestRead);
+  State saved(model, 1), loaded(model, 0);
+  std::int64_t largest = 0;
+  const ReadParameters read = test::read_from(saved);
+  save_hf_folder(
+      folder / "model", model,
+      [&](std::size_t unit, FlatRange range, std::span<float> out) {
+        largest = std::max(largest, range.count);
+        read(unit, range, out);
+      },
+      {.config = to_hf_config(model.architecture)}, quick());
+  EXPECT_EQ(largest, kLargestRead);
+  load(folder / "model", model, loaded);
+  expect_equal_parameters(model, saved, loaded);
+}
+
+TEST(HfExportFolder, GoesAwayWhereTheStateCannotBeRead) {
+  const TemporaryFolder folder;
+  const Model model = test::tiny_llama();
+  EXPECT_THROW(save_hf_folder(
+                   folder / "model", model,
+                   [](std::size_t, FlatRange, std::span<float>) { throw ConfigError("damaged"); },
+                   {.config = to_hf_config(model.architecture)}, quick()),
+               ConfigError);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 }  // namespace

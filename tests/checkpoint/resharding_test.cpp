@@ -20,6 +20,7 @@ using test::access_of_rank;
 using test::access_to_load;
 using test::errors_of_ranks;
 using test::FaultyFileSystem;
+using test::names_in;
 using test::quick;
 using test::run_ranks;
 using test::shard;
@@ -33,12 +34,6 @@ constexpr std::array kRanks = {1, 2, 3, 4, 8};
 
 Progress progress_at(std::int64_t step) {
   return {.step = step, .loss_scale = {}, .sampler = {{"position", step}}};
-}
-
-std::set<std::string> names_in(const fs::path& path) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename().string());
-  return names;
 }
 
 class Resharding : public ::testing::Test {
@@ -174,7 +169,7 @@ TEST_F(Resharding, TheExportedFolderIsTheSameWhoeverSaved) {
     ASSERT_TRUE(CheckpointStore(path(), 2, quick()).load_newest(model_, loaded.access()));
     const TemporaryFolder exports;
     save_hf_folder(
-        exports / "model", model_, [&](std::size_t unit) { return loaded.flat(unit); },
+        exports / "model", model_, test::read_from(loaded),
         {.config = to_hf_config(model_.architecture), .shard_bytes = 1000}, quick());
     std::map<std::string, std::string> files;
     for (const std::string& name : names_in(exports / "model"))

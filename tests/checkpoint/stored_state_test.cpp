@@ -59,7 +59,7 @@ TEST_F(StoredStateOf, AnyRangeIsReadWithZerosInItsPadding) {
 
 TEST_F(StoredStateOf, TensorsThatAreNotTheModelsAreNamed) {
   const auto refused = [&](const Edit& edit, const std::vector<std::string>& parts) {
-    expect_error<ConfigError>([&] { open(edit); }, parts);
+    expect_error<DamageError>([&] { open(edit); }, parts);
   };
   for (const char* name :
        {"odd", "odd[0:2]", "model.embed_tokens.weight[0:x]", "model.embed_tokens.weight[00:2]",
@@ -95,15 +95,15 @@ TEST_F(StoredStateOf, TensorsThatAreNotTheModelsAreNamed) {
 }
 
 TEST_F(StoredStateOf, WhatIsMissingOrThereTwiceIsNamed) {
-  expect_error<ConfigError>(
+  expect_error<DamageError>(
       [&] { open([](auto& tensors) { tensors.erase(tensors.begin()); }); },
       {folder_.path().string(), "exp_avg of tensor model.embed_tokens.weight lacks element 0 of 40"});
-  expect_error<ConfigError>(
+  expect_error<DamageError>(
       [&] { open([](auto& tensors) {
               tensors[0] = {"model.embed_tokens.weight[0:39]", {39}};
             }); },
       {"lacks element 39 of 40"});
-  expect_error<ConfigError>(
+  expect_error<DamageError>(
       [&] { open([](auto& tensors) {
               tensors.push_back({"model.embed_tokens.weight[8:16]", {8}});
             }); },
@@ -113,11 +113,11 @@ TEST_F(StoredStateOf, WhatIsMissingOrThereTwiceIsNamed) {
 TEST_F(StoredStateOf, AFileThatTheManifestDoesNotListIsNamed) {
   open();
   manifest_.files.erase("exp_avg-00002-of-00002.safetensors");
-  expect_error<ConfigError>(
+  expect_error<DamageError>(
       [&] { StoredState(folder_.path(), manifest_, model_); },
       {(folder_ / "manifest.json").string(), "of its 5 files none is exp_avg-00002-of-00002.safetensors"});
   manifest_.files.clear();
-  expect_error<ConfigError>([&] { StoredState(folder_.path(), manifest_, model_); },
+  expect_error<DamageError>([&] { StoredState(folder_.path(), manifest_, model_); },
                             {"none is master.safetensors"});
 }
 

@@ -5,12 +5,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "engine/base/file.h"
-#include "engine/checkpoint/state_access.h"
+#include "engine/checkpoint/hf_folder.h"
 #include "engine/model/model.h"
 #include "tests/base/faulty_file_system.h"
+#include "tests/base/overwrite.h"
 
 namespace strata::test {
 
@@ -69,10 +72,34 @@ class State {
   std::array<std::vector<std::vector<float>>, 3> buffers_;
 };
 
+/// What is exported of a state.
+inline ReadParameters read_from(State& state) {
+  return [&state](std::size_t unit, FlatRange range, std::span<float> out) {
+    const std::span<float> flat = state.flat(unit);
+    std::copy_n(flat.begin() + range.first, range.count, out.begin());
+  };
+}
+
 /// Without syncs, which tests have no use for.
 inline FileSystem& quick() {
   static FaultyFileSystem file_system;
   return file_system;
+}
+
+inline std::set<std::string> names_in(const std::filesystem::path& path) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+/// A manifest of another version that is otherwise whole.
+inline void set_version(const std::filesystem::path& file, int version) {
+  nlohmann::json manifest = nlohmann::json::parse(read_file(file));
+  manifest["version"] = version;
+  manifest.erase("manifest_xxh3");
+  manifest["manifest_xxh3"] = hex(hash_text(manifest.dump()));
+  overwrite(file, manifest.dump(2) + "\n");
 }
 
 /// Flips one bit of a file, in place: emptying a file first would make ext4 flush it.

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
-#include "engine/base/error.h"
+#include "engine/base/system_error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
 
@@ -54,6 +56,26 @@ TEST(Agreement, WhatFailsOnOneRankFailsOnAllAsTheSameErrorThatNamesItAndItsHost)
               Each(name_as_rank(2) + ": broken"));
   EXPECT_THAT(errors_of_ranks<std::runtime_error>(3, failing_on(2, std::runtime_error("odd"))),
               Each(name_as_rank(2) + ": odd"));
+}
+
+TEST(Agreement, DamageAndTheSystemsReasonsArriveAsWhatTheyAre) {
+  const auto fail = [](const auto& error) {
+    return [error](Communicator& ranks) {
+      on_every_rank(&ranks, [&] {
+        if (ranks.rank() == 1) throw error;
+      });
+    };
+  };
+  EXPECT_THAT(errors_of_ranks<DamageError>(2, fail(DamageError("torn"))), Each(name_as_rank(1) + ": torn"));
+  EXPECT_THAT(errors_of_ranks<SystemError>(2, fail(SystemError("full", ENOSPC))),
+              Each(name_as_rank(1) + ": full"));
+  run_ranks(2, [&](Communicator& ranks) {
+    try {
+      fail(SystemError("full", ENOSPC))(ranks);
+    } catch (const SystemError& error) {
+      EXPECT_EQ(error.code, ENOSPC);
+    }
+  });
 }
 
 TEST(Agreement, OfSeveralThatFailAllNameTheFirst) {

@@ -77,6 +77,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"checkpoint.path", "out"},
     {"checkpoint.every", "9"},
     {"checkpoint.keep", "8"},
+    {"checkpoint.wait_for_space", "60"},
     {"report.metrics", "m.jsonl"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
@@ -199,6 +200,7 @@ checkpoint:
   # path: (not given)
   every: 0
   keep: 2
+  wait_for_space: 3600
 report:
   # metrics: (not given)
 )");

@@ -1,0 +1,44 @@
+// The checkpoints in a folder, and the names that tell them from whatever else a user keeps there:
+// step-00000100, or step-00000100-2 where that was taken; step-00000100.tmp while it is written, or once it
+// is being removed; step-00000100.damaged where it was set aside. Used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/checkpoint/manifest.h"
+
+namespace strata {
+
+struct CheckpointEntry {
+  std::filesystem::path folder;
+  std::optional<Manifest> manifest;  ///< nothing: damaged
+  std::string damage;                ///< what proves that it cannot be used; empty where nothing is known
+  bool stays = false;                ///< it could not be removed, which was said
+
+  Bytes bytes() const;
+};
+
+/// Newest first, those without a manifest before all. Nothing where there is no such folder. Throws IoError
+/// where a manifest cannot be read: it may be that of the newest one; and UnknownVersionError.
+std::vector<CheckpointEntry> list_checkpoints(FileSystem& file_system, const std::filesystem::path& path);
+
+/// What saves and removals of dead runs left.
+std::vector<std::filesystem::path> list_leftovers(FileSystem& file_system, const std::filesystem::path& path);
+
+/// What no checkpoint among `entries` has, whatever the damaged ones had, and no older one ever had.
+std::int64_t next_generation(const std::vector<CheckpointEntry>& entries);
+
+/// Where the checkpoint `folder` stands until it is whole.
+std::filesystem::path temporary_name(const std::filesystem::path& folder);
+/// For the checkpoint after `step` steps; nothing has this name, nor its temporary one.
+std::filesystem::path new_checkpoint_name(FileSystem& file_system, const std::filesystem::path& path,
+                                          std::int64_t step);
+/// For a damaged checkpoint; nothing has this name.
+std::filesystem::path damaged_name(FileSystem& file_system, const std::filesystem::path& folder);
+
+}  // namespace strata
