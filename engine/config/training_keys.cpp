@@ -148,7 +148,11 @@ void add_train(std::vector<Key>& keys) {
                        : "";
           });
   section.add<Int>("threads", &S::threads, "",
-                   "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+                   "Threads that compute; 0: one per core. Results do not depend on it.",
+                   [](const std::int64_t& value) -> std::string {
+                     constexpr std::int64_t kMostThreads = 4096;
+                     return value > kMostThreads ? fmt::format("must be at most {}", kMostThreads) : not_negative(value);
+                   });
 }
 
 /// Loss scaling must not look as if it did something where it does nothing.

@@ -6,6 +6,7 @@
 
 #include "engine/plan/refusal.h"
 #include "engine/plan/search.h"
+#include "engine/plan/size_limit.h"
 
 namespace strata {
 namespace {
@@ -39,13 +40,18 @@ Bytes Plan::arena_bytes(Tier tier) const {
 }
 
 Plan make_plan(const RunConfig& config, const Model& model) {
+  return make_plan(config, model, planning_rates(config));
+}
+
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  check_size(config, model);
   Plan plan;
   const bool nvme_is_used = !config.memory.nvme_path.empty();
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
                   nvme_is_used ? config.memory.nvme_size : 0};
   Shortage shortage;
-  std::optional<Placement> best = find_cheapest(config, model, shortage);
-  if (!best) throw budget_error(config, model);
+  std::optional<Placement> best = find_cheapest(config, model, rates, shortage);
+  if (!best) throw budget_error(config, model, rates);
   plan.strategy = std::move(best->strategy);
   plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
   if (best->validation) plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());

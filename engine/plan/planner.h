@@ -9,6 +9,7 @@
 #include "engine/plan/dependencies.h"
 #include "engine/plan/memory.h"
 #include "engine/plan/program.h"
+#include "engine/plan/rates.h"
 #include "engine/plan/step_flops.h"
 #include "engine/plan/strategy.h"
 #include "engine/plan/traffic.h"
@@ -46,6 +47,11 @@ struct Plan {
 
 /// Throws ConfigError where the budgets cannot hold the run, naming what does not fit and the smallest budget
 /// that would.
+///
+/// A pure function of its arguments: ranks that give the same get the same. Of `config` it reads neither
+/// threads nor plan.machine, which `rates` stand for.
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates);
+/// For a run of one rank: by planning_rates(config), those of this machine.
 Plan make_plan(const RunConfig& config, const Model& model);
 
 }  // namespace strata

@@ -19,13 +19,13 @@ struct NeededBudgets {
 
 /// The device's first, then what the host needs beside it, then the drives. Each is the smallest with those
 /// before it.
-NeededBudgets find_needed(RunConfig config, const Model& model) {
+NeededBudgets find_needed(RunConfig config, const Model& model, const MachineRates& rates) {
   NeededBudgets needed;
   const Bytes device = smallest_device_bytes(config, model);
   if (config.memory.device < device) needed.device = config.memory.device = device;
   for (;;) {
     Shortage shortage;
-    if (find_cheapest(config, model, shortage)) return needed;
+    if (find_cheapest(config, model, rates, shortage)) return needed;
     if (shortage.nvme != kUnlimited) {
       needed.nvme = config.memory.nvme_size = shortage.nvme;
     } else if (shortage.host == kUnlimited) {
@@ -53,9 +53,9 @@ std::string and_others(const NeededBudgets& needed, bool host_is_said) {
 }
 
 /// The other way for a run without a host tier that needs `alone` of the device.
-std::string with_a_host(RunConfig config, const Model& model, Bytes alone) {
+std::string with_a_host(RunConfig config, const Model& model, const MachineRates& rates, Bytes alone) {
   config.memory.host = 1;
-  const NeededBudgets needed = find_needed(config, model);
+  const NeededBudgets needed = find_needed(config, model, rates);
   if (!needed.device) return fmt::format("; or add memory.host: {}", exact(*needed.host));
   if (*needed.device >= alone) return "";
   return fmt::format("; with memory.host: {} it would be {}", exact(*needed.host), exact(*needed.device));
@@ -63,14 +63,14 @@ std::string with_a_host(RunConfig config, const Model& model, Bytes alone) {
 
 }  // namespace
 
-ConfigError budget_error(const RunConfig& config, const Model& model) {
+ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates) {
   const RunConfig::MemorySection& memory = config.memory;
-  const NeededBudgets needed = find_needed(config, model);
+  const NeededBudgets needed = find_needed(config, model, rates);
   if (needed.device) {
     return ConfigError(
         fmt::format("memory.device: {} is too small for this run: the smallest that works is {}{}{}",
                     format_bytes(memory.device), exact(*needed.device), and_others(needed, false),
-                    memory.host ? "" : with_a_host(config, model, *needed.device)));
+                    memory.host ? "" : with_a_host(config, model, rates, *needed.device)));
   }
   if (needed.host) {
     const bool has_drives = !memory.nvme_path.empty();

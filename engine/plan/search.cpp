@@ -63,9 +63,9 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
 }
 
 /// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
-std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config) {
+std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config,
+                            const MachineRates& rates) {
   const Bytes budget = config.memory.device;
-  const MachineRates rates = planning_rates(config);
   std::vector<Choice> result;
   const auto cost = [&](const Strategy& strategy) -> std::optional<Choice> {
     const Program plain = leanest_training(model, strategy, config);
@@ -109,11 +109,11 @@ Strategy base_strategy(const RunConfig& config, const Model& model) {
 
 }  // namespace
 
-std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, Shortage& shortage) {
+std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, const MachineRates& rates,
+                                       Shortage& shortage) {
   std::optional<Placement> best;
   double best_seconds = 0;
-  const MachineRates rates = planning_rates(config);
-  for (const Choice& choice : choices(model, base_strategy(config, model), config)) {
+  for (const Choice& choice : choices(model, base_strategy(config, model), config, rates)) {
     if (best && choice.seconds >= best_seconds) break;  // placing it can only add to it
     std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
     if (!placement) continue;

@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "engine/plan/placement.h"
+#include "engine/plan/rates.h"
 
 namespace strata {
 
 /// The cheapest placement that holds all budgets. Nothing where there is none; then `shortage` says what
 /// tiers beyond the device lack, if it is they.
-std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, Shortage& shortage);
+std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, const MachineRates& rates,
+                                       Shortage& shortage);
 
 /// The least memory.device that find_cheapest() finds a placement for, where the tiers beyond have room
 /// enough.
