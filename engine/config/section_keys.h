@@ -24,11 +24,17 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <typename T>
 using ValueCheck = std::string (*)(const T&);
 
+/// Of all that is counted: more than any run has, and few enough that sums and products of two with a size do not wrap around.
+constexpr std::int64_t kLargestCount = std::int64_t{1} << 40;
+
+inline std::string no_larger_count(std::int64_t value) {
+  return value > kLargestCount ? fmt::format("must be at most {}", kLargestCount) : "";
+}
 inline std::string not_negative(const std::int64_t& value) {
-  return value < 0 ? "must not be negative" : "";
+  return value < 0 ? "must not be negative" : no_larger_count(value);
 }
 inline std::string at_least_one(const std::int64_t& value) {
-  return value < 1 ? "must be at least 1" : "";
+  return value < 1 ? "must be at least 1" : no_larger_count(value);
 }
 
 /// Appends the keys of one section.

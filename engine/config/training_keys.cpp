@@ -152,7 +152,11 @@ void add_train(std::vector<Key>& keys) {
                        : "";
           });
   section.add<Int>("threads", &S::threads, "",
-                   "Threads that compute; 0: one per core. Results do not depend on it.", not_negative);
+                   "Threads that compute; 0: one per core. Results do not depend on it.",
+                   [](const std::int64_t& value) -> std::string {
+                     constexpr std::int64_t kMostThreads = 4096;
+                     return value > kMostThreads ? fmt::format("must be at most {}", kMostThreads) : not_negative(value);
+                   });
   section.add<Int>("watchdog", &S::watchdog, "seconds",
                    "How long a run waits for a drive, a file server, a device or another rank that does not "
                    "advance at all, before it ends with a sentence and status 1. What computes, or advances "

@@ -3,7 +3,7 @@
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType dtype, MicrobatchShape shape)
-    : boundary_bytes_(shape.tokens() * model.architecture.hidden * size_of(dtype)),
+    : boundary_bytes_(checked_product(shape.tokens(), model.architecture.hidden, size_of(dtype))),
       shape_(shape),
       embedding_(model, dtype, shape),
       block_(model, dtype, shape),

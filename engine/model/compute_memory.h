@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/base/bytes.h"
+#include "engine/base/checked.h"
 #include "engine/device/matrix.h"
 #include "engine/model/compute_layers.h"
 #include "engine/model/unit_memory.h"
@@ -21,7 +22,7 @@ class Scratch {
 
   Matrix take(DType dtype, std::int64_t rows, std::int64_t columns) {
     std::byte* data = base_ == nullptr ? nullptr : base_ + position_;
-    position_ += align_up(rows * columns * size_of(dtype));
+    position_ += align_up(checked_product(rows, columns, size_of(dtype)));
     peak_ = std::max(peak_, position_);
     return {data, dtype, rows, columns};
   }

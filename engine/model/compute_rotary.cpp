@@ -1,3 +1,4 @@
+#include "engine/base/checked.h"
 #include "engine/model/compute_rotary.h"
 
 #include <cassert>
@@ -27,7 +28,7 @@ float frequency(const Architecture& architecture, std::int64_t index) {
 }
 
 Bytes table_bytes(const Architecture& architecture, std::int64_t sequence) {
-  return align_up(sequence * (architecture.head_dimension / 2) * size_of(DType::fp32));
+  return align_up(checked_product(sequence, architecture.head_dimension / 2, size_of(DType::fp32)));
 }
 
 }  // namespace

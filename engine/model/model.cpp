@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include "engine/base/checked.h"
 
 namespace strata {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kTensorAlignment = 64;
 
 constexpr std::int64_t align(std::int64_t elements, std::int64_t alignment) {
-  return (elements + alignment - 1) / alignment * alignment;
+  return checked_sum(elements, alignment - 1) / alignment * alignment;
 }
 
 /// Places tensors one after another in a unit's flat parameter.
@@ -32,12 +32,13 @@ class UnitLayout {
   void append(const std::string& name, std::vector<std::int64_t> shape, Init init) {
     TensorSpec tensor;
     tensor.hf_name = prefix_ + name;
-    tensor.elements = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    tensor.elements = 1;
+    for (const std::int64_t size : shape) tensor.elements = checked_product(tensor.elements, size);
     tensor.decay = shape.size() > 1;
     tensor.hf_shape = std::move(shape);
     tensor.offset = end_;
     tensor.init = init;
-    end_ += tensor.elements;
+    end_ = checked_sum(end_, tensor.elements);
     unit_.parameters += tensor.elements;
     unit_.tensors.push_back(std::move(tensor));
   }
@@ -126,7 +127,7 @@ Unit llama_head(const Architecture& a) {
 
 std::int64_t Model::parameters() const {
   std::int64_t sum = 0;
-  for (const Unit& unit : units) sum += unit.parameters;
+  for (const Unit& unit : units) sum = checked_sum(sum, unit.parameters);
   return sum;
 }
 

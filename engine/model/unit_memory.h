@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/base/checked.h"
+
 namespace strata {
 
 struct MicrobatchShape {
   std::int64_t batch = 0;     ///< sequences
   std::int64_t sequence = 0;  ///< tokens of each
-  std::int64_t tokens() const { return batch * sequence; }
+  std::int64_t tokens() const { return checked_product(batch, sequence); }
 };
 
 /// Memory of one unit operation. Every pointer is device memory except where noted; unused ones may be null.

@@ -6,6 +6,7 @@
 
 #include "engine/plan/refusal.h"
 #include "engine/plan/search.h"
+#include "engine/plan/size_limit.h"
 
 namespace strata {
 namespace {
@@ -43,6 +44,7 @@ Plan make_plan(const RunConfig& config, const Model& model) {
 }
 
 Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  check_size(config, model);
   Plan plan;
   const bool nvme_is_used = !config.memory.nvme_path.empty();
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),

@@ -13,6 +13,7 @@
 namespace strata::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 /// What is started while it lives meets the drive that tests/hanging_calls describes.
@@ -124,8 +125,8 @@ TEST_F(Hang, OfOneRanksDriveIsSaidOnceAndEndsAll) {
                                    "train.batch=6", "train.microbatch=1", "train.precision=fp32"});
   const Outcome outcome = strata_on_ranks(3, arguments);
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("rank 1 "));
-  EXPECT_THAT(outcome.err, HasSubstr("strata-spill-1/spill has not advanced for 3 s"));
+  EXPECT_THAT(outcome.err, ContainsRegex("strata: .*rank 1 .*strata-spill-1/spill has not advanced for 3 s"));
+  EXPECT_EQ(outcome.err.find("strata: "), outcome.err.rfind("strata: ")) << outcome.err;
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ train:
   validate_every: 0
   validation_batches: 8
   threads: 0
+  watchdog: 900
   loss_scale:
     initial: 65536
     growth: 2

@@ -59,9 +59,9 @@ TEST(LongInstruction, ThatWaitsForAStepOfADeviceEndsNoRun) {
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 1;
   config.memory.device = testing::smallest_bytes(config);
-  testing::QueuedDevice device({.threads = 2, .link = {.to_device = 400e3, .to_host = {}}});
+  testing::QueuedDevice device({.threads = 2, .link = {.to_device = 200e3, .to_host = {}}});
   const auto begun = std::chrono::steady_clock::now();
-  EXPECT_EQ(run(config, {.device = &device, .watchdog_seconds = 1}).result.counters.step, 1);
+  EXPECT_EQ(run(config, {.device = &device, .watchdog_seconds = 0.5}).result.counters.step, 1);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   EXPECT_GT(took.count(), 2) << "the test shows nothing";
 }

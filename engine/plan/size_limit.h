@@ -1,0 +1,17 @@
+// How large a run may be before it is planned: nothing here takes memory, and the planner takes it in
+// proportion to what is let through.
+#pragma once
+
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Instructions of the plain program, about: a minute of planning, and a gigabyte.
+constexpr double kLargestProgram = 1e6;
+
+/// Throws ConfigError that names the key to change where a step has more instructions than that, or sizes
+/// that 64 bits do not count.
+void check_size(const RunConfig& config, const Model& model);
+
+}  // namespace strata
