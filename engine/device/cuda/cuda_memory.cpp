@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {
@@ -28,6 +29,7 @@ CudaMemory::CudaMemory(int device, Bytes bytes) : device_(device), size_(bytes) 
 
 CudaMemory::~CudaMemory() {
   if (data_ == nullptr) return;
+  const WatchedWait wait([] { return std::string("giving back memory of the GPU"); });
   cudaSetDevice(device_);
   cudaFree(data_);
 }
@@ -47,6 +49,7 @@ CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host) : devi
 
 CudaPinnedMemory::~CudaPinnedMemory() {
   if (host_.empty()) return;
+  const WatchedWait wait([] { return std::string("giving back memory that the GPU reads"); });
   cudaSetDevice(device_);
   cudaHostUnregister(host_.data());
 }
