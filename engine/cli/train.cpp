@@ -10,6 +10,7 @@
 
 #include "collectives/agreement.h"
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/topology.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
@@ -17,6 +18,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
+#include "engine/plan/host_budget.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"
@@ -49,13 +51,15 @@ struct Setup {
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
+  HostShare host;
 };
 
 Setup prepare(const TrainCommand& command, const Job& job) {
   Setup setup{.config = load_run_config(command.run_file, command.overrides, job.size()),
               .model = {},
               .data = {},
-              .device = {}};
+              .device = {},
+              .host = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
     throw ConfigError(
@@ -71,6 +75,8 @@ Setup prepare(const TrainCommand& command, const Job& job) {
     config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
   config.memory.device = device_budget(config, *setup.device);
+  setup.host = share_of_host(config, setup.model, usable_memory(), job.local_size());
+  set_unlimited(config.memory, config.device.kind, setup.host);
   return setup;
 }
 
@@ -80,6 +86,12 @@ void agree_on_budget(RunConfig& config, Communicator* world) {
   auto bytes = static_cast<double>(config.memory.device);
   world->all_reduce(&bytes, &bytes, 1, Element::fp64, ReduceOp::min);
   if (bytes < static_cast<double>(config.memory.device)) config.memory.device = static_cast<Bytes>(bytes);
+}
+
+void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
+  std::cerr << "memory   " << host.describe() << '\n';
+  if (const std::string doubt = warn_of_budgets(config, host); !doubt.empty())
+    std::cerr << "warning: " << doubt << '\n';
 }
 
 int train(const TrainCommand& command, Job& job) {
@@ -92,6 +104,7 @@ int train(const TrainCommand& command, Job& job) {
   on_every_rank(job.world(), [&] { setup = prepare(command, job); });
   RunConfig& config = setup.config;
   agree_on_budget(config, job.world());
+  if (job.is_first()) say_where_memory_goes(config, setup.host);
   Plan plan;
   on_every_rank(job.world(), [&] { plan = make_plan(config, setup.model); });
   MachineRates rates =
