@@ -51,8 +51,9 @@ std::optional<std::string> find_hang(double passed_seconds, double limit_seconds
   for (WatchedWait* wait = all.newest; wait != nullptr; wait = wait->next_) {
     wait->age_seconds_ += passed_seconds;
     if (hang || wait->age_seconds_ < limit_seconds) continue;
-    hang = fmt::format("{} has not advanced for {:g} s: the drive or the file server does not answer",
-                       wait->describe_(), limit_seconds);
+    hang = fmt::format(
+        "{} has not advanced for {:g} s: the drive, file server or device behind it does not answer",
+        wait->describe_(), limit_seconds);
     wait->age_seconds_ = 0;
   }
   return hang;

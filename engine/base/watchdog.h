@@ -1,7 +1,7 @@
-// Waits that may never end: for a drive that hangs, for a file server that is gone. Who is in such a call can
-// neither leave it nor say so, and memory that it was given must stay. So each is noted while it is under
-// way, and a thread of its own, the Watchdog, says which one does not advance. What becomes of the process is
-// the program's to decide: libraries only note what they wait for.
+// Waits that may never end: for a drive or a device that hangs, for a file server that is gone. Who is in
+// such a call can neither leave it nor say so, and memory that it was given must stay. So each is noted while
+// it is under way, and a thread of its own, the Watchdog, says which one does not advance. What becomes of
+// the process is the program's to decide: libraries only note what they wait for.
 #pragma once
 
 #include <condition_variable>

@@ -12,6 +12,7 @@
 #include <iostream>
 
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/topology.h"
 #include "engine/base/vector_target.h"
 #include "engine/base/watchdog.h"
@@ -118,7 +119,7 @@ Finding find_cuda() {
 Finding find_memory(const MachineRates& rates, int threads) {
   const auto available = static_cast<Bytes>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return {Grade::good, "DRAM",
-          fmt::format("{} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(available),
+          fmt::format("{}, {} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(usable_memory()), format_bytes(available),
                       rates.memory_bytes_per_second / 1e9, threads)};
 }
 
@@ -210,7 +211,9 @@ int run_doctor(const DoctorCommand& command) {
     report.add(find_space(folder));
     report.add(find_speed(folder, rates));
   }
-  write_json(command.profile, rates_json(rates));
+  nlohmann::json profile = rates_json(rates);
+  profile[kMemoryKey] = usable_memory();
+  write_json(command.profile, profile);
   return report.worst() == Grade::bad ? 1 : 0;
 }
 

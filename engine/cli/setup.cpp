@@ -30,6 +30,17 @@ Model load_model(const RunConfig& config) {
   return build_model(architecture);
 }
 
+std::optional<Bytes> profiled_memory(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  std::ifstream file(path);
+  const nlohmann::json profile = nlohmann::json::parse(file, nullptr, false);
+  // What else is wrong with a profile is said where its rates are read.
+  const bool is_stated =
+      profile.is_object() && profile.contains(kMemoryKey) && profile[kMemoryKey].is_number_integer();
+  if (!is_stated || profile[kMemoryKey].get<Bytes>() < 1) return std::nullopt;
+  return profile[kMemoryKey].get<Bytes>();
+}
+
 void check_json_path(const std::string& path) {
   if (path.empty() || path == "-") return;
   const WatchedWait wait([&path] { return "opening " + path; });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "engine/config/run_config.h"
@@ -11,6 +12,12 @@ namespace strata {
 
 /// The model of the run file: a HF folder's config.json, or model.architecture with model.config.
 Model load_model(const RunConfig& config);
+
+/// Of a machine's profile, beside its rates.
+constexpr const char* kMemoryKey = "memory_bytes";
+
+/// Memory of the machine whose profile is at `path`; nothing for an empty path, or where the profile does not say.
+std::optional<Bytes> profiled_memory(const std::string& path);
 
 /// Throws ConfigError where write_json() could not write to `path`, before a long run finds out at its end.
 void check_json_path(const std::string& path);

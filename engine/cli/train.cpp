@@ -11,6 +11,7 @@
 
 #include "collectives/agreement.h"
 #include "engine/base/error.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/topology.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
@@ -20,6 +21,7 @@
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
 #include "engine/data/byte_tokens.h"
+#include "engine/plan/host_budget.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"
@@ -90,6 +92,7 @@ struct Setup {
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
+  HostShare host;
   std::vector<std::string> warnings;
 };
 
@@ -98,6 +101,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
               .model = {},
               .data = {},
               .device = {},
+              .host = {},
               .warnings = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
@@ -118,7 +122,15 @@ Setup prepare(const TrainCommand& command, const Job& job) {
     config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
   config.memory.device = device_budget(config, *setup.device);
+  setup.host = share_of_host(config, setup.model, usable_memory(), job.local_size());
+  set_unlimited(config.memory, config.device.kind, setup.host);
   return setup;
+}
+
+void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
+  std::cerr << "memory   " << host.describe() << '\n';
+  if (const std::string doubt = warn_of_budgets(config, host); !doubt.empty())
+    std::cerr << "warning: " << doubt << '\n';
 }
 
 int train(const TrainCommand& command, Job& job) {
@@ -134,6 +146,7 @@ int train(const TrainCommand& command, Job& job) {
   job.set_watchdog(static_cast<double>(config.train.watchdog));
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
+  if (job.is_first()) say_where_memory_goes(config, setup.host);
   Plan plan;
   on_every_rank(job.world(), [&] { plan = make_plan(config, setup.model, planning); });
   require_one_plan(plan, job.world());

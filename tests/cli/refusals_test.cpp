@@ -123,6 +123,17 @@ TEST_F(Refusal, OfAHostBudgetNamesOneThatWorksAndItDoes) {
   expect_sentence(strata(train("run.yaml", {"memory.host=" + less})), 2, {"(" + needed + " bytes)"});
 }
 
+TEST_F(Refusal, OfMoreInstructionsThanAProgramHasNamesTheKeyToChange) {
+  const Outcome outcome = strata({"plan", "run.yaml", "--set", "train.batch=4194304"});
+  expect_sentence(outcome, 2, {"train.batch: 2097152 microbatches", "raise train.microbatch"});
+  EXPECT_LT(outcome.peak_resident_bytes, 512 * MiB);
+}
+
+TEST_F(Refusal, OfSequencesLongerThanAnyNamesTheKey) {
+  expect_sentence(strata({"plan", "run.yaml", "--set", "data.sequence_length=4611686018427387904"}), 2,
+                  {"data.sequence_length: must be at most"});
+}
+
 TEST_F(Refusal, OfACheckpointFolderThatCannotBeWrittenNamesIt) {
   // Below a regular file not even root can make a folder.
   expect_sentence(strata(train("run.yaml", {"checkpoint.path=corpus.txt/out"})), 2,

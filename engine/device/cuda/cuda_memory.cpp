@@ -4,6 +4,7 @@
 
 #include "engine/base/dirty_memory.h"
 #include "engine/base/error.h"
+#include "engine/base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {
@@ -33,6 +34,7 @@ CudaMemory::CudaMemory(int device, Bytes bytes) : device_(device), size_(bytes) 
 
 CudaMemory::~CudaMemory() {
   if (data_ == nullptr) return;
+  const WatchedWait wait([] { return std::string("giving back memory of the GPU"); });
   cudaSetDevice(device_);
   cudaFree(data_);
 }
@@ -52,6 +54,7 @@ CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host) : devi
 
 CudaPinnedMemory::~CudaPinnedMemory() {
   if (host_.empty()) return;
+  const WatchedWait wait([] { return std::string("giving back memory that the GPU reads"); });
   cudaSetDevice(device_);
   cudaHostUnregister(host_.data());
 }

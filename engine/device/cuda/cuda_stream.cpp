@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/cuda_kernels.h"
 
@@ -63,6 +64,7 @@ CudaStream::CudaStream(int device) : device_(device) {
 }
 
 CudaStream::~CudaStream() {
+  const WatchedWait wait([] { return std::string("the end of what the GPU was given"); });
   cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
   kernels_.reset();

@@ -1,0 +1,36 @@
+// What `unlimited` means: budgets of a run from what its machine has. What computes a plan knows no machine;
+// commands set the budgets before it.
+#pragma once
+
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Who a machine's memory is for.
+struct HostShare {
+  Bytes machine = 0;    ///< bytes that its processes may have
+  Bytes reserve = 0;    ///< of a rank's share: for code, the system and the page cache
+  Bytes scratch = 0;    ///< of a rank's share: to load, save and hash state
+  Bytes for_tiers = 0;  ///< the rest of the share: at least a page
+  int ranks = 1;        ///< of the run on it
+
+  /// One line: where the memory goes.
+  std::string describe() const;
+};
+HostShare share_of_host(const RunConfig& config, const Model& model, Bytes machine, int ranks);
+
+/// Host memory besides the plan's: a unit is loaded, saved and hashed as fp32 values.
+Bytes scratch_bytes(const RunConfig& config, const Model& model);
+
+/// Sets budgets that are unlimited and whose tier is this memory: memory.host, and on the CPU memory.device.
+/// There both are of one memory: what one is not given is the other's, and where both are unlimited each is
+/// half.
+void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share);
+
+/// What to say of budgets that the machine does not have; empty where it has them.
+std::string warn_of_budgets(const RunConfig& config, const HostShare& share);
+
+}  // namespace strata

@@ -1,0 +1,90 @@
+#include "engine/plan/host_budget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::tiny_config;
+using testing::tiny_model;
+
+TEST(HostShare, IsWhatIsLeftOfTheMachineForEachRank) {
+  const Model model = tiny_model();
+  const RunConfig config = tiny_config();
+  const HostShare one = share_of_host(config, model, 16 * GiB, 1),
+                  four = share_of_host(config, model, 16 * GiB, 4);
+  EXPECT_EQ(one.for_tiers + one.reserve + one.scratch, 16 * GiB);
+  EXPECT_EQ(four.for_tiers + four.reserve + four.scratch, 4 * GiB);
+  EXPECT_GT(one.reserve, GiB);
+  EXPECT_GT(share_of_host(config, model, 1, 1).for_tiers, 0);
+  EXPECT_EQ(share_of_host(config, model, kUnlimited, 2).for_tiers, kUnlimited);
+}
+
+TEST(HostShare, CountsTheLargestUnitsValues) {
+  const Model model = tiny_model(3, true, 4000);
+  RunConfig config = tiny_config();
+  const Bytes values = model.embedding().elements * 4;
+  EXPECT_EQ(scratch_bytes(config, model), values);
+  config.device.kind = DeviceKind::cuda;  // their stored form, and its parameter, are staged, too
+  EXPECT_EQ(scratch_bytes(config, model), values + values / 2 * 3);
+  config.device.kind = DeviceKind::cpu;
+  config.parallel.data = 2;
+  config.train.batch *= 2;
+  EXPECT_EQ(scratch_bytes(config, model), values);  // half, and half of another rank's
+}
+
+RunConfig::MemorySection resolved(RunConfig::MemorySection memory, DeviceKind device) {
+  set_unlimited(memory, device, {.machine = 12 * GiB, .for_tiers = 10 * GiB});
+  return memory;
+}
+
+TEST(UnlimitedBudgets, AreWhatTheMachineHas) {
+  RunConfig::MemorySection memory;
+  memory.host = kUnlimited;
+  EXPECT_EQ(resolved(memory, DeviceKind::cuda).host, 10 * GiB);
+  EXPECT_EQ(resolved(memory, DeviceKind::cuda).device, kUnlimited);  // the device's own
+  memory.device = 3 * GiB;
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).host, 7 * GiB);
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).device, 3 * GiB);
+  memory.device = kUnlimited;
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).host, 5 * GiB);
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).device, 5 * GiB);
+  memory.host = 4 * GiB;
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).device, 6 * GiB);
+  memory.host.reset();
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).device, 10 * GiB);
+  EXPECT_EQ(resolved(memory, DeviceKind::cpu).host, std::nullopt);
+}
+
+TEST(UnlimitedBudgets, ThatAreGivenStayAndAreDoubtedWhereTheMachineHasLess) {
+  RunConfig config;
+  config.memory.host = 2048 * GiB;
+  EXPECT_EQ(resolved(config.memory, DeviceKind::cpu).host, 2048 * GiB);
+  const HostShare share = {.machine = 12 * GiB, .for_tiers = 10 * GiB};
+  EXPECT_THAT(warn_of_budgets(config, share),
+              HasSubstr("memory.host: 2.00 TiB is more than this machine has"));
+  config.memory.host = 8 * GiB;
+  EXPECT_EQ(warn_of_budgets(config, share), "");
+  config.memory.device = 6 * GiB;
+  EXPECT_THAT(warn_of_budgets(config, share), HasSubstr("for both tiers"));
+}
+
+TEST(UnlimitedBudgets, SendToTheDriveWhatTheMachineHasNoRoomFor) {
+  const Model model = tiny_model(8, false, 4000);
+  RunConfig config = tiny_config();
+  config.memory.device = 768 * KiB;
+  config.memory.nvme_path = {"/drive"};
+  const Bytes needed = make_plan(config, model).arena_bytes(Tier::host);
+  config.memory.host = kUnlimited;
+  set_unlimited(config.memory, DeviceKind::cpu, {.machine = needed, .for_tiers = needed});
+  const Plan plan = make_plan(config, model);
+  EXPECT_LE(plan.arena_bytes(Tier::host), needed - config.memory.device);
+  EXPECT_GT(plan.arena_bytes(Tier::nvme), 0);
+}
+
+}  // namespace
+}  // namespace strata
