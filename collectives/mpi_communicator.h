@@ -45,7 +45,8 @@ class MpiCommunicator final : public Communicator {
 
   struct Posted {
     MpiMessage message;
-    int heard_from = -1;  ///< whose note it brings, if any
+    int heard_from = -1;     ///< whose note it brings, if any
+    bool is_posted = false;  ///< data of a peer wait for its note
   };
   /// Another rank, or this one.
   struct Peer {
@@ -71,7 +72,7 @@ class MpiCommunicator final : public Communicator {
   void post(MpiMessage& message);
   void post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes, int peer);
   void post_note(std::size_t round, Direction direction, int peer);
-  void await(const Posted& posted);
+  void hear_notes(std::size_t round);
   void check(const Note& heard, const Note& own, int peer);
   void run_rounds(std::size_t rounds, std::size_t depth, const std::function<void(std::size_t)>& post_round,
                   const std::function<void(std::size_t)>& finish_round);

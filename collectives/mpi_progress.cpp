@@ -62,7 +62,7 @@ struct MpiProgress::Requests {
   bool owns_mpi = false;
   MPI_Comm messages_comm = MPI_COMM_NULL, control_comm = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;
-  std::vector<MpiMessage*> messages;  ///< of the requests
+  std::vector<MpiMessage*> messages;  ///< of the requests; null where the owner has left
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
   Reason heard{};                          ///< why another rank failed,
@@ -268,6 +268,8 @@ void MpiProgress::serve() {
   }
   if (failure()) {
     settle_or_end(requests);
+    // What was sent and is left has nobody who would receive it, and soon no owner.
+    std::ranges::fill(requests.messages, nullptr);
     const Lock lock(mutex_);
     settled_ = true;
     changed_.notify_all();
@@ -383,7 +385,9 @@ bool MpiProgress::test(Requests& requests) {
   const Lock lock(mutex_);
   for (std::size_t i = 0; i < static_cast<std::size_t>(done); ++i) {
     const MPI_Status& status = requests.statuses[i];
-    MpiMessage& message = *requests.messages[static_cast<std::size_t>(requests.indices[i])];
+    MpiMessage* const owned = requests.messages[static_cast<std::size_t>(requests.indices[i])];
+    if (owned == nullptr) continue;
+    MpiMessage& message = *owned;
     bool fits = code == MPI_SUCCESS || status.MPI_ERROR == MPI_SUCCESS;
     if (message.direction == MpiMessage::Direction::receive) {
       int cancelled = 0, received = 0;
