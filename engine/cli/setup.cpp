@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "engine/base/error.h"
+#include "engine/base/file.h"
 #include "engine/base/json_text.h"
 #include "engine/base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
@@ -31,10 +32,9 @@ Model load_model(const RunConfig& config) {
 }
 
 std::optional<Bytes> profiled_memory(const std::string& path) {
-  if (path.empty()) return std::nullopt;
-  std::ifstream file(path);
-  const nlohmann::json profile = nlohmann::json::parse(file, nullptr, false);
-  // What else is wrong with a profile is said where its rates are read.
+  // What is wrong with a profile besides is said where its rates are read.
+  if (path.empty() || !is_there(path)) return std::nullopt;
+  const nlohmann::json profile = parse_json(read_file(path), "plan.machine: " + path);
   const bool is_stated =
       profile.is_object() && profile.contains(kMemoryKey) && profile[kMemoryKey].is_number_integer();
   if (!is_stated || profile[kMemoryKey].get<Bytes>() < 1) return std::nullopt;
