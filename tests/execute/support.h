@@ -56,6 +56,16 @@ class StopAfter : public TrainListener {
   std::atomic<bool>& stop_;
 };
 
+/// Keeps what a run warns of.
+class Warnings : public TrainListener {
+ public:
+  void on_warning(const std::string& sentence) override { all_.push_back(sentence); }
+  const std::vector<std::string>& all() const { return all_; }
+
+ private:
+  std::vector<std::string> all_;
+};
+
 struct RunOutcome {
   Plan plan;
   TrainResult result;
