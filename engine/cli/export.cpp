@@ -18,6 +18,7 @@ int run_export(const ExportCommand& command) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }
   const Model model = load_model(config);
+  warn_of_model(config);
   std::vector<std::vector<float>> parameters;
   for (const Unit& unit : model.units) parameters.emplace_back(static_cast<std::size_t>(unit.elements));
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);

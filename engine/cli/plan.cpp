@@ -11,6 +11,7 @@ namespace strata {
 int run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.run_file, command.overrides);
   const Model model = load_model(config);
+  warn_of_model(config);
   const Plan plan = make_plan(config, model);
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;

@@ -12,6 +12,9 @@ namespace strata {
 /// The model of the run file: a HF folder's config.json, or model.architecture with model.config.
 Model load_model(const RunConfig& config);
 
+/// Says on standard error what that model's config asks for and the run leaves out.
+void warn_of_model(const RunConfig& config);
+
 /// Throws ConfigError where write_json() could not write to `path`, before a long run finds out at its end.
 void check_json_path(const std::string& path);
 

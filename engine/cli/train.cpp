@@ -65,6 +65,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   }
   if (job.is_first()) check_json_path(command.json);
   setup.model = load_model(config);
+  if (job.is_first()) warn_of_model(config);
   setup.data = std::make_unique<BatchLoader>(config, setup.model.architecture.vocabulary);
   // The plan must not ask for more held-out microbatches than there are.
   if (config.train.validate_every > 0)
