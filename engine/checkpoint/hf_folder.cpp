@@ -47,6 +47,13 @@ std::vector<const TensorSpec*> tensors_of(const Model& model) {
 
 nlohmann::json read_hf_config(const fs::path& folder) {
   if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
+  const fs::path adapter = folder / "adapter_config.json";
+  if (is_there(adapter)) {
+    refuse(
+        adapter,
+        "adapters are not supported; merge it into the model (merge_and_unload of peft) and train the folder "
+        "that this saves, or move the file away to train the model without it");
+  }
   const fs::path path = folder / "config.json";
   if (!is_there(path)) refuse(path, "no such file; a HF model's folder has one");
   return read_json_object(path);

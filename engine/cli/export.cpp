@@ -23,6 +23,7 @@ int run_export(const ExportCommand& command) {
     throw ConfigError(command.run_file + " has no checkpoint.path, so there is no checkpoint to export");
   }
   const Model model = load_model(config);
+  warn_of_model(config);
   CheckpointStore checkpoints(config.checkpoint.path, config.checkpoint.keep);
   std::optional<OpenCheckpoint> open = checkpoints.open_newest(model);
   if (!open) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));

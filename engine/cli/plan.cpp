@@ -45,6 +45,7 @@ int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config = load_run_config(command.run_file, command.overrides);
   const Model model = load_model(config);
+  warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
   const HostShare host = share_of_host(config, model, planned_memory(config), 1);
   set_unlimited(config.memory, config.device.kind, host);

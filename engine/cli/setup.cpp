@@ -12,18 +12,46 @@
 #include "engine/base/json_text.h"
 #include "engine/base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/model/dropout.h"
 
 namespace strata {
+namespace {
+
+/// A model's config.json, and what errors call it.
+struct ModelConfig {
+  nlohmann::json keys;
+  std::string where;
+};
+
+ModelConfig model_config(const RunConfig& config) {
+  if (!config.model.path.empty())
+    return {read_hf_config(config.model.path), config.model.path + "/config.json"};
+  ModelConfig model{config.model.config, "model.config"};
+  const std::string& type = config.model.architecture;
+  if (const auto found = model.keys.find("model_type"); found != model.keys.end() && *found != type) {
+    throw ConfigError(
+        fmt::format("model.config: model_type is {}, and model.architecture is {}; take the former out",
+                    found->dump(), type));
+  }
+  model.keys["model_type"] = type;
+  // A run file asks for dropout only where it says so, whatever HF's default is.
+  if (type == "gpt2") {
+    for (const std::string_view key : dropout_keys(Family::gpt2)) model.keys.emplace(key, 0.0);
+  }
+  return model;
+}
+
+}  // namespace
+
+void warn_of_model(const RunConfig& config) {
+  const ModelConfig model = model_config(config);
+  const std::string dropout = dropout_warning(model.keys, model.where);
+  if (!dropout.empty()) std::cerr << "warning: " << dropout << '\n';
+}
 
 Model load_model(const RunConfig& config) {
-  Architecture architecture;
-  if (!config.model.path.empty()) {
-    architecture = parse_architecture(read_hf_config(config.model.path), config.model.path + "/config.json");
-  } else {
-    nlohmann::json keys = config.model.config;
-    keys["model_type"] = config.model.architecture;
-    architecture = parse_architecture(keys, "model.config", UnknownKeys::refuse);
-  }
+  const ModelConfig model = model_config(config);
+  const Architecture architecture = parse_architecture(model.keys, model.where);
   if (architecture.family == Family::gpt2 && config.data.sequence_length > architecture.max_positions) {
     throw ConfigError(fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
                                   config.data.sequence_length, architecture.max_positions));

@@ -13,6 +13,9 @@ namespace strata {
 /// The model of the run file: a HF folder's config.json, or model.architecture with model.config.
 Model load_model(const RunConfig& config);
 
+/// Says on standard error what that model's config asks for and the run leaves out.
+void warn_of_model(const RunConfig& config);
+
 /// Of a machine's profile, beside its rates.
 constexpr const char* kMemoryKey = "memory_bytes";
 

@@ -112,6 +112,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   }
   if (job.is_first()) check_json_path(command.json);
   setup.model = load_model(config);
+  if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = setup.model.architecture.vocabulary;
   const std::string doubt = doubt_about_bytes(config, vocabulary);
   setup.data = std::make_unique<BatchLoader>(config, vocabulary);

@@ -52,16 +52,11 @@ struct Architecture {
   friend bool operator==(const Architecture&, const Architecture&) = default;
 };
 
-/// What to do with keys that no supported model reads: a downloaded config.json is full of them, in a run
-/// file each is a slip.
-enum class UnknownKeys : std::uint8_t { ignore, refuse };
-
 /// Reads HF's keys (model_type, num_hidden_layers, n_embd, …) with HF's defaults. `where` names the source in
-/// errors. Throws ConfigError for a missing or impossible value and for every option that would change the
-/// computation and is not supported (other activations, other rope types, …). Dropout is ignored, as HF does
-/// in eval.
-Architecture parse_architecture(const nlohmann::json& config, const std::string& where,
-                                UnknownKeys unknown_keys = UnknownKeys::ignore);
+/// errors. Throws ConfigError for a missing or impossible value, for every option that would change the
+/// computation and is not supported (other activations, other rope types, …), and for a key that is not known
+/// to change nothing (config_keys.h). Dropout is left out: dropout_warning() says so.
+Architecture parse_architecture(const nlohmann::json& config, const std::string& where);
 
 /// The config.json that transformers reads back to the same model.
 nlohmann::json to_hf_config(const Architecture& architecture);

@@ -16,6 +16,13 @@ float deviation(const Architecture& architecture, Init init) {
   return static_cast<float>(range / std::sqrt(2.0 * static_cast<double>(architecture.layers)));
 }
 
+/// Zeroes what `out`, elements from `first` on, has of a row.
+void clear_row(std::int64_t row, std::int64_t columns, std::int64_t first, std::span<float> out) {
+  const std::int64_t begin = std::clamp(row * columns - first, std::int64_t{0}, std::ssize(out) + 0L);
+  const std::int64_t end = std::clamp((row + 1) * columns - first, std::int64_t{0}, std::ssize(out) + 0L);
+  std::fill(out.begin() + begin, out.begin() + end, 0.0F);
+}
+
 }  // namespace
 
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
@@ -29,6 +36,8 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
   const float scale = deviation(architecture, tensor.init);
   auto index = static_cast<std::uint64_t>(first);
   for (float& value : out) value = scale * random.normal(index++);
+  if (architecture.padding_token && tensor.hf_name == "model.embed_tokens.weight")
+    clear_row(*architecture.padding_token, architecture.hidden, first, out);
 }
 
 void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,

@@ -1,7 +1,6 @@
 #include "engine/model/json_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -29,15 +28,17 @@ JsonReader::JsonReader(const nlohmann::json& object, std::string where)
 const nlohmann::json* JsonReader::find(const std::string& key) {
   if (std::ranges::find(asked_, key) == asked_.end()) asked_.push_back(key);
   const auto found = object_.find(key);
-  return found == object_.end() || found->is_null() ? nullptr : &*found;
+  return found == object_.end() ? nullptr : &*found;
 }
 
 bool JsonReader::has(const std::string& key) {
-  return find(key) != nullptr;
+  const nlohmann::json* value = find(key);
+  return value != nullptr && !value->is_null();
 }
 
 bool JsonReader::is_null(const std::string& key) {
-  return find(key) == nullptr && object_.contains(key);
+  const nlohmann::json* value = find(key);
+  return value != nullptr && value->is_null();
 }
 
 const nlohmann::json& JsonReader::at(const std::string& key) {
@@ -48,7 +49,7 @@ const nlohmann::json& JsonReader::at(const std::string& key) {
 
 std::int64_t JsonReader::integer(const std::string& key, std::optional<std::int64_t> fallback,
                                  std::int64_t minimum, std::int64_t maximum) {
-  if (fallback && !has(key)) return *fallback;
+  if (fallback && find(key) == nullptr) return *fallback;
   const nlohmann::json& value = at(key);
   const bool fits =
       value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
@@ -59,21 +60,21 @@ std::int64_t JsonReader::integer(const std::string& key, std::optional<std::int6
 }
 
 double JsonReader::number(const std::string& key, std::optional<double> fallback) {
-  if (fallback && !has(key)) return *fallback;
+  if (fallback && find(key) == nullptr) return *fallback;
   const nlohmann::json& value = at(key);
   if (!value.is_number()) refuse(key, "expected a number");
   return value.get<double>();
 }
 
 bool JsonReader::boolean(const std::string& key, bool fallback) {
-  if (!has(key)) return fallback;
+  if (find(key) == nullptr) return fallback;
   const nlohmann::json& value = at(key);
   if (!value.is_boolean()) refuse(key, "expected true or false");
   return value.get<bool>();
 }
 
 std::string JsonReader::text(const std::string& key, std::optional<std::string> fallback) {
-  if (fallback && !has(key)) return *fallback;
+  if (fallback && find(key) == nullptr) return *fallback;
   const nlohmann::json& value = at(key);
   if (!value.is_string()) refuse(key, "expected a string");
   return value.get<std::string>();
@@ -98,10 +99,11 @@ void JsonReader::refuse_unknown_keys() const {
     if (std::ranges::find(asked_, key) != asked_.end()) continue;
     const auto distance = [&key](const std::string& known) { return edit_distance(key, known); };
     const auto nearest = std::ranges::min_element(asked_, {}, distance);
-    if (nearest != asked_.end() && distance(*nearest) <= std::max<std::size_t>(2, key.size() / 3)) {
-      fail(fmt::format("unknown key {}; did you mean {}?", key, *nearest));
-    }
-    fail(fmt::format("unknown key {}; known: {}", key, fmt::join(asked_, ", ")));
+    const bool near =
+        nearest != asked_.end() && distance(*nearest) <= std::max<std::size_t>(2, key.size() / 3);
+    fail(fmt::format("unknown key {} ({}); {}take it out if the model computes the same without it", key,
+                     short_dump(item.value()),
+                     near ? fmt::format("did you mean {}? If not, ", *nearest) : ""));
   }
 }
 

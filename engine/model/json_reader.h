@@ -6,20 +6,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 namespace strata {
 
-/// JSON null counts as absent, as None does in HF's configs. Everything throws ConfigError.
+/// A null is refused like any other value of the wrong type; where HF's None means something, ask is_null().
+/// Everything throws ConfigError.
 class JsonReader {
  public:
   /// `where` opens every error. REQUIRES: `object` outlives the reader. Throws where it is no JSON object.
   JsonReader(const nlohmann::json& object, std::string where);
 
+  /// The key is there and is not null.
   bool has(const std::string& key);
-  /// The key is there and is null: where HF gives None a meaning other than the default.
+  /// The key is there and is null.
   bool is_null(const std::string& key);
   const nlohmann::json& at(const std::string& key);
 
@@ -34,10 +37,13 @@ class JsonReader {
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
   /// "<where>: <sentence>".
   [[noreturn]] void fail(const std::string& sentence) const;
+  /// What is asked of a key that changes nothing: it is no unknown one.
+  void ignore(std::string_view key) { find(std::string(key)); }
   /// Throws for the first key that was never asked for, with the nearest one that was.
   void refuse_unknown_keys() const;
 
  private:
+  /// Its value, null where that is null; nullptr where it is absent.
   const nlohmann::json* find(const std::string& key);
   [[noreturn]] void missing(const std::string& key) const;
 

@@ -164,6 +164,15 @@ TEST(HfFolder, AMissingFolderOrFileIsNamed) {
   expect_error<ConfigError>([&] { read_hf_config(folder.path()); }, {"config.json:1:2", "not valid JSON"});
 }
 
+TEST(HfFolder, AnAdapterBesideTheModelIsRefused) {
+  const TemporaryFolder folder;
+  write_file(quick(), folder / "adapter_config.json", "{}");
+  const auto read = [&] { read_hf_config(folder.path()); };
+  expect_error<ConfigError>(read, {(folder / "adapter_config.json").string(), "merge it into the model"});
+  write_file(quick(), folder / "config.json", "{}");
+  expect_error<ConfigError>(read, {"adapter_config.json: adapters are not supported"});
+}
+
 TEST(HfFolder, ATensorThatIsMissingMisshapenOrTooManyIsNamed) {
   const Model model = test::tiny_llama();
   const TemporaryFolder folder;

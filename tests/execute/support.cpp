@@ -46,7 +46,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_model(parse_architecture(keys, "model.config", UnknownKeys::refuse));
+  return build_model(parse_architecture(keys, "model.config"));
 }
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {

@@ -96,6 +96,9 @@ TEST(Architecture, AQwenWindowHoldsWhereAllLayersHaveIt) {
   listed["layer_types"] = {"full_attention", "full_attention"};
   EXPECT_EQ(parse(listed).window, 0);
   EXPECT_EQ(parse(qwen).window, 0);
+  json null = all;
+  null["sliding_window"] = nullptr;
+  EXPECT_EQ(parse(null).window, 0);
 }
 
 TEST(Architecture, Gpt2SizesGoByEitherName) {
@@ -236,6 +239,30 @@ const Refusal kRefusals[] = {
     {"LayerTypes",
      {{"model_type", "qwen3"}, {"num_hidden_layers", 2}, {"layer_types", {"full_attention"}}},
      {"layer_types", "each of 2 layers"}},
+    {"WindowOfLayersWithout",
+     {{"model_type", "qwen2"}, {"num_hidden_layers", 1}, {"layer_types", {"sliding_attention"}}},
+     {"layer_types is [\"sliding_attention\"]", "use_sliding_window: true"}},
+    {"MistralLayerTypes",
+     {{"model_type", "mistral"}, {"layer_types", {"full_attention", "sliding_attention"}}},
+     {"layer_types is [", "ministral"}},
+    {"NoLayerTypes",
+     {{"model_type", "mistral"}, {"layer_types", nullptr}},
+     {"layer_types is null", "ministral"}},
+    {"NotCausal", {{"model_type", "gpt2"}, {"is_causal", false}}, {"is_causal is false", "supported: true"}},
+    {"NullCausal", {{"model_type", "llama"}, {"is_causal", nullptr}}, {"is_causal is null", "true or false"}},
+    {"LayersThatDiffer",
+     {{"model_type", "llama"}, {"per_layer_config", {{"1", {{"rms_norm_eps", 0.1}}}}}},
+     {"per_layer_config is {", "not supported"}},
+    {"NullHeadDimension",
+     {{"model_type", "qwen3"}, {"head_dim", nullptr}},
+     {"head_dim is null", "integer from 1"}},
+    {"PaddingToken",
+     {{"model_type", "llama"}, {"vocab_size", 100}, {"pad_token_id", 100}},
+     {"pad_token_id is 100", "from -100 to 99"}},
+    {"Dropout", {{"model_type", "gpt2"}, {"resid_pdrop", 1.5}}, {"resid_pdrop is 1.5", "from 0 to 1"}},
+    {"NullSize",
+     {{"model_type", "llama"}, {"hidden_size", nullptr}},
+     {"hidden_size is null", "integer from 1"}},
     {"KeyValueHeads",
      {{"model_type", "llama"}, {"num_attention_heads", 32}, {"num_key_value_heads", 5}},
      {"num_attention_heads 32 is not a multiple of num_key_value_heads 5"}},
@@ -272,30 +299,48 @@ const Refusal kRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, testing::ValuesIn(kRefusals),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Architecture, AnUnknownKeyIsRefusedInARunFileWithTheNearestOne) {
-  const auto strict = [](json config) { parse_architecture(config, "model.config", UnknownKeys::refuse); };
+TEST(Architecture, AnUnknownKeyIsRefusedWithTheNearestOne) {
   expect_error<ConfigError>(
-      [&] {
-        strict({{"model_type", "llama"}, {"num_hiden_layers", 2}});
+      [] {
+        parse({{"model_type", "llama"}, {"num_hiden_layers", 2}});
       },
-      {"model.config: unknown key num_hiden_layers; did you mean num_hidden_layers?"});
+      {"folder/config.json: unknown key num_hiden_layers (2); did you mean num_hidden_layers? If not, take"});
   expect_error<ConfigError>(
-      [&] {
-        strict({{"model_type", "gpt2"}, {"dropout_everywhere", 2}});
+      [] {
+        parse({{"model_type", "gpt2"}, {"dropout_everywhere", 2}});
       },
-      {"unknown key dropout_everywhere; known: ", "n_embd"});
+      {"unknown key dropout_everywhere (2); take it out if"});
   expect_error<ConfigError>(
-      [&] {
-        strict({{"model_type", "llama"}, {"rope_scaling", {{"rope_type", "default"}, {"rope_tetha", 2}}}});
+      [] {
+        parse({{"model_type", "llama"}, {"rope_scaling", {{"rope_type", "default"}, {"rope_tetha", 2}}}});
       },
-      {"rope_scaling: unknown key rope_tetha; did you mean rope_theta?"});
-  strict({{"model_type", "llama"},
-          {"num_hidden_layers", 12},
-          {"hidden_size", 768},
-          {"num_attention_heads", 12},
-          {"num_key_value_heads", 4},
-          {"intermediate_size", 2048},
-          {"vocab_size", 256}});
+      {"folder/config.json: rope_scaling: unknown key rope_tetha (2); did you mean rope_theta?"});
+}
+
+TEST(Architecture, ThePaddingTokenIsThatOfTorch) {
+  const json llama = {{"model_type", "llama"}, {"vocab_size", 100}};
+  const auto padding_of = [&](const json& token) {
+    json config = llama;
+    config["pad_token_id"] = token;
+    return parse(config).padding_token;
+  };
+  EXPECT_EQ(parse(llama).padding_token, std::nullopt);
+  EXPECT_EQ(padding_of(nullptr), std::nullopt);
+  EXPECT_EQ(padding_of(0), 0);
+  EXPECT_EQ(padding_of(-1), 99);
+  EXPECT_EQ(parse({{"model_type", "gpt2"}, {"pad_token_id", 3}}).padding_token, std::nullopt);
+}
+
+TEST(Architecture, OriginalPositionsBesideTheRopeSettingsWinOverThoseAmongThem) {
+  const Architecture a = parse({{"model_type", "llama"},
+                                {"original_max_position_embeddings", 16},
+                                {"rope_parameters",
+                                 {{"rope_type", "llama3"},
+                                  {"factor", 8},
+                                  {"low_freq_factor", 1},
+                                  {"high_freq_factor", 4},
+                                  {"original_max_position_embeddings", 8}}}});
+  EXPECT_EQ(a.rope.llama3->original_max_positions, 16);
 }
 
 TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
@@ -315,6 +360,8 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"rope_parameters", llama3},
        {"initializer_range", 0.01}},
       {{"model_type", "llama"}, {"tie_word_embeddings", true}, {"head_dim", 64}},
+      {{"model_type", "llama"}, {"pad_token_id", 0}},
+      {{"model_type", "qwen2"}, {"pad_token_id", -1}},
       {{"model_type", "mistral"}},
       {{"model_type", "mistral"}, {"sliding_window", nullptr}},
       {{"model_type", "qwen2"}, {"rope_theta", 1e6}},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -87,6 +88,24 @@ TEST(Initialize, NormsAreOnesAndBiasesZeros) {
   const std::vector<float> head = whole_unit(model, 3, 42);
   EXPECT_EQ(tensor_of(head, model.head().tensors[0]), std::vector<float>(60, 1.0F));
   EXPECT_EQ(tensor_of(head, model.head().tensors[1]), std::vector<float>(60, 0.0F));
+}
+
+TEST(Initialize, ThePaddingTokensRowIsZeroInAnySplit) {
+  nlohmann::json config = {{"model_type", "llama"},    {"num_hidden_layers", 1}, {"hidden_size", 12},
+                           {"num_attention_heads", 2}, {"vocab_size", 9},        {"intermediate_size", 8}};
+  const Model without = build_model(parse_architecture(config, "test"));
+  config["pad_token_id"] = 4;
+  const Model with = build_model(parse_architecture(config, "test"));
+  std::vector<float> expected = whole_unit(without, 0, 42);
+  std::fill_n(expected.begin() + with.embedding().tensors.front().offset + 4 * 12, 12, 0.0F);
+  EXPECT_EQ(whole_unit(with, 0, 42), expected);
+  for (std::size_t first = 0; first < expected.size(); first += 5) {
+    const std::size_t count = std::min<std::size_t>(5, expected.size() - first);
+    std::vector<float> piece(count);
+    initialize_unit(with.architecture, with.embedding(), 42, static_cast<std::int64_t>(first), piece);
+    EXPECT_TRUE(std::equal(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)))
+        << first;
+  }
 }
 
 TEST(Initialize, SeedsAndTensorsDiffer) {

@@ -44,6 +44,7 @@ def cases():
         "qwen2": (Qwen2Config(**llama_like(vocab_size=127, tie_word_embeddings=True)), 24, 6, 2),
         "qwen3": (Qwen3Config(**llama_like(vocab_size=97, head_dim=10, tie_word_embeddings=False)), 27, 4, 2),
         "mistral": (MistralConfig(**llama_like(sliding_window=7, tie_word_embeddings=False)), 26, 6, 2),
+        "llama-padding": (LlamaConfig(**llama_like(pad_token_id=5, tie_word_embeddings=True)), 31, 6, 2),
     }
 
 

@@ -1,0 +1,224 @@
+// Every key that transformers has for a family is read, known to change nothing, or refused: config_keys.json
+// says what each of them does there (tests/parity/list_config_keys.py).
+#include "engine/model/config_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/model/dropout.h"
+#include "tests/base/expect_error.h"
+#include "tests/support/source_folder.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::json;
+
+const json& facts() {
+  static const json facts =
+      json::parse(std::ifstream(testing::source_folder() / "tests/model/config_keys.json"));
+  return facts;
+}
+
+constexpr std::int64_t kSequence = 12;  ///< of list_config_keys.py
+
+/// What Strata makes of a config: a model, perhaps with a warning, or nothing where it is refused.
+struct Reading {
+  Architecture architecture;
+  bool warned = false;
+};
+
+std::optional<Reading> read(json config, const json& changes) {
+  config.update(changes);
+  try {
+    Reading reading{parse_architecture(config, "config.json"),
+                    !dropout_warning(config, "config.json").empty()};
+    if (reading.architecture.window >= kSequence) reading.architecture.window = 0;
+    // The one says how long sequences may be, the other how new weights are drawn.
+    reading.architecture.max_positions = 0;
+    reading.architecture.initializer_range = 0;
+    return reading;
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("config.json: ")) << error.what();
+    return {};
+  }
+}
+
+class ConfigKeys : public ::testing::TestWithParam<std::string> {
+ protected:
+  const json& family() const { return facts()[GetParam()]; }
+  const json& config() const { return family()["config"]; }
+  std::optional<Reading> read_with(const json& changes) const { return read(config(), changes); }
+  Architecture plain() const { return read_with(json::object())->architecture; }
+
+  /// What is accepted must be what transformers computes.
+  void expect_as_in_transformers(const json& changes, const std::string& effect) const {
+    const std::optional<Reading> reading = read_with(changes);
+    if (!reading) return;
+    if (effect == "same") {
+      EXPECT_EQ(reading->architecture, plain()) << changes;
+      EXPECT_FALSE(reading->warned) << changes;
+    } else {
+      EXPECT_EQ(effect, "changes") << "accepted, but transformers refuses " << changes;
+      EXPECT_TRUE(reading->warned || reading->architecture != plain()) << "ignored " << changes;
+    }
+  }
+};
+
+TEST_P(ConfigKeys, HaveTheirMeaningInTransformersOrAreRefused) {
+  for (const json& group : family()["keys"]) {
+    // Where no value changes anything, a rejected one is of another type, which changes nothing either.
+    const bool matters = !group["changes"].empty();
+    const bool is_float = std::ranges::any_of(group["changes"], [](const json& v) { return v.is_number_float(); });
+    for (const std::string key : group["keys"]) {
+      for (const std::string effect : {"same", "changes", "rejected"}) {
+        if (effect == "rejected" && !matters) continue;
+        for (const json& value : group[effect]) {
+          // transformers takes no 2 for 2.0; there is nothing else that it could mean.
+          if (effect == "rejected" && is_float && value.is_number_integer()) continue;
+          expect_as_in_transformers({{key, value}}, effect);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ConfigKeys, HaveTheirMeaningTogether) {
+  for (const std::string effect : {"same", "changes", "rejected"}) {
+    for (const json& changes : family()["combinations"][effect]) expect_as_in_transformers(changes, effect);
+  }
+}
+
+TEST_P(ConfigKeys, GiveOneModelWhereTransformersDoes) {
+  for (const json& pair : family()["pairs"]) {
+    const std::optional<Reading> left = read_with(pair[0]), right = read_with(pair[1]);
+    if (!left || !right) continue;
+    EXPECT_EQ(left->architecture, right->architecture) << pair;
+  }
+}
+
+TEST_P(ConfigKeys, OfTheConfigClassAreAllAcceptedWithTheirDefaults) {
+  const json plain = {{"model_type", GetParam()}};
+  const Architecture expected = parse_architecture(plain, "config.json");
+  EXPECT_EQ(parse_architecture(family()["defaults"], "config.json"), expected);
+  for (const auto& [key, value] : family()["defaults"].items()) {
+    json one = plain;
+    one[key] = value;
+    EXPECT_EQ(parse_architecture(one, "config.json"), expected) << key;
+  }
+}
+
+TEST_P(ConfigKeys, ThatChangeNothingChangeNothingInTransformers) {
+  std::map<std::string, bool> matters;
+  for (const json& group : family()["keys"]) {
+    for (const std::string key : group["keys"]) matters[key] = !group["changes"].empty();
+  }
+  for (const auto groups : {inert_keys(), inert_keys(plain().family)}) {
+    for (const InertKeys& group : groups) {
+      for (const std::string_view key : group.keys) {
+        const auto found = matters.find(std::string(key));
+        ASSERT_NE(found, matters.end()) << key << " was not tried; add it to list_config_keys.py";
+        EXPECT_FALSE(found->second) << key;
+      }
+    }
+  }
+}
+
+TEST_P(ConfigKeys, ThatNobodyKnowsAreRefusedInOneSentence) {
+  for (const json& value : {json(3), json(nullptr), json::object()}) {
+    json config = this->config();
+    config["attention_sink"] = value;
+    test::expect_error<ConfigError>([&] { parse_architecture(config, "folder/config.json"); },
+                                    {"folder/config.json: unknown key attention_sink (" + value.dump() + ")",
+                                     "take it out if the model computes the same without it"});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
+                         ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3"),
+                         [](const auto& info) { return info.param; });
+
+/// The config.json of well-known checkpoints, word by word where it matters.
+TEST(HubConfig, OfEveryFamilyIsRead) {
+  const char* const configs[] = {
+      // openai-community/gpt2
+      R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+          "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+          "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+          "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null,
+          "summary_first_dropout": 0.1, "summary_proj_to_labels": true, "summary_type": "cls_index",
+          "summary_use_proj": true, "task_specific_params": {"text-generation": {"do_sample": true,
+          "max_length": 50}}, "vocab_size": 50257})",
+      // meta-llama/Llama-2-7b-hf
+      R"({"_name_or_path": "meta-llama/Llama-2-7b-hf", "architectures": ["LlamaForCausalLM"],
+          "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096,
+          "initializer_range": 0.02, "intermediate_size": 11008, "max_position_embeddings": 4096,
+          "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+          "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+          "tie_word_embeddings": false, "torch_dtype": "float16", "transformers_version": "4.31.0.dev0",
+          "use_cache": true, "vocab_size": 32000})",
+      // meta-llama/Llama-3.2-1B-Instruct
+      R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 64,
+          "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+          "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+          "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+          "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0,
+          "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+          "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true,
+          "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": true,
+          "vocab_size": 128256})",
+      // mistralai/Mistral-7B-v0.1 and v0.3
+      R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+          "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+          "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+          "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "transformers_version": "4.34.0.dev0", "use_cache": true, "vocab_size": 32000})",
+      R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+          "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+          "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+          "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.42.0.dev0",
+          "use_cache": true, "vocab_size": 32768})",
+      // Qwen/Qwen2.5-7B
+      R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+          "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+          "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+          "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28,
+          "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+          "sliding_window": 131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "transformers_version": "4.40.1", "use_cache": true, "use_mrope": false,
+          "use_sliding_window": false, "vocab_size": 152064})",
+      // Qwen/Qwen3-0.6B
+      R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+          "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+          "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+          "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+          "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+          "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.51.0",
+          "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})",
+  };
+  for (const char* text : configs)
+    EXPECT_NO_THROW(parse_architecture(json::parse(text), "config.json")) << text;
+}
+
+TEST(Dropout, OfAConfigIsNamedWithItsDefault) {
+  EXPECT_EQ(dropout_warning({{"model_type", "gpt2"}, {"resid_pdrop", 0.0}, {"embd_pdrop", 0.25}}, "a.json"),
+            "a.json: asks for dropout (attn_pdrop 0.1, embd_pdrop 0.25), and strata trains without any");
+  EXPECT_EQ(dropout_warning({{"model_type", "llama"}, {"attention_dropout", 0.5}}, "a.json"),
+            "a.json: asks for dropout (attention_dropout 0.5), and strata trains without any");
+  EXPECT_EQ(dropout_warning({{"model_type", "qwen3"}}, "a.json"), "");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,229 @@
+"""Writes ../model/config_keys.json: what transformers makes of every key that a config.json may have (see README.md).
+
+    .venv/bin/python tests/parity/list_config_keys.py
+
+A tiny model of each family is trained for one step with every key at many values, and with several keys at a time. Its loss
+and gradients are then the `same` as without the key, or the value `changes` them, or transformers has `rejected` the file.
+"""
+import dataclasses
+import inspect
+import json
+import pathlib
+import re
+import shutil
+import tempfile
+import warnings
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import configuration_utils, masking_utils, modeling_rope_utils
+from transformers.generation.configuration_utils import GenerationConfig
+from transformers.models.gpt2 import modeling_gpt2
+from transformers.models.llama import modeling_llama
+from transformers.models.ministral import modeling_ministral
+from transformers.models.mistral import modeling_mistral
+from transformers.models.qwen2 import modeling_qwen2
+from transformers.models.qwen3 import modeling_qwen3
+from transformers.utils import logging
+
+OUTPUT = pathlib.Path(__file__).parent.parent / "model" / "config_keys.json"
+SOURCES = [configuration_utils, masking_utils, modeling_rope_utils, modeling_gpt2, modeling_llama, modeling_ministral,
+           modeling_mistral, modeling_qwen2, modeling_qwen3]
+VOCABULARY, SEQUENCE, LAYERS = 29, 12, 2
+
+LLAMA_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": LAYERS,
+               "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+FAMILIES = {
+    "gpt2": (GPT2Config, {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": LAYERS, "n_head": 2, "n_positions": 32,
+                          "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "llama": (LlamaConfig, LLAMA_SIZES),
+    "mistral": (MistralConfig, LLAMA_SIZES),
+    "qwen2": (Qwen2Config, LLAMA_SIZES),
+    "qwen3": (Qwen3Config, {**LLAMA_SIZES, "head_dim": 4}),
+}
+
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8}
+ROPES = [{}, {"rope_type": "default"}, {"type": "default"}, {"rope_theta": 50.0}, {"rope_type": None},
+         {"rope_type": "default", "rope_theta": None}, {"rope_type": "default", "rope_theta": 50},
+         {"rope_type": "default", "factor": 2.0}, {"rope_type": "default", "partial_rotary_factor": 0.5},
+         {"rope_type": "default", "partial_rotary_factor": 1.0}, {"rope_type": "default", "unheard_of": 3}, LLAMA3,
+         {**LLAMA3, "type": "default"}, {**LLAMA3, "factor": None}, {**LLAMA3, "original_max_position_embeddings": None},
+         {"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0},
+         {"type": "linear", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0},
+         {"full_attention": {"rope_type": "default", "rope_theta": 50.0}}]
+FULL, SLIDING = ["full_attention"], ["sliding_attention"]
+ANY_VALUES = [None, False, True, 2, 0.5, "x", {}]
+VALUES = {
+    "activation_function": ["gelu", "gelu_pytorch_tanh", "relu"],
+    "hidden_act": ["swish", "gelu"],
+    "layer_types": [FULL * LAYERS, SLIDING * LAYERS, FULL + SLIDING, FULL],
+    "max_window_layers": [LAYERS],
+    "pad_token_id": [0, -1, VOCABULARY - 1, VOCABULARY, -VOCABULARY, -VOCABULARY - 1],
+    "fusion_config": [{"patch_embeddings": True}],
+    "per_layer_config": [{"0": {"attention_dropout": 0.5}}, {"1": {"rms_norm_eps": 0.1}}, {"0": {"skip": ["mlp"]}}],
+    "pruned_heads": [{"0": [1]}],
+    "quantization_config": [{"quant_method": "bitsandbytes", "load_in_8bit": True}],
+    "rope_parameters": ROPES,
+    "rope_scaling": ROPES,
+    "rope_theta": [50.0, 50, 10000.0],
+}
+# What older versions wrote, and what often stands in the hub's files.
+OTHER_KEYS = """_attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled _from_model_config
+    _num_labels auto_map cross_attention_hidden_size decoder_start_token_id finetuning_task gradient_checkpointing
+    is_decoder is_llama_config max_sequence_length model_max_length n_ctx n_special output_past predict_special_tokens
+    prefix pretraining_tp rope_interleaved sep_token_id task_specific_params tf_legacy_loss tie_encoder_decoder
+    tokenizer_class torchscript transformers.js_config unsloth_fixed unsloth_version use_bfloat16 use_mrope xla_device""".split()
+WINDOW = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+OUTSIDE = {"original_max_position_embeddings": 16}
+COMBINATIONS = [
+    {**OUTSIDE, "rope_parameters": LLAMA3}, {**OUTSIDE, "rope_scaling": LLAMA3},
+    {"original_max_position_embeddings": None, "rope_parameters": LLAMA3},
+    {"rope_theta": 50.0, "rope_parameters": LLAMA3}, {"rope_theta": 50.0, "rope_parameters": {"rope_type": "default"}},
+    {"rope_scaling": {"rope_type": "default", "rope_theta": 50.0}, "rope_parameters": LLAMA3},
+    {"sliding_window": 4, "layer_types": FULL * LAYERS}, {"sliding_window": 4, "layer_types": SLIDING * LAYERS},
+    {"sliding_window": 4, "layer_types": FULL + SLIDING}, {"sliding_window": None, "layer_types": FULL * LAYERS},
+    {"sliding_window": 4, "layer_types": None}, {"sliding_window": 4, "head_dim": 4, "layer_types": FULL + SLIDING},
+    {"sliding_window": 4, "head_dim": 4, "layer_types": SLIDING * LAYERS},
+    WINDOW, {**WINDOW, "sliding_window": None}, {**WINDOW, "max_window_layers": LAYERS}, {**WINDOW, "max_window_layers": 1},
+    {**WINDOW, "layer_types": FULL * LAYERS}, {**WINDOW, "layer_types": SLIDING * LAYERS},
+    {**WINDOW, "layer_types": FULL + SLIDING}, {**WINDOW, "use_sliding_window": False, "layer_types": SLIDING * LAYERS},
+    {**WINDOW, "sliding_window": None, "layer_types": SLIDING * LAYERS},
+    {**WINDOW, "sliding_window": None, "layer_types": FULL * LAYERS},
+    {"pad_token_id": 3, "tie_word_embeddings": True}, {"pad_token_id": -1, "tie_word_embeddings": False},
+    {"is_causal": False, "sliding_window": 4},
+]
+# Two files for one model, wherever transformers reads both.
+PAIRS = [
+    ({**OUTSIDE, "rope_parameters": LLAMA3}, {"rope_parameters": {**LLAMA3, **OUTSIDE}}),
+    ({**OUTSIDE, "rope_scaling": LLAMA3}, {"rope_parameters": {**LLAMA3, **OUTSIDE}}),
+    ({"rope_theta": 50.0, "rope_parameters": LLAMA3}, {"rope_parameters": LLAMA3}),
+    ({"rope_theta": 50.0, "rope_parameters": {"rope_type": "default"}}, {"rope_theta": 50.0}),
+    ({"rope_scaling": {"rope_type": "default", "rope_theta": 50.0}, "rope_parameters": LLAMA3}, {"rope_theta": 50.0}),
+    ({"rope_scaling": {}, "rope_parameters": LLAMA3}, {"rope_parameters": LLAMA3}),
+    ({"rope_parameters": {key: value for key, value in LLAMA3.items() if key not in OUTSIDE}},
+     {"rope_parameters": {**LLAMA3, "original_max_position_embeddings": 64}}),
+    ({"pad_token_id": -1}, {"pad_token_id": VOCABULARY - 1}),
+    ({"pad_token_id": -VOCABULARY}, {"pad_token_id": 0}),
+    ({**WINDOW, "sliding_window": None}, {"sliding_window": None}),
+    ({**WINDOW, "max_window_layers": LAYERS}, {"sliding_window": 4}),
+    ({**WINDOW, "layer_types": SLIDING * LAYERS}, WINDOW),
+]
+
+
+def names_in_sources():
+    """Every name that transformers takes from a config: by attribute, by getattr, or out of the file's other keys."""
+    patterns = [r"(?:getattr|hasattr)\(\s*(?:self\.)?(?:config|text_config|self), \"(\w+)\"", r"\bconfig\.([a-z_]\w+)",
+                r"kwargs\.(?:pop|get)\(\"(\w+)\""]
+    text = "\n".join(inspect.getsource(module) for module in SOURCES)
+    names = {name for pattern in patterns for name in re.findall(pattern, text)}
+    return {name for name in names if not callable(getattr(GPT2Config, name, None))}
+
+
+def all_keys(config_class):
+    keys = {field.name for field in dataclasses.fields(config_class)} | set(config_class().to_dict())
+    keys |= set(GenerationConfig._get_default_generation_params()) | set(config_class.attribute_map) | names_in_sources()
+    return sorted((keys | set(VALUES) | set(OTHER_KEYS)) - {"model_type"})
+
+
+class Family:
+    """One family's tiny model, and what a changed config.json makes of its first training step."""
+
+    def __init__(self, model_type, config_class, config, folder):
+        self.folder = folder
+        self.config = {"model_type": model_type, **config}
+        torch.manual_seed(1)
+        model = AutoModelForCausalLM.from_config(config_class(**config))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(0.3 * torch.randn(parameter.shape) + (parameter.dim() == 1))
+            model.lm_head.weight.copy_(model.get_input_embeddings().weight)  # so that tying it changes gradients alone
+        model.save_pretrained(folder)
+        self.tokens = torch.arange(2 * SEQUENCE).reshape(2, SEQUENCE)
+        self.tokens[1, 0] = VOCABULARY - 1
+        self.reference = self.step({})
+
+    def step(self, changes):
+        config = {**self.config, **changes}
+        (self.folder / "config.json").write_text(json.dumps(config))
+        model, loading = AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32, attn_implementation="eager",
+                                                              config=AutoConfig.from_pretrained(self.folder),
+                                                              output_loading_info=True)
+        if any(loading.values()):
+            return None
+        torch.manual_seed(1)
+        loss = model.train()(input_ids=self.tokens, labels=self.tokens, use_cache=False).loss
+        loss.backward()
+        return [loss.detach()] + [parameter.grad for _, parameter in sorted(model.named_parameters())]
+
+    @staticmethod
+    def equal(values, others):
+        if values is None or len(values) != len(others):
+            return False
+        # One formula may be written in two ways: "gelu_new", "gelu_pytorch_tanh".
+        return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(values, others))
+
+    def effect(self, changes):
+        try:
+            values = self.step(changes)
+        except Exception:  # pylint: disable=broad-except
+            return "rejected"
+        return "same" if self.equal(values, self.reference) else "changes"
+
+    def is_pair(self, pair):
+        if "rejected" in map(self.effect, pair):
+            return False
+        if not self.equal(*map(self.step, pair)):
+            raise SystemExit(f"{self.config['model_type']}: {pair[0]} is not {pair[1]}")
+        return True
+
+    def effects(self, key):
+        found = {"same": [], "changes": [], "rejected": []}
+        for value in ANY_VALUES + VALUES.get(key, []):
+            found[self.effect({key: value})].append(value)
+        return found
+
+
+def group(effects):
+    """Keys that do the same at every value, together."""
+    groups = {}
+    for key, found in effects.items():
+        groups.setdefault(json.dumps(found, sort_keys=True), []).append(key)
+    return [{"keys": keys, **json.loads(found)} for found, keys in groups.items()]
+
+
+def describe(model_type, config_class, config):
+    folder = pathlib.Path(tempfile.mkdtemp())
+    family = Family(model_type, config_class, config, folder)
+    pairs = [pair for pair in PAIRS if family.is_pair(pair)]
+    keys = {key: family.effects(key) for key in all_keys(config_class)}
+    combinations = {"same": [], "changes": [], "rejected": []}
+    for combination in COMBINATIONS:
+        combinations[family.effect(combination)].append(combination)
+    shutil.rmtree(folder)
+    return {"config": family.config, "defaults": json.loads(config_class().to_json_string(use_diff=False)),
+            "combinations": combinations, "pairs": pairs, "keys": group(keys)}
+
+
+def text(families):
+    """JSON with a line per group of keys, so that a newer version's file shows what has changed."""
+    parts = [f' "transformers": {json.dumps(transformers.__version__)}']
+    for name, family in families.items():
+        lines = [f'  {json.dumps(part)}: {json.dumps(family[part])}' for part in ("config", "defaults", "combinations", "pairs")]
+        groups = ",\n".join("   " + json.dumps(group) for group in family["keys"])
+        parts.append(f' "{name}": {{\n' + ",\n".join(lines) + f',\n  "keys": [\n{groups}\n  ]\n }}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main():
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    families = {name: describe(name, *family) for name, family in FAMILIES.items()}
+    OUTPUT.write_text(text(families))
+
+
+if __name__ == "__main__":
+    main()
