@@ -61,7 +61,7 @@ std::string outcome(std::vector<std::string> overrides) {
     const RunConfig config = parse_run_config(file, "run.yaml", overrides);
     nlohmann::json keys = config.model.config;
     keys["model_type"] = config.model.architecture;
-    make_plan(config, build_model(parse_architecture(keys, "model.config", UnknownKeys::refuse)));
+    make_plan(config, build_model(parse_architecture(keys, "model.config")));
     return "";
   } catch (const ConfigError& error) {
     return error.what();
