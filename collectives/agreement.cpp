@@ -105,6 +105,10 @@ std::vector<std::string> gather_texts(Communicator& ranks, std::string text) {
   return texts;
 }
 
+bool has_failed(const std::string& outcome) {
+  return outcome[0] != kDone;
+}
+
 /// For actions that have nothing to say.
 std::function<std::string()> silent(const std::function<void()>& action) {
   return [&action] {
@@ -115,13 +119,25 @@ std::function<std::string()> silent(const std::function<void()>& action) {
 
 }  // namespace
 
+void let_all_hear(Communicator& ranks) {
+  const char here = 0;
+  std::string all(static_cast<std::size_t>(ranks.size()), '\0');
+  try {
+    ranks.all_gather(&here, all.data(), sizeof(here), Element::byte);
+  } catch (const CommError&) {
+    // Another rank has heard it, and ends.
+  }
+}
+
 void on_first_rank(Communicator* ranks, const std::function<void()>& action) {
   text_of_first_rank(ranks, silent(action));
 }
 
 std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action) {
   if (is_alone(ranks)) return action();
-  return text_in(broadcast_text(*ranks, ranks->rank() == 0 ? outcome_of(action, 0) : ""));
+  const std::string outcome = broadcast_text(*ranks, ranks->rank() == 0 ? outcome_of(action, 0) : "");
+  if (has_failed(outcome)) let_all_hear(*ranks);
+  return text_in(outcome);
 }
 
 void on_every_rank(Communicator* ranks, const std::function<void()>& action) {
@@ -131,6 +147,7 @@ void on_every_rank(Communicator* ranks, const std::function<void()>& action) {
 std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action) {
   if (is_alone(ranks)) return {action()};
   std::vector<std::string> texts = gather_texts(*ranks, outcome_of(action, ranks->rank()));
+  if (std::ranges::any_of(texts, has_failed)) let_all_hear(*ranks);
   for (std::string& text : texts) text = text_in(text);
   return texts;
 }

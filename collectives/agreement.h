@@ -23,4 +23,8 @@ void on_every_rank(Communicator* ranks, const std::function<void()>& action);
 /// Likewise; every rank gets all texts, by rank.
 std::vector<std::string> texts_of_ranks(Communicator* ranks, const std::function<std::string()>& action);
 
+/// Every rank calls this before it throws an error that all have come to, as the functions above do: whoever
+/// is the first to end then ends no call by which another is just hearing of the error.
+void let_all_hear(Communicator& ranks);
+
 }  // namespace strata

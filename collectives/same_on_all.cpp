@@ -100,6 +100,7 @@ void require_same(Communicator* ranks, const Facts& own, const std::string& advi
          return text_of({name_as_rank(ranks->rank()), own});
        }))
     all.push_back(parse(text));
+  let_all_hear(*ranks);
   throw ConfigError(fmt::format("{}: {}", sentence_of(all), advice));
 }
 

@@ -109,7 +109,7 @@ class Loader {
 
   /// --set model.config.vocab_size=256: one key of the free map, whose inner keys only the model knows.
   void set_model_config(const std::string& path, const YAML::Node& node) {
-    if (std::ranges::count(path, '.') >= value::kMaxDepth) value::refuse_depth();
+    if (std::ranges::count(value::utf8(path), '.') >= value::kMaxDepth) value::refuse_depth();
     nlohmann::json* target = &config_.model.config;
     std::size_t begin = 0;
     for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', begin)) {

@@ -51,14 +51,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// JSON is UTF-8.
-const std::string& utf8(const std::string& text) try {
-  (void)nlohmann::json(text).dump();
-  return text;
-} catch (const nlohmann::json::type_error&) {
-  throw WrongValue("holds a text that is not UTF-8");
-}
-
 /// The largest binary unit that divides, so that 2GiB stays 2GiB and every byte count survives.
 std::string exact_bytes(Bytes bytes) {
   if (bytes == kUnlimited) return "unlimited";
@@ -103,6 +95,13 @@ nlohmann::json node_to_json(const YAML::Node& node, int depth) {
 
 void refuse(const YAML::Node& node, std::string_view expected) {
   throw WrongValue(fmt::format("expected {}, found {}", expected, found(node)));
+}
+
+const std::string& utf8(const std::string& text) try {
+  (void)nlohmann::json(text).dump();
+  return text;
+} catch (const nlohmann::json::type_error&) {
+  throw WrongValue("holds a text that is not UTF-8");
 }
 
 void refuse_depth() {

@@ -32,6 +32,9 @@ struct WrongValue : std::runtime_error {
 constexpr std::int64_t kMaxDepth = 64;
 [[noreturn]] void refuse_depth();
 
+/// The text itself; throws WrongValue where it is not UTF-8, as JSON's texts and keys are.
+const std::string& utf8(const std::string& text);
+
 /// The text of a scalar, in quotes or not: JSON has no other words. Throws WrongValue that names `expected`.
 std::string word(const YAML::Node& node, std::string_view expected);
 /// The text of a scalar that is not in quotes, so a number or true or false; throws WrongValue likewise.

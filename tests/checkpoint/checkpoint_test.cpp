@@ -167,9 +167,9 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
     expect_error<ConfigError>([&] { parse_manifest(text, "manifest.json"); }, parts);
   };
   refused(with_checksum({{"format", "strata checkpoint"}, {"version", "three"}}),
-          {"manifest.json: the manifest is not what"});
+          {"manifest.json: the manifest is malformed"});
   refused(with_checksum({{"format", "strata checkpoint"}, {"version", 3}}),
-          {"manifest.json: the manifest is not what"});
+          {"manifest.json: the manifest is malformed"});
   save(path(), model_, first_, 1);
   nlohmann::json manifest = nlohmann::json::parse(read_file(path() / "step-00000001" / "manifest.json"));
   manifest.erase("manifest_xxh3");

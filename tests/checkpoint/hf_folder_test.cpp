@@ -240,14 +240,14 @@ std::string nested(int depth) {
 TEST(HfFolder, JsonThatIsMalformedOrTooDeepIsRefusedWithItsPosition) {
   const TemporaryFolder folder;
   const fs::path config = folder / "config.json", index = folder / "model.safetensors.index.json";
-  write_file(quick(), config, "{\n  \"model_type\": \"llama\",\n}");
+  test::overwrite(config, "{\n  \"model_type\": \"llama\",\n}");
   expect_error<ConfigError>([&] { read_hf_config(folder.path()); },
                             {config.string() + ":3:1: this is not valid JSON"});
-  write_file(quick(), config, nested(100'000));
+  test::overwrite(config, nested(100'000));
   expect_error<ConfigError>([&] { read_hf_config(folder.path()); },
                             {config.string() + ":1:", "nested more than 64 levels"});
   const Model model = test::tiny_llama();
-  write_file(quick(), index, nested(100'000));
+  test::overwrite(index, nested(100'000));
   expect_error<ConfigError>([&] { HfFolder(folder.path(), model); },
                             {index.string() + ":1:", "nested more than 64 levels"});
 }

@@ -26,7 +26,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.token_bytes", "4"},
     {"data.sequence_length", "123"},
     {"data.shuffle", "false"},
-    {"train.steps", "1234567890123"},
+    {"train.steps", "1099511627776"},
     {"train.batch", "24"},
     {"train.microbatch", "4"},
     {"train.precision", "fp16"},

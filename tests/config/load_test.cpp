@@ -408,6 +408,7 @@ TEST(BrokenFiles, WithTextsForTheModelThatAreNotUtf8AreRefused) {
   EXPECT_EQ(refusal("model: {architecture: gpt2, config: {a: \"\xe9\"}}\n"),
             "run.yaml:1:29: model.config: holds a text that is not UTF-8");
   EXPECT_THAT(refusal("model: {architecture: gpt2, config: {\"\xe9\": 1}}\n"), HasSubstr("not UTF-8"));
+  EXPECT_THAT(refusal(kMinimal, {"model.config.\xe9=1"}), HasSubstr("not UTF-8"));
 }
 
 TEST(BrokenFiles, NeverEscapeAsAnythingButAConfigError) {
