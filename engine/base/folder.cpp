@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "engine/base/watchdog.h"
+
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
@@ -37,6 +39,7 @@ Folder::Folder(fs::path path, FileDescriptor descriptor)
     : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
 Folder Folder::named(const fs::path& path) {
+  const WatchedWait wait([&path] { return "opening " + path.string(); });
   FileDescriptor descriptor(::open(path.empty() ? "." : path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) throw_system_error("open the folder", path, errno);
   return {path, std::move(descriptor)};
@@ -47,6 +50,7 @@ Folder Folder::open(const std::string& name) const {
 }
 
 bool Folder::make(const std::string& name, mode_t mode) const {
+  const WatchedWait wait([this, &name] { return "creating " + (path_ / name).string(); });
   check_name(path_, name);
   if (::mkdirat(descriptor(), name.c_str(), mode) == 0) return true;
   if (errno != EEXIST) throw_system_error("create the folder", path_ / name, errno);
@@ -54,6 +58,7 @@ bool Folder::make(const std::string& name, mode_t mode) const {
 }
 
 FileDescriptor Folder::open_file(const std::string& name, int flags, mode_t mode) const {
+  const WatchedWait wait([this, &name] { return "opening " + (path_ / name).string(); });
   check_name(path_, name);
   FileDescriptor file(::openat(descriptor(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode));
   if (file.get() >= 0) return file;
@@ -69,6 +74,7 @@ FileDescriptor Folder::open_file(const std::string& name, int flags, mode_t mode
 }
 
 std::optional<struct stat> Folder::status(const std::string& name) const {
+  const WatchedWait wait([this, &name] { return "looking for " + (path_ / name).string(); });
   check_name(path_, name);
   struct stat status {};
   if (::fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
@@ -77,6 +83,7 @@ std::optional<struct stat> Folder::status(const std::string& name) const {
 }
 
 struct stat Folder::status() const {
+  const WatchedWait wait([this] { return "looking at " + path_.string(); });
   struct stat status {};
   if (::fstat(descriptor(), &status) != 0) throw_system_error("stat", path_, errno);
   return status;
@@ -89,6 +96,7 @@ FileDescriptor Folder::open_to_read() const {
 }
 
 std::vector<std::string> Folder::names() const {
+  const WatchedWait wait([this] { return "listing " + path_.string(); });
   FileDescriptor descriptor = open_to_read();
   const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(descriptor.get()), ::closedir);
   if (!list) throw_system_error("list", path_, errno);
@@ -106,6 +114,7 @@ std::vector<std::string> Folder::names() const {
 }
 
 bool Folder::remove_file(const std::string& name) const {
+  const WatchedWait wait([this, &name] { return "removing " + (path_ / name).string(); });
   check_name(path_, name);
   if (::unlinkat(descriptor(), name.c_str(), 0) == 0) return true;
   if (errno != ENOENT) throw_system_error("remove", path_ / name, errno);
@@ -113,6 +122,7 @@ bool Folder::remove_file(const std::string& name) const {
 }
 
 bool Folder::remove_folder(const std::string& name) const {
+  const WatchedWait wait([this, &name] { return "removing " + (path_ / name).string(); });
   check_name(path_, name);
   if (::unlinkat(descriptor(), name.c_str(), AT_REMOVEDIR) == 0) return true;
   if (errno != ENOENT) throw_system_error("remove the folder", path_ / name, errno);
@@ -137,6 +147,7 @@ bool Folder::remove_tree(const std::string& name) const {
 }
 
 void Folder::rename(const std::string& from, const std::string& to) const {
+  const WatchedWait wait([this, &from] { return "renaming " + (path_ / from).string(); });
   check_name(path_, from);
   check_name(path_, to);
   if (::renameat(descriptor(), from.c_str(), descriptor(), to.c_str()) == 0) return;
@@ -144,6 +155,7 @@ void Folder::rename(const std::string& from, const std::string& to) const {
 }
 
 void Folder::sync() const {
+  const WatchedWait wait([this] { return "syncing " + path_.string(); });
   // Some special folders cannot be synced and say EINVAL; they have nothing to lose either.
   if (::fsync(open_to_read().get()) != 0 && errno != EINVAL) throw_system_error("sync", path_, errno);
 }

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/watchdog.h"
+
 namespace strata {
 namespace {
 
@@ -65,6 +67,7 @@ FolderInUseError::FolderInUseError(const std::filesystem::path& path, std::strin
 
 FolderLock::FolderLock(Folder folder, std::string name)
     : folder_(std::move(folder)), name_(std::move(name)), lock_(take()) {
+  const WatchedWait wait([this] { return "locking " + (folder_.path() / name_).string(); });
   const std::string owner = this_process();
   if (::ftruncate(lock_.get(), 0) != 0 || ::pwrite(lock_.get(), owner.data(), owner.size(), 0) < 0)
     throw_system_error("write", folder_.path() / name_, errno);
