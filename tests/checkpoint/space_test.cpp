@@ -6,6 +6,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_space.h"
 #include "tests/base/expect_error.h"
+#include "tests/base/small_file_system.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/ranks.h"
 
@@ -15,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::access_of_rank;
 using test::expect_error;
+using test::SmallFileSystem;
 using test::State;
 using test::TemporaryFolder;
 using ::testing::AllOf;
@@ -22,16 +24,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-/// A filesystem with so much left.
-class SmallFileSystem : public test::FaultyFileSystem {
- public:
-  explicit SmallFileSystem(Bytes free) : free_(free) {}
-  Bytes free_bytes(const fs::path&) override { return free_; }
-
- private:
-  Bytes free_;
-};
 
 class CheckpointSpace : public ::testing::Test {
  protected:

@@ -10,6 +10,7 @@
 #include "engine/base/system_error.h"
 #include "engine/execute/space_wait.h"
 #include "tests/base/expect_error.h"
+#include "tests/base/small_file_system.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::expect_error;
 using test::names_in;
+using test::SmallFileSystem;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -42,16 +44,6 @@ class FullFileSystem : public test::FaultyFileSystem {
 
  private:
   std::atomic<int> attempts_;
-};
-
-/// A filesystem with so much left.
-class SmallFileSystem : public test::FaultyFileSystem {
- public:
-  explicit SmallFileSystem(Bytes free) : free_(free) {}
-  Bytes free_bytes(const fs::path&) override { return free_; }
-
- private:
-  Bytes free_;
 };
 
 class LackOfSpace : public ::testing::Test {
