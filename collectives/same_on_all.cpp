@@ -55,7 +55,7 @@ std::string value_of(const Facts& facts, const std::string& name) {
   return found == facts.end() ? "" : found->second;
 }
 
-/// Of the first rank's facts, or else of another's, the first that is not the same on all.
+/// Finds the first of the first rank's facts, or else of another's, that is not the same on all.
 std::optional<std::string> name_that_differs(const std::vector<RankFacts>& all) {
   for (const RankFacts& rank : all) {
     for (const auto& [name, value] : rank.facts) {

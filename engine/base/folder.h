@@ -28,11 +28,11 @@ class Folder {
   /// Opens a file in this folder with open(2)'s `flags`; a link by that name is refused.
   FileDescriptor open_file(const std::string& name, int flags, mode_t mode = 0666) const;
 
-  /// Of the name itself, also where that is a link; nothing where it is not there.
+  /// Tells of the name itself, also where that is a link; nothing where it is not there.
   std::optional<struct stat> status(const std::string& name) const;
-  /// Of the folder.
+  /// Tells of the folder.
   struct stat status() const;
-  /// Of everything in the folder, sorted.
+  /// Lists everything in the folder, sorted.
   std::vector<std::string> names() const;
 
   /// Removes a file, or a link, but not where that leads. False where it is not there.

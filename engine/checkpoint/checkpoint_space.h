@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// Of the files of all `ranks` in one checkpoint, in whole blocks, with its manifest. All ranks call it.
+/// Counts the files of all `ranks` in one checkpoint, in whole blocks, with its manifest. All ranks call it.
 Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
 /// The most that `saves` more checkpoints of `each` bytes take at once besides those that are there,
