@@ -58,20 +58,6 @@ TEST(Agreement, WhatFailsOnOneRankFailsOnAllAsTheSameErrorThatNamesItAndItsHost)
               Each(name_as_rank(2) + ": odd"));
 }
 
-TEST(Agreement, AllHearOfAnErrorThoughTheFirstToHearEndsTheOthersCalls) {
-  for (int round = 0; round < 50; ++round) {
-    const auto sentences = errors_of_ranks<ConfigError>(4, [](Communicator& ranks) {
-      try {
-        on_every_rank(&ranks, [] { throw ConfigError("wrong"); });
-      } catch (const ConfigError&) {
-        ranks.abort("has heard it");
-        throw;
-      }
-    });
-    ASSERT_THAT(sentences, Each(name_as_rank(0) + ": wrong"));
-  }
-}
-
 TEST(Agreement, DamageAndTheSystemsReasonsArriveAsWhatTheyAre) {
   const auto fail = [](const auto& error) {
     return [error](Communicator& ranks) {
