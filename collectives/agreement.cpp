@@ -34,7 +34,7 @@ std::string outcome(Outcome what, const std::string& text) {
   return fmt::format("{}{}", static_cast<char>(what), text);
 }
 
-/// Of the action on this rank, whose name comes before its error.
+/// Performs the action on this rank, whose name comes before its error.
 std::string outcome_of(const std::function<std::string()>& action, int rank) {
   const auto failed = [&](Outcome how, const std::exception& error) {
     return outcome(how, fmt::format("{}: {}", name_as_rank(rank), error.what()));

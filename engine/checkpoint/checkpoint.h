@@ -99,7 +99,7 @@ class CheckpointStore {
   std::int64_t keep_;
   FileSystem& file_system_;
   Communicator* ranks_;
-  /// Of rank 0, from when it first looked on: nobody else changes them, so a save need not read what an older
+  /// Rank 0 has them from when it first looked: nobody else changes them, so a save need not read what an older
   /// one wrote.
   std::optional<std::vector<CheckpointEntry>> known_;
   std::unique_ptr<FolderLock> lock_;

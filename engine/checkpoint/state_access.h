@@ -45,7 +45,7 @@ struct StateAccess {
 using ReadState = std::function<std::span<const float>(std::int64_t first, std::int64_t count)>;
 inline constexpr std::int64_t kLargestRead = 256 * 1024;
 
-/// Of one rank whose state lies in host memory as it is. A kind that is to be left out when loading may be
+/// Serves one rank whose state lies in host memory as it is. A kind that is to be left out when loading may be
 /// empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 

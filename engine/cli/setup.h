@@ -16,7 +16,7 @@ Model load_model(const RunConfig& config);
 /// Says on standard error what that model's config asks for and the run leaves out.
 void warn_of_model(const RunConfig& config);
 
-/// Of a machine's profile, beside its rates.
+/// Names the key of a machine's profile that stands beside its rates.
 constexpr const char* kMemoryKey = "memory_bytes";
 
 /// Memory of the machine whose profile is at `path`; nothing for an empty path, or where the profile does not say.

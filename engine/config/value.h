@@ -28,7 +28,7 @@ struct WrongValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Of maps and lists in one another.
+/// How deep maps and lists may lie in one another.
 constexpr std::int64_t kMaxDepth = 64;
 [[noreturn]] void refuse_depth();
 
