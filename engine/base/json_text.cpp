@@ -51,9 +51,9 @@ void check_budget(std::string_view text, const std::string& where, const JsonBud
   }
 }
 
-/// Takes from the parser's "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while
-/// parsing value - invalid literal; last read: 'x'; expected '}'" what a reader needs: the place is said
-/// better, and what was read may be long.
+/// Takes from the parser's "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error
+/// while parsing value - invalid literal; last read: 'x'; expected '}'" what a reader needs: the place is
+/// said better, and what was read may be long.
 std::string reason(const nlohmann::json::parse_error& error) {
   std::string text = error.what();
   const std::size_t dash = text.find(" - ");
