@@ -99,8 +99,8 @@ class CheckpointStore {
   std::int64_t keep_;
   FileSystem& file_system_;
   Communicator* ranks_;
-  /// Rank 0 has them from when it first looked: nobody else changes them, so a save need not read what an older
-  /// one wrote.
+  /// Rank 0 has them from when it first looked: nobody else changes them, so a save need not read what an
+  /// older one wrote.
   std::optional<std::vector<CheckpointEntry>> known_;
   std::unique_ptr<FolderLock> lock_;
   Bytes bytes_of_one_ = 0;

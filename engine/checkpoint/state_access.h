@@ -45,8 +45,8 @@ struct StateAccess {
 using ReadState = std::function<std::span<const float>(std::int64_t first, std::int64_t count)>;
 inline constexpr std::int64_t kLargestRead = 256 * 1024;
 
-/// Serves one rank whose state lies in host memory as it is. A kind that is to be left out when loading may be
-/// empty.
+/// Serves one rank whose state lies in host memory as it is. A kind that is to be left out when loading may
+/// be empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
 /// XXH3 of master, exp_avg and exp_avg_sq of every unit in order, tensors only (padding depends on the
