@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 #include <charconv>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -125,10 +125,7 @@ std::string advice() {
 }
 
 void check_space(const Folder& folder, Bytes needed) {
-  struct statvfs status {};
-  if (::fstatvfs(folder.descriptor(), &status) != 0)
-    throw_system_error("find the free space of", folder.path(), errno);
-  const Bytes free = static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
+  const Bytes free = folder.free_bytes();
   if (free >= needed) return;
   refuse_for_space(folder.path().string(), needed,
                    fmt::format("has {} ({} bytes) free", format_bytes(free), free));
@@ -167,6 +164,23 @@ int reserve(int descriptor, Bytes bytes, IoFaults* faults) {
 }
 
 }  // namespace
+
+Bytes free_for_spilling(const std::vector<std::string>& folders) {
+  std::set<dev_t> counted;
+  Bytes free = 0;
+  for (const std::string& name : folders) {
+    try {
+      const Folder folder = Folder::named(name);
+      if (!counted.insert(folder.status().st_dev).second) continue;
+      const Bytes more = folder.free_bytes();
+      if (more == kUnlimited) return kUnlimited;
+      free += more;
+    } catch (const SystemError&) {
+      return kUnlimited;  // what is wrong with it is said where it is used
+    }
+  }
+  return free;
+}
 
 SpillFolder::SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank)
     : parent_(open_named(folder)), name_(spill_name(rank.rank)), faults_(faults) {

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/bytes.h"
 #include "engine/base/folder_lock.h"
@@ -15,6 +16,10 @@
 #include "offload/store.h"
 
 namespace strata {
+
+/// What is free in these folders together, a filesystem that several lie on counted once; kUnlimited where
+/// one cannot be asked.
+Bytes free_for_spilling(const std::vector<std::string>& folders);
 
 /// An open file for O_DIRECT. Its path is for people: nothing has that name any more.
 struct SpillFile {

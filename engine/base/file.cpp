@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -179,12 +178,8 @@ std::vector<std::string> FileSystem::list(const fs::path& folder) {
   return names;
 }
 
-Bytes FileSystem::free_bytes(const fs::path& path) {
-  const WatchedWait wait([&path] { return "asking for the free space of " + path.string(); });
-  struct statvfs status {};
-  if (::statvfs(path.c_str(), &status) != 0) throw_system_error("stat the filesystem of", path, errno);
-  if (status.f_blocks == 0) return kUnlimited;
-  return static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
+Bytes FileSystem::free_bytes(const fs::path& folder) {
+  return Folder::named(folder).free_bytes();
 }
 
 FileDescriptor::~FileDescriptor() {

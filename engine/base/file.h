@@ -54,8 +54,8 @@ class FileSystem {
   virtual bool exists(const std::filesystem::path& path);
   /// The names in a folder, in their order.
   virtual std::vector<std::string> list(const std::filesystem::path& folder);
-  /// What this user may still write to the filesystem of an existing path; kUnlimited where it does not tell.
-  virtual Bytes free_bytes(const std::filesystem::path& path);
+  /// What this user may still write to an existing folder's filesystem; kUnlimited where that does not tell.
+  virtual Bytes free_bytes(const std::filesystem::path& folder);
 };
 
 /// An owned file descriptor.

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,14 @@ struct stat Folder::status() const {
   struct stat status {};
   if (::fstat(descriptor(), &status) != 0) throw_system_error("stat", path_, errno);
   return status;
+}
+
+Bytes Folder::free_bytes() const {
+  const WatchedWait wait([this] { return "asking for the free space of " + path_.string(); });
+  struct statvfs status {};
+  if (::fstatvfs(descriptor(), &status) != 0) throw_system_error("stat the filesystem of", path_, errno);
+  if (status.f_blocks == 0) return kUnlimited;
+  return static_cast<Bytes>(status.f_bavail) * static_cast<Bytes>(status.f_frsize);
 }
 
 FileDescriptor Folder::open_to_read() const {

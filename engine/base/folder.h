@@ -32,6 +32,8 @@ class Folder {
   std::optional<struct stat> status(const std::string& name) const;
   /// Tells of the folder.
   struct stat status() const;
+  /// What this user may still write to its filesystem; kUnlimited where that does not tell.
+  Bytes free_bytes() const;
   /// Lists everything in the folder, sorted.
   std::vector<std::string> names() const;
 

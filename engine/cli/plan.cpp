@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "engine/base/error.h"
-#include "engine/base/host_memory.h"
 #include "engine/base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
@@ -19,10 +18,26 @@ namespace strata {
 
 namespace {
 
-/// What the machine has that the run is planned for: the one whose profile is given, or this one.
-Bytes planned_memory(const RunConfig& config) {
-  const std::optional<Bytes> stated = profiled_memory(config.plan.machine);
-  return stated ? *stated : usable_memory();
+/// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
+/// says nothing of free space, so that is asked of the folders, where they are there.
+HostResources planned_host(const RunConfig& config) {
+  HostResources host = this_host(config);
+  host.memory = profiled_memory(config.plan.machine).value_or(host.memory);
+  return host;
+}
+
+/// The keys in `error` whose budgets the run file leaves to the machine.
+std::string open_budgets(std::string_view error, const RunConfig::MemorySection& given,
+                         const RunConfig::MemorySection& set) {
+  std::string keys;
+  const auto add = [&](std::string_view key, bool is_open) {
+    if (is_open && error.find(key) != error.npos)
+      keys += fmt::format("{}{}", keys.empty() ? "" : " and ", key);
+  };
+  add("memory.device", given.device != set.device);
+  add("memory.host", given.host != set.host);
+  add("memory.nvme.size", given.nvme_size != set.nvme_size);
+  return keys;
 }
 
 /// A run that does not fit this machine may be meant for another.
@@ -31,11 +46,11 @@ Plan plan_for(const RunConfig& config, const Model& model, const RunConfig::Memo
   try {
     return make_plan(config, model);
   } catch (const ConfigError& error) {
-    const bool is_of_budgets = std::string_view(error.what()).starts_with("memory.");
-    if (as_given == config.memory || !is_of_budgets) throw;
-    throw ConfigError(fmt::format(
-        "{} (unlimited is what the machine has, {}; to plan for another one give memory.{} a number)",
-        error.what(), host.describe(), as_given.host == config.memory.host ? "device" : "host"));
+    const std::string open = open_budgets(error.what(), as_given, config.memory);
+    if (open.empty()) throw;
+    throw ConfigError(
+        fmt::format("{} (unlimited is what the machine has, {}; to plan for another one give {} a number)",
+                    error.what(), host.describe(), open));
   }
 }
 
@@ -47,7 +62,7 @@ int run_plan(const PlanCommand& command) {
   const Model model = load_model(config);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
-  const HostShare host = share_of_host(config, model, planned_memory(config), 1);
+  const HostShare host = share_of_host(config, model, planned_host(config), 1);
   set_unlimited(config.memory, config.device.kind, host);
   const Plan plan = plan_for(config, model, as_given, host);
   const MachineRates profile = planning_rates(config);

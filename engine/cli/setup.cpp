@@ -9,10 +9,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/file.h"
+#include "engine/base/host_memory.h"
 #include "engine/base/json_text.h"
 #include "engine/base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/dropout.h"
+#include "offload/spill_folder.h"
 
 namespace strata {
 namespace {
@@ -53,10 +55,16 @@ Model load_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
   const Architecture architecture = parse_architecture(model.keys, model.where);
   if (architecture.family == Family::gpt2 && config.data.sequence_length > architecture.max_positions) {
-    throw ConfigError(fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
-                                  config.data.sequence_length, architecture.max_positions));
+    throw ConfigError(
+        fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
+                    config.data.sequence_length, architecture.max_positions));
   }
   return build_model(architecture);
+}
+
+HostResources this_host(const RunConfig& config) {
+  const std::vector<std::string>& folders = config.memory.nvme_path;
+  return {.memory = usable_memory(), .drives = folders.empty() ? kUnlimited : free_for_spilling(folders)};
 }
 
 std::optional<Bytes> profiled_memory(const std::string& path) {

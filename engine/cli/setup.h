@@ -7,6 +7,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
+#include "engine/plan/host_budget.h"
 
 namespace strata {
 
@@ -16,10 +17,14 @@ Model load_model(const RunConfig& config);
 /// Says on standard error what that model's config asks for and the run leaves out.
 void warn_of_model(const RunConfig& config);
 
+/// This machine, with what is free in the run's NVMe folders.
+HostResources this_host(const RunConfig& config);
+
 /// Names the key of a machine's profile that stands beside its rates.
 constexpr const char* kMemoryKey = "memory_bytes";
 
-/// Memory of the machine whose profile is at `path`; nothing for an empty path, or where the profile does not say.
+/// Memory of the machine whose profile is at `path`; nothing for an empty path, or where the profile does not
+/// say.
 std::optional<Bytes> profiled_memory(const std::string& path);
 
 /// Throws ConfigError where write_json() could not write to `path`, before a long run finds out at its end.

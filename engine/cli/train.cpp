@@ -11,7 +11,6 @@
 
 #include "collectives/agreement.h"
 #include "engine/base/error.h"
-#include "engine/base/host_memory.h"
 #include "engine/base/topology.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
@@ -123,7 +122,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
     config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
   config.memory.device = device_budget(config, *setup.device);
-  setup.host = share_of_host(config, setup.model, usable_memory(), job.local_size());
+  setup.host = share_of_host(config, setup.model, this_host(config), job.local_size());
   set_unlimited(config.memory, config.device.kind, setup.host);
   return setup;
 }

@@ -22,14 +22,15 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   return bytes;
 }
 
-HostShare share_of_host(const RunConfig& config, const Model& model, Bytes machine, int ranks) {
+HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks) {
   constexpr Bytes kLargestReserve = 4 * GiB;
-  HostShare share{.machine = machine, .ranks = ranks};
-  if (machine == kUnlimited) {
+  HostShare share{.machine = host.memory, .ranks = ranks};
+  if (host.drives != kUnlimited) share.drives = host.drives / ranks;
+  if (host.memory == kUnlimited) {
     share.for_tiers = kUnlimited;
     return share;
   }
-  const Bytes own = machine / ranks;
+  const Bytes own = host.memory / ranks;
   share.reserve = std::min(own / 8, kLargestReserve);
   share.scratch = scratch_bytes(config, model);
   share.for_tiers = std::max(own - share.reserve - share.scratch, kBufferAlignment);
@@ -38,14 +39,18 @@ HostShare share_of_host(const RunConfig& config, const Model& model, Bytes machi
 
 std::string HostShare::describe() const {
   return fmt::format(
-      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state",
+      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state{}",
       format_bytes(machine),
       ranks > 1 ? fmt::format(" for {} ranks, of each share {}", ranks, format_bytes(for_tiers))
                 : fmt::format(", of them {}", format_bytes(for_tiers)),
-      format_bytes(reserve), format_bytes(scratch));
+      format_bytes(reserve), format_bytes(scratch),
+      drives == kUnlimited ? ""
+                           : fmt::format("; {} are free in memory.nvme.path{}", format_bytes(drives),
+                                         ranks > 1 ? " for each" : ""));
 }
 
 void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share) {
+  if (memory.nvme_size == kUnlimited) memory.nvme_size = share.drives;
   const Bytes all = share.for_tiers;
   if (all == kUnlimited) return;
   const bool host_is_open = memory.host == kUnlimited;

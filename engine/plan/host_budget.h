@@ -9,25 +9,32 @@
 
 namespace strata {
 
-/// Who a machine's memory is for.
+/// What a machine has for the processes on it.
+struct HostResources {
+  Bytes memory = kUnlimited;
+  Bytes drives = kUnlimited;  ///< free in the run's NVMe folders
+};
+
+/// Who a machine's memory and drives are for.
 struct HostShare {
-  Bytes machine = 0;    ///< bytes that its processes may have
-  Bytes reserve = 0;    ///< of a rank's share: for code, the system and the page cache
-  Bytes scratch = 0;    ///< of a rank's share: to load, save and hash state
-  Bytes for_tiers = 0;  ///< the rest of the share: at least a page
-  int ranks = 1;        ///< of the run on it
+  Bytes machine = 0;          ///< bytes of memory that its processes may have
+  Bytes reserve = 0;          ///< of a rank's share: for code, the system and the page cache
+  Bytes scratch = 0;          ///< of a rank's share: to load, save and hash state
+  Bytes for_tiers = 0;        ///< the rest of the share: at least a page
+  Bytes drives = kUnlimited;  ///< of a rank's share
+  int ranks = 1;              ///< of the run on it
 
   /// One line: where the memory goes.
   std::string describe() const;
 };
-HostShare share_of_host(const RunConfig& config, const Model& model, Bytes machine, int ranks);
+HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks);
 
 /// Host memory besides the plan's: a unit is loaded, saved and hashed as fp32 values.
 Bytes scratch_bytes(const RunConfig& config, const Model& model);
 
-/// Sets budgets that are unlimited and whose tier is this memory: memory.host, and on the CPU memory.device.
-/// There both are of one memory: what one is not given is the other's, and where both are unlimited each is
-/// half.
+/// Sets budgets that are unlimited and whose tier is this memory or these drives: memory.nvme.size,
+/// memory.host, and on the CPU memory.device. There the last two are of one memory: what one is not given is
+/// the other's, and where both are unlimited each is half.
 void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share);
 
 /// What to say of budgets that the machine does not have; empty where it has them.

@@ -49,7 +49,8 @@ TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
                   {"memory.host", "to plan for another one give memory.host a number"});
   const Outcome spilled = plan({"model.config.num_hidden_layers=60", "memory.nvme.path=."});
   EXPECT_EQ(spilled.status, 0) << spilled.err;
-  EXPECT_THAT(spilled.out, AllOf(HasSubstr("nvme    peak"), Not(HasSubstr("nvme    peak 0 B"))));
+  EXPECT_THAT(spilled.out, AllOf(HasSubstr("nvme    peak"), Not(HasSubstr("nvme    peak 0 B")),
+                                 HasSubstr("are free in memory.nvme.path")));
 }
 
 TEST_F(Doctor, EndsWithAnErrorWhereADriveCannotBeUsed) {
@@ -64,10 +65,10 @@ TEST_F(Doctor, ProfilesThatAreNoneAreRefusedByThePlan) {
   write("other.json", "{}");
   expect_sentence(strata({"plan", "run.yaml", "--set", "plan.machine=other.json"}), 2,
                   {"other.json is no machine profile"});
-  nlohmann::json profile = {{"flops_per_second", 1e12},         {"memory_bytes_per_second", 1e10},
-                            {"h2d_bytes_per_second", 1e10},     {"d2h_bytes_per_second", 0},
-                            {"nvme_read_bytes_per_second", 0},  {"nvme_write_bytes_per_second", 0},
-                            {"cores_copy", true}};
+  nlohmann::json profile = {
+      {"flops_per_second", 1e12},  {"memory_bytes_per_second", 1e10}, {"h2d_bytes_per_second", 1e10},
+      {"d2h_bytes_per_second", 0}, {"nvme_read_bytes_per_second", 0}, {"nvme_write_bytes_per_second", 0},
+      {"cores_copy", true}};
   write("other.json", profile.dump());
   expect_sentence(strata({"plan", "run.yaml", "--set", "plan.machine=other.json"}), 2,
                   {"other.json is no machine profile: d2h_bytes_per_second is 0"});

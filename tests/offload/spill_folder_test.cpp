@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "offload/io_faults.h"
+#include "offload/spill_folder.h"
 #include "tests/offload/store_fixture.h"
 
 namespace strata {
@@ -75,7 +76,8 @@ class SpillFolders : public ::testing::Test {
     options_.bytes = 4 * MiB;
   }
   void SetUp() override {
-    if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
+      GTEST_SKIP() << reason;
   }
   std::string refusal() const {
     return message_of<ConfigError>([&] { open_store(options_); });
@@ -110,6 +112,17 @@ TEST_F(SpillFolders, RefuseToBeNamedTwice) {
   options_.folders.push_back(folder_.path().string() + "/.");
   EXPECT_TRUE(contains(refusal(), "name it once"));
   EXPECT_TRUE(fs::is_empty(folder_.path())) << "a refused store leaves nothing";
+}
+
+TEST(FreeForSpilling, CountsAFilesystemOnceAndBoundsNothingThatDoesNotTell) {
+  const test::TemporaryFolder folder;
+  const std::string name = folder.path().string();
+  const Bytes capacity = static_cast<Bytes>(fs::space(folder.path()).capacity);
+  const Bytes free = free_for_spilling({name, name + "/."});
+  EXPECT_GT(free, 0);
+  EXPECT_LE(free, capacity);
+  EXPECT_EQ(free_for_spilling({name, name + "/missing"}), kUnlimited);
+  EXPECT_EQ(free_for_spilling({name, "/proc"}), kUnlimited);
 }
 
 TEST_F(SpillFolders, AreFreeAgainAfterAKill) {

@@ -15,13 +15,13 @@ using testing::tiny_model;
 TEST(HostShare, IsWhatIsLeftOfTheMachineForEachRank) {
   const Model model = tiny_model();
   const RunConfig config = tiny_config();
-  const HostShare one = share_of_host(config, model, 16 * GiB, 1),
-                  four = share_of_host(config, model, 16 * GiB, 4);
+  const HostShare one = share_of_host(config, model, {.memory = 16 * GiB}, 1),
+                  four = share_of_host(config, model, {.memory = 16 * GiB}, 4);
   EXPECT_EQ(one.for_tiers + one.reserve + one.scratch, 16 * GiB);
   EXPECT_EQ(four.for_tiers + four.reserve + four.scratch, 4 * GiB);
   EXPECT_GT(one.reserve, GiB);
-  EXPECT_GT(share_of_host(config, model, 1, 1).for_tiers, 0);
-  EXPECT_EQ(share_of_host(config, model, kUnlimited, 2).for_tiers, kUnlimited);
+  EXPECT_GT(share_of_host(config, model, {.memory = 1}, 1).for_tiers, 0);
+  EXPECT_EQ(share_of_host(config, model, {.memory = kUnlimited}, 2).for_tiers, kUnlimited);
 }
 
 TEST(HostShare, CountsTheLargestUnitsValues) {
@@ -35,6 +35,13 @@ TEST(HostShare, CountsTheLargestUnitsValues) {
   config.parallel.data = 2;
   config.train.batch *= 2;
   EXPECT_EQ(scratch_bytes(config, model), values);  // half, and half of another rank's
+}
+
+TEST(HostShare, OfDrivesIsWhatIsFreeForEachRank) {
+  const Model model = tiny_model();
+  const RunConfig config = tiny_config();
+  EXPECT_EQ(share_of_host(config, model, {.drives = 6 * GiB}, 3).drives, 2 * GiB);
+  EXPECT_EQ(share_of_host(config, model, {}, 3).drives, kUnlimited);
 }
 
 RunConfig::MemorySection resolved(RunConfig::MemorySection memory, DeviceKind device) {
@@ -71,6 +78,17 @@ TEST(UnlimitedBudgets, ThatAreGivenStayAndAreDoubtedWhereTheMachineHasLess) {
   EXPECT_EQ(warn_of_budgets(config, share), "");
   config.memory.device = 6 * GiB;
   EXPECT_THAT(warn_of_budgets(config, share), HasSubstr("for both tiers"));
+}
+
+TEST(UnlimitedBudgets, OfDrivesAreWhatIsFreeThere) {
+  RunConfig::MemorySection memory;
+  memory.host = GiB;
+  const HostShare share = {.for_tiers = 10 * GiB, .drives = 7 * GiB};
+  set_unlimited(memory, DeviceKind::cuda, share);
+  EXPECT_EQ(memory.nvme_size, 7 * GiB);
+  memory.nvme_size = 9 * GiB;
+  set_unlimited(memory, DeviceKind::cuda, share);
+  EXPECT_EQ(memory.nvme_size, 9 * GiB);
 }
 
 TEST(UnlimitedBudgets, SendToTheDriveWhatTheMachineHasNoRoomFor) {
