@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "collectives/agreement.h"
 #include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/ranks.h"
@@ -183,6 +184,17 @@ TEST_P(Failure, MessagesDoNotMeetCallsOfTheGroup) {
           group.all_gather(own.data(), other.data(), 100, Element::fp32);
         },
         {"100 fp32 on rank"});
+  });
+}
+
+/// The first rank could end the calls of all long before they hear of its error.
+TEST_P(Failure, AnErrorThatAllAgreeOnIsHeardByThoseWhoComeLater) {
+  if (GetParam() < 2) return;
+  make_ranks(GetParam())->run([](Communicator& group) {
+    if (group.rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    expect_error<ConfigError>([&] { on_first_rank(&group, [] { throw ConfigError("no such model"); }); },
+                              {"rank 0", "no such model"});
+    group.abort("no such model");
   });
 }
 
