@@ -119,8 +119,8 @@ Finding find_cuda() {
 Finding find_memory(const MachineRates& rates, int threads) {
   const auto available = static_cast<Bytes>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return {Grade::good, "DRAM",
-          fmt::format("{}, {} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(usable_memory()), format_bytes(available),
-                      rates.memory_bytes_per_second / 1e9, threads)};
+          fmt::format("{}, {} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(usable_memory()),
+                      format_bytes(available), rates.memory_bytes_per_second / 1e9, threads)};
 }
 
 Finding find_compute(const Device& device, const MachineRates& rates, DType dtype) {
@@ -195,7 +195,7 @@ int run_doctor(const DoctorCommand& command) {
   if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides);
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
-  check_json_path(command.profile);
+  check_json_path("--profile", command.profile);
   Report report;
   report.add(find_kernel());
   report.add(find_locked_memory());

@@ -77,11 +77,11 @@ std::optional<Bytes> profiled_memory(const std::string& path) {
   return profile[kMemoryKey].get<Bytes>();
 }
 
-void check_json_path(const std::string& path) {
+void check_json_path(std::string_view option, const std::string& path) {
   if (path.empty() || path == "-") return;
   const WatchedWait wait([&path] { return "opening " + path; });
   const std::ofstream file(path, std::ios::app);
-  if (!file) throw ConfigError(fmt::format("--json: cannot write {}: {}", path, std::strerror(errno)));
+  if (!file) throw ConfigError(fmt::format("{}: cannot write {}: {}", option, path, std::strerror(errno)));
 }
 
 void write_json(const std::string& path, const nlohmann::json& json) {

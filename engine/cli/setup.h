@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
@@ -27,8 +28,9 @@ constexpr const char* kMemoryKey = "memory_bytes";
 /// say.
 std::optional<Bytes> profiled_memory(const std::string& path);
 
-/// Throws ConfigError where write_json() could not write to `path`, before a long run finds out at its end.
-void check_json_path(const std::string& path);
+/// Throws ConfigError where write_json() could not write to `path`, which is the value of `option`, before a
+/// long run finds out at its end.
+void check_json_path(std::string_view option, const std::string& path);
 
 /// Writes `json` to the file at `path`, or to standard output for "-". Nothing for an empty path.
 void write_json(const std::string& path, const nlohmann::json& json);

@@ -109,7 +109,7 @@ Setup prepare(const TrainCommand& command, const Job& job) {
                     "mpirun -n {0}, or leave parallel.data and parallel.shard out",
                     config.parallel.data, job.size(), job.size() == 1 ? "was" : "were"));
   }
-  if (job.is_first()) check_json_path(command.json);
+  if (job.is_first()) check_json_path("--json", command.json);
   setup.model = load_model(config);
   if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = setup.model.architecture.vocabulary;

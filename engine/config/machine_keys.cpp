@@ -16,11 +16,13 @@ void add_parallel(std::vector<Key>& keys) {
   using S = RunConfig::ParallelSection;
   using Int = Integer<std::int64_t>;
   SectionKeys<S> section(keys, "parallel", &RunConfig::parallel);
-  section.add<Int>("data", &S::data, "ranks",
-                   "Data-parallel ranks, which share each batch. Left out: as many as the run is started with.",
-                   at_least_one);
+  section.add<Int>(
+      "data", &S::data, "ranks",
+      "Data-parallel ranks, which share each batch. Left out: as many as the run is started with.",
+      at_least_one);
   require(section.add<Int>("replicate", &S::replicate, "ranks",
-                           "Of the data-parallel ranks, how many hold the same shard: data / replicate neighbouring ranks share out the "
+                           "Of the data-parallel ranks, how many hold the same shard: data / replicate "
+                           "neighbouring ranks share out the "
                            "state, and each such group has all of it (hybrid sharding).",
                            at_least_one),
           {"parallel.data"}, [](const RunConfig& c) {
@@ -29,12 +31,14 @@ void add_parallel(std::vector<Key>& keys) {
             return fmt::format("{} does not divide parallel.data, {}", parallel.replicate, parallel.data);
           });
   require(section.add<Int>("shard", &S::shard, "ranks",
-                           "How many share out one copy of the state: data / replicate. Where it is given and data is not, data is "
+                           "How many share out one copy of the state: data / replicate. Where it is given "
+                           "and data is not, data is "
                            "replicate times this.",
                            [](const auto& value) { return value ? at_least_one(*value) : ""; }),
           {"parallel.data", "parallel.replicate"}, [](const RunConfig& c) {
             const auto& parallel = c.parallel;
-            if (!parallel.shard || parallel.replicate < 1 || parallel.data / parallel.replicate == *parallel.shard)
+            if (!parallel.shard || parallel.replicate < 1 ||
+                parallel.data / parallel.replicate == *parallel.shard)
               return std::string();
             return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
                                parallel.replicate, parallel.data);
@@ -46,18 +50,20 @@ void add_parallel(std::vector<Key>& keys) {
       "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
       "parameters. With one rank all are the same.",
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
-  require(section.add<Word<ReduceDtype>>(
-              "reduce_dtype", &S::reduce_dtype, "",
-              "Type in which gradients go from rank to rank: fp32, or bf16 in half the bytes, with train.precision bf16 only. On CPUs they "
-              "are added in fp32 either way."),
+  require(section.add<Word<ReduceDtype>>("reduce_dtype", &S::reduce_dtype, "",
+                                         "Type in which gradients go from rank to rank: fp32, or bf16 in "
+                                         "half the bytes, with train.precision bf16 only. On CPUs they "
+                                         "are added in fp32 either way."),
           {"train.precision"}, [](const RunConfig& c) -> std::string {
             return c.parallel.reduce_dtype == ReduceDtype::bf16 && c.train.precision != DType::bf16
                        ? "bf16 needs train.precision bf16; use fp32 with any other precision"
                        : "";
           });
-  section.add<Boolean>("sparse_gradients", &S::sparse_gradients, "",
-                       "Where the head has weights of its own, send the rows of the embedding's gradient that tokens touch, with their "
-                       "numbers, in place of all of it, if that is less. On CPUs the sum is the same to the bit.");
+  section.add<Boolean>(
+      "sparse_gradients", &S::sparse_gradients, "",
+      "Where the head has weights of its own, send the rows of the embedding's gradient that tokens touch, "
+      "with their "
+      "numbers, in place of all of it, if that is less. On CPUs the sum is the same to the bit.");
 }
 
 template <TierChoice RunConfig::MemorySection::*kind>
@@ -70,14 +76,18 @@ std::string check_placement(const RunConfig& config) {
 }
 
 std::string check_parameter_placement(const RunConfig& config) {
-  const bool away = config.memory.parameters == TierChoice::host || config.memory.parameters == TierChoice::nvme;
+  const bool away =
+      config.memory.parameters == TierChoice::host || config.memory.parameters == TierChoice::nvme;
   return away && config.memory.optimizer_state == TierChoice::device
-             ? "parameters that are updated on the device live there: with memory.placement.optimizer_state: device "
+             ? "parameters that are updated on the device live there: with memory.placement.optimizer_state: "
+               "device "
                "leave it out"
              : check_placement<&RunConfig::MemorySection::parameters>(config);
 }
 
-std::string some_rate(const std::optional<Bytes>& value) { return value ? some_bytes(*value) : ""; }
+std::string some_rate(const std::optional<Bytes>& value) {
+  return value ? some_bytes(*value) : "";
+}
 
 void add_memory(std::vector<Key>& keys) {
   using S = RunConfig::MemorySection;
@@ -108,8 +118,10 @@ void add_memory(std::vector<Key>& keys) {
                     "Keep a checksum of everything that is written, and check it when it is read.");
   SectionKeys<S> limit(keys, "memory.nvme.limit", &RunConfig::memory);
   limit.add<Rate>("read", &S::nvme_read_per_second, "",
-                  "Fastest reading from all folders together. Left out or unlimited: as fast as it goes.", some_rate);
-  limit.add<Rate>("write", &S::nvme_write_per_second, "", "Likewise writing; the two share the drives' time.", some_rate);
+                  "Fastest reading from all folders together. Left out or unlimited: as fast as it goes.",
+                  some_rate);
+  limit.add<Rate>("write", &S::nvme_write_per_second, "", "Likewise writing; the two share the drives' time.",
+                  some_rate);
   SectionKeys<S> placement(keys, "memory.placement", &RunConfig::memory);
   using Which = Word<TierChoice>;
   require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
@@ -138,8 +150,8 @@ void add_plan(std::vector<Key>& keys) {
       "instruction at a time, for testing; the results are the same bits.");
   section.add<Text>(
       "machine", &S::machine, "",
-      "File with this machine's rates, as strata doctor --profile writes it, to plan by. Left out: "
-      "nominal rates, the same on every machine.");
+      "File with a machine's rates and memory, as strata doctor --profile writes it, to plan by. Left out: "
+      "nominal rates, the same on every machine, and this one's memory.");
 }
 
 std::string check_link(const RunConfig& config) {

@@ -145,6 +145,8 @@ TEST_F(Refusal, OfReportFilesThatCannotBeWrittenComesBeforeTheRun) {
                   {"report.metrics", "corpus.txt/metrics.jsonl"});
   expect_sentence(strata({"train", "run.yaml", "--json", "corpus.txt/report.json"}), 2,
                   {"--json", "corpus.txt/report.json"});
+  expect_sentence(strata({"doctor", "--profile", "corpus.txt/machine.json"}), 2,
+                  {"--profile", "corpus.txt/machine.json"});
 }
 
 TEST_F(Refusal, OfAnotherModelsCheckpointNamesItAndTheDifference) {
