@@ -13,7 +13,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "engine/base/task_arena.h"
+#include "base/task_arena.h"
 #include "engine/execute/measure.h"
 
 #undef HWY_TARGET_INCLUDE

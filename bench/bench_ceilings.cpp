@@ -18,11 +18,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/task_arena.h"
+#include "base/topology.h"
 #include "bench/device.h"
-#include "engine/base/file.h"
-#include "engine/base/task_arena.h"
-#include "engine/base/topology.h"
-#include "offload/arena.h"
 
 namespace strata {
 namespace {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "offload/store.h"
 
 namespace strata {

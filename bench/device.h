@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/device/cpu/cpu_device.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "base/system_error.h"
 #include "collectives/launcher.h"
-#include "engine/base/system_error.h"
 
 namespace strata {
 namespace {

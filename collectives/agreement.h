@@ -12,7 +12,8 @@
 namespace strata {
 
 /// Performs `action` on rank 0. What it throws there, every rank throws, naming rank 0 and its host: a
-/// ConfigError, a DamageError, an IoError or a SystemError as such, others as an Error. Returns when it is done.
+/// ConfigError, a DamageError, an IoError or a SystemError as such, others as an Error. Returns when it is
+/// done.
 void on_first_rank(Communicator* ranks, const std::function<void()>& action);
 /// Likewise; every rank gets the text that `action` gave on rank 0.
 std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action);

@@ -98,12 +98,12 @@ class MpiCommunicator final : public Communicator {
   const int tag_;
   int rank_ = 0;
   std::size_t sent_bytes_ = 0;
-  Call call_;                                   ///< under way
-  std::int64_t number_ = 0;                     ///< of collective calls that began
-  Note note_;                                   ///< of the one under way
-  std::vector<Peer> peers_;                     ///< by rank
-  std::vector<std::vector<Posted>> slots_;      ///< the messages of rounds under way
-  struct alignas(64) Line {                     // of the caches
+  Call call_;                               ///< under way
+  std::int64_t number_ = 0;                 ///< of collective calls that began
+  Note note_;                               ///< of the one under way
+  std::vector<Peer> peers_;                 ///< by rank
+  std::vector<std::vector<Posted>> slots_;  ///< the messages of rounds under way
+  struct alignas(64) Line {                 // of the caches
     std::byte bytes[64];
   };
   std::vector<Line> scratch_;  ///< pieces of other ranks, before they are folded

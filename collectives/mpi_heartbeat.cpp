@@ -1,6 +1,6 @@
 #include "collectives/mpi_heartbeat.h"
 
-#include "engine/base/at_work.h"
+#include "base/at_work.h"
 
 namespace strata {
 namespace {

@@ -10,10 +10,10 @@
 #include <functional>
 #include <iostream>
 
+#include "base/at_work.h"
+#include "base/error.h"
 #include "collectives/mpi_heartbeat.h"
 #include "collectives/process_memory.h"
-#include "engine/base/at_work.h"
-#include "engine/base/error.h"
 
 namespace strata {
 namespace {

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/error.h"
 #include "collectives/call.h"
 #include "collectives/nccl_library.h"
 #include "collectives/sent_bytes.h"
-#include "engine/base/error.h"
 
 namespace strata {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <system_error>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/reduce.cpp"
@@ -15,7 +15,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "engine/base/storage_vectors-inl.h"
+#include "base/storage_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

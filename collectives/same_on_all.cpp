@@ -7,10 +7,10 @@
 #include <optional>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
-#include "engine/base/error.h"
-#include "engine/base/hash.h"
 
 namespace strata {
 namespace {

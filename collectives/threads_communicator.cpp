@@ -10,10 +10,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
 #include "collectives/reduce.h"
 #include "collectives/sent_bytes.h"
 #include "collectives/thread_group.h"
-#include "engine/base/error.h"
 
 namespace strata {
 namespace {

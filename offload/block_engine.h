@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata {
 

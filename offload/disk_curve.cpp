@@ -8,9 +8,9 @@
 #include <memory>
 #include <system_error>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "offload/spill_folder.h"
 #include "offload/thread_engine.h"
 #include "offload/uring_engine.h"

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "engine/base/error.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "offload/transfer.h"
 
 namespace strata {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata {
 

@@ -23,8 +23,9 @@ class Pace {
 
   std::string describe() const {
     const auto part = [](const char* direction, std::optional<double> rate) {
-      return rate ? fmt::format("; {} no faster than {}/s", direction, format_bytes(static_cast<Bytes>(*rate)))
-                  : std::string();
+      return rate
+                 ? fmt::format("; {} no faster than {}/s", direction, format_bytes(static_cast<Bytes>(*rate)))
+                 : std::string();
     };
     return part("reads", limit_.read) + part("writes", limit_.write);
   }

@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "engine/base/pacing_clock.h"
+#include "base/pacing_clock.h"
 #include "offload/store.h"
 
 namespace strata {
 
-/// `store`, whose transfers return when both their bytes and their time have passed. All queues share the time, one transfer after
-/// the other.
+/// `store`, whose transfers return when both their bytes and their time have passed. All queues share the
+/// time, one transfer after the other.
 std::unique_ptr<Store> limit_store(std::unique_ptr<Store> store, const StoreLimit& limit,
                                    PacingClock clock = PacingClock::steady());
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 #include "offload/store.h"
 
 namespace strata {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "engine/base/bytes.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/bytes.h"
 
 namespace strata {
 

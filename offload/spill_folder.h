@@ -1,5 +1,5 @@
 // A run's own folder inside one that the user named: <folder>/strata-spill/, and /strata-spill-1/ … for
-// the ranks after the first. It holds a lock file (engine/base/folder_lock.h) and the spill files. These lose
+// the ranks after the first. It holds a lock file (base/folder_lock.h) and the spill files. These lose
 // their names as soon as they are open, so that the system takes them back however the run ends. The folder
 // that the user named may be a link; nothing below it may, and what is not Strata's is never removed.
 #pragma once
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "engine/base/folder_lock.h"
+#include "base/bytes.h"
+#include "base/folder_lock.h"
 #include "offload/io_faults.h"
 #include "offload/store.h"
 

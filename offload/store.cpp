@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/dirty_memory.h"
-#include "engine/base/error.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/dirty_memory.h"
+#include "base/error.h"
 #include "offload/disk_speed.h"
 #include "offload/limited_store.h"
 #include "offload/spill_folder.h"

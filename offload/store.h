@@ -1,5 +1,6 @@
-// The NVMe tier: spill files that hold what neither device nor host memory does. A store is one range of bytes [0, bytes()),
-// striped over a file in each of its folders. The files are scratch: they belong to the run that made them and go with it.
+// The NVMe tier: spill files that hold what neither device nor host memory does. A store is one range of
+// bytes [0, bytes()), striped over a file in each of its folders. The files are scratch: they belong to the
+// run that made them and go with it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata {
 
@@ -20,8 +21,8 @@ constexpr Bytes kStoreAlignment = 4096;
 
 enum class StoreEngine { automatic, io_uring, threads };
 
-/// Bytes per second of either direction alone; nothing: as fast as it goes. The directions share the time: bytes read / read +
-/// bytes written / write is at most the seconds that have passed.
+/// Bytes per second of either direction alone; nothing: as fast as it goes. The directions share the time:
+/// bytes read / read + bytes written / write is at most the seconds that have passed.
 struct StoreLimit {
   std::optional<double> read, write;
 };
@@ -37,8 +38,8 @@ struct StoreOptions {
   Bytes bytes = 0;
   /// automatic: io_uring, or a pool of threads with pread and pwrite where the system forbids it.
   StoreEngine engine = StoreEngine::automatic;
-  /// Keeps a checksum of everything that is written, and checks what is read against it. Then a read must have the offset and
-  /// size of a write before it.
+  /// Keeps a checksum of everything that is written, and checks what is read against it. Then a read must
+  /// have the offset and size of a write before it.
   bool verify = false;
   StoreLimit limit = {};
   IoFaults* faults = nullptr;  ///< tests only
@@ -46,13 +47,13 @@ struct StoreOptions {
 
 /// One lane's way to the store. Used by one thread at a time. A transfer waits for its drive without limit,
 /// and so does who lets go of the queue: the drive owns the memory meanwhile. A Watchdog
-/// (engine/base/watchdog.h) tells of one that does not advance.
+/// (base/watchdog.h) tells of one that does not advance.
 class StoreQueue {
  public:
   virtual ~StoreQueue() = default;
 
-  /// Both return when all bytes are there. They throw IoError, which names the file, offset, length and reason. Nothing is
-  /// allocated.
+  /// Both return when all bytes are there. They throw IoError, which names the file, offset, length and
+  /// reason. Nothing is allocated.
   virtual void read(Bytes offset, std::span<std::byte> to) = 0;
   virtual void write(Bytes offset, std::span<const std::byte> from) = 0;
 };
@@ -69,8 +70,9 @@ class Store {
   virtual std::string describe() const = 0;
 };
 
-/// Locks the folders, removes what dead runs left in them, and gives the files their size. Throws ConfigError where a folder is
-/// in use (naming the process), is missing, cannot do O_DIRECT, or has not enough free space (naming needed and free bytes).
+/// Locks the folders, removes what dead runs left in them, and gives the files their size. Throws ConfigError
+/// where a folder is in use (naming the process), is missing, cannot do O_DIRECT, or has not enough free
+/// space (naming needed and free bytes).
 std::unique_ptr<Store> open_store(const StoreOptions& options);
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

@@ -51,7 +51,7 @@ class ThreadedQueue final : public StoreQueue {
   std::condition_variable changed_;
   Phase phase_ = Phase::starting;
   TransferRequest request_;
-  std::string error_;  ///< of the last transfer, or of making the engine; empty: none
+  std::string error_;    ///< of the last transfer, or of making the engine; empty: none
   bool broken_ = false;  ///< the engine is of no use any more
   std::thread thread_;
 };

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata {
 

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <thread>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "offload/store.h"
 
 namespace strata {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/watchdog.h"
+#include "base/watchdog.h"
 #include "offload/block_engine.h"
 #include "offload/io_faults.h"
 #include "offload/store_files.h"

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <thread>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 // liburing 2.3 has them all; the running kernel may not.
 static_assert(IORING_SETUP_DEFER_TASKRUN != 0 && IORING_SETUP_SINGLE_ISSUER != 0);

@@ -6,9 +6,9 @@
 #include <span>
 #include <type_traits>
 
-#include "engine/base/random.h"
-#include "engine/base/storage_type.h"
-#include "engine/base/task_arena.h"
+#include "base/random.h"
+#include "base/storage_type.h"
+#include "base/task_arena.h"
 #include "optim/adamw_kernel.h"
 #include "optim/stochastic_rounding.h"
 

@@ -29,8 +29,8 @@ AdamWCoefficients coefficients(const AdamWStep& step);
 /// (sqrt(v/(1-b2^t)) + eps). Theta moves by the fp32 m and v; they are rounded where they are stored.
 void adamw(const AdamWCoefficients& step, const AdamWState& state);
 
-/// What a skipped step does instead: a parameter that is a rounded copy of its master may be nothing but what its update writes, so it is
-/// written all the same. The state keeps its bits.
+/// What a skipped step does instead: a parameter that is a rounded copy of its master may be nothing but what
+/// its update writes, so it is written all the same. The state keeps its bits.
 void round_masters(const AdamWState& state);
 
 /// adamw() in plain scalar code: the oracle.

@@ -17,7 +17,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "engine/base/storage_vectors-inl.h"
+#include "base/storage_vectors-inl.h"
 #include "optim/state_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 #include "optim/state_format.h"
 
 namespace strata {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/base/storage_type.h"
-#include "engine/base/task_arena.h"
+#include "base/storage_type.h"
+#include "base/task_arena.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/gradient_norm.cpp"
@@ -15,7 +15,7 @@
 
 #include <hwy/highway.h>
 
-#include "engine/base/storage_vectors-inl.h"
+#include "base/storage_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {

@@ -1,5 +1,6 @@
-// Dynamic loss scaling (Micikevicius et al. 2018), by the rule of torch.amp.GradScaler: fp16 gradients below 2^-24 are lost, so the
-// loss is multiplied by a scale that is as large as gradients allow, and the optimizer divides by it again.
+// Dynamic loss scaling (Micikevicius et al. 2018), by the rule of torch.amp.GradScaler: fp16 gradients below
+// 2^-24 are lost, so the loss is multiplied by a scale that is as large as gradients allow, and the optimizer
+// divides by it again.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@ namespace strata {
 
 struct LossScaleSettings {
   double initial = 65536;
-  double growth = 2;            ///< factor after `interval` steps in a row whose gradients were finite
-  double backoff = 0.5;         ///< factor after a step whose gradients were not
+  double growth = 2;     ///< factor after `interval` steps in a row whose gradients were finite
+  double backoff = 0.5;  ///< factor after a step whose gradients were not
   std::int64_t interval = 2000;
   friend bool operator==(const LossScaleSettings&, const LossScaleSettings&) = default;
 };
@@ -22,6 +23,7 @@ struct LossScale {
 };
 
 /// The scale for the next step. It stays a normal number: it neither grows past 2^127 nor falls below 2^-126.
-LossScale next_loss_scale(const LossScale& scale, const LossScaleSettings& settings, bool gradients_were_finite);
+LossScale next_loss_scale(const LossScale& scale, const LossScaleSettings& settings,
+                          bool gradients_were_finite);
 
 }  // namespace strata

@@ -1,6 +1,7 @@
-// Learning-rate schedules as functions of the step alone, so that a resumed run needs nothing but its step. The warm-up is
-// nanoGPT's: no step has 0, and the first one behind it has the peak. The last step has the minimum exactly; schedulers of
-// torch and transformers, which are stepped after each update, would have it only in the step that follows.
+// Learning-rate schedules as functions of the step alone, so that a resumed run needs nothing but its step.
+// The warm-up is nanoGPT's: no step has 0, and the first one behind it has the peak. The last step has the
+// minimum exactly; schedulers of torch and transformers, which are stepped after each update, would have it
+// only in the step that follows.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@ enum class ScheduleType : std::uint8_t { constant, linear, cosine };
 
 struct Schedule {
   ScheduleType type = ScheduleType::constant;
-  double peak = 0;              ///< learning rate after warm-up
-  double minimum_ratio = 0;     ///< the last step of linear and cosine has minimum_ratio · peak
-  std::int64_t warmup = 0;      ///< steps; step s (from 0) of the warm-up has peak · (s + 1) / (warmup + 1)
-  std::int64_t steps = 0;       ///< steps of the whole run
+  double peak = 0;           ///< learning rate after warm-up
+  double minimum_ratio = 0;  ///< the last step of linear and cosine has minimum_ratio · peak
+  std::int64_t warmup = 0;   ///< steps; step s (from 0) of the warm-up has peak · (s + 1) / (warmup + 1)
+  std::int64_t steps = 0;    ///< steps of the whole run
 };
 
 /// The learning rate of step `step`, counted from 0.

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace strata {
 

@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "engine/base/dtype.h"
-#include "engine/base/storage_type.h"
+#include "base/dtype.h"
+#include "base/storage_type.h"
 #include "optim/split_master.h"
 
 namespace strata {

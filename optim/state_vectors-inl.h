@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "engine/base/dtype.h"
-#include "engine/base/storage_vectors-inl.h"
+#include "base/dtype.h"
+#include "base/storage_vectors-inl.h"
 #include "optim/split_master.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 #include "optim/split_master.h"
 #include "optim/state_format.h"
 
@@ -26,7 +26,8 @@ struct StoredValues {
   const void* values = nullptr;         ///< floats, bf16 values, or Remainders
   const bfloat16* parameter = nullptr;  ///< of split masters: their high halves
 
-  /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for them.
+  /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for
+  /// them.
   std::span<const float> read(std::int64_t first, std::int64_t count, std::span<float> memory) const {
     const auto size = static_cast<std::size_t>(count);
     if (as == StoredAs::floats) return {static_cast<const float*>(values) + first, size};
@@ -36,7 +37,8 @@ struct StoredValues {
                              [](bfloat16 value) { return static_cast<float>(value); });
     } else {
       std::ranges::transform(std::span(parameter + first, size),
-                             std::span(static_cast<const Remainder*>(values) + first, size), out.begin(), join_master);
+                             std::span(static_cast<const Remainder*>(values) + first, size), out.begin(),
+                             join_master);
     }
     return out;
   }

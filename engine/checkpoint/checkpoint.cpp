@@ -10,9 +10,9 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/error.h"
+#include "base/system_error.h"
 #include "collectives/agreement.h"
-#include "engine/base/error.h"
-#include "engine/base/system_error.h"
 #include "engine/checkpoint/checkpoint_space.h"
 
 namespace strata {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/file.h"
-#include "engine/base/folder_lock.h"
+#include "base/file.h"
+#include "base/folder_lock.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/manifest.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "engine/base/system_error.h"
+#include "base/system_error.h"
 
 namespace strata {
 namespace fs = std::filesystem;

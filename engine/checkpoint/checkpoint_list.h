@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "engine/checkpoint/manifest.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/checkpoint/state_access.h"
 
 namespace strata {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/system_error.h"
 #include "collectives/agreement.h"
-#include "engine/base/system_error.h"
 #include "engine/checkpoint/stored_state.h"
 
 namespace strata {

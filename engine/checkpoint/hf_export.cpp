@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
 
 namespace strata {

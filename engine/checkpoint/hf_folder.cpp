@@ -7,9 +7,9 @@
 #include <cassert>
 #include <set>
 
-#include "engine/base/bytes.h"
-#include "engine/base/error.h"
-#include "engine/base/json_text.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/json_text.h"
 
 namespace strata {
 namespace fs = std::filesystem;

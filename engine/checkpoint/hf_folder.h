@@ -14,8 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/dtype.h"
-#include "engine/base/file.h"
+#include "base/dtype.h"
+#include "base/file.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/model/flat_range.h"

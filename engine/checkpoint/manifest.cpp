@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "engine/base/file.h"
-#include "engine/base/hash.h"
-#include "engine/base/json_text.h"
-#include "engine/base/system_error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json_text.h"
+#include "base/system_error.h"
 
 namespace strata {
 namespace fs = std::filesystem;

@@ -9,9 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "collectives/communicator.h"
-#include "engine/base/error.h"
-#include "engine/base/file.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
 

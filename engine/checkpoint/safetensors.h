@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/file.h"
+#include "base/dtype.h"
+#include "base/file.h"
 
 namespace strata {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/base/bytes.h"
-#include "engine/base/error.h"
-#include "engine/base/json_text.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/json_text.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {

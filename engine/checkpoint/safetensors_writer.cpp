@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace strata {

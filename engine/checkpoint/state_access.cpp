@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <charconv>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace fs = std::filesystem;

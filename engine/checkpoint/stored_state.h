@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"

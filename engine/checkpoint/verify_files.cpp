@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/hash.h"
+#include "base/system_error.h"
 #include "collectives/agreement.h"
-#include "engine/base/hash.h"
-#include "engine/base/system_error.h"
 #include "engine/checkpoint/manifest.h"
 
 namespace strata {

@@ -11,15 +11,15 @@ namespace strata {
 
 LinkLimit link_limit(const RunConfig& config);
 
-/// Ranks of one host take its GPUs in turn. Throws ConfigError where this program was built without it, DeviceError where the machine
-/// has none.
+/// Ranks of one host take its GPUs in turn. Throws ConfigError where this program was built without it,
+/// DeviceError where the machine has none.
 std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0);
 
 /// How GPUs exchange values themselves, by NCCL; empty where the host does it for the device.
 MakeDeviceGroup device_groups(const RunConfig& config);
 
-/// memory.device of a run on `device`: what the run file gives, or all there is where that is unlimited. Throws ConfigError where
-/// the device has less.
+/// memory.device of a run on `device`: what the run file gives, or all there is where that is unlimited.
+/// Throws ConfigError where the device has less.
 Bytes device_budget(const RunConfig& config, const Device& device);
 
 }  // namespace strata

@@ -11,11 +11,11 @@
 #include <fstream>
 #include <iostream>
 
-#include "engine/base/error.h"
-#include "engine/base/host_memory.h"
-#include "engine/base/topology.h"
-#include "engine/base/vector_target.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/topology.h"
+#include "base/vector_target.h"
+#include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/say.h"

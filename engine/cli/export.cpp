@@ -4,8 +4,8 @@
 #include <iostream>
 #include <optional>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/cli/commands.h"

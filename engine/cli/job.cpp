@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/at_work.h"
+#include "base/error.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
-#include "engine/base/at_work.h"
-#include "engine/base/error.h"
 #include "engine/cli/say.h"
 
 namespace strata {

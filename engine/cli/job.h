@@ -10,8 +10,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/watchdog.h"
 #include "collectives/mpi_world.h"
-#include "engine/base/watchdog.h"
 
 namespace strata {
 

@@ -1,11 +1,12 @@
-// The strata program: reads the command line, runs one command, and turns what it throws into a sentence and an exit status:
-// 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they name is wrong.
+// The strata program: reads the command line, runs one command, and turns what it throws into a sentence and
+// an exit status: 0 done, 1 the run failed or was stopped, 2 the run file, the command line or a file they
+// name is wrong.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
 
-#include "engine/base/error.h"
-#include "engine/base/vector_target.h"
+#include "base/error.h"
+#include "base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
 #include "engine/config/describe.h"
@@ -16,7 +17,8 @@ namespace {
 template <typename Command>
 void add_run_file(CLI::App& app, Command& command) {
   app.add_option("run_file", command.run_file, "the run file (YAML)")->required();
-  app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")->take_all();
+  app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")
+      ->take_all();
 }
 
 int run(int argc, char** argv) {
@@ -24,9 +26,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
 
   TrainCommand train;
-  CLI::App* train_app = app.add_subcommand("train", "train as the run file says; goes on from its newest checkpoint");
+  CLI::App* train_app =
+      app.add_subcommand("train", "train as the run file says; goes on from its newest checkpoint");
   add_run_file(*train_app, train);
-  train_app->add_option("--json", train.json, "write the report as JSON to this file, '-' for standard output");
+  train_app->add_option("--json", train.json,
+                        "write the report as JSON to this file, '-' for standard output");
   train_app->add_flag("--fresh", train.fresh, "start anew instead of going on from a checkpoint");
   train_app->add_flag("--dump-config", train.dump_config, "print the full effective run file and end");
   train_app->add_flag_callback(
@@ -38,22 +42,29 @@ int run(int argc, char** argv) {
       "print every key of the run file and end");
 
   PlanCommand plan;
-  CLI::App* plan_app = app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
+  CLI::App* plan_app =
+      app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
   add_run_file(*plan_app, plan);
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
 
   DoctorCommand doctor;
-  CLI::App* doctor_app = app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
-  doctor_app->add_option("run_file", doctor.run_file, "the run file (YAML) whose device and drives are looked at");
+  CLI::App* doctor_app =
+      app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
+  doctor_app->add_option("run_file", doctor.run_file,
+                         "the run file (YAML) whose device and drives are looked at");
   doctor_app->add_option("--set", doctor.overrides, "override a key of the run file")->take_all();
-  doctor_app->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")->take_all();
-  doctor_app->add_option("--profile", doctor.profile, "write the machine's rates to this file, for plan.machine");
+  doctor_app
+      ->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")
+      ->take_all();
+  doctor_app->add_option("--profile", doctor.profile,
+                         "write the machine's rates to this file, for plan.machine");
 
   ExportCommand export_command;
   CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");
   add_run_file(*export_app, export_command);
-  export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")->required();
+  export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")
+      ->required();
   export_app->add_option("--dtype", export_command.dtype, "of the tensors")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_val("fp32");
@@ -62,7 +73,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and the like
-    throw ConfigError(std::string(error.what()) + "; strata --help and strata COMMAND --help list what there is");
+    throw ConfigError(std::string(error.what()) +
+                      "; strata --help and strata COMMAND --help list what there is");
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <span>
 
+#include "base/hash.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
-#include "engine/base/hash.h"
 #include "engine/config/common_values.h"
 #include "engine/plan/host_figures.h"
 

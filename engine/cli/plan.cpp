@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"

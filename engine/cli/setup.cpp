@@ -7,11 +7,11 @@
 #include <fstream>
 #include <iostream>
 
-#include "engine/base/error.h"
-#include "engine/base/file.h"
-#include "engine/base/host_memory.h"
-#include "engine/base/json_text.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/host_memory.h"
+#include "base/json_text.h"
+#include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/dropout.h"
 #include "offload/spill_folder.h"

@@ -9,9 +9,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/error.h"
+#include "base/topology.h"
 #include "collectives/agreement.h"
-#include "engine/base/error.h"
-#include "engine/base/topology.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"

@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "engine/config/keys.h"
 #include "engine/config/nearest.h"
 #include "engine/config/value.h"
@@ -164,7 +164,8 @@ RunConfig parse_run_config(std::string_view text, const std::string& name,
   return loader.checked();
 }
 
-RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides, std::int64_t ranks) {
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                          std::int64_t ranks) {
   return parse_run_config(read_text(path), path, overrides, ranks);
 }
 

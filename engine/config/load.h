@@ -12,7 +12,8 @@
 namespace strata {
 
 /// Reads the YAML (or JSON) file at `path`, then applies `overrides` in order, each "section.key=value" with
-/// a YAML value, then checks. Keys that are not given have their defaults, parallel.data that of as many `ranks` as there are. Throws ConfigError.
+/// a YAML value, then checks. Keys that are not given have their defaults, parallel.data that of as many
+/// `ranks` as there are. Throws ConfigError.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {},
                           std::int64_t ranks = 1);
 

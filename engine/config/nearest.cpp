@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/base/edit_distance.h"
+#include "base/edit_distance.h"
 #include "engine/config/keys.h"
 
 namespace strata {

@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
 
 namespace strata {
 
@@ -86,8 +86,8 @@ struct RunConfig {
   } optimizer;
 
   struct ParallelSection {
-    std::int64_t data = 1;       ///< ranks that share a batch
-    std::int64_t replicate = 1;  ///< of them hold the same shard
+    std::int64_t data = 1;                   ///< ranks that share a batch
+    std::int64_t replicate = 1;              ///< of them hold the same shard
     std::optional<std::int64_t> shard = {};  ///< where given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
@@ -98,14 +98,14 @@ struct RunConfig {
 
   struct MemorySection {
     Bytes device = kUnlimited;
-    std::optional<Bytes> host;  ///< nothing: the tier is not used for model state
+    std::optional<Bytes> host;           ///< nothing: the tier is not used for model state
     std::vector<std::string> nvme_path;  ///< folders; empty: the tier is not used
     Bytes nvme_size = kUnlimited;
     NvmeEngine nvme_engine = NvmeEngine::automatic;
     bool nvme_verify = false;
     std::optional<Bytes> nvme_read_per_second, nvme_write_per_second;  ///< limits of the tier
     TierChoice parameters = TierChoice::automatic, optimizer_state = TierChoice::automatic,
-              gradients = TierChoice::automatic, activations = TierChoice::automatic;
+               gradients = TierChoice::automatic, activations = TierChoice::automatic;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;
   } memory;
 

@@ -24,7 +24,8 @@ constexpr bool is_optional<std::optional<T>> = true;
 template <typename T>
 using ValueCheck = std::string (*)(const T&);
 
-/// Bounds all that is counted: more than any run has, and few enough that sums and products of two with a size do not wrap around.
+/// Bounds all that is counted: more than any run has, and few enough that sums and products of two with a
+/// size do not wrap around.
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 40;
 
 inline std::string no_larger_count(std::int64_t value) {

@@ -151,12 +151,12 @@ void add_train(std::vector<Key>& keys) {
                          "data.validation_fraction"
                        : "";
           });
-  section.add<Int>("threads", &S::threads, "",
-                   "Threads that compute; 0: one per core. Results do not depend on it.",
-                   [](const std::int64_t& value) -> std::string {
-                     constexpr std::int64_t kMostThreads = 4096;
-                     return value > kMostThreads ? fmt::format("must be at most {}", kMostThreads) : not_negative(value);
-                   });
+  section.add<Int>(
+      "threads", &S::threads, "", "Threads that compute; 0: one per core. Results do not depend on it.",
+      [](const std::int64_t& value) -> std::string {
+        constexpr std::int64_t kMostThreads = 4096;
+        return value > kMostThreads ? fmt::format("must be at most {}", kMostThreads) : not_negative(value);
+      });
   section.add<Int>("watchdog", &S::watchdog, "seconds",
                    "How long a run waits for a drive, a file server, a device or another rank that does not "
                    "advance at all, before it ends with a sentence and status 1. What computes, or advances "
@@ -223,10 +223,11 @@ void add_optimizer(std::vector<Key>& keys) {
                       not_below_zero);
   section.add<Word<Decay>>("decay", &S::decay, "",
                            "What weight_decay applies to: matrices only (not norms and biases), or all.");
-  section.add<Number>("clip_norm", &S::clip_norm, "",
-                      "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "
-                      "backward pass to end.",
-                      not_below_zero);
+  section.add<Number>(
+      "clip_norm", &S::clip_norm, "",
+      "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "
+      "backward pass to end.",
+      not_below_zero);
   require(
       section.add<Word<MasterFormat>>(
           "master", &S::master, "",

@@ -14,7 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/config/words.h"
 
 namespace YAML {

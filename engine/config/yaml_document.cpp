@@ -10,7 +10,7 @@
 #include <sstream>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

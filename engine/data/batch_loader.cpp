@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/data/token_files.h"
 
 namespace strata {

@@ -5,8 +5,8 @@
 #include <array>
 #include <filesystem>
 
-#include "engine/base/error.h"
-#include "engine/base/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace strata {
 

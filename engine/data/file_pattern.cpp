@@ -8,7 +8,7 @@
 #include <span>
 #include <system_error>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

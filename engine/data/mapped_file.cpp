@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 
 namespace strata {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/base/random.h"
+#include "base/random.h"
 
 namespace strata {
 

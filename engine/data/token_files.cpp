@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/data/file_pattern.h"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

@@ -1,5 +1,5 @@
-// A device: memory, and streams that work is issued to. The executor never looks behind this interface, so that the CPU and the
-// CUDA device run the same program.
+// A device: memory, and streams that work is issued to. The executor never looks behind this interface, so
+// that the CPU and the CUDA device run the same program.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/device/kernels.h"
 
 namespace strata {
@@ -21,15 +21,15 @@ struct LinkLimit {
 class Event {
  public:
   virtual ~Event() = default;
-  /// Waits until everything issued before the last record has finished; false where that takes longer than `seconds`. Throws
-  /// DeviceError where the device failed.
+  /// Waits until everything issued before the last record has finished; false where that takes longer than
+  /// `seconds`. Throws DeviceError where the device failed.
   virtual bool wait(double seconds) = 0;
   /// Time on the device between two records. REQUIRES: both have been waited for.
   virtual double seconds_since(const Event& start) const = 0;
 };
 
-/// A queue of work: what is issued runs in order. The CPU device performs it before the call returns; CUDA later, and a failure
-/// then shows at a later call. One thread issues at a time.
+/// A queue of work: what is issued runs in order. The CPU device performs it before the call returns; CUDA
+/// later, and a failure then shows at a later call. One thread issues at a time.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -41,7 +41,8 @@ class Stream {
 
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual void record(Event& event) = 0;
-  /// What is issued from now on starts after the event's last record, on whichever stream of the device that was.
+  /// What is issued from now on starts after the event's last record, on whichever stream of the device that
+  /// was.
   virtual void wait(const Event& event) = 0;
   /// Names what is issued between the two calls for profilers.
   virtual void begin_range(const char* /*name*/) {}
@@ -70,7 +71,8 @@ class Device {
   virtual std::string name() const = 0;
   /// Whether host code may read and write the device's memory through the same pointers.
   virtual bool host_addressable() const = 0;
-  /// What allocate() can give at most, beside what kernels need for themselves; kUnlimited where memory is the host's own.
+  /// What allocate() can give at most, beside what kernels need for themselves; kUnlimited where memory is
+  /// the host's own.
   virtual Bytes available_bytes() const = 0;
   /// Throws DeviceError where there is not that much.
   virtual std::unique_ptr<DeviceMemory> allocate(Bytes bytes) = 0;

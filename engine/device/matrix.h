@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace strata {
 
-/// Does not own. An empty view (`data == nullptr`) stands for "not given" where a kernel's operand is optional.
+/// Does not own. An empty view (`data == nullptr`) stands for "not given" where a kernel's operand is
+/// optional.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::fp32;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/device/device.h"
 
 namespace strata {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "engine/base/at_work.h"
-#include "engine/base/error.h"
+#include "base/at_work.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 // itself, and device lanes wait for host lanes before issuing. A failing instruction stops all lanes and
 // surfaces as one error. Lanes wait for one another without a limit, since however long an instruction takes,
 // it may be at work; what an instruction itself waits for is watched where it waits: drives and files by the
-// Watchdog (engine/base/watchdog.h), other ranks by their communicator, the device here.
+// Watchdog (base/watchdog.h), other ranks by their communicator, the device here.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ class Executor {
   struct Options {
     LaneMode mode = LaneMode::overlapped;
     double watchdog_seconds =
-        900;  ///< a wait for the device longer than this, in which it ends nothing, fails
-    SaveSchedule saves = {};        ///< the steps that perform what others skip
+        900;                  ///< a wait for the device longer than this, in which it ends nothing, fails
+    SaveSchedule saves = {};  ///< the steps that perform what others skip
     /// Called when the first lane fails, by it: other lanes may wait for other ranks, or for long.
     std::function<void(const std::exception&)> on_failure = {};
     /// Why other ranks will not come any more, if so: asked while the device waits, perhaps for them.

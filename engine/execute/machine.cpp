@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "engine/base/task_arena.h"
+#include "base/arena.h"
+#include "base/task_arena.h"
 #include "engine/execute/measure.h"
-#include "offload/arena.h"
 
 namespace strata {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/base/random.h"
-#include "engine/base/storage_type.h"
-#include "engine/base/task_arena.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/storage_type.h"
+#include "base/task_arena.h"
 #include "optim/adamw.h"
 
 namespace strata {

@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "engine/base/dtype.h"
+#include "base/arena.h"
+#include "base/dtype.h"
 #include "engine/device/device.h"
-#include "offload/arena.h"
 #include "optim/adamw_state.h"
 
 namespace strata {

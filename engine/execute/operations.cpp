@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 

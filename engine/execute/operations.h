@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "engine/base/task_arena.h"
+#include "base/task_arena.h"
 #include "engine/execute/lane_streams.h"
 #include "engine/execute/ranks.h"
 #include "engine/execute/run_state.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"

@@ -6,12 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/device/device.h"
 #include "engine/execute/device_copy.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/rates.h"
-#include "offload/arena.h"
 #include "offload/store.h"
 #include "optim/loss_scale.h"
 #include "optim/stored_values.h"

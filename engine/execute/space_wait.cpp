@@ -5,8 +5,8 @@
 #include <exception>
 #include <thread>
 
+#include "base/system_error.h"
 #include "collectives/agreement.h"
-#include "engine/base/system_error.h"
 
 namespace strata {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/base/system_error.h"
+#include "base/system_error.h"
 
 namespace strata {
 namespace {

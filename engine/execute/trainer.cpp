@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
+#include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
-#include "engine/base/hash.h"
-#include "engine/base/topology.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
@@ -131,23 +131,24 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
     checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
                          ranks_ ? &ranks_->saving() : nullptr);
   if (plan_.strategy.saves) {
-    saver_.emplace(StateSaver::Setup{.store = &*checkpoints_,
-                                     .model = &model_,
-                                     .program = &plan_.training.program,
-                                     .device = &device,
-                                     .watchdog_seconds = options_.watchdog_seconds,
-                                     .held = [this](std::size_t unit) { return state_->held(unit); },
-                                     .saved = [this](std::size_t unit) { return state_->saved(unit); },
-                                     .sampler = data_.sampler,
-                                     .on_saved =
-                                         [this](std::int64_t step) {
-                                           ++result_.saves;
-                                           note_saved(step, *listener_);
-                                         },
-                                     .on_lack_of_space = [this](const std::string& sentence) {
-                                       warn(sentence + "; the run goes on, and saves again when it is due",
-                                            *listener_);
-                                     }});
+    saver_.emplace(StateSaver::Setup{
+        .store = &*checkpoints_,
+        .model = &model_,
+        .program = &plan_.training.program,
+        .device = &device,
+        .watchdog_seconds = options_.watchdog_seconds,
+        .held = [this](std::size_t unit) { return state_->held(unit); },
+        .saved = [this](std::size_t unit) { return state_->saved(unit); },
+        .sampler = data_.sampler,
+        .on_saved =
+            [this](std::int64_t step) {
+              ++result_.saves;
+              note_saved(step, *listener_);
+            },
+        .on_lack_of_space =
+            [this](const std::string& sentence) {
+              warn(sentence + "; the run goes on, and saves again when it is due", *listener_);
+            }});
   }
   const Strategy& strategy = plan_.strategy;
   const std::int64_t data_ranks = strategy.mesh.data();

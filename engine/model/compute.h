@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/device/kernels.h"
 #include "engine/model/compute_block.h"
 #include "engine/model/compute_head.h"

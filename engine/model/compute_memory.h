@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/bytes.h"
-#include "engine/base/checked.h"
+#include "base/bytes.h"
+#include "base/checked.h"
 #include "engine/device/matrix.h"
 #include "engine/model/compute_layers.h"
 #include "engine/model/unit_memory.h"

@@ -1,5 +1,5 @@
-#include "engine/base/checked.h"
 #include "engine/model/compute_rotary.h"
+#include "base/checked.h"
 
 #include <cassert>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 #include "engine/device/matrix.h"
 #include "engine/model/architecture.h"
 

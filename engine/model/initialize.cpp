@@ -4,8 +4,8 @@
 #include <cassert>
 #include <cmath>
 
-#include "engine/base/hash.h"
-#include "engine/base/random.h"
+#include "base/hash.h"
+#include "base/random.h"
 
 namespace strata {
 namespace {

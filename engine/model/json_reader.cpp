@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/base/edit_distance.h"
-#include "engine/base/error.h"
+#include "base/edit_distance.h"
+#include "base/error.h"
 
 namespace strata {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/checked.h"
+#include "base/checked.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/checked.h"
+#include "base/checked.h"
 
 namespace strata {
 

@@ -1,4 +1,5 @@
-// The shortest time a step can take on a machine, from the program's own counts: the figure a measured step is graded by.
+// The shortest time a step can take on a machine, from the program's own counts: the figure a measured step
+// is graded by.
 #pragma once
 
 #include <string>

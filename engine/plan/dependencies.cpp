@@ -35,7 +35,9 @@ class SegmentMap {
   }
 
   std::span<Segment> of(const Buffer& buffer) {
-    const auto at = [&](Bytes edge) { return std::lower_bound(edges_.begin(), edges_.end(), edge) - edges_.begin(); };
+    const auto at = [&](Bytes edge) {
+      return std::lower_bound(edges_.begin(), edges_.end(), edge) - edges_.begin();
+    };
     const auto first = at(buffer.offset);
     return {segments_.data() + first, static_cast<std::size_t>(at(buffer.offset + buffer.bytes) - first)};
   }
@@ -66,7 +68,8 @@ Dependencies find_dependencies(const Program& placed) {
     std::array<Time, kLanes.size()> latest = never();
     const auto wait_for = [&](Time other) {
       if (other < 0) return;
-      Time& entry = latest[static_cast<std::size_t>(placed.instructions[static_cast<std::size_t>(other % count)].lane)];
+      Time& entry =
+          latest[static_cast<std::size_t>(placed.instructions[static_cast<std::size_t>(other % count)].lane)];
       entry = std::max(entry, other);
     };
     const auto segments_of = [&](const Operand& operand) {
@@ -87,19 +90,20 @@ Dependencies find_dependencies(const Program& placed) {
     if (time < count) continue;
     for (std::size_t lane = 0; lane < latest.size(); ++lane) {
       if (latest[lane] < 0 || lane == static_cast<std::size_t>(instruction.lane)) continue;
-      result.waits[index][lane] = {position[static_cast<std::size_t>(latest[lane] % count)], latest[lane] < count};
+      result.waits[index][lane] = {position[static_cast<std::size_t>(latest[lane] % count)],
+                                   latest[lane] < count};
     }
   }
   return result;
 }
 
-std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait, std::int64_t step,
-                    const SaveSchedule& saves) {
+std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
+                    std::int64_t step, const SaveSchedule& saves) {
   const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
   const std::int64_t of_step = wait.previous_step ? step - 1 : step;
   if (kLanes[lane] != Lane::save || saves.saves(of_step)) return of_step * per_step + wait.position + 1;
-  // The lane does nothing in that step, so only the checkpoint before it can be in the way: all of it but its end, which touches no
-  // memory and may take the disk longer than several steps take.
+  // The lane does nothing in that step, so only the checkpoint before it can be in the way: all of it but its
+  // end, which touches no memory and may take the disk longer than several steps take.
   return saves.latest(of_step) * per_step + per_step - 1;
 }
 

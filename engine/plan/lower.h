@@ -1,5 +1,6 @@
-// Lowering: model × strategy → the plain program, in which every value has its home on the host, is fetched right before
-// each use and written back right after. It runs in the least device memory possible; residency and prefetch make it fast.
+// Lowering: model × strategy → the plain program, in which every value has its home on the host, is fetched
+// right before each use and written back right after. It runs in the least device memory possible; residency
+// and prefetch make it fast.
 #pragma once
 
 #include "engine/plan/program.h"
@@ -7,14 +8,15 @@
 
 namespace strata {
 
-/// One optimizer step: load, forward, backward, gradient norm, update; where nothing waits for the norm of all gradients, a unit that
-/// is updated on the host is updated as soon as its gradient is there. Where some steps save, a unit's way to the checkpoint begins
-/// once it is updated. In both orders a unit's gradient sums microbatches
-/// 0, 1, … and the embedding's backward comes last for all of them, so that the order changes no bit (a tied head adds to
-/// the same gradient first).
+/// One optimizer step: load, forward, backward, gradient norm, update; where nothing waits for the norm of
+/// all gradients, a unit that is updated on the host is updated as soon as its gradient is there. Where some
+/// steps save, a unit's way to the checkpoint begins once it is updated. In both orders a unit's gradient
+/// sums microbatches 0, 1, … and the embedding's backward comes last for all of them, so that the order
+/// changes no bit (a tied head adds to the same gradient first).
 Program lower_training(const Model& model, const Strategy& strategy);
 
-/// The mean loss of held-out microbatches: forward only. Persistent buffers are those of lower_training, in the same order.
+/// The mean loss of held-out microbatches: forward only. Persistent buffers are those of lower_training, in
+/// the same order.
 Program lower_validation(const Model& model, const Strategy& strategy);
 
 }  // namespace strata

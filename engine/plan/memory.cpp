@@ -37,8 +37,8 @@ void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) 
 }
 
 [[noreturn]] void defect(const Program& program, std::size_t instruction, const std::string& what) {
-  throw std::logic_error(
-      fmt::format("program defect at {} ({}): {}", instruction, print(program, program.instructions[instruction]), what));
+  throw std::logic_error(fmt::format("program defect at {} ({}): {}", instruction,
+                                     print(program, program.instructions[instruction]), what));
 }
 
 void verify_data_flow(const Program& program) {
@@ -59,28 +59,31 @@ void verify_data_flow(const Program& program) {
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }
     const bool moves = is_transfer(instruction.operation);
-    if (moves && program.buffer(instruction.reads[0].buffer).bytes != program.buffer(instruction.writes[0].buffer).bytes) {
+    if (moves && program.buffer(instruction.reads[0].buffer).bytes !=
+                     program.buffer(instruction.writes[0].buffer).bytes) {
       defect(program, i, "source and destination differ in size");
     }
   }
 }
 
 /// Buffers of the tier that are ever touched; they must be within it.
-std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes budget, const std::vector<Lifetime>& live) {
+std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes budget,
+                                    const std::vector<Lifetime>& live) {
   std::vector<std::size_t> found;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     if (buffer.tier != tier || live[b].last < live[b].first) continue;
     if (buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 || buffer.offset + buffer.bytes > budget) {
-      throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes", name_of(tier),
-                                         buffer.name, buffer.offset, budget));
+      throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes",
+                                         name_of(tier), buffer.name, buffer.offset, budget));
     }
     if (buffer.bytes > 0) found.push_back(b);
   }
   return found;
 }
 
-/// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not touch.
+/// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not
+/// touch.
 void verify_places(const Program& program, Tier tier, Bytes budget) {
   const std::vector<Lifetime> live = lifetimes(program);
   std::vector<std::size_t> starting = buffers_of(program, tier, budget, live);
@@ -93,12 +96,13 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
     for (; live[*ended].last < live[b].first; ++ended) now.erase(program.buffers[*ended].offset);
     const Buffer& buffer = program.buffers[b];
     const auto fail = [&](std::size_t other) {
-      throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live", name_of(tier),
-                                         program.buffers[other].name, buffer.name));
+      throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live",
+                                         name_of(tier), program.buffers[other].name, buffer.name));
     };
     const auto [place, is_free] = now.emplace(buffer.offset, b);
     if (!is_free) fail(place->second);
-    if (const auto above = std::next(place); above != now.end() && above->first < buffer.offset + buffer.bytes)
+    if (const auto above = std::next(place);
+        above != now.end() && above->first < buffer.offset + buffer.bytes)
       fail(above->second);
     if (place == now.begin()) continue;
     const auto below = std::prev(place);

@@ -1,4 +1,5 @@
-// Memory: every buffer gets its place in its tier's arena from its lifetime, so nothing is allocated while a step runs.
+// Memory: every buffer gets its place in its tier's arena from its lifetime, so nothing is allocated while a
+// step runs.
 #pragma once
 
 #include <array>
@@ -7,24 +8,26 @@
 
 namespace strata {
 
-/// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all programs of a run
-/// agree on their places; the others follow, largest first, each at the lowest place that is free over its whole lifetime.
+/// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all
+/// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
+/// is free over its whole lifetime.
 Program place(const Program& program);
 
 /// What one tier of a placed program needs.
 struct TierUse {
-  Bytes peak_bytes = 0;                    ///< end of the highest buffer: the arena's size
-  Bytes live_bytes = 0;                    ///< largest sum of live buffers; the rest of the peak is fragmentation
-  std::array<Bytes, kBufferKinds.size()> by_kind = {};       ///< live bytes of each BufferKind at the moment of live_bytes
+  Bytes peak_bytes = 0;  ///< end of the highest buffer: the arena's size
+  Bytes live_bytes = 0;  ///< largest sum of live buffers; the rest of the peak is fragmentation
+  std::array<Bytes, kBufferKinds.size()> by_kind =
+      {};  ///< live bytes of each BufferKind at the moment of live_bytes
 };
 TierUse tier_use(const Program& placed, Tier tier);
 
 /// Bytes that each tier may hold.
 using TierBudgets = std::array<Bytes, kTiers.size()>;
 
-/// Throws std::logic_error naming the instruction and buffer where a placed program is wrong: something is read before it was
-/// written, or in more steps than it is written in, two live buffers overlap, a buffer leaves its budget, a transfer's ends differ in
-/// size.
+/// Throws std::logic_error naming the instruction and buffer where a placed program is wrong: something is
+/// read before it was written, or in more steps than it is written in, two live buffers overlap, a buffer
+/// leaves its budget, a transfer's ends differ in size.
 void verify(const Program& placed, const TierBudgets& budgets);
 
 }  // namespace strata

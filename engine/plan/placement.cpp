@@ -13,9 +13,9 @@
 namespace strata {
 namespace {
 
-/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where the plain form is larger, so
-/// that its peak is the smallest budget there is. Fragmentation can push a placement over what live bytes promise: then
-/// passes get that much less to fill.
+/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where the plain
+/// form is larger, so that its peak is the smallest budget there is. Fragmentation can push a placement over
+/// what live bytes promise: then passes get that much less to fill.
 std::optional<Program> fit(const Program& plain, const Level& level, Bytes budget) {
   const Bytes smallest = near_bytes(plain, level).smallest;
   if (budget < smallest) return std::nullopt;
@@ -48,15 +48,16 @@ Program with_spilled(const Program& program, const SpillOrder& order, std::size_
   return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
-/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room for so many of the
-/// largest visit.
+/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
+/// for so many of the largest visit.
 std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
   const auto has_room = [&](std::size_t count) {
     const NearBytes need = near_bytes(with_spilled(program, order, count), kHostLevel);
     return need.smallest + (visits - 1) * need.largest_visit <= budget;
   };
   // Fragmentation may need a little more than live bytes promise.
-  for (std::size_t count = first_number(order.forced, order.buffers.size() + 1, has_room); count <= order.buffers.size(); ++count) {
+  for (std::size_t count = first_number(order.forced, order.buffers.size() + 1, has_room);
+       count <= order.buffers.size(); ++count) {
     if (auto fitted = fit(with_spilled(program, order, count), kHostLevel, budget)) return fitted;
   }
   return std::nullopt;
@@ -73,14 +74,14 @@ Program lower_validation_in(Order order, const Model& model, Strategy strategy, 
   return as_tiers_allow(lower_validation(model, strategy), config);
 }
 
-/// In the training's order; where that keeps more than it may, in the order that keeps less. False where the device has no
-/// room for either.
+/// In the training's order; where that keeps more than it may, in the order that keeps less. False where the
+/// device has no room for either.
 bool place_validation(const Model& model, Placement& placement, const RunConfig& config) {
   if (placement.strategy.validation_microbatches == 0) return true;
   std::optional<Program>& best = placement.validation;
   for (const Order order : validation_orders(placement.strategy)) {
-    std::optional<Program> candidate =
-        fit(lower_validation_in(order, model, placement.strategy, config), kDeviceLevel, config.memory.device);
+    std::optional<Program> candidate = fit(lower_validation_in(order, model, placement.strategy, config),
+                                           kDeviceLevel, config.memory.device);
     if (!candidate) continue;
     const auto host_bytes = [](const Program& placed) { return tier_use(placed, Tier::host).peak_bytes; };
     if (!best || host_bytes(*candidate) < host_bytes(*best)) best = std::move(candidate);
@@ -94,7 +95,8 @@ bool fits_host(const Placement& placement, const RunConfig& config) {
          (!placement.validation || fits_host(*placement.validation, config));
 }
 
-/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no other state may.
+/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no
+/// other state may.
 SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
   SpillOrder order;
   for (std::size_t b = 0; b < training.buffers.size(); ++b) {
@@ -111,7 +113,8 @@ SpillOrder validation_order(const Program& validation, const Program& training, 
 /// The larger of both programs' use.
 Bytes peak_bytes(const Placement& placement, Tier tier) {
   const Bytes training = tier_use(placement.training, tier).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, tier).peak_bytes) : training;
+  return placement.validation ? std::max(training, tier_use(*placement.validation, tier).peak_bytes)
+                              : training;
 }
 
 /// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
@@ -138,7 +141,8 @@ Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
   return may_stay ? std::min(unspilled, spilled) : spilled;
 }
 
-/// What the host has no room for goes to the nvme tier; nothing where that leaves too little room for so many visits.
+/// What the host has no room for goes to the nvme tier; nothing where that leaves too little room for so many
+/// visits.
 std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
   const SpillOrder order = find_spill_order(placement.training, config.memory);
   if (fits_host(placement, config) && order.forced == 0) return placement;
@@ -154,9 +158,10 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
   return spilled;
 }
 
-/// The ways to share out a placement between host and nvme tier, the fastest first. Room for three visits lets one unit be
-/// read and another written while a third is updated. What training leaves on the host can be more than validation
-/// has room for beside it: then all goes. REQUIRES: the host has room for the smallest.
+/// The ways to share out a placement between host and nvme tier, the fastest first. Room for three visits
+/// lets one unit be read and another written while a third is updated. What training leaves on the host can
+/// be more than validation has room for beside it: then all goes. REQUIRES: the host has room for the
+/// smallest.
 template <typename Try>
 void try_ways_to_spill(const Placement& placement, const RunConfig& config, const Try& succeeds) {
   for (const Bytes visits : {3, 1}) {
@@ -170,7 +175,9 @@ void try_ways_to_spill(const Placement& placement, const RunConfig& config, cons
 
 /// The run file wants the state of no unit there.
 bool no_state_on_device(const RunConfig& config) {
-  const auto away = [](TierChoice choice) { return choice == TierChoice::host || choice == TierChoice::nvme; };
+  const auto away = [](TierChoice choice) {
+    return choice == TierChoice::host || choice == TierChoice::nvme;
+  };
   return away(config.memory.optimizer_state) || away(config.memory.parameters);
 }
 
@@ -184,7 +191,8 @@ struct Attempt {
 Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
                 Shortage& shortage) {
   Placement placement{with_device_state(choice, units), {}};
-  std::optional<Program> training = fit(leanest_training(model, placement.strategy, config), kDeviceLevel, config.memory.device);
+  std::optional<Program> training =
+      fit(leanest_training(model, placement.strategy, config), kDeviceLevel, config.memory.device);
   if (!training) return {.full = Tier::device};
   placement.training = std::move(*training);
   if (!place_validation(model, placement, config)) return {.full = Tier::device};
@@ -246,7 +254,9 @@ bool all_state_on_device(const RunConfig& config) {
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage) {
   const std::size_t units = model.units.size();
-  const auto with_units = [&](std::size_t count) { return attempt(model, strategy, count, config, shortage); };
+  const auto with_units = [&](std::size_t count) {
+    return attempt(model, strategy, count, config, shortage);
+  };
   if (all_state_on_device(config)) return with_units(units).placement;
   if (no_state_on_device(config)) return with_units(0).placement;
   const auto spills = [&](std::size_t count) {

@@ -1,4 +1,5 @@
-// Where a strategy's buffers live: as much state near the compute as budgets allow, the rest on the tiers beyond.
+// Where a strategy's buffers live: as much state near the compute as budgets allow, the rest on the tiers
+// beyond.
 #pragma once
 
 #include <optional>
@@ -20,9 +21,10 @@ struct Shortage {
   Bytes host = kUnlimited, nvme = kUnlimited;
 };
 
-/// Gives room that the device has left to state, from the bottom unit up: its update must be done first in the next step, so
-/// it has the least slack to hide a transfer. As many units keep theirs as do without anything moving more for it; where the tiers
-/// beyond do not hold the rest, as many more as that takes. Nothing where no number fits.
+/// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
+/// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
+/// anything moving more for it; where the tiers beyond do not hold the rest, as many more as that takes.
+/// Nothing where no number fits.
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage);
 
@@ -38,11 +40,12 @@ bool all_state_on_device(const RunConfig& config);
 /// `strategy` with the state of the first `units` on the device and of the others on the host.
 Strategy with_device_state(Strategy strategy, std::size_t units);
 
-/// Whether a device of `budget` runs the plain program without copies that more memory would save: what is left are parameters
-/// updated on the host, gradients on their way there, tokens and losses.
+/// Whether a device of `budget` runs the plain program without copies that more memory would save: what is
+/// left are parameters updated on the host, gradients on their way there, tokens and losses.
 bool nothing_spills(const Program& plain, Bytes budget);
 
-/// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it holds for.
+/// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it
+/// holds for.
 template <typename Holds>
 std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) {
   while (low < high) {

@@ -54,7 +54,8 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
   if (!best) throw budget_error(config, model, rates);
   plan.strategy = std::move(best->strategy);
   plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
-  if (best->validation) plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
+  if (best->validation)
+    plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
   plan.flops = step_flops(model, plan.strategy);
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/base/error.h"
-#include "engine/base/file.h"
-#include "engine/base/json_text.h"
-#include "engine/base/topology.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/topology.h"
 
 namespace strata {
 namespace {
@@ -90,7 +90,8 @@ MachineRates planning_rates(const RunConfig& config) {
   MachineRates rates;
   if (!config.plan.machine.empty()) {
     if (!is_there(config.plan.machine)) {
-      throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one", config.plan.machine));
+      throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one",
+                                    config.plan.machine));
     }
     rates = parse_profile(read_file(config.plan.machine), config.plan.machine);
     if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;

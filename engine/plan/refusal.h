@@ -1,7 +1,7 @@
 // What to tell a user whose budgets do not hold a run.
 #pragma once
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/plan/rates.h"

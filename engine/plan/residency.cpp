@@ -18,23 +18,27 @@ struct Visit {
   std::int32_t next = -1;  ///< the visit that wants this value again, where keeping it would save a fetch
   bool kept = false;       ///< the value stays on the near tier until `next`
   bool home_read_before_next = false;
-  std::int32_t first_fetch = -1;  ///< of a visit that a kept value leads to: the fetch that began it all, if any
+  std::int32_t first_fetch =
+      -1;  ///< of a visit that a kept value leads to: the fetch that began it all, if any
 };
 
-/// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other buffers stay where they
-/// are; what is copied to or from them is copied.
+/// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other
+/// buffers stay where they are; what is copied to or from them is copied.
 std::vector<bool> find_visitors(const Program& program, const Level& level) {
   std::vector<bool> visits(program.buffers.size(), false);
   std::vector<std::int32_t> uses(program.buffers.size(), 0);
   std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    if (instruction.operation == level.fetch) visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
-    if (instruction.operation == level.write_back) visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    if (instruction.operation == level.fetch)
+      visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (instruction.operation == level.write_back)
+      visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
     if (level.is_transfer(instruction)) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       const auto id = static_cast<std::size_t>(operand.buffer);
-      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i)) ++uses[id];
+      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i))
+        ++uses[id];
     });
   }
   for (std::size_t b = 0; b < visits.size(); ++b) {
@@ -75,7 +79,10 @@ std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::v
 class Residency {
  public:
   Residency(const Program& plain, const Level& level)
-      : plain_(plain), level_(level), is_visitor_(find_visitors(plain, level)), visits_at_(plain.instructions.size()) {
+      : plain_(plain),
+        level_(level),
+        is_visitor_(find_visitors(plain, level)),
+        visits_at_(plain.instructions.size()) {
     find_visits();
   }
 
@@ -85,7 +92,8 @@ class Residency {
   }
 
  private:
-  /// In the plain program every instance has at most one fetch, exactly one use and at most one write-back, in this order.
+  /// In the plain program every instance has at most one fetch, exactly one use and at most one write-back,
+  /// in this order.
   void find_visits() {
     std::vector<std::int32_t> visit_of(plain_.buffers.size(), -1);
     std::vector<std::int32_t> latest(plain_.buffers.size(), -1);  // per home: its latest visit
@@ -137,7 +145,8 @@ class Residency {
       visit.writes |= writes;
       if (visit.use == position) return;
       visit.use = position;
-      visits_at_[static_cast<std::size_t>(position)].push_back(visit_of[static_cast<std::size_t>(operand.buffer)]);
+      visits_at_[static_cast<std::size_t>(position)].push_back(
+          visit_of[static_cast<std::size_t>(operand.buffer)]);
     });
   }
 
@@ -151,7 +160,8 @@ class Residency {
     Bytes kept_bytes = 0;
     std::vector<std::int32_t> previous(visits_.size(), -1);
     for (std::size_t v = 0; v < visits_.size(); ++v) {
-      if (visits_[v].next >= 0) previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
+      if (visits_[v].next >= 0)
+        previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
     }
     for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
       if (level_.is_transfer(plain_.instructions[i])) continue;
@@ -160,7 +170,8 @@ class Residency {
         if (before >= 0 && visit(before).kept) kept_bytes -= bytes_of(before);
       }
       while (staying[i] + visiting[i] + kept_bytes > budget) {
-        if (furthest.empty()) throw std::logic_error("keep_resident: the budget is below the smallest possible");
+        if (furthest.empty())
+          throw std::logic_error("keep_resident: the budget is below the smallest possible");
         const auto [use, id] = furthest.top();
         furthest.pop();
         if (use <= static_cast<std::int32_t>(i)) continue;  // already fetched again, or in use right now
@@ -176,12 +187,14 @@ class Residency {
     }
   }
 
-  When when(std::int32_t position) const { return plain_.instructions[static_cast<std::size_t>(position)].when; }
+  When when(std::int32_t position) const {
+    return plain_.instructions[static_cast<std::size_t>(position)].when;
+  }
 
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
-  /// A write-back is needed where the home is read, or fetched again before the next write; the next step may read one that is
-  /// persistent.
+  /// A write-back is needed where the home is read, or fetched again before the next write; the next step may
+  /// read one that is persistent.
   bool needs_write_back(const Visit& written) {
     for (const Visit* v = &written;;) {
       if (v->home_read_before_next) return true;
@@ -266,7 +279,8 @@ Program without_unused_buffers(const Program& program) {
 Bytes moved_bytes(const Program& program, Operation transfer) {
   Bytes bytes = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == transfer && instruction.when == When::every_step) bytes += program.buffer(instruction.reads[0].buffer).bytes;
+    if (instruction.operation == transfer && instruction.when == When::every_step)
+      bytes += program.buffer(instruction.reads[0].buffer).bytes;
   }
   return bytes;
 }

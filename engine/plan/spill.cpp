@@ -98,7 +98,8 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
       const Buffer& buffer = program.buffers[b];
       // A parameter that does not live on the host only passes through it.
       const bool passes = kind == BufferKind::parameter && !buffer.persistent;
-      if (buffer.tier == Tier::host && buffer.kind == kind && !passes) buffers.push_back(static_cast<BufferId>(b));
+      if (buffer.tier == Tier::host && buffer.kind == kind && !passes)
+        buffers.push_back(static_cast<BufferId>(b));
     }
     // State is listed from the bottom unit up, what a step makes in the order in which it is made.
     if (kind == BufferKind::optimizer_state || kind == BufferKind::parameter)

@@ -22,7 +22,8 @@ struct Mesh {
   /// Which shard a data-parallel rank has, and which of the groups that have all of them it is in.
   std::int64_t shard_rank(std::int64_t rank) const { return rank % shard; }
   std::int64_t replica(std::int64_t rank) const { return rank / shard; }
-  /// Ranks that add up their gradients first: those of different shards, or where there are none the replicas.
+  /// Ranks that add up their gradients first: those of different shards, or where there are none the
+  /// replicas.
   std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
   /// Elements of a shard of a flat parameter of so many: equally many on all ranks, the last ones' padded.
   std::int64_t shard_elements(std::int64_t elements) const {
@@ -43,7 +44,7 @@ struct Strategy {
   Mesh mesh;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
   DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
-  bool sparse_gradients = true;      ///< the embedding's gradient goes between ranks as rows where that is less
+  bool sparse_gradients = true;  ///< the embedding's gradient goes between ranks as rows where that is less
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
@@ -71,9 +72,9 @@ inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
   return (microbatches + mesh.data() - 1) / mesh.data();
 }
 
-/// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in place
-/// of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less to send or to
-/// hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
+/// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in
+/// place of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less to
+/// send or to hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
 std::int64_t sent_rows(const Model& model, const Strategy& strategy);
 
 /// The run file's choices; order as given or layer-major, every state on the host.

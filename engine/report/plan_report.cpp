@@ -10,11 +10,14 @@ namespace {
 
 const TierUse& larger_use(const Plan& plan, Tier tier) {
   const TierUse& training = plan.training.of(tier);
-  return plan.validation && plan.validation->of(tier).peak_bytes > training.peak_bytes ? plan.validation->of(tier)
-                                                                                      : training;
+  return plan.validation && plan.validation->of(tier).peak_bytes > training.peak_bytes
+             ? plan.validation->of(tier)
+             : training;
 }
 
-std::string_view name_of(Order order) { return order == Order::layer_major ? "layer_major" : "microbatch_major"; }
+std::string_view name_of(Order order) {
+  return order == Order::layer_major ? "layer_major" : "microbatch_major";
+}
 
 std::int64_t units_on_device(const Plan& plan) {
   return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
@@ -32,7 +35,8 @@ std::vector<Link> used_links(const Plan& plan) {
   for (const Link link : kLinks) {
     const bool is_of_drives = link == Link::nvme_read || link == Link::nvme_write;
     const bool is_of_ranks = lane_of(link) == Lane::comm;
-    const bool is_used = is_of_ranks ? plan.training.moved(link) > 0 : !is_of_drives || plan.budget(Tier::nvme) > 0;
+    const bool is_used =
+        is_of_ranks ? plan.training.moved(link) > 0 : !is_of_drives || plan.budget(Tier::nvme) > 0;
     if (is_used) links.push_back(link);
   }
   return links;
@@ -68,8 +72,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   const Strategy& strategy = plan.strategy;
   line(fmt::format("model    {}: {:.2f} M parameters in {} units", model.architecture.model_type,
                    static_cast<double>(plan.parameters) / 1e6, model.units.size()));
-  line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches, strategy.microbatch.batch,
-                   strategy.microbatch.sequence, name_of(strategy.order), strata::name_of(strategy.precision),
+  line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
+                   strategy.microbatch.batch, strategy.microbatch.sequence, name_of(strategy.order),
+                   strata::name_of(strategy.precision),
                    fmt::format("{} of {} blocks recompute their activations",
                                std::count(strategy.save.begin() + 1, strategy.save.end() - 1, false),
                                strategy.save.size() - 2)));
@@ -82,13 +87,17 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
     line(fmt::format("{:<10} {} per step{}", strata::name_of(link), format_bytes(plan.training.moved(link)),
                      by_save > 0 ? fmt::format(", {} more where it saves", format_bytes(by_save)) : ""));
   }
-  line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model, plan.flops.executed));
+  line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model,
+                   plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
   if (rates != nullptr) {
     const StepBound bound = step_bound(plan, *rates);
-    line(fmt::format("bound    {:.3f} s per step by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme {:.3f})",
-                     bound.seconds(), bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory, bound.nvme));
+    line(
+        fmt::format("bound    {:.3f} s per step by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory "
+                    "{:.3f}, nvme {:.3f})",
+                    bound.seconds(), bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory,
+                    bound.nvme));
   }
   return text;
 }
@@ -101,16 +110,18 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"units_with_device_state", units_on_device(plan)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
-      {"traffic", by_link([&](Link link) { return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
-                                                                {"save_bytes", plan.training.moved_by_save(link)}}; })},
+      {"traffic", by_link([&](Link link) {
+         return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
+                               {"save_bytes", plan.training.moved_by_save(link)}};
+       })},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };
   if (rates != nullptr) {
     const StepBound bound = step_bound(plan, *rates);
     json["bound_seconds"] = bound.seconds();
-    json["bound"] = {{"by", bound.binding()},     {"compute", bound.compute}, {"h2d", bound.h2d},
-                     {"d2h", bound.d2h},          {"host_memory", bound.host_memory}, {"nvme", bound.nvme}};
+    json["bound"] = {{"by", bound.binding()}, {"compute", bound.compute},         {"h2d", bound.h2d},
+                     {"d2h", bound.d2h},      {"host_memory", bound.host_memory}, {"nvme", bound.nvme}};
   }
   return json;
 }

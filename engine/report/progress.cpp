@@ -8,8 +8,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "engine/report/plan_report.h"
 
 namespace strata {
@@ -57,8 +57,7 @@ void ProgressLine::on_step(const StepReport& report) {
       "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
       report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
       static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
-      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second),
-      memory, format_duration(left));
+      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second), memory, format_duration(left));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
   line_open_ = true;

@@ -9,7 +9,9 @@
 namespace strata {
 namespace {
 
-std::int64_t steps_of(const TrainReport& report) { return static_cast<std::int64_t>(report.result.steps.size()); }
+std::int64_t steps_of(const TrainReport& report) {
+  return static_cast<std::int64_t>(report.result.steps.size());
+}
 
 Bytes measured_peak(const TrainReport& report, Tier tier) {
   return report.result.measured.peak_bytes[static_cast<std::size_t>(tier)];
@@ -38,9 +40,11 @@ nlohmann::json tier(const TrainReport& report, Tier tier) {
 }
 
 nlohmann::json link(const TrainReport& report, Link link) {
-  nlohmann::json json = {{"planned_bytes", planned_traffic(report, link)}, {"measured_bytes", measured_traffic(report, link)}};
+  nlohmann::json json = {{"planned_bytes", planned_traffic(report, link)},
+                         {"measured_bytes", measured_traffic(report, link)}};
   const Lane lane = lane_of(link);  // between ranks several links share one
-  if (lane != Lane::comm) json["busy_seconds"] = report.result.measured.busy_seconds[static_cast<std::size_t>(lane)];
+  if (lane != Lane::comm)
+    json["busy_seconds"] = report.result.measured.busy_seconds[static_cast<std::size_t>(lane)];
   return json;
 }
 
@@ -66,37 +70,43 @@ double TrainReport::mfu() const {
   return seconds > 0 ? plan.flops.model / (seconds * rates.flops_per_second) : 0;
 }
 
-double TrainReport::hfu() const { return mfu() * plan.flops.executed / plan.flops.model; }
+double TrainReport::hfu() const {
+  return mfu() * plan.flops.executed / plan.flops.model;
+}
 
 std::string summary_text(const TrainReport& report) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   const TrainResult& result = report.result;
   if (result.steps.empty()) return fmt::format("no step was run\nstate hash {}\n", result.state_hash);
-  line(fmt::format("loss       {:.4f} -> {:.4f} over {} steps{}", result.steps.front().loss, result.steps.back().loss,
-                   result.steps.size(),
-                   result.counters.skipped > 0
-                       ? fmt::format("; {} steps skipped, their gradient norm was not finite", result.counters.skipped)
-                       : ""));
+  line(fmt::format(
+      "loss       {:.4f} -> {:.4f} over {} steps{}", result.steps.front().loss, result.steps.back().loss,
+      result.steps.size(),
+      result.counters.skipped > 0
+          ? fmt::format("; {} steps skipped, their gradient norm was not finite", result.counters.skipped)
+          : ""));
   if (!result.validation.empty()) {
     line(fmt::format("validation {:.4f} (step {}) -> {:.4f} (step {})", result.validation.front().loss,
-                     result.validation.front().step, result.validation.back().loss, result.validation.back().step));
+                     result.validation.front().step, result.validation.back().loss,
+                     result.validation.back().step));
   }
   const StepBound bound = step_bound(report.plan, report.rates);
   line(fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median)", report.tokens_per_second(),
                    report.median_step_seconds()));
-  line(fmt::format("MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s measured); HFU {:.1f} %",
-                   100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
-                   report.rates.flops_per_second, 100 * report.hfu()));
-  line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(), bound.binding(),
-                   report.median_step_seconds() / bound.seconds()));
+  line(fmt::format(
+      "MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s measured); HFU {:.1f} %",
+      100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
+      report.rates.flops_per_second, 100 * report.hfu()));
+  line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(),
+                   bound.binding(), report.median_step_seconds() / bound.seconds()));
   for (const Tier tier : used_tiers(report.plan)) {
     line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
                      format_bytes(measured_peak(report, tier))));
   }
   for (const Link link : used_links(report.plan)) {
     line(fmt::format("traffic    {} {} planned, {} measured", name_of(link),
-                     format_bytes(planned_traffic(report, link)), format_bytes(measured_traffic(report, link))));
+                     format_bytes(planned_traffic(report, link)),
+                     format_bytes(measured_traffic(report, link))));
   }
   line("state hash " + result.state_hash);
   return text;
@@ -105,7 +115,8 @@ std::string summary_text(const TrainReport& report) {
 nlohmann::json train_json(const TrainReport& report) {
   const TrainResult& result = report.result;
   nlohmann::json validation = nlohmann::json::array();
-  for (const ValidationPoint& point : result.validation) validation.push_back({{"step", point.step}, {"loss", point.loss}});
+  for (const ValidationPoint& point : result.validation)
+    validation.push_back({{"step", point.step}, {"loss", point.loss}});
   const StepBound bound = step_bound(report.plan, report.rates);
   return {
       {"loss", collect(result.steps, &StepReport::loss)},

@@ -18,7 +18,8 @@ struct TrainReport {
   /// Over all steps but the first, which warms caches, where there are several.
   double median_step_seconds() const;
   double tokens_per_second() const;
-  /// Model FLOPs utilisation: model FLOPs per step / (median step time · measured peak). HFU counts executed FLOPs.
+  /// Model FLOPs utilisation: model FLOPs per step / (median step time · measured peak). HFU counts executed
+  /// FLOPs.
   double mfu() const;
   double hfu() const;
 };

@@ -1,4 +1,4 @@
-#include "engine/base/at_work.h"
+#include "base/at_work.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/base/file.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace strata::test {
 

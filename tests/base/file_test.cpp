@@ -1,11 +1,11 @@
-#include "engine/base/file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"
 

@@ -1,4 +1,4 @@
-#include "engine/base/folder.h"
+#include "base/folder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

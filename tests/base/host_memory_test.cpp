@@ -1,4 +1,4 @@
-#include "engine/base/host_memory.h"
+#include "base/host_memory.h"
 
 #include <gtest/gtest.h>
 

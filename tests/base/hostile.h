@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata::test {

@@ -1,10 +1,10 @@
-#include "engine/base/json_text.h"
+#include "base/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "engine/base/task_arena.h"
+#include "base/task_arena.h"
 
 #include <stdexcept>
 #include <vector>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/system_error.h"
+#include "base/system_error.h"
 #include "tests/base/faulty_file_system.h"
 
 namespace strata::test {

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
-#include "engine/base/edit_distance.h"
-#include "engine/base/hash.h"
-#include "engine/base/random.h"
-#include "engine/base/storage_type.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/edit_distance.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/storage_type.h"
 
 namespace strata {
 namespace {

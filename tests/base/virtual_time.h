@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/base/pacing_clock.h"
+#include "base/pacing_clock.h"
 
 namespace strata::testing {
 

@@ -1,5 +1,5 @@
 // What hangs is told of, what advances is not.
-#include "engine/base/watchdog.h"
+#include "base/watchdog.h"
 
 #include <gmock/gmock.h>
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/checkpoint/safetensors.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/faulty_file_system.h"
@@ -20,8 +20,8 @@ using test::expect_error;
 using test::Fault;
 using test::FaultyFileSystem;
 using test::flip_bit;
-using test::overwrite;
 using test::names_in;
+using test::overwrite;
 using test::quick;
 using test::set_version;
 using test::State;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/base/overwrite.h"
@@ -24,8 +24,7 @@ using test::TemporaryFolder;
 void save(const fs::path& folder, const Model& model, State& state, HfExport options = {},
           FileSystem& file_system = quick()) {
   if (options.config.is_null()) options.config = to_hf_config(model.architecture);
-  save_hf_folder(
-      folder, model, test::read_from(state), options, file_system);
+  save_hf_folder(folder, model, test::read_from(state), options, file_system);
 }
 
 /// The folder's parameters in place of whatever the state had.

@@ -1,8 +1,8 @@
 // What others may have put where a checkpoint, its temporary folder or the probe of its path is to be.
 #include <gmock/gmock.h>
 
-#include "engine/base/error.h"
-#include "engine/base/folder.h"
+#include "base/error.h"
+#include "base/folder.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"

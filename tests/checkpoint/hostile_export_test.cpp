@@ -1,7 +1,7 @@
 // What may be where an export is to be: it is found before anything is written.
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"

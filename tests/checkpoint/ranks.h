@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/faulty_file_system.h"
 #include "tests/checkpoint/support.h"
 #include "tests/collectives/run_ranks.h"

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "engine/base/system_error.h"
+#include "base/system_error.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/support.h"

@@ -168,9 +168,8 @@ TEST_F(Resharding, TheExportedFolderIsTheSameWhoeverSaved) {
     State loaded(model_, 0);
     ASSERT_TRUE(CheckpointStore(path(), 2, quick()).load_newest(model_, loaded.access()));
     const TemporaryFolder exports;
-    save_hf_folder(
-        exports / "model", model_, test::read_from(loaded),
-        {.config = to_hf_config(model_.architecture), .shard_bytes = 1000}, quick());
+    save_hf_folder(exports / "model", model_, test::read_from(loaded),
+                   {.config = to_hf_config(model_.architecture), .shard_bytes = 1000}, quick());
     std::map<std::string, std::string> files;
     for (const std::string& name : names_in(exports / "model"))
       files[name] = read_file(exports / "model" / name);

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/overwrite.h"
 #include "tests/base/temporary_folder.h"
@@ -164,7 +164,8 @@ std::string with(const json& x) {
 INSTANTIATE_TEST_SUITE_P(
     All, MalformedSafetensors,
     testing::Values(
-        Malformed{"NoJson", "{\"x\":", "header:1:6: this is not valid JSON"}, Malformed{"Array", "[]", "not a JSON object"},
+        Malformed{"NoJson", "{\"x\":", "header:1:6: this is not valid JSON"},
+        Malformed{"Array", "[]", "not a JSON object"},
         Malformed{"NoDescription", R"({"x": 3})", "tensor x has no description"},
         Malformed{"NoDtype", R"({"x": {"shape": [4], "data_offsets": [0, 16]}})", "tensor x has no dtype"},
         Malformed{"NoShape", R"({"x": {"dtype": "F32", "data_offsets": [0, 16]}})",

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/model.h"
 #include "tests/base/faulty_file_system.h"

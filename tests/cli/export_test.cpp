@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 
 namespace strata::test {

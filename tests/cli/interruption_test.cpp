@@ -111,11 +111,12 @@ TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
 
 TEST_F(Interruption, OfARunByASecondOneInItsCheckpointPathIsRefused) {
   LinePipe metrics(path("metrics"));
-  Process first = start(saving({"train.steps=500", "report.metrics=metrics", "memory.device=128KiB",
-                                "device.link.h2d=2MB/s"}));
+  Process first = start(
+      saving({"train.steps=500", "report.metrics=metrics", "memory.device=128KiB", "device.link.h2d=2MB/s"}));
   ASSERT_TRUE(metrics.wait_for_lines(1));
   std::filesystem::create_directory(path("out/step-00000009.tmp"));
-  expect_sentence(strata(saving({})), 2, {"checkpoint.path out is in use by process " + std::to_string(first.id())});
+  expect_sentence(strata(saving({})), 2,
+                  {"checkpoint.path out is in use by process " + std::to_string(first.id())});
   EXPECT_TRUE(std::filesystem::exists(path("out/step-00000009.tmp")));
   EXPECT_TRUE(metrics.wait_for_lines(1));
 }

@@ -8,9 +8,9 @@
 
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
-#include "tests/support/source_folder.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/drive.h"
+#include "tests/support/source_folder.h"
 
 namespace strata::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/bytes.h"
+#include "base/bytes.h"
 
 namespace strata::test {
 

@@ -35,7 +35,9 @@ class Workspace : public ::testing::Test {
   Process start_ranks(int ranks, const Arguments& arguments) const;
   /// Each with arguments of its own.
   Outcome strata_on_ranks(const std::vector<Arguments>& ranks) const;
-  Outcome strata_on_ranks(int ranks, const Arguments& arguments) const { return start_ranks(ranks, arguments).wait(); }
+  Outcome strata_on_ranks(int ranks, const Arguments& arguments) const {
+    return start_ranks(ranks, arguments).wait();
+  }
   /// The JSON report of a command that must succeed; `arguments` without --json.
   nlohmann::json report(Arguments arguments) const;
   std::string state_hash(const Arguments& arguments) const { return report(arguments).at("state_hash"); }

@@ -5,9 +5,9 @@
 
 #include <cerrno>
 
+#include "base/system_error.h"
 #include "collectives/launcher.h"
 #include "collectives/same_on_all.h"
-#include "engine/base/system_error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
 

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/error.h"
 #include "collectives/agreement.h"
-#include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/ranks.h"
 

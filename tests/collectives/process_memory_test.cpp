@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/values.h"
 

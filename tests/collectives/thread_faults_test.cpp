@@ -4,7 +4,7 @@
 #include <atomic>
 #include <future>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/thread_ranks.h"
 #include "tests/collectives/values.h"

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/random.h"
 #include "collectives/communicator.h"
-#include "engine/base/dtype.h"
-#include "engine/base/random.h"
 #include "tests/collectives/ranks.h"
 
 namespace strata::testing {

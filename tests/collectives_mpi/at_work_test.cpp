@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/base/at_work.h"
+#include "base/at_work.h"
 #include "tests/collectives/ranks.h"
 
 namespace strata::testing {

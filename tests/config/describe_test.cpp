@@ -81,8 +81,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"report.metrics", "m.jsonl"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
-const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor",
-                                             "parallel.pipeline", "device.kind"};
+const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor", "parallel.pipeline",
+                                             "device.kind"};
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
@@ -90,8 +90,8 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
-  return parse_run_config(model + precision + ranks + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
-                          {path + "=" + value});
+  return parse_run_config(model + precision + ranks + drives + "data: {path: a}\ncheckpoint: {path: p}\n",
+                          "run.yaml", {path + "=" + value});
 }
 
 TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/base/error.h"
-#include "engine/base/random.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "tests/support/source_folder.h"
@@ -304,19 +304,22 @@ TEST(ImpossibleCombinations, PointAtTheKeyThatIsGiven) {
 
 TEST(NvmeTier, NeedsAHostTierAndAFolder) {
   EXPECT_EQ(refusal(kMinimal + "memory: {nvme: {path: /scratch, size: 64GiB}}\n"),
-            "run.yaml:3:17: memory.nvme.path: needs memory.host: what is read from drives passes through host memory");
+            "run.yaml:3:17: memory.nvme.path: needs memory.host: what is read from drives passes through "
+            "host memory");
   EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, placement: {gradients: nvme}}\n"),
               HasSubstr("memory.placement.gradients: nvme needs memory.nvme.path"));
   EXPECT_THAT(refusal(kMinimal + "memory: {placement: {gradients: host}}\n"),
               HasSubstr("memory.placement.gradients: host needs memory.host"));
-  EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, placement: {parameters: host, optimizer_state: device}}\n"),
-              HasSubstr("memory.placement.parameters: parameters that are updated on the device live there"));
+  EXPECT_THAT(
+      refusal(kMinimal + "memory: {host: 1GiB, placement: {parameters: host, optimizer_state: device}}\n"),
+      HasSubstr("memory.placement.parameters: parameters that are updated on the device live there"));
   EXPECT_THAT(refusal(kMinimal + "memory: {host: 1GiB, nvme: {path: a, verify: maybe}}\n"),
               HasSubstr("memory.nvme.verify: expected true or false"));
 }
 
 TEST(Ranks, AreCheckedAgainstTheBatchAndOneAnother) {
-  EXPECT_THAT(refusal(kMinimal + "parallel: {data: 3}\n"), HasSubstr("do not divide into microbatches of 1 on 3 data ranks"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {data: 3}\n"),
+              HasSubstr("do not divide into microbatches of 1 on 3 data ranks"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {data: 4, replicate: 3}\n"),
               HasSubstr("parallel.replicate: 3 does not divide parallel.data, 4"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {reduce_dtype: fp16}\n"),

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata {
 

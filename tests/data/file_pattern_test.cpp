@@ -66,7 +66,8 @@ TEST_F(FilePattern, TakesManyTwoStarsInARowAsOne) {
     name += "n/";
     stars += "**/";
   }
-  corpus_.write(name + "e.txt", "");  // that many ways to share out its folders to the stars would take for ever
+  corpus_.write(name + "e.txt",
+                "");  // that many ways to share out its folders to the stars would take for ever
   EXPECT_THAT(expand("n/" + stars + "*.txt"), ElementsAre(name + "e.txt"));
 }
 

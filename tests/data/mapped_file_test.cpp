@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/temporary_folder.h"
 

@@ -1,4 +1,5 @@
-// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows with the problem.
+// Kernels set their scratch up when they first see a shape; after that a step allocates nothing that grows
+// with the problem.
 #include <gtest/gtest.h>
 
 #include "engine/device/cpu/cpu_device.h"

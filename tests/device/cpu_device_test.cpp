@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/dirty_memory.h"
+#include "base/dirty_memory.h"
 
 namespace strata {
 namespace {

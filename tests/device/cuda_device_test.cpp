@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/error.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "engine/device/cuda/numa.h"
-#include "offload/arena.h"
 
 namespace strata {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/device/reference/reference_kernels.h"
 

@@ -3,7 +3,7 @@
 // tier and are not counted.
 #include <gtest/gtest.h>
 
-#include "engine/base/dirty_memory.h"
+#include "base/dirty_memory.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"
@@ -43,7 +43,8 @@ TEST(Allocation, HappensInNoStepAfterTheFirst) {
   expect_none("all on the device");
   config.memory.device = resident / 3;
   expect_none("a third on the device");
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
+    GTEST_SKIP() << reason;
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
   expect_none("state on a drive");

@@ -1,9 +1,9 @@
-// The executor on a device that works in the background: what it issues must wait for what it needs, and no more than that may
-// differ from the CPU device.
+// The executor on a device that works in the background: what it issues must wait for what it needs, and no
+// more than that may differ from the CPU device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/execute/support.h"
 #include "tests/support/queued_device.h"
 
@@ -35,7 +35,8 @@ TEST(BackgroundDevice, ComputesTheBitsOfTheCpuDevice) {
         QueuedDevice device({.threads = 2, .link = {}});
         const RunOutcome outcome = run(config, {.device = &device});
         EXPECT_EQ(outcome.result.state_hash, expected)
-            << "budget " << budget << ", order " << static_cast<int>(order) << ", lanes " << static_cast<int>(lanes);
+            << "budget " << budget << ", order " << static_cast<int>(order) << ", lanes "
+            << static_cast<int>(lanes);
         expect_the_plan_was_exact(outcome);
       }
     }

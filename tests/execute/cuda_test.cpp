@@ -1,5 +1,5 @@
-// The invariants of docs/design.md on a GPU: placement changes nothing, the plan is exact, serial equals overlapped, and a
-// checkpoint continues to the same bits, on the GPU or across devices.
+// The invariants of docs/design.md on a GPU: placement changes nothing, the plan is exact, serial equals
+// overlapped, and a checkpoint continues to the same bits, on the GPU or across devices.
 #include <gtest/gtest.h>
 
 #include "tests/execute/support.h"
@@ -44,7 +44,8 @@ TEST_P(OnGpu, PlacementChangesNoBitAndThePlanIsExact) {
         const RunOutcome outcome = run_on_gpu();
         if (expected.empty()) expected = outcome.result.state_hash;
         EXPECT_EQ(outcome.result.state_hash, expected)
-            << "budget " << budget << ", order " << static_cast<int>(order) << ", lanes " << static_cast<int>(lanes);
+            << "budget " << budget << ", order " << static_cast<int>(order) << ", lanes "
+            << static_cast<int>(lanes);
         expect_the_plan_was_exact(outcome);
       }
     }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/dirty_memory.h"
+#include "base/dirty_memory.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 #include "tests/support/queued_device.h"

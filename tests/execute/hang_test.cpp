@@ -8,8 +8,8 @@
 #include <future>
 #include <thread>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"

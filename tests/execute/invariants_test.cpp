@@ -91,8 +91,9 @@ TEST(Pins, ChangeNoBitAndThePlanIsExact) {
     DType precision;
     MasterFormat master;
   };
-  for (const Format& format : {Format{DType::bf16, MasterFormat::fp32}, Format{DType::bf16, MasterFormat::split},
-                               Format{DType::fp32, MasterFormat::fp32}}) {
+  for (const Format& format :
+       {Format{DType::bf16, MasterFormat::fp32}, Format{DType::bf16, MasterFormat::split},
+        Format{DType::fp32, MasterFormat::fp32}}) {
     RunConfig config = tiny_run(folder.path());
     config.train.precision = format.precision;
     config.optimizer.master = format.master;

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "offload/io_faults.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -17,10 +17,10 @@ namespace {
 using ::testing::AllOf;
 using testing::expect_the_plan_was_exact;
 using ::testing::HasSubstr;
+using testing::named_budget;
 using testing::resident_bytes;
 using testing::run;
 using testing::RunOutcome;
-using testing::named_budget;
 using testing::smallest_bytes;
 using testing::smallest_host_bytes;
 using testing::TemporaryFolder;
@@ -45,7 +45,8 @@ class Nvme : public ::testing::TestWithParam<Drives> {
   void SetUp() override {
     const bool uring = GetParam().engine == NvmeEngine::io_uring;
     const StoreEngine engine = uring ? StoreEngine::io_uring : StoreEngine::threads;
-    if (const std::string reason = testing::why_no_drive(first_.path(), engine); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = testing::why_no_drive(first_.path(), engine); !reason.empty())
+      GTEST_SKIP() << reason;
   }
   std::vector<std::string> folders() const {
     std::vector<std::string> result = {first_.path().string()};
@@ -121,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Drives, Nvme,
                                   (info.param.folders == 1 ? "_one_folder" : "_two_folders");
                          });
 
-/// Gives one operation of a run a fault. A bit flipped by a write is wrong in whatever reads it, until it is written again: for
-/// serial lanes and one folder only.
+/// Gives one operation of a run a fault. A bit flipped by a write is wrong in whatever reads it, until it is
+/// written again: for serial lanes and one folder only.
 class OneFault : public IoFaults {
  public:
   OneFault(std::int64_t index, BlockFault fault) : index_(index), fault_(fault) {}
@@ -158,11 +159,13 @@ class OneFault : public IoFaults {
   std::atomic<bool> hit_ = false;
 };
 
-/// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the checkpoint that it had
-/// saved before continues to the same bits. Every seventh here; tests/faults/every_operation.sh takes all, of more steps.
+/// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the
+/// checkpoint that it had saved before continues to the same bits. Every seventh here;
+/// tests/faults/every_operation.sh takes all, of more steps.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
+    GTEST_SKIP() << reason;
   const bool all = std::getenv("STRATA_TEST_EVERY_FAULT") != nullptr;
   RunConfig resident = tiny_run(folder.path());
   resident.train.steps = all ? 5 : 2;
@@ -201,7 +204,8 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
+    GTEST_SKIP() << reason;
   RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
   config.memory.host = smallest_host_bytes(config);
   OneFault faults(40, {.error = EIO});
@@ -230,7 +234,8 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
 /// All tiers are as good as full of state, and one more layer has no room.
 TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
+    GTEST_SKIP() << reason;
   RunConfig config = tiny_run(folder.path());
   config.model.config["num_hidden_layers"] = 80;
   config.model.config["hidden_size"] = 64;
@@ -250,7 +255,8 @@ TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   EXPECT_EQ(outcome.result.state_hash, expected);
   expect_the_plan_was_exact(outcome);
   const auto state = static_cast<double>(14 * outcome.plan.parameters);
-  EXPECT_GE(state, 0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
+  EXPECT_GE(state,
+            0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
   config.model.config["num_hidden_layers"] = 81;
   EXPECT_THROW(make_plan(config, testing::model_of(config)), ConfigError);
 }

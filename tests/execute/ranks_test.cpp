@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 

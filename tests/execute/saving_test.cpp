@@ -7,7 +7,7 @@
 #include <mutex>
 #include <set>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -156,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
     , Saving,
     ::testing::Combine(::testing::Values(Arithmetic{DType::bf16, true}, Arithmetic{DType::bf16, false},
                                          Arithmetic{DType::fp32, false}, Arithmetic{DType::fp16, true},
-                                         Arithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::bf16}),
+                                         Arithmetic{DType::bf16, true, MasterFormat::split,
+                                                    MomentFormat::bf16}),
                        ::testing::ValuesIn(places())),
     [](const auto& info) {
       const Arithmetic& arithmetic = std::get<Arithmetic>(info.param);

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "engine/base/system_error.h"
+#include "base/system_error.h"
 #include "engine/execute/space_wait.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/small_file_system.h"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/plan/lower.h"
 
 namespace strata::testing {
@@ -71,7 +71,8 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   return outcome;
 }
 
-std::vector<RunOutcome> run_ranks(RunConfig config, int ranks, const std::function<RunOptions(int rank)>& options,
+std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
+                                  const std::function<RunOptions(int rank)>& options,
                                   const ThreadCommunicatorOptions& communicators) {
   config.parallel.data = ranks;
   const auto worlds = make_thread_communicators(ranks, communicators);
@@ -106,9 +107,8 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
         << name_of(tier);
   }
   for (const Link link : kLinks) {
-    EXPECT_EQ(measured.traffic[link],
-              steps * outcome.plan.training.moved(link) +
-                  outcome.result.saves * outcome.plan.training.moved_by_save(link))
+    EXPECT_EQ(measured.traffic[link], steps * outcome.plan.training.moved(link) +
+                                          outcome.result.saves * outcome.plan.training.moved_by_save(link))
         << name_of(link);
   }
 }

@@ -72,10 +72,12 @@ struct RunOutcome {
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
 
-/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. Where some fail, what the first of them threw.
-std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
-                                  const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },
-                                  const ThreadCommunicatorOptions& communicators = {});
+/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. Where
+/// some fail, what the first of them threw.
+std::vector<RunOutcome> run_ranks(
+    RunConfig config, int ranks,
+    const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },
+    const ThreadCommunicatorOptions& communicators = {});
 
 /// Measured peaks and copied bytes of a whole run are those of its plan.
 void expect_the_plan_was_exact(const RunOutcome& outcome);

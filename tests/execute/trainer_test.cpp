@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/execute/support.h"
 
 namespace strata {
@@ -170,7 +170,8 @@ TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
     EXPECT_EQ(result.counters.skipped, 1);
     EXPECT_TRUE(result.steps[0].skipped);
     EXPECT_FALSE(result.steps[1].skipped);
-    for (std::size_t unit = 0; unit < before.size(); ++unit) EXPECT_EQ(before[unit] == after[unit], unit == 1) << unit;
+    for (std::size_t unit = 0; unit < before.size(); ++unit)
+      EXPECT_EQ(before[unit] == after[unit], unit == 1) << unit;
   }
 }
 

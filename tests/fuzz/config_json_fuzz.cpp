@@ -1,6 +1,6 @@
 // A Hugging Face folder's config.json, or a run file's model.config. What Strata understands it must write
 // and read again.
-#include "engine/base/json_text.h"
+#include "base/json_text.h"
 #include "engine/model/architecture.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
 // A checkpoint's manifest: as it is, and with the checksum that makes it look undamaged.
 #include <nlohmann/json.hpp>
 
-#include "engine/base/hash.h"
+#include "base/hash.h"
 #include "engine/checkpoint/manifest.h"
 #include "tests/fuzz/target.h"
 

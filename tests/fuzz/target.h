@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata::fuzz {
 

@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/model/dropout.h"
 #include "tests/base/expect_error.h"
 #include "tests/support/source_folder.h"
@@ -76,7 +76,8 @@ TEST_P(ConfigKeys, HaveTheirMeaningInTransformersOrAreRefused) {
   for (const json& group : family()["keys"]) {
     // Where no value changes anything, a rejected one is of another type, which changes nothing either.
     const bool matters = !group["changes"].empty();
-    const bool is_float = std::ranges::any_of(group["changes"], [](const json& v) { return v.is_number_float(); });
+    const bool is_float =
+        std::ranges::any_of(group["changes"], [](const json& v) { return v.is_number_float(); });
     for (const std::string key : group["keys"]) {
       for (const std::string effect : {"same", "changes", "rejected"}) {
         if (effect == "rejected" && !matters) continue;

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/base/random.h"
+#include "base/random.h"
 
 namespace strata::test {
 namespace {

@@ -5,9 +5,9 @@
 #include <latch>
 #include <thread>
 
+#include "base/error.h"
 #include "collectives/nccl_communicator.h"
 #include "collectives/nccl_library.h"
-#include "engine/base/error.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
 #include "tests/nccl_emulation/nccl_emulation.h"

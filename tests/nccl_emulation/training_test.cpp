@@ -4,8 +4,8 @@
 
 #include <deque>
 
+#include "base/error.h"
 #include "collectives/nccl_communicator.h"
-#include "engine/base/error.h"
 #include "tests/execute/support.h"
 #include "tests/nccl_emulation/nccl_emulation.h"
 #include "tests/support/queued_device.h"

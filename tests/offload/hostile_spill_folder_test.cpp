@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "engine/base/folder.h"
+#include "base/folder.h"
 #include "offload/spill_folder.h"
 #include "tests/base/expect_error.h"
 #include "tests/base/hostile.h"

@@ -36,12 +36,15 @@ class MemoryStore final : public Store {
 
 constexpr Bytes kSize = 1 * MiB;
 
-double seconds(const VirtualTime& time) { return (time.time - VirtualTime::Seconds(100)).count(); }
+double seconds(const VirtualTime& time) {
+  return (time.time - VirtualTime::Seconds(100)).count();
+}
 
 TEST(LimitedStore, MovesEveryByteInTheTimeOfItsRate) {
   VirtualTime time;
   time.wakes_early = true;
-  const auto store = limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = 1e6}, time.clock());
+  const auto store =
+      limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = 1e6}, time.clock());
   const auto queue = store->open_queue();
   const testing::Block written(kSize, 3), read(kSize);
   queue->write(0, written.bytes());
@@ -55,14 +58,16 @@ TEST(LimitedStore, MovesEveryByteInTheTimeOfItsRate) {
 
 TEST(LimitedStore, GivesADirectionWithoutLimitItsOwnSpeed) {
   VirtualTime time;
-  const auto store = limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = {}}, time.clock());
+  const auto store =
+      limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = {}}, time.clock());
   store->open_queue()->write(0, testing::Block(kSize).bytes());
   EXPECT_EQ(seconds(time), 0);
 }
 
 TEST(LimitedStore, SharesItsTimeOutToAllQueuesAndSavesNoneUp) {
   VirtualTime time;
-  const auto store = limit_store(std::make_unique<MemoryStore>(kSize), {.read = 1e6, .write = 1e6}, time.clock());
+  const auto store =
+      limit_store(std::make_unique<MemoryStore>(kSize), {.read = 1e6, .write = 1e6}, time.clock());
   const auto reads = store->open_queue(), writes = store->open_queue();
   const testing::Block memory(kSize);
   time.time += VirtualTime::Seconds(50);  // idle time is lost

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "offload/io_faults.h"
 #include "offload/spill_folder.h"
 #include "tests/offload/store_fixture.h"

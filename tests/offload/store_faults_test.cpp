@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "offload/io_faults.h"
 #include "offload/stripe_map.h"
 #include "tests/offload/store_fixture.h"

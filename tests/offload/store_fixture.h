@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "offload/store.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/support/drive.h"
@@ -70,7 +70,8 @@ class EveryStore : public ::testing::TestWithParam<StoreKind> {
     options_.engine = GetParam().engine;
     options_.bytes = 16 * MiB;
     for (const std::string& folder : options_.folders) {
-      if (const std::string reason = why_no_drive(folder, options_.engine); !reason.empty()) GTEST_SKIP() << reason;
+      if (const std::string reason = why_no_drive(folder, options_.engine); !reason.empty())
+        GTEST_SKIP() << reason;
     }
   }
   /// Spill files that the message may name.

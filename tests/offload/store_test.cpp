@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "engine/base/dirty_memory.h"
-#include "engine/base/error.h"
+#include "base/dirty_memory.h"
+#include "base/error.h"
 #include "tests/offload/store_fixture.h"
 #include "tests/support/allocations.h"
 

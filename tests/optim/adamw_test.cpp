@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/random.h"
-#include "engine/base/task_arena.h"
+#include "base/random.h"
+#include "base/task_arena.h"
 #include "tests/support/highway_target.h"
 #include "tests/support/state_types.h"
 
@@ -106,9 +106,10 @@ const AdamWStep kStep = {.learning_rate = 3e-3F,
 constexpr std::size_t kLarge = 300'007;
 
 void expect_reference_bits(const StateTypes& types, std::size_t first, std::size_t elements) {
-  SCOPED_TRACE(::testing::Message() << name_of(types.precision) << (types.format.split_master ? ", split" : "")
-                                  << ", moments " << name_of(types.format.moments) << ", " << elements
-                                  << " elements from " << first);
+  SCOPED_TRACE(::testing::Message() << name_of(types.precision)
+                                    << (types.format.split_master ? ", split" : "") << ", moments "
+                                    << name_of(types.format.moments) << ", " << elements << " elements from "
+                                    << first);
   Buffers fast(types, first + elements + 40), plain(types, first + elements + 40);
   adamw(coefficients(kStep), fast.state(first, elements));
   adamw_reference(coefficients(kStep), plain.state(first, elements));

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/random.h"
-#include "engine/base/task_arena.h"
+#include "base/random.h"
+#include "base/task_arena.h"
 #include "tests/support/highway_target.h"
 
 namespace strata {

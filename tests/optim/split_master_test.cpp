@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/base/task_arena.h"
-#include "engine/base/topology.h"
+#include "base/task_arena.h"
+#include "base/topology.h"
 
 namespace strata {
 namespace {

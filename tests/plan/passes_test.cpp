@@ -24,7 +24,8 @@ std::vector<StrategyOptions> free_options() {
     for (const DType precision : {DType::fp32, DType::bf16}) {
       for (const bool save : {false, true}) {
         for (const std::size_t on_device : {0, 2, 5}) {
-          for (const bool clips : {true, false}) options.push_back({order, precision, 3, save, on_device, clips});
+          for (const bool clips : {true, false})
+            options.push_back({order, precision, 3, save, on_device, clips});
         }
       }
     }
@@ -59,8 +60,14 @@ std::vector<StrategyOptions> all_options() {
 /// Budgets from the smallest possible to more than enough.
 std::vector<Bytes> budgets(const Program& plain) {
   const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
-  const Bytes largest = tier_use(place(keep_resident(plain, kDeviceLevel, kUnlimited)), Tier::device).peak_bytes;
-  return {smallest, smallest + kBufferAlignment, smallest + (largest - smallest) / 4, (smallest + largest) / 2, largest, kUnlimited};
+  const Bytes largest =
+      tier_use(place(keep_resident(plain, kDeviceLevel, kUnlimited)), Tier::device).peak_bytes;
+  return {smallest,
+          smallest + kBufferAlignment,
+          smallest + (largest - smallest) / 4,
+          (smallest + largest) / 2,
+          largest,
+          kUnlimited};
 }
 
 Bytes traffic(const Program& program) {
@@ -158,8 +165,9 @@ TEST(Lowering, FetchesRightBeforeUseAndReleasesRightAfter) {
     for (std::size_t k = i - 2; k < i + 2; ++k) {
       const Instruction& instruction = plain.instructions[k];
       around += std::string(name_of(instruction.operation)) + ' ' +
-                plain.buffer(instruction.operation == Operation::copy_to_host ? instruction.writes[0].buffer
-                                                                              : instruction.reads[0].buffer)
+                plain
+                    .buffer(instruction.operation == Operation::copy_to_host ? instruction.writes[0].buffer
+                                                                             : instruction.reads[0].buffer)
                     .name +
                 '\n';
     }
@@ -202,7 +210,8 @@ std::set<std::string> copies(const Program& program) {
 TEST(Lowering, CopiesOfWhatIsPinnedOnlyWhatTheHostMakesAndNeeds) {
   const Model model = tiny_model(1, false);
   const auto copied = [&](DType precision, DevicePins pins) {
-    return copies(lower_training(model, tiny_strategy(model, {.precision = precision, .microbatches = 1, .pins = pins})));
+    return copies(lower_training(
+        model, tiny_strategy(model, {.precision = precision, .microbatches = 1, .pins = pins})));
   };
   const std::set<std::string> messages = {">tokens[mb=0]", ">targets[mb=0]", "<losses[mb=0]"};
   const auto with = [&](std::set<std::string> names) {
@@ -260,8 +269,10 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
   Strategy strategy = tiny_strategy(model, {.units_on_device = 2});
   strategy.validation_microbatches = 2;
   const Program training = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
-  const Program validation = place(keep_resident(lower_validation(model, strategy), kDeviceLevel, kUnlimited));
-  for (std::size_t b = 0; training.buffers[b].persistent; ++b) EXPECT_EQ(training.buffers[b], validation.buffers[b]);
+  const Program validation =
+      place(keep_resident(lower_validation(model, strategy), kDeviceLevel, kUnlimited));
+  for (std::size_t b = 0; training.buffers[b].persistent; ++b)
+    EXPECT_EQ(training.buffers[b], validation.buffers[b]);
   EXPECT_EQ(count(validation, Operation::backward), 0);
 }
 
@@ -271,7 +282,8 @@ TEST(Residency, MovesNothingThatFitsForGood) {
   const Program resident = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
   for (const Instruction& instruction : resident.instructions) {
     if (instruction.lane != Lane::h2d && instruction.lane != Lane::d2h) continue;
-    EXPECT_EQ(resident.buffer(instruction.reads[0].buffer).kind, BufferKind::communication) << print(resident, instruction);
+    EXPECT_EQ(resident.buffer(instruction.reads[0].buffer).kind, BufferKind::communication)
+        << print(resident, instruction);
   }
 }
 
@@ -289,9 +301,11 @@ TEST(Residency, FetchesEachParameterOncePerStepWhereAllFitAndTwiceWhereOnlyOneUn
     }
     return parameters;
   };
-  // Embedding and head once each: the embedding's backward needs no parameter, and the head's forward is in its backward.
+  // Embedding and head once each: the embedding's backward needs no parameter, and the head's forward is in
+  // its backward.
   EXPECT_EQ(fetches(kUnlimited), 8);
-  // Forward and backward once each, whatever the number of microbatches: a unit's parameter stays while they pass.
+  // Forward and backward once each, whatever the number of microbatches: a unit's parameter stays while they
+  // pass.
   const Bytes block = model.units[1].elements * 2;
   const int tight = fetches(near_bytes(plain, kDeviceLevel).smallest + block);
   EXPECT_LE(tight, 2 + 2 * 6);
@@ -335,7 +349,10 @@ TEST(Prefetch, NeverRaisesLiveBytesOverTheBudget) {
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     for (const Bytes budget : budgets(plain)) {
-      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget)), Tier::device).live_bytes, budget);
+      EXPECT_LE(tier_use(place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget)),
+                         Tier::device)
+                    .live_bytes,
+                budget);
     }
   }
 }
@@ -350,7 +367,8 @@ TEST(Memory, PlacesTheSmallestProgramWithoutFragmentation) {
 
 TEST(Memory, KindsAddUpToTheLiveBytes) {
   const Model model = tiny_model();
-  const Program placed = place(keep_resident(lower_training(model, tiny_strategy(model)), kDeviceLevel, kUnlimited));
+  const Program placed =
+      place(keep_resident(lower_training(model, tiny_strategy(model)), kDeviceLevel, kUnlimited));
   for (const Tier tier : kTiers) {
     const TierUse use = tier_use(placed, tier);
     Bytes sum = 0;
@@ -407,7 +425,8 @@ TEST(Dependencies, ReachAcrossStepsAndNeverWaitForTheirOwnLane) {
   for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
     const auto own = static_cast<std::size_t>(placed.instructions[i].lane);
     EXPECT_EQ(dependencies.waits[i][own].position, -1);
-    for (const LanePosition& wait : dependencies.waits[i]) crosses_steps |= wait.position >= 0 && wait.previous_step;
+    for (const LanePosition& wait : dependencies.waits[i])
+      crosses_steps |= wait.position >= 0 && wait.previous_step;
   }
   EXPECT_TRUE(crosses_steps);  // the first fetch of a parameter waits for the update of the step before
 }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -26,7 +26,8 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
   const Model model = tiny_model();
   const Plan plan = make_plan(tiny_config(), model);
   for (const Tier tier : plan.strategy.state) EXPECT_EQ(tier, Tier::device);
-  EXPECT_EQ(plan.training.of(Tier::host).live_bytes, plan.training.of(Tier::host).by_kind[static_cast<std::size_t>(BufferKind::communication)]);
+  EXPECT_EQ(plan.training.of(Tier::host).live_bytes,
+            plan.training.of(Tier::host).by_kind[static_cast<std::size_t>(BufferKind::communication)]);
 }
 
 TEST(Planner, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
@@ -118,7 +119,8 @@ TEST(Planner, CountsFlopsOfRecomputation) {
   const Model model = tiny_model();
   const Plan recomputed = make_plan(tiny_config({.save = false}), model);
   const Plan saved = make_plan(tiny_config({.save = true}), model);
-  // What executes beyond the model's FLOPs without recomputation: attention's probabilities, once more in its backward.
+  // What executes beyond the model's FLOPs without recomputation: attention's probabilities, once more in its
+  // backward.
   EXPECT_NEAR(saved.flops.executed / saved.flops.model, 1, 0.03);
   EXPECT_GT(recomputed.flops.executed, 1.2 * saved.flops.executed);
   EXPECT_DOUBLE_EQ(recomputed.flops.model, saved.flops.model);
@@ -129,12 +131,15 @@ TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
   RunConfig config = tiny_config({.microbatches = 4});
   const Bytes recomputed = make_plan(config, model).arena_bytes(Tier::device);
   config.train.recompute = Recompute::automatic;
-  const auto saved = [](const Plan& plan) { return std::count(plan.strategy.save.begin(), plan.strategy.save.end(), true); };
+  const auto saved = [](const Plan& plan) {
+    return std::count(plan.strategy.save.begin(), plan.strategy.save.end(), true);
+  };
   const Plan unlimited = make_plan(config, model);
   EXPECT_EQ(saved(unlimited), 6);
   std::ptrdiff_t before = 6;
   bool some_in_between = false;
-  for (Bytes budget = unlimited.arena_bytes(Tier::device); budget > recomputed / 5; budget -= recomputed / 11) {
+  for (Bytes budget = unlimited.arena_bytes(Tier::device); budget > recomputed / 5;
+       budget -= recomputed / 11) {
     config.memory.device = budget;
     const Plan plan = make_plan(config, model);
     EXPECT_LE(saved(plan), before);
@@ -167,8 +172,9 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   config.memory.host = 2048 * GiB;
   const Plan plan = make_plan(config, model);
   EXPECT_NEAR(static_cast<double>(plan.parameters), 70.55e9, 0.1e9);
-  // Layer-major: parameters come twice and gradients leave once, 2 bytes each, whatever the number of microbatches; at most
-  // all unit boundaries leave and return once (checkpoints in the forward, their gradients in the backward pass).
+  // Layer-major: parameters come twice and gradients leave once, 2 bytes each, whatever the number of
+  // microbatches; at most all unit boundaries leave and return once (checkpoints in the forward, their
+  // gradients in the backward pass).
   const double parameter_bytes = 2 * static_cast<double>(plan.parameters);
   const double boundary_bytes = 2.0 * 16 * 4096 * 8192 * 81;
   EXPECT_LT(static_cast<double>(plan.training.moved(Link::h2d)), 2.01 * parameter_bytes + 2 * boundary_bytes);

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "engine/base/checked.h"
+#include "base/checked.h"
 #include "engine/config/keys.h"
 #include "engine/config/load.h"
 #include "tests/plan/support.h"

@@ -4,8 +4,8 @@
 
 #include <regex>
 
-#include "engine/base/error.h"
-#include "engine/base/hash.h"
+#include "base/error.h"
+#include "base/hash.h"
 #include "engine/plan/level.h"
 
 namespace strata::testing {
@@ -55,7 +55,8 @@ class ByteMemory : public SymbolicMemory {
  private:
   std::pair<std::size_t, std::size_t> range(BufferId id) const {
     const Buffer& buffer = program_.buffer(id);
-    return {static_cast<std::size_t>(buffer.offset / kBufferAlignment), static_cast<std::size_t>(buffer.bytes / kBufferAlignment)};
+    return {static_cast<std::size_t>(buffer.offset / kBufferAlignment),
+            static_cast<std::size_t>(buffer.bytes / kBufferAlignment)};
   }
   const Program& program_;
   std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
@@ -66,13 +67,15 @@ void perform(const Instruction& instruction, int step, const SaveSchedule& saves
   if (instruction.when == When::saving && !saves.saves(step)) return;
   if (instruction.operation == Operation::save) {
     const Operand& operand = instruction.reads[0];
-    saved[fmt::format("{} of unit {} at step {}", name_of(operand.role), instruction.unit, step)] = memory.read(operand.buffer);
+    saved[fmt::format("{} of unit {} at step {}", name_of(operand.role), instruction.unit, step)] =
+        memory.read(operand.buffer);
   }
   if (kDeviceLevel.is_transfer(instruction) || kHostLevel.is_transfer(instruction)) {
     memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
     return;
   }
-  std::string inputs = fmt::format("{} {} {}", name_of(instruction.operation), instruction.unit, instruction.microbatch);
+  std::string inputs =
+      fmt::format("{} {} {}", name_of(instruction.operation), instruction.unit, instruction.microbatch);
   if (instruction.operation == Operation::load_tokens) inputs += fmt::format(" step {}", step);
   for (const Operand& operand : instruction.reads) {
     inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
@@ -84,7 +87,8 @@ void perform(const Instruction& instruction, int step, const SaveSchedule& saves
 
 void initialise(const Program& program, SymbolicMemory& memory) {
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (program.buffers[b].persistent) memory.write(static_cast<BufferId>(b), hash_text(program.buffers[b].name));
+    if (program.buffers[b].persistent)
+      memory.write(static_cast<BufferId>(b), hash_text(program.buffers[b].name));
   }
 }
 
@@ -151,7 +155,8 @@ RunConfig with_named_budgets(RunConfig config, const std::string& refusal) {
   // What follows a semicolon is another way.
   const std::string sentence = refusal.substr(0, refusal.find(';'));
   static const std::regex named(R"((memory\.[a-z.]+)(?:(?!memory\.)[^(])*\((\d+) bytes\))");
-  for (auto match = std::sregex_iterator(sentence.begin(), sentence.end(), named); match != std::sregex_iterator(); ++match) {
+  for (auto match = std::sregex_iterator(sentence.begin(), sentence.end(), named);
+       match != std::sregex_iterator(); ++match) {
     const std::string key = (*match)[1];
     const Bytes bytes = std::stoll((*match)[2]);
     if (key == "memory.device") config.memory.device = bytes;
@@ -166,19 +171,23 @@ SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule
   SymbolicState saved;
   initialise(program, memory);
   for (int step = 0; step < steps; ++step) {
-    for (const Instruction& instruction : program.instructions) perform(instruction, step, saves, memory, saved);
+    for (const Instruction& instruction : program.instructions)
+      perform(instruction, step, saves, memory, saved);
   }
   return final_state(program, memory, std::move(saved));
 }
 
-SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed, const SaveSchedule& saves) {
+SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
+                                  const SaveSchedule& saves) {
   const Dependencies dependencies = find_dependencies(placed);
   ByteMemory memory(placed);
   SymbolicState saved;
   initialise(placed, memory);
   std::mt19937 random(seed);
   std::array<std::int64_t, kLanes.size()> completed = {};
-  const auto length = [&](std::size_t lane) { return static_cast<std::int64_t>(dependencies.lanes[lane].size()); };
+  const auto length = [&](std::size_t lane) {
+    return static_cast<std::int64_t>(dependencies.lanes[lane].size());
+  };
   const auto ready = [&](std::size_t lane) {
     if (completed[lane] >= steps * length(lane)) return false;
     const std::int64_t step = completed[lane] / length(lane);
@@ -196,12 +205,14 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
       if (ready(lane)) choices.push_back(lane);
     }
     if (choices.empty()) break;
-    // A disk can be slower than all else: with an odd seed the lane of saving waits as long as another can go on.
+    // A disk can be slower than all else: with an odd seed the lane of saving waits as long as another can go
+    // on.
     if (seed % 2 == 1 && choices.size() > 1) std::erase(choices, static_cast<std::size_t>(Lane::save));
     const std::size_t lane = choices[random() % choices.size()];
     const std::int64_t position = completed[lane]++;
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(position % length(lane))];
-    perform(placed.instructions[static_cast<std::size_t>(index)], static_cast<int>(position / length(lane)), saves, memory, saved);
+    perform(placed.instructions[static_cast<std::size_t>(index)], static_cast<int>(position / length(lane)),
+            saves, memory, saved);
   }
   for (std::size_t lane = 0; lane < completed.size(); ++lane) {
     if (completed[lane] != steps * length(lane)) return {{"deadlock", 0}};

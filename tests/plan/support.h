@@ -1,5 +1,5 @@
-// Small models and strategies for the passes' tests, and a symbolic machine that runs programs on hashes instead of numbers:
-// two programs with equal final hashes compute the same function of the same inputs.
+// Small models and strategies for the passes' tests, and a symbolic machine that runs programs on hashes
+// instead of numbers: two programs with equal final hashes compute the same function of the same inputs.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,9 @@ using SymbolicState = std::map<std::string, std::uint64_t>;
 /// Runs the program in program order, buffers apart from one another.
 SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves = {});
 
-/// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a missing dependency
-/// or an overlap shows as another result. With an odd seed the lane of saving is the slowest.
+/// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a
+/// missing dependency or an overlap shows as another result. With an odd seed the lane of saving is the
+/// slowest.
 SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
                                   const SaveSchedule& saves = {});
 

@@ -8,9 +8,13 @@ namespace strata::testing {
 
 #ifdef STRATA_CUDA
 
-std::vector<std::string> device_names() { return {"cpu", "cuda"}; }
+std::vector<std::string> device_names() {
+  return {"cpu", "cuda"};
+}
 
-std::string why_no_device(const std::string& name) { return name == "cuda" ? why_no_cuda_device() : ""; }
+std::string why_no_device(const std::string& name) {
+  return name == "cuda" ? why_no_cuda_device() : "";
+}
 
 std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOptions& options) {
   if (name == "cuda") return std::make_unique<CudaDevice>();
@@ -19,7 +23,9 @@ std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOpti
 
 #else
 
-std::vector<std::string> device_names() { return {"cpu"}; }
+std::vector<std::string> device_names() {
+  return {"cpu"};
+}
 
 std::string why_no_device(const std::string& name) {
   return name == "cuda" ? "this program was built without CUDA" : "";

@@ -1,5 +1,5 @@
-// The devices that tests of whole runs go through: the CPU, and a GPU where the program is built with CUDA. A test of a GPU that
-// is not there is skipped and says why.
+// The devices that tests of whole runs go through: the CPU, and a GPU where the program is built with CUDA. A
+// test of a GPU that is not there is skipped and says why.
 #pragma once
 
 #include <memory>

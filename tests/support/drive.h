@@ -1,11 +1,11 @@
-// Where the nvme tier can be tested: a folder that allows O_DIRECT, and a system that allows io_uring. A test of a drive
-// that is not there is skipped and says why.
+// Where the nvme tier can be tested: a folder that allows O_DIRECT, and a system that allows io_uring. A test
+// of a drive that is not there is skipped and says why.
 #pragma once
 
 #include <filesystem>
 #include <string>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "offload/store.h"
 
 namespace strata::testing {

@@ -3,7 +3,7 @@
 // instead of being left aside.
 #include <cstdlib>
 
-#include "engine/base/vector_target.h"
+#include "base/vector_target.h"
 
 namespace strata::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace strata::testing {
 namespace {

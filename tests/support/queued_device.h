@@ -1,6 +1,7 @@
-// A device that works in the background like a GPU, without one: each stream is a thread that performs what was issued to it,
-// events are tickets, and host code is told that it cannot address the device's memory. Arithmetic is the CPU device's. With it
-// tests reach everything that asynchrony can break: missing waits, reused events, results read too early.
+// A device that works in the background like a GPU, without one: each stream is a thread that performs what
+// was issued to it, events are tickets, and host code is told that it cannot address the device's memory.
+// Arithmetic is the CPU device's. With it tests reach everything that asynchrony can break: missing waits,
+// reused events, results read too early.
 #pragma once
 
 #include <atomic>

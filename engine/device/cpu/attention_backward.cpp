@@ -7,7 +7,7 @@
 // Transposed sums let P and dS be right operands, whose packed form costs nothing extra to write.
 #include <cassert>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/finish.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
 
 namespace strata {
 

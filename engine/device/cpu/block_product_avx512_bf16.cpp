@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "engine/base/vector_target.h"
+#include "base/vector_target.h"
 
 #define STRATA_TARGET __attribute__((target("avx512f,avx512bf16")))
 

@@ -2,7 +2,7 @@
 // functions of it, one file each; CpuKernels only forwards.
 #pragma once
 
-#include "engine/base/task_arena.h"
+#include "base/task_arena.h"
 #include "engine/device/cpu/scratch.h"
 #include "engine/device/kernels.h"
 

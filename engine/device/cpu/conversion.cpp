@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/conversion.cpp"

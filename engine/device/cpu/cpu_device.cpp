@@ -4,12 +4,12 @@
 
 #include <chrono>
 
-#include "engine/base/task_arena.h"
-#include "engine/base/topology.h"
-#include "engine/base/vector_target.h"
+#include "base/arena.h"
+#include "base/task_arena.h"
+#include "base/topology.h"
+#include "base/vector_target.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cpu/tile_product.h"
-#include "offload/arena.h"
 
 namespace strata {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE

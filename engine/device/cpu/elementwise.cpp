@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/targets.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE

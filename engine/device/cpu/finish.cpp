@@ -1,6 +1,6 @@
 #include "engine/device/cpu/finish.h"
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/finish.cpp"

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "engine/base/bytes.h"
-#include "engine/base/pacing_clock.h"
+#include "base/bytes.h"
+#include "base/pacing_clock.h"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE

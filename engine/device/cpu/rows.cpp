@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/row_lists.h"
 #undef HWY_TARGET_INCLUDE

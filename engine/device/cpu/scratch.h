@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "engine/base/bytes.h"
-#include "offload/arena.h"
+#include "base/arena.h"
+#include "base/bytes.h"
 
 namespace strata {
 

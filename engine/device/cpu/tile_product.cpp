@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "engine/base/vector_target.h"
+#include "base/vector_target.h"
 #include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/finish.h"
 

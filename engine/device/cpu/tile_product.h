@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/base/bytes.h"
-#include "engine/base/dtype.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
 
 namespace strata {
 

@@ -1,6 +1,6 @@
 // Vector helpers of the CPU kernels, compiled once per instruction set by Highway's foreach_target (hence no
 // include guard in the usual sense). Storage is fp32, bf16 or fp16, arithmetic is fp32; rounding is that of
-// engine/base/dtype.h bit for bit.
+// base/dtype.h bit for bit.
 #if defined(STRATA_DEVICE_CPU_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRATA_DEVICE_CPU_VECTOR_INL_H
 #undef STRATA_DEVICE_CPU_VECTOR_INL_H
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/base/storage_vectors-inl.h"
+#include "base/storage_vectors-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

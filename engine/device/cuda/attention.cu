@@ -8,8 +8,8 @@
 #include <string>
 #include <type_traits>
 
-#include "engine/base/error.h"
-#include "engine/base/storage_type.h"
+#include "base/error.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/attention_tile.cuh"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
@@ -316,13 +316,14 @@ void attention_backward_of_type(const CudaContext& context, const AttentionBackw
 
 void attention_on_cuda(const CudaContext& context, const AttentionForward& call) {
   if (call.out.rows == 0) return;
-  with_storage_type(call.out.dtype, [&](auto element) { attention_of_type<decltype(element)>(context, call); });
+  with_storage_type(call.out.dtype,
+                    [&](auto element) { attention_of_type<decltype(element)>(context, call); });
 }
 
 void attention_backward_on_cuda(const CudaContext& context, const AttentionBackward& call) {
   if (call.out.rows == 0) return;
   with_storage_type(call.out.dtype,
-               [&](auto element) { attention_backward_of_type<decltype(element)>(context, call); });
+                    [&](auto element) { attention_backward_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/cuda_error.h"
 

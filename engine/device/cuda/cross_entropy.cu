@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -153,7 +153,7 @@ void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& call)
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
   if (call.logits.rows == 0) return;
   with_storage_type(call.logits.dtype,
-               [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
+                    [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/cuda_stream.h"

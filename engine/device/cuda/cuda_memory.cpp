@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/base/dirty_memory.h"
-#include "engine/base/error.h"
-#include "engine/base/watchdog.h"
+#include "base/dirty_memory.h"
+#include "base/error.h"
+#include "base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {

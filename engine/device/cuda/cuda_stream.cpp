@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/base/watchdog.h"
+#include "base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/cuda_kernels.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 #include "engine/device/cuda/launch.cuh"
 #include "engine/device/matrix.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -134,7 +134,8 @@ struct GeluBackward {
   static constexpr int kInputs = 2, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
     const auto [x, gradient] = x_and_gradient;
-    // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays, and an infinity becomes one.
+    // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays, and an infinity
+    // becomes one.
     const float near = x > 16.0F ? 16.0F : x < -16.0F ? -16.0F : x;
     const float sigma = gelu_sigmoid(near);
     const float slope = kTwiceGeluSlope * (1.0F + 3.0F * kGeluCubic * near * near);

@@ -1,5 +1,6 @@
-// How .cu files reach the GPU. Kernels use only what is declared here and the built-ins of CUDA C++, so that tests can compile
-// the same files for the CPU: tests/cuda_emulation holds a file of this name that runs blocks on fibers.
+// How .cu files reach the GPU. Kernels use only what is declared here and the built-ins of CUDA C++, so that
+// tests can compile the same files for the CPU: tests/cuda_emulation holds a file of this name that runs
+// blocks on fibers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,8 +14,8 @@ void check_cuda(cudaError_t status, const char* what);
 
 /// Enqueues kernel(arguments...) on `stream`.
 template <typename... Parameters, typename... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-            const Arguments&... arguments) {
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+            cudaStream_t stream, const Arguments&... arguments) {
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
   check_cuda(cudaGetLastError(), "a kernel could not be started");
 }

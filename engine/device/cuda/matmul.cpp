@@ -5,7 +5,7 @@
 #include <array>
 #include <cassert>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cuda_error.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/column_sums.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"

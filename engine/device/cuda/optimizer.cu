@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -259,7 +259,8 @@ void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
 }
 
 void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {
-  with_storage_type(x.dtype, [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
+  with_storage_type(x.dtype,
+                    [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
 }
 
 }  // namespace strata

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"

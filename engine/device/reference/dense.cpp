@@ -127,7 +127,8 @@ void ReferenceKernels::cross_entropy(const CrossEntropy& loss) {
   expect(
       is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
       "a target and an fp32 loss for each row");
-  const double scale = static_cast<double>(loss.gradient_scale) * (loss.loss_scale != nullptr ? *loss.loss_scale : 1);
+  const double scale =
+      static_cast<double>(loss.gradient_scale) * (loss.loss_scale != nullptr ? *loss.loss_scale : 1);
   for (std::int64_t row = 0; row < logits.rows; ++row) {
     const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
     expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary)");

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/base/storage_type.h"
+#include "base/storage_type.h"
 #include "engine/device/matrix.h"
 
 namespace strata::reference {

@@ -1,0 +1,36 @@
+// The memory of a tier, and any other large block: one anonymous mapping whose size is fixed when it is made,
+// so that nothing is allocated while a step runs. Any thread may use the memory; one at a time may move the
+// object.
+#pragma once
+
+#include <cstddef>
+
+#include "base/bytes.h"
+
+namespace strata {
+
+/// One anonymous mapping of a fixed size: a tier's memory. Pages are touched only where the program writes
+/// (in tests all are, see base/dirty_memory.h).
+class Arena {
+ public:
+  Arena() = default;
+  /// Throws DeviceError where the machine cannot give `bytes`.
+  explicit Arena(Bytes bytes);
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  Bytes size() const { return size_; }
+  /// Bytes of pages that were ever touched: what the system really gave (mincore).
+  Bytes resident_bytes() const;
+
+ private:
+  /// Moves the start of a mapping of `length` bytes to where huge pages start, and gives back the rest.
+  void align(std::size_t length);
+
+  std::byte* data_ = nullptr;
+  Bytes size_ = 0;
+};
+
+}  // namespace strata
