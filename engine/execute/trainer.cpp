@@ -119,14 +119,15 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       plan_(plan),
       data_(std::move(data)),
       options_(std::move(options)),
-      streams_(device, bool(options_.make_device_group)) {
+      streams_(device, bool(options_.make_device_group)),
+      compute_(model, plan.strategy.precision, plan.strategy.microbatch) {
   on_every_rank(options_.world, [&] {
     state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
   });
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group,
-                   streams_.find(Lane::comm));
+    ranks_.emplace(*options_.world, plan_, options_.make_device_group, streams_.find(Lane::comm));
   }
+  shares_ = shares_of(model, plan_.strategy.mesh, rank());
   if (!config_.checkpoint.path.empty())
     checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
                          ranks_ ? &ranks_->saving() : nullptr);
@@ -154,14 +155,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   const std::int64_t data_ranks = strategy.mesh.data();
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
                          std::int64_t microbatches) {
-    return Operations::Setup{.plan = &plan_,
-                             .program = &program,
-                             .model = &model_,
+    return Operations::Setup{.program = &program.program,
+                             .compute = &compute_,
+                             .shares = shares_,
                              .streams = &streams_,
                              .memory = state_->memory(),
                              .spill = state_->spill(),
-                             .rank = rank(),
-                             .microbatches = microbatches,
                              .load = of_rank(load, rank(), data_ranks, microbatches),
                              .optimizer = optimizer_settings(config_),
                              .saver = saver_ ? &*saver_ : nullptr,

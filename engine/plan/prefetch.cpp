@@ -182,9 +182,7 @@ class Prefetch {
   }
 
   Program merge() const {
-    Program result;
-    result.buffers = program_.buffers;
-    result.units = program_.units;
+    Program result = program_.without_instructions();
     result.instructions.reserve(program_.instructions.size());
     auto fetch = fetches_.begin();
     auto write_back = write_backs_.begin();

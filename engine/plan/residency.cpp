@@ -224,13 +224,9 @@ class Residency {
     std::vector<Instruction> all;
     std::swap(all, result.instructions);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (dropped[i]) continue;
-      Instruction& instruction = all[i];
-      for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
-        for (Operand& operand : *operands) operand.buffer = merged[static_cast<std::size_t>(operand.buffer)];
-      }
-      result.instructions.push_back(std::move(instruction));
+      if (!dropped[i]) result.instructions.push_back(std::move(all[i]));
     }
+    rename_buffers(result, [&](BufferId id) { return merged[static_cast<std::size_t>(id)]; });
     return without_unused_buffers(result);
   }
 
@@ -262,17 +258,12 @@ Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes
 Program without_unused_buffers(const Program& program) {
   const std::vector<Lifetime> live = lifetimes(program);
   std::vector<BufferId> renamed(program.buffers.size(), -1);
-  Program result;
-  result.units = program.units;
+  Program result = program;
+  result.buffers.clear();
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (live[b].last >= live[b].first) renamed[b] = result.add(program.buffers[b]);
   }
-  result.instructions = program.instructions;
-  for (Instruction& instruction : result.instructions) {
-    for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
-      for (Operand& operand : *operands) operand.buffer = renamed[static_cast<std::size_t>(operand.buffer)];
-    }
-  }
+  rename_buffers(result, [&](BufferId id) { return renamed[static_cast<std::size_t>(id)]; });
   return result;
 }
 
