@@ -29,7 +29,10 @@ void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) 
   std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
     return program.buffers[a].bytes > program.buffers[b].bytes;
   });
-  Packer packer(program.instructions.size(), persistent_end);
+  std::vector<Lifetime> lifetimes;
+  lifetimes.reserve(transient.size());
+  for (const std::size_t b : transient) lifetimes.push_back(live[b]);
+  Packer packer(lifetimes, persistent_end);
   for (const std::size_t b : transient) {
     Buffer& buffer = program.buffers[b];
     buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
