@@ -70,7 +70,7 @@ const std::vector<MakeLifetime> kLifetimes = {[](std::mt19937& random) {
                                                 return Lifetime{first, first + below(random, 3)};
                                               },
                                               [](std::mt19937& random) {
-                                                const std::int32_t first = below(random, 150);
+                                                const std::int32_t first = below(random, 140);
                                                 return Lifetime{first, 300 - first - below(random, 4)};
                                               },
                                               [](std::mt19937& random) {
