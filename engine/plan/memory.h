@@ -12,6 +12,8 @@ namespace strata {
 /// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
 /// is free over its whole lifetime.
 Program place(const Program& program);
+/// The same for one tier; others keep their places.
+void place_tier(Program& program, Tier tier);
 
 /// What one tier of a placed program needs.
 struct TierUse {

@@ -43,7 +43,7 @@ std::vector<Strategy> strategies(const Model& model) {
 /// All state of the host on the nvme tier, as a budget could send it there.
 Program spilled(const Program& program) {
   RunConfig::MemorySection memory;
-  return without_unused_buffers(spill(program, find_spill_order(program, memory).buffers));
+  return keep_resident(spill(program, find_spill_order(program, memory).buffers), kHostLevel, kUnlimited);
 }
 
 TEST(Program, SaysWhatEachOperandIs) {
