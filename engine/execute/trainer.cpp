@@ -140,6 +140,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .held = [this](std::size_t unit) { return state_->held(unit); },
         .saved = [this](std::size_t unit) { return state_->saved(unit); },
         .sampler = data_.sampler,
+        .precision = plan_.strategy.precision,
         .on_saved =
             [this](std::int64_t step) {
               ++result_.saves;
@@ -258,8 +259,9 @@ void Trainer::save(TrainListener& listener) {
   const bool was_stopped = stop_->load();  // who asks again does not want to wait
   save_in_space(
       [&] {
-        checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler),
-                           state_->access());
+        checkpoints_->save(
+            model_, progress_of({counters, state_->loss_scale()}, data_.sampler, plan_.strategy.precision),
+            state_->access());
       },
       {.seconds = static_cast<double>(config_.checkpoint.wait_for_space_seconds),
        .has_space = [&] { return checkpoints_->has_space(); },
