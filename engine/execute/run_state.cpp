@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/storage_type.h"
+#include "base/task_arena.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
@@ -14,6 +15,9 @@
 
 namespace strata {
 namespace {
+
+/// Elements of state that one thread writes at a time.
+constexpr std::int64_t kPiece = 256 * 1024;
 
 BufferId find_loss_scale(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
@@ -188,7 +192,10 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
   std::byte* data = address(id);
   const std::span<std::byte> bytes =
       data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, stored_);
-  std::ranges::transform(values, reinterpret_cast<Stored*>(bytes.data()), convert);
+  auto* stored = reinterpret_cast<Stored*>(bytes.data());
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    std::transform(values.data() + first, values.data() + last, stored + first, convert);
+  });
   if (data == nullptr) write(id, bytes);
 }
 
@@ -237,7 +244,11 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < buffers_.size(); ++unit) {
     for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
-      write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
+      write(unit, kind, [](std::span<float> moment) {
+        for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+          std::fill(moment.data() + first, moment.data() + last, 0.0F);
+        });
+      });
     }
   }
 }

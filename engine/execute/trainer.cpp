@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/task_arena.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
@@ -81,6 +82,15 @@ std::string hash_of_samples(const HfFolder& folder, const Model& model) {
     }
   }
   return hex(hash.digest());
+}
+
+/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
+template <typename Fill>
+void fill_in_pieces(std::span<float> values, const Fill& fill) {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
 }
 
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
@@ -306,9 +316,11 @@ void Trainer::say_warnings(TrainListener& listener) {
 }
 
 void Trainer::make_state(TrainListener& listener) {
-  state_->write_constants();
-  if (!resume(listener)) initialise_weights(listener);
-  state_->release_scratch();
+  TaskArena(host_threads(config_)).execute([&] {
+    state_->write_constants();
+    if (!resume(listener)) initialise_weights(listener);
+    state_->release_scratch();
+  });
 }
 
 bool Trainer::resume(TrainListener& listener) {
@@ -347,11 +359,13 @@ void Trainer::initialise_weights(TrainListener& listener) {
       const Unit& unit = model_.units[u];
       const FlatRange range = state_->loaded(u, StateKind::master);
       state_->write(u, StateKind::master, [&](std::span<float> master) {
-        if (folder) {
-          folder->read_range(unit, range, master);
-        } else {
-          initialize_unit(model_.architecture, unit, config_.train.seed, range.first, master);
-        }
+        fill_in_pieces(master, [&](std::int64_t first, std::span<float> piece) {
+          if (folder) {
+            folder->read_range(unit, {range.first + first, std::ssize(piece)}, piece);
+          } else {
+            initialize_unit(model_.architecture, unit, config_.train.seed, range.first + first, piece);
+          }
+        });
       });
     }
     state_->clear_moments();
