@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/storage_type.h"
+#include "base/task_arena.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
@@ -15,6 +16,9 @@
 
 namespace strata {
 namespace {
+
+/// Elements of state that one thread writes at a time.
+constexpr std::int64_t kPiece = 256 * 1024;
 
 std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
   options.bytes = plan.arena_bytes(Tier::nvme);
@@ -177,7 +181,10 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
   std::byte* data = address(id);
   const std::span<std::byte> bytes =
       data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, stored_);
-  std::ranges::transform(values, reinterpret_cast<Stored*>(bytes.data()), convert);
+  auto* stored = reinterpret_cast<Stored*>(bytes.data());
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    std::transform(values.data() + first, values.data() + last, stored + first, convert);
+  });
   if (data == nullptr) write(id, bytes);
 }
 
@@ -228,7 +235,11 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) {
     for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
-      write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
+      write(unit, kind, [](std::span<float> moment) {
+        for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+          std::fill(moment.data() + first, moment.data() + last, 0.0F);
+        });
+      });
     }
   }
 }

@@ -1,5 +1,6 @@
 // The memory of a run: one piece per tier, as large as its programs need, and the training state in it, which
-// checkpoints reach wherever it lives. Used while no program runs.
+// checkpoints reach wherever it lives. Used while no program runs; what is written to it is converted by the
+// threads of the arena that the caller runs in.
 #pragma once
 
 #include <memory>

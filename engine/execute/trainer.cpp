@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/task_arena.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
@@ -83,6 +84,15 @@ std::string hash_of_samples(const HfFolder& folder, const Model& model) {
   return hex(hash.digest());
 }
 
+/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
+template <typename Fill>
+void fill_in_pieces(std::span<float> values, const Fill& fill) {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
+}
+
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
 std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
@@ -141,6 +151,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .held = [this](std::size_t unit) { return state_->held(unit); },
         .saved = [this](std::size_t unit) { return state_->saved(unit); },
         .sampler = data_.sampler,
+        .precision = plan_.strategy.precision,
         .on_saved =
             [this](std::int64_t step) {
               ++result_.saves;
@@ -257,8 +268,9 @@ void Trainer::save(TrainListener& listener) {
   const bool was_stopped = stop_->load();  // who asks again does not want to wait
   save_in_space(
       [&] {
-        checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler),
-                           state_->access());
+        checkpoints_->save(
+            model_, progress_of({counters, state_->loss_scale()}, data_.sampler, plan_.strategy.precision),
+            state_->access());
       },
       {.seconds = static_cast<double>(config_.checkpoint.wait_for_space_seconds),
        .has_space = [&] { return checkpoints_->has_space(); },
@@ -303,9 +315,11 @@ void Trainer::say_warnings(TrainListener& listener) {
 }
 
 void Trainer::make_state(TrainListener& listener) {
-  state_->write_constants();
-  if (!resume(listener)) initialise_weights(listener);
-  state_->release_scratch();
+  TaskArena(host_threads(config_)).execute([&] {
+    state_->write_constants();
+    if (!resume(listener)) initialise_weights(listener);
+    state_->release_scratch();
+  });
 }
 
 bool Trainer::resume(TrainListener& listener) {
@@ -344,11 +358,13 @@ void Trainer::initialise_weights(TrainListener& listener) {
       const Unit& unit = model_.units[u];
       const FlatRange range = state_->loaded(u, StateKind::master);
       state_->write(u, StateKind::master, [&](std::span<float> master) {
-        if (folder) {
-          folder->read_range(unit, range, master);
-        } else {
-          initialize_unit(model_.architecture, unit, config_.train.seed, range.first, master);
-        }
+        fill_in_pieces(master, [&](std::int64_t first, std::span<float> piece) {
+          if (folder) {
+            folder->read_range(unit, {range.first + first, std::ssize(piece)}, piece);
+          } else {
+            initialize_unit(model_.architecture, unit, config_.train.seed, range.first + first, piece);
+          }
+        });
       });
     }
     state_->clear_moments();

@@ -56,7 +56,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
   strategy.sparse_gradients = config.parallel.sparse_gradients;
   strategy.order = config.plan.order.value_or(Order::layer_major);
-  strategy.precision = config.train.precision;
+  strategy.precision = config.precision();
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
@@ -64,7 +64,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
-  strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
+  strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),

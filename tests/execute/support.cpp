@@ -38,6 +38,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   config.train.steps = 4;
   config.train.batch = 6;
   config.train.microbatch = 2;
+  config.train.precision = DType::bf16;
   config.optimizer.learning_rate = 1e-2;
   config.memory.host = kUnlimited;
   return config;
