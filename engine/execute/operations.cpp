@@ -42,6 +42,24 @@ T* Operations::operand(const Instruction& instruction, Role role) const {
   return id < 0 ? nullptr : reinterpret_cast<T*>(address(id));
 }
 
+template <typename T>
+T* Operations::value(const Instruction& instruction, Role role) const {
+  T* const one = operand<T>(instruction, role);
+  meter().touch(one, sizeof(T));
+  return one;
+}
+
+MeterCount Operations::take_count() {
+  for (StoreQueue* queue : {setup_.spill.reads, setup_.spill.writes}) {
+    if (queue == nullptr) continue;
+    const StoreCount moved = queue->take_count();
+    meter().move(Link::nvme_read, moved.read);
+    meter().move(Link::nvme_write, moved.written);
+    meter().touch_nvme(moved.end);
+  }
+  return meter().take();
+}
+
 std::int64_t Operations::shard_elements(const Instruction& instruction) const {
   return mesh().shard_elements(unit(instruction).elements);
 }
@@ -55,8 +73,11 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
   switch (instruction.operation) {
     case Operation::load_tokens: {
       const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
-      setup_.load(step, instruction.microbatch, {operand<std::int32_t>(instruction, Role::tokens), tokens},
-                  {operand<std::int32_t>(instruction, Role::targets), tokens});
+      const std::span inputs(operand<std::int32_t>(instruction, Role::tokens), tokens);
+      const std::span targets(operand<std::int32_t>(instruction, Role::targets), tokens);
+      meter().touch(inputs);
+      meter().touch(targets);
+      setup_.load(step, instruction.microbatch, inputs, targets);
       return;
     }
     case Operation::copy_to_device:
@@ -120,12 +141,14 @@ void Operations::copy(const Instruction& instruction) {
 void Operations::read(const Instruction& instruction) {
   const Buffer& source = setup_.program->program.buffer(instruction.reads[0].buffer);
   const std::span to(address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes));
+  meter().touch(to);
   for_buffer(source, [&] { setup_.spill.reads->read(source.offset, to); });
 }
 
 void Operations::write(const Instruction& instruction) {
   const Buffer& destination = setup_.program->program.buffer(instruction.writes[0].buffer);
   const std::span from(address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes));
+  meter().touch(from);
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
@@ -162,8 +185,12 @@ void Operations::list_rows(const Instruction& instruction) {
   const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
   auto* const rows = operand<std::int32_t>(instruction, Role::rows);
   auto* end = rows;
-  for (const Operand& microbatch : instruction.reads)
-    end = std::copy_n(reinterpret_cast<const std::int32_t*>(address(microbatch.buffer)), tokens, end);
+  for (const Operand& microbatch : instruction.reads) {
+    const std::span from(reinterpret_cast<const std::int32_t*>(address(microbatch.buffer)), tokens);
+    meter().touch(from);
+    end = std::ranges::copy(from, end).out;
+  }
+  meter().touch(std::span(rows, end));
   std::sort(rows, end);
   std::fill(std::unique(rows, end), end, kNoRow);
 }
@@ -202,6 +229,8 @@ void Operations::sum_squares(const Instruction& instruction) {
   const DType dtype = setup_.plan->strategy.precision;
   const std::int64_t elements = shard_elements(instruction);
   if (instruction.lane == Lane::cpu) {
+    meter().touch(gradient, elements * size_of(dtype));
+    meter().touch(sum, sizeof(*sum));
     workers_.execute([&] { *sum = sum_of_squares(gradient, dtype, elements); });
   } else {
     kernels_.sum_of_squares({gradient, dtype, 1, elements}, sum);
@@ -234,14 +263,26 @@ void Operations::exchange(const Instruction& instruction) {
   const Strategy& strategy = setup_.plan->strategy;
   const Element reduced = strategy.reduce_dtype == DType::fp32 ? Element::fp32 : Element::bf16;
   const Role role = instruction.reads[0].role;
+  const auto touch = [&](Bytes read, Bytes written) {
+    meter().touch(from, read);
+    meter().touch(to, written);
+  };
+  const Bytes shard_bytes = shard_elements(instruction) * size_of(strategy.reduce_dtype);
   if (instruction.operation == Operation::all_gather) {
-    group.all_gather(from, to, static_cast<std::size_t>(gathered_bytes(instruction)), Element::byte);
+    const Bytes own = gathered_bytes(instruction);
+    touch(own, group.size() * own);
+    group.all_gather(from, to, static_cast<std::size_t>(own), Element::byte);
   } else if (instruction.operation == Operation::reduce_scatter) {
+    touch(group.size() * shard_bytes, shard_bytes);
     group.reduce_scatter(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
   } else if (role == Role::gradient) {
+    touch(shard_bytes, shard_bytes);
     group.all_reduce(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
   } else {
-    group.all_reduce(from, to, role == Role::norm ? 1 : sizeof(StepSums) / sizeof(double), Element::fp64);
+    const std::size_t count = role == Role::norm ? 1 : sizeof(StepSums) / sizeof(double);
+    const auto bytes = static_cast<Bytes>(count * sizeof(double));
+    touch(bytes, bytes);
+    group.all_reduce(from, to, count, Element::fp64);
   }
 }
 
@@ -252,17 +293,18 @@ void Operations::sum_losses(const Instruction& instruction) {
   std::int64_t microbatch = setup_.rank;
   for (const Operand& losses : instruction.reads) {
     if (microbatch >= setup_.microbatches) break;
-    for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens))
-      sum += loss;
+    const std::span values(reinterpret_cast<const float*>(address(losses.buffer)), tokens);
+    meter().touch(values);
+    for (const float loss : values) sum += loss;
     microbatch += mesh().data();
   }
-  *operand<StepSums>(instruction, Role::step_sums) = {
+  *value<StepSums>(instruction, Role::step_sums) = {
       .loss = sum / static_cast<double>(static_cast<std::int64_t>(tokens) * setup_.microbatches),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 
 void Operations::loss(const Instruction& instruction, std::int64_t step) {
-  const StepSums& sums = *operand<StepSums>(instruction, Role::step_sums);
+  const StepSums& sums = *value<StepSums>(instruction, Role::step_sums);
   report_.step = step;
   report_.loss = sums.loss;
   if (sums.stops > 0) setup_.on_stop_agreed(step);
@@ -272,7 +314,10 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
 double Operations::squares(const Instruction& instruction) const {
   double sum = 0;
   for (const Operand& operand : instruction.reads) {
-    if (operand.role == Role::norm) sum += *reinterpret_cast<const double*>(address(operand.buffer));
+    if (operand.role != Role::norm) continue;
+    const auto* norm = reinterpret_cast<const double*>(address(operand.buffer));
+    meter().touch(norm, sizeof(*norm));
+    sum += *norm;
   }
   return sum;
 }
@@ -295,30 +340,30 @@ StepScalars Operations::make_scalars(double norm, double scale, std::int64_t ste
 }
 
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
-  *operand<StepScalars>(instruction, Role::step_scalars) =
+  *value<StepScalars>(instruction, Role::step_scalars) =
       make_scalars(std::sqrt(squares(instruction)), 1, step);
 }
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
-  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
+  auto* loss_scale = value<LossScale>(instruction, Role::loss_scale);
   const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
   const double norm = std::sqrt(squares(instruction)) / scale;
   report_.grad_norm = norm;
   report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
-  if (auto* scalars = operand<StepScalars>(instruction, Role::step_scalars))
+  if (auto* scalars = value<StepScalars>(instruction, Role::step_scalars))
     *scalars = make_scalars(norm, scale, step);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;
   ++(report_.skipped ? counters_.skipped : counters_.updates);
-  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (auto* record = value<StepRecord>(instruction, Role::step_record))
     *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
 }
 
 void Operations::save(const Instruction& instruction, std::int64_t step) {
-  if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (const auto* record = value<StepRecord>(instruction, Role::step_record))
     return setup_.saver->set_record(*record);
   auto* room = operand<std::byte>(instruction, Role::workspace);
   const auto on_host = [&](Role role) -> const std::byte* {
@@ -375,9 +420,10 @@ void Operations::update_on_device(const Instruction& instruction) {
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
-  const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
+  const StepScalars& scalars = *value<StepScalars>(instruction, Role::step_scalars);
   workers_.execute([&] {
     update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+      meter().touch(state);
       if (scalars.skip != 0) return round_masters(state);
       adamw(decays ? scalars.decayed : scalars.plain, state);
     });

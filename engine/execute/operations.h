@@ -41,7 +41,10 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   bool skipped = false;
   double loss_scale = 1;  ///< of fp16 runs
-  double seconds = 0;     ///< since the step before was reported
+  double seconds = 0;     ///< since the step before was reported, or since the executor began to run
+  bool begins = false;    ///< the first since the executor began: it had no updates of a step before to make
+  double drain_seconds =
+      0;  ///< of the last before it pauses: until its updates were made, once it was reported
 };
 
 class Operations {
@@ -73,6 +76,10 @@ class Operations {
   /// where the instruction has no group.
   Bytes sent_bytes(const Instruction& instruction) const;
 
+  /// What instructions have touched and copied since the call before, counted where it happened; without what
+  /// ranks sent. While no lane runs.
+  MeterCount take_count();
+
   /// Set by loss and grad_norm: both run on the cpu lane.
   const StepReport& report() const { return report_; }
   Counters& counters() { return counters_; }
@@ -81,6 +88,10 @@ class Operations {
   std::byte* address(BufferId id) const;
   template <typename T>
   T* operand(const Instruction& instruction, Role role) const;
+  /// A single value that this host lane reads or writes.
+  template <typename T>
+  T* value(const Instruction& instruction, Role role) const;
+  Meter& meter() const { return setup_.streams->meter(); }
   const Unit& unit(const Instruction& instruction) const;
   const Mesh& mesh() const { return setup_.plan->strategy.mesh; }
   std::int64_t shard_elements(const Instruction& instruction) const;
