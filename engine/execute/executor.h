@@ -22,12 +22,11 @@
 
 namespace strata {
 
-/// What really happened, over all runs of an executor.
+/// What really happened, over all runs of an executor. Nothing of it comes from the plan: memory and copies
+/// are counted by the Meter, what drives move by the store, what ranks send by their communicators.
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
-  Traffic traffic = {};
-  std::array<Bytes, kTiers.size()> peak_bytes =
-      {};  ///< end of the highest byte of each tier that was ever touched
+  MeterCount count;
 };
 
 class Executor {
@@ -93,7 +92,7 @@ class Executor {
   void check_deadlock();
   void fail(const std::exception& error);
   void add_busy(std::size_t lane, double seconds);
-  void count_bytes(const Instruction& instruction, Bytes sent);
+  void count_sent(const Instruction& instruction, Bytes sent);
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {

@@ -60,7 +60,28 @@ T* Operations::operand(const Instruction& instruction, Role role) const {
 template <typename T>
 std::span<T> Operations::span(const Operand& operand) const {
   assert(size_of(operand.type) == sizeof(T));
-  return {reinterpret_cast<T*>(address(operand.buffer)), static_cast<std::size_t>(operand.elements)};
+  const std::span all(reinterpret_cast<T*>(address(operand.buffer)),
+                      static_cast<std::size_t>(operand.elements));
+  meter().touch(all);
+  return all;
+}
+
+template <typename T>
+T* Operations::value(const Instruction& instruction, Role role) const {
+  T* const one = operand<T>(instruction, role);
+  meter().touch(one, sizeof(T));
+  return one;
+}
+
+MeterCount Operations::take_count() {
+  for (StoreQueue* queue : {setup_.spill.reads, setup_.spill.writes}) {
+    if (queue == nullptr) continue;
+    const StoreCount moved = queue->take_count();
+    meter().move(Link::nvme_read, moved.read);
+    meter().move(Link::nvme_write, moved.written);
+    meter().touch_nvme(moved.end);
+  }
+  return meter().take();
 }
 
 /// One row of all elements.
@@ -138,12 +159,14 @@ void Operations::copy(const Instruction& instruction) {
 void Operations::read(const Instruction& instruction) {
   const Buffer& source = setup_.program->buffer(instruction.reads[0].buffer);
   const std::span to(address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes));
+  meter().touch(to);
   for_buffer(source, [&] { setup_.spill.reads->read(source.offset, to); });
 }
 
 void Operations::write(const Instruction& instruction) {
   const Buffer& destination = setup_.program->buffer(instruction.writes[0].buffer);
   const std::span from(address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes));
+  meter().touch(from);
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
@@ -210,6 +233,8 @@ void Operations::sum_squares(const Instruction& instruction) {
   const Matrix gradient = flat(*instruction.find_operand(Role::gradient));
   auto* sum = operand<double>(instruction, Role::norm);
   if (instruction.lane == Lane::cpu) {
+    meter().touch(gradient.data, gradient.columns * size_of(gradient.dtype));
+    meter().touch(sum, sizeof(*sum));
     workers_.execute([&] { *sum = sum_of_squares(gradient.data, gradient.dtype, gradient.columns); });
   } else {
     kernels_.sum_of_squares(gradient, sum);
@@ -232,11 +257,18 @@ void Operations::exchange(const Instruction& instruction) {
   const std::byte* from = address(source.buffer);
   std::byte* to = address(destination.buffer);
   const auto count = static_cast<std::size_t>(destination.elements);
+  const auto touch = [&](Bytes read, Bytes written) {
+    meter().touch(from, read);
+    meter().touch(to, written);
+  };
   if (instruction.operation == Operation::all_gather) {
+    touch(source.bytes(), group.size() * source.bytes());
     group.all_gather(from, to, static_cast<std::size_t>(source.bytes()), Element::byte);
   } else if (instruction.operation == Operation::reduce_scatter) {
+    touch(group.size() * destination.bytes(), destination.bytes());
     group.reduce_scatter(from, to, count, summed_element(destination.type));
   } else {
+    touch(destination.bytes(), destination.bytes());
     group.all_reduce(from, to, count, summed_element(destination.type));
   }
 }
@@ -254,13 +286,13 @@ void Operations::sum_losses(const Instruction& instruction) {
     for (const float loss : span<float>(losses)) sum += loss;
     token += ranks * losses.elements;
   }
-  *operand<StepSums>(instruction, Role::step_sums) = {
+  *value<StepSums>(instruction, Role::step_sums) = {
       .loss = sum / static_cast<double>(tokens),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 
 void Operations::loss(const Instruction& instruction, std::int64_t step) {
-  const StepSums& sums = *operand<StepSums>(instruction, Role::step_sums);
+  const StepSums& sums = *value<StepSums>(instruction, Role::step_sums);
   report_.step = step;
   report_.loss = sums.loss;
   if (sums.stops > 0) setup_.on_stop_agreed(step);
@@ -270,7 +302,10 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
 double Operations::squares(const Instruction& instruction) const {
   double sum = 0;
   for (const Operand& operand : instruction.reads) {
-    if (operand.role == Role::norm) sum += *reinterpret_cast<const double*>(address(operand.buffer));
+    if (operand.role != Role::norm) continue;
+    const auto* norm = reinterpret_cast<const double*>(address(operand.buffer));
+    meter().touch(norm, sizeof(*norm));
+    sum += *norm;
   }
   return sum;
 }
@@ -293,30 +328,30 @@ StepScalars Operations::make_scalars(double norm, double scale, std::int64_t ste
 }
 
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
-  *operand<StepScalars>(instruction, Role::step_scalars) =
+  *value<StepScalars>(instruction, Role::step_scalars) =
       make_scalars(std::sqrt(squares(instruction)), 1, step);
 }
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
-  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
+  auto* loss_scale = value<LossScale>(instruction, Role::loss_scale);
   const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
   const double norm = std::sqrt(squares(instruction)) / scale;
   report_.grad_norm = norm;
   report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
-  if (auto* scalars = operand<StepScalars>(instruction, Role::step_scalars))
+  if (auto* scalars = value<StepScalars>(instruction, Role::step_scalars))
     *scalars = make_scalars(norm, scale, step);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;
   ++(report_.skipped ? counters_.skipped : counters_.updates);
-  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (auto* record = value<StepRecord>(instruction, Role::step_record))
     *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
 }
 
 void Operations::save(const Instruction& instruction, std::int64_t step) {
-  if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (const auto* record = value<StepRecord>(instruction, Role::step_record))
     return setup_.saver->set_record(*record);
   auto* room = operand<std::byte>(instruction, Role::workspace);
   const auto on_host = [&](Role role) -> const std::byte* {
@@ -373,9 +408,10 @@ void Operations::update_on_device(const Instruction& instruction) {
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
-  const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
+  const StepScalars& scalars = *value<StepScalars>(instruction, Role::step_scalars);
   workers_.execute([&] {
     update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+      meter().touch(state);
       if (scalars.skip != 0) return round_masters(state);
       adamw(decays ? scalars.decayed : scalars.plain, state);
     });

@@ -43,7 +43,10 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   bool skipped = false;
   double loss_scale = 1;  ///< of fp16 runs
-  double seconds = 0;     ///< since the step before was reported
+  double seconds = 0;     ///< since the step before was reported, or since the executor began to run
+  bool begins = false;    ///< the first since the executor began: it had no updates of a step before to make
+  double drain_seconds =
+      0;  ///< of the last before it pauses: until its updates were made, once it was reported
 };
 
 class Operations {
@@ -73,6 +76,10 @@ class Operations {
   /// where the instruction has no group.
   Bytes sent_bytes(const Instruction& instruction) const;
 
+  /// What instructions have touched and copied since the call before, counted where it happened; without what
+  /// ranks sent. While no lane runs.
+  MeterCount take_count();
+
   /// Set by loss and grad_norm: both run on the cpu lane.
   const StepReport& report() const { return report_; }
   Counters& counters() { return counters_; }
@@ -81,10 +88,15 @@ class Operations {
   std::byte* address(BufferId id) const;
   template <typename T>
   T* operand(const Instruction& instruction, Role role) const;
+  /// A single value that this host lane reads or writes.
+  template <typename T>
+  T* value(const Instruction& instruction, Role role) const;
+  /// All elements of an operand, which this host lane reads or writes.
   template <typename T>
   std::span<T> span(const Operand& operand) const;
   Matrix flat(const Operand& operand) const;
   const UnitShare& share(const Instruction& instruction) const;
+  Meter& meter() const { return setup_.streams->meter(); }
 
   UnitMemory unit_memory(const Instruction& instruction) const;
   void copy(const Instruction& instruction);

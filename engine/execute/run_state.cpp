@@ -54,7 +54,7 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       store_(open_store_for(plan, std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),
       writes_(store_ ? store_->open_queue() : nullptr),
-      copy_(device, watchdog_seconds) {}
+      copy_(device.make_stream(), watchdog_seconds) {}
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);

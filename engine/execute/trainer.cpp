@@ -12,6 +12,7 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
+#include "engine/plan/run_scratch.h"
 
 namespace strata {
 namespace {
@@ -134,6 +135,11 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   on_every_rank(options_.world, [&] {
     state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
   });
+  const ScratchBytes scratch = scratch_of_run(device.scratch_rules(), model_, plan_.strategy);
+  streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
+  result_.scratch.planned = device.scratch_rules().parts(scratch);
+  streams_.meter().watch(Tier::device, state_->memory().device, plan.arena_bytes(Tier::device));
+  streams_.meter().watch(Tier::host, state_->memory().host, plan.arena_bytes(Tier::host));
   if (options_.world != nullptr) {
     ranks_.emplace(*options_.world, plan_, options_.make_device_group, streams_.find(Lane::comm));
   }
@@ -146,7 +152,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .store = &*checkpoints_,
         .model = &model_,
         .program = &plan_.training.program,
-        .device = &device,
+        .stream = meter_stream(device.make_stream(), streams_.meter()),
         .watchdog_seconds = options_.watchdog_seconds,
         .held = [this](std::size_t unit) { return state_->held(unit); },
         .saved = [this](std::size_t unit) { return state_->saved(unit); },
@@ -231,11 +237,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   result_.counters = counters;
   result_.measured = training_->measurements();
   if (validation_) {
-    for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
-      Bytes& peak = result_.measured.peak_bytes[tier];
-      peak = std::max(peak, validation_->measurements().peak_bytes[tier]);
-    }
+    MeterCount count = validation_->measurements().count;
+    count.traffic = {};  // that of training steps is reported
+    result_.measured.count.add(count);
   }
+  result_.scratch.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
   result_.state_hash = state_hash(model_, state_->access(), outside());
   return result_;
 }
@@ -249,7 +255,7 @@ void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
         listener.on_step(report);
       });
   if (run.completed_steps == 0) return;
-  result_.steps.back().seconds += run.tail_seconds;  // its updates had nothing to run under
+  result_.steps.back().drain_seconds = run.tail_seconds;  // its updates had nothing to run under
 }
 
 void Trainer::validate(TrainListener& listener) {

@@ -23,6 +23,12 @@ struct ValidationPoint {
   double loss = 0;
 };
 
+/// What kernels set up besides the plan's memory.
+struct ScratchUse {
+  std::vector<ScratchPart> planned;
+  Bytes measured_bytes = 0;  ///< what they hold at the end; it never shrinks
+};
+
 /// Everything a run leaves behind besides its files.
 struct TrainResult {
   std::vector<StepReport> steps;
@@ -30,6 +36,7 @@ struct TrainResult {
   Counters counters;
   std::int64_t saves = 0;  ///< checkpoints that steps wrote
   Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
+  ScratchUse scratch;
   std::string state_hash;
   bool interrupted = false;
 };

@@ -43,21 +43,19 @@ void ProgressLine::on_start(const std::string& source) {
 }
 
 void ProgressLine::on_step(const StepReport& report) {
-  constexpr double kSmoothing = 0.2;
-  seconds_per_step_ = seconds_per_step_ == 0
-                          ? report.seconds
-                          : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
+  step_time_.add(report);
   say_if_skipped(report);
   if (!terminal_) return;
-  const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
+  const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
   std::string memory;
   for (const Tier tier : used_tiers(plan_))
     memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
-  const std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
-      report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-      static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
-      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second), memory, format_duration(left));
+  const std::string line =
+      fmt::format("step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
+                  report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
+                  static_cast<double>(plan_.tokens_per_step) / step_time_.seconds(),
+                  100 * plan_.flops.model / (step_time_.seconds() * rates_.flops_per_second), memory,
+                  format_duration(left));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
   line_open_ = true;

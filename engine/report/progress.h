@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/execute/trainer.h"
+#include "engine/report/step_time.h"
 
 namespace strata {
 
@@ -33,7 +34,7 @@ class ProgressLine : public TrainListener {
   const MachineRates& rates_;
   bool terminal_;
   bool line_open_ = false;
-  double seconds_per_step_ = 0;  ///< smoothed
+  SmoothedStepTime step_time_;
   std::int64_t skipped_in_a_row_ = 0;
 };
 

@@ -41,6 +41,7 @@ struct RunOptions {
   Communicator* world = nullptr;
   MakeDeviceGroup make_device_group = {};
   std::function<void(const std::exception&)> on_failure = {};
+  std::function<void(Plan&)> change_plan = {};  ///< before it is run
 };
 
 /// Asks for a stop once a number of steps was reported.
