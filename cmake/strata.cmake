@@ -8,13 +8,27 @@ if(STRATA_WITH_CUDA)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Werror all-warnings>")
 endif()
 target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR})
-set(STRATA_TEST_TIMEOUT 300)
+set(STRATA_TEST_TIMEOUT 300)  # of a case, in seconds
 if(STRATA_SANITIZE)
   set(STRATA_TEST_TIMEOUT 1500)  # the thread sanitizer slows kernels down a hundredfold
   # GCC's manual: sanitizers make -Wmaybe-uninitialized report what is none.
   target_compile_options(strata_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${STRATA_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-Wno-maybe-uninitialized>")
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
+endif()
+
+math(EXPR STRATA_LAUNCH_TIMEOUT "10 * ${STRATA_TEST_TIMEOUT}")
+
+# What most sources of a target include and no edit changes is compiled once per target. Debug and sanitizer builds compile
+# without it, and so does cmake/check_form.sh, so that it hides no missing include. ccache has to be told that it may keep such objects.
+function(strata_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+endfunction()
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 # strata_library(NAME DEPENDS target...): the C++ and CUDA sources of this folder as the static library strata_NAME.
@@ -30,10 +44,11 @@ function(strata_library name)
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target... FILTER filter): tests/NAME/*_test.cpp as the program NAME_test, each case that GoogleTest's filter
-# leaves known to ctest.
+# strata_test(NAME DEPENDS target... FILTER filter LAUNCHES count): tests/NAME/*.cpp as the program NAME_test. ctest runs the cases that
+# GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case that takes longer than
+# STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
-  cmake_parse_arguments(ARG "" "FILTER" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -42,5 +57,16 @@ function(strata_test name)
   target_link_libraries(${name}_test PRIVATE strata_options test_program ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." TEST_FILTER "${ARG_FILTER}" PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  if(NOT ARG_LAUNCHES)
+    set(ARG_LAUNCHES 1)
+  endif()
+  strata_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimised as it is always
+  foreach(launch RANGE 1 ${ARG_LAUNCHES})
+    math(EXPR index "${launch} - 1")
+    add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
+    set_tests_properties(${name}.${launch} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_LAUNCHES};GTEST_SHARD_INDEX=${index}"
+      TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  endforeach()
 endfunction()
