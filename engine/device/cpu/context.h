@@ -10,7 +10,7 @@ namespace strata {
 
 struct CpuContext {
   TaskArena& pool;
-  Scratch scratch;
+  KernelScratch scratch;
 };
 
 /// Elements of work that are worth a task: some microseconds.

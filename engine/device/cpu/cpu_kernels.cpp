@@ -7,7 +7,7 @@
 namespace strata {
 
 CpuKernels::CpuKernels(TaskArena& pool)
-    : context_(std::make_unique<CpuContext>(CpuContext{pool, Scratch(pool.threads())})) {}
+    : context_(std::make_unique<CpuContext>(CpuContext{pool, KernelScratch(pool.threads())})) {}
 CpuKernels::~CpuKernels() = default;
 
 void CpuKernels::matmul(const Product& product) {

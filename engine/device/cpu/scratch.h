@@ -10,9 +10,9 @@
 
 namespace strata {
 
-class Scratch {
+class KernelScratch {
  public:
-  explicit Scratch(int slots) : slots_(static_cast<std::size_t>(slots)) {}
+  explicit KernelScratch(int slots) : slots_(static_cast<std::size_t>(slots)) {}
 
   /// At least `bytes`, aligned to a page; contents are unspecified and valid until the next kernel.
   std::byte* shared(Bytes bytes) { return grown(shared_, bytes); }
