@@ -19,25 +19,43 @@ endif()
 
 math(EXPR STRATA_LAUNCH_TIMEOUT "10 * ${STRATA_TEST_TIMEOUT}")
 
-# What most sources of a target include and no edit changes is compiled once per target. Debug and sanitizer builds compile
-# without it, and so does cmake/check_form.sh, so that it hides no missing include. ccache has to be told that it may keep such objects.
+# For code whose speed nobody waits for: reading run files, printing, tests. What tests call is optimised as it is always.
+set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
+
+# What many sources include and no edit changes is compiled once: for most libraries by strata_precompiled, for a target with options
+# of its own by itself. Debug and sanitizer builds compile without it, and so does cmake/check_form.sh, so that it hides no missing
+# include.
+set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
+                       <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 function(strata_precompile target)
-  target_precompile_headers(${target} PRIVATE ${ARGN})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
-  endif()
+  target_precompile_headers(${target} PRIVATE ${ARGN} ${STRATA_PRECOMPILED})
 endfunction()
+# ccache has to be told that it may keep what was made with precompiled headers.
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(strata_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # so that ccache knows what it reads
+endif()
+file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "")
+add_library(strata_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+target_link_libraries(strata_precompiled PRIVATE strata_options fmt::fmt nlohmann_json::nlohmann_json)
+strata_precompile(strata_precompiled)
 
-# strata_library(NAME DEPENDS target...): the C++ and CUDA sources of this folder as the static library strata_NAME.
+# strata_library(NAME DEPENDS target... [OPTIONS option...]): the C++ and CUDA sources of this folder as the static library
+# strata_NAME, compiled with `options` too.
 function(strata_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;OPTIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp *.cu)
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})
+    if(ARG_OPTIONS)
+      target_compile_options(strata_${name} PRIVATE ${ARG_OPTIONS})
+      strata_precompile(strata_${name})
+    else()
+      target_precompile_headers(strata_${name} REUSE_FROM strata_precompiled)
+    endif()
   else()
     add_library(strata_${name} INTERFACE)
     target_link_libraries(strata_${name} INTERFACE strata_options ${ARG_DEPENDS})
@@ -61,7 +79,7 @@ function(strata_test name)
     set(ARG_LAUNCHES 1)
   endif()
   strata_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)  # what they test is optimised as it is always
+  target_compile_options(${name}_test PRIVATE ${STRATA_QUICKLY_COMPILED})
   foreach(launch RANGE 1 ${ARG_LAUNCHES})
     math(EXPR index "${launch} - 1")
     add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
