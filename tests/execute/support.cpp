@@ -14,17 +14,6 @@
 
 namespace strata::testing {
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "strata-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 RunConfig tiny_run(const std::filesystem::path& folder) {
   const std::filesystem::path corpus = folder / "corpus.txt";
   std::ofstream file(corpus);
