@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <iostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/device.h"
@@ -107,7 +109,7 @@ void measure_bytes(benchmark::State& state, double bytes, const Call& call) {
 }
 
 struct MatmulCase {
-  const char* name;
+  std::string name;
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, accumulate = false;
   DType dtype = kBf16, out = kBf16;
@@ -361,15 +363,20 @@ void bench_sum_of_squares(benchmark::State& state) {
 std::vector<MatmulCase> matmul_cases() {
   const Shapes& s = shapes();
   const std::int64_t tokens = s.tokens(), hidden = s.hidden;
-  const auto forward = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    return MatmulCase{.name = name, .m = m, .n = n, .k = k};
+  const auto forward = [](std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{.name = std::move(name), .m = m, .n = n, .k = k};
   };
-  const auto input_gradient = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    return MatmulCase{.name = name, .m = m, .n = n, .k = k, .transpose_b = true};
+  const auto input_gradient = [](std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{.name = std::move(name), .m = m, .n = n, .k = k, .transpose_b = true};
   };
-  const auto weight_gradient = [](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    return MatmulCase{
-        .name = name, .m = m, .n = n, .k = k, .transpose_a = true, .accumulate = true, .out = kFp32};
+  const auto weight_gradient = [](std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return MatmulCase{.name = std::move(name),
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .transpose_a = true,
+                      .accumulate = true,
+                      .out = kFp32};
   };
   std::vector<MatmulCase> cases = {
       forward("matmul/qkv", tokens, s.qkv(), hidden),
@@ -384,10 +391,13 @@ std::vector<MatmulCase> matmul_cases() {
       input_gradient("matmul/logits", s.loss_rows, s.vocabulary, hidden),
       forward("matmul/logits_input_gradient", s.loss_rows, hidden, s.vocabulary),
       weight_gradient("matmul/logits_weight_gradient", s.vocabulary, hidden, s.loss_rows),
-      forward("matmul/up_fp32", tokens, s.up, hidden),
-      weight_gradient("matmul/up_weight_gradient_fp32", hidden, s.up, tokens),
   };
-  for (auto fp32 = cases.end() - 2; fp32 != cases.end(); ++fp32) fp32->dtype = fp32->out = kFp32;
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    MatmulCase fp32 = cases[i];
+    fp32.name += "_fp32";
+    fp32.dtype = fp32.out = kFp32;
+    cases.push_back(fp32);
+  }
   return cases;
 }
 
@@ -396,7 +406,7 @@ void register_all() {
     benchmark::RegisterBenchmark(name, function)->UseManualTime()->Unit(benchmark::kMillisecond);
   };
   for (const MatmulCase& c : matmul_cases())
-    add(c.name, [c](benchmark::State& state) { bench_matmul(state, c); });
+    add(c.name.c_str(), [c](benchmark::State& state) { bench_matmul(state, c); });
   const auto norm = [](auto function, NormKind kind) {
     return [=](benchmark::State& state) { function(state, kind); };
   };

@@ -1,5 +1,6 @@
-// One matrix product on the calling thread through oneDNN, whose parallel loops would split sums differently
-// for different thread counts. oneDNN is known to this file only. Any thread may call.
+// One matrix product on the calling thread: through oneDNN, whose parallel loops would split sums differently
+// for different thread counts, or on AVX2 by packed_product.h. oneDNN is known to this file only. Any thread
+// may call.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct TileProduct {
 /// oneDNN's name of the instruction set that it uses; STRATA_VECTOR_TARGET caps it.
 std::string_view matrix_product_instructions();
 
-/// How bf16 operands are multiplied: as they are, or upcast first, where the machine has no bf16
-/// instructions. fp16 ones are always upcast.
+/// How bf16 operands are multiplied: as they are, or upcast first, if the machine has no bf16 instructions.
+/// fp16 ones are always upcast. Packed products upcast while they pack.
 enum class Bf16Route : std::uint8_t { native, through_fp32 };
 Bf16Route bf16_route_of_this_machine();
 
