@@ -92,12 +92,19 @@ struct Setup {
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
+  std::vector<ScratchPart> scratch;
   HostShare host;
   std::vector<std::string> warnings;
 };
 
 Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& job) {
-  Setup setup{.config = agreed, .model = {}, .data = {}, .device = {}, .host = {}, .warnings = {}};
+  Setup setup{.config = agreed,
+              .model = {},
+              .data = {},
+              .device = {},
+              .scratch = {},
+              .host = {},
+              .warnings = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
     throw ConfigError(
@@ -117,8 +124,10 @@ Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& j
   if (config.train.validate_every > 0)
     config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
-  config.memory.device = device_budget(config, *setup.device);
-  setup.host = share_of_host(config, setup.model, this_host(config), job.local_size());
+  setup.scratch = kernel_scratch(config, setup.model);
+  config.memory.device = device_budget(config, *setup.device, total(setup.scratch));
+  setup.host = share_of_host(config, setup.model, this_host(config), job.local_size(),
+                             in_host_memory(config, setup.scratch));
   set_unlimited(config.memory, config.device.kind, setup.host);
   return setup;
 }
@@ -171,7 +180,7 @@ int train(const TrainCommand& command, Job& job) {
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
-    std::cerr << plan_text(plan, setup.model, &rates);
+    std::cerr << plan_text(plan, setup.model, &rates) << "scratch  " << scratch_text(setup.scratch) << '\n';
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';

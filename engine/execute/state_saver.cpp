@@ -29,7 +29,7 @@ Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, D
 StateSaver::StateSaver(Setup setup)
     : setup_(std::move(setup)),
       units_(units_in_order(*setup_.program, setup_.saved)),
-      copy_(*setup_.device, setup_.watchdog_seconds),
+      copy_(std::move(setup_.stream), setup_.watchdog_seconds),
       piece_(kLargestRead) {}
 
 template <typename Action>

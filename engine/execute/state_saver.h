@@ -24,8 +24,8 @@ class StateSaver {
   struct Setup {
     CheckpointStore* store;
     const Model* model;
-    const Program* program;  ///< whose save instructions give the order of units
-    Device* device;
+    const Program* program;                            ///< whose save instructions give the order of units
+    std::unique_ptr<Stream> stream;                    ///< of the device
     double watchdog_seconds;                           ///< a copy from the device takes no longer
     std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
     std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved

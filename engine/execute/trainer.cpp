@@ -12,6 +12,7 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
+#include "engine/plan/run_scratch.h"
 
 namespace strata {
 namespace {
@@ -129,14 +130,20 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       plan_(plan),
       data_(std::move(data)),
       options_(std::move(options)),
-      streams_(device, bool(options_.make_device_group)) {
+      streams_(device, bool(options_.make_device_group)),
+      compute_(model, plan.strategy.precision, plan.strategy.microbatch) {
   on_every_rank(options_.world, [&] {
     state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
   });
+  const ScratchBytes scratch = scratch_of_run(device.scratch_rules(), model_, plan_.strategy);
+  streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
+  result_.scratch.planned = device.scratch_rules().parts(scratch);
+  streams_.meter().watch(Tier::device, state_->memory().device, plan.arena_bytes(Tier::device));
+  streams_.meter().watch(Tier::host, state_->memory().host, plan.arena_bytes(Tier::host));
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group,
-                   streams_.find(Lane::comm));
+    ranks_.emplace(*options_.world, plan_, options_.make_device_group, streams_.find(Lane::comm));
   }
+  shares_ = shares_of(model, plan_.strategy.mesh, rank());
   if (!config_.checkpoint.path.empty())
     checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
                          ranks_ ? &ranks_->saving() : nullptr);
@@ -145,7 +152,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .store = &*checkpoints_,
         .model = &model_,
         .program = &plan_.training.program,
-        .device = &device,
+        .stream = meter_stream(device.make_stream(), streams_.meter()),
         .watchdog_seconds = options_.watchdog_seconds,
         .held = [this](std::size_t unit) { return state_->held(unit); },
         .saved = [this](std::size_t unit) { return state_->saved(unit); },
@@ -165,14 +172,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   const std::int64_t data_ranks = strategy.mesh.data();
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
                          std::int64_t microbatches) {
-    return Operations::Setup{.plan = &plan_,
-                             .program = &program,
-                             .model = &model_,
+    return Operations::Setup{.program = &program.program,
+                             .compute = &compute_,
+                             .shares = shares_,
                              .streams = &streams_,
                              .memory = state_->memory(),
                              .spill = state_->spill(),
-                             .rank = rank(),
-                             .microbatches = microbatches,
                              .load = of_rank(load, rank(), data_ranks, microbatches),
                              .optimizer = optimizer_settings(config_),
                              .saver = saver_ ? &*saver_ : nullptr,
@@ -232,11 +237,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   result_.counters = counters;
   result_.measured = training_->measurements();
   if (validation_) {
-    for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
-      Bytes& peak = result_.measured.peak_bytes[tier];
-      peak = std::max(peak, validation_->measurements().peak_bytes[tier]);
-    }
+    MeterCount count = validation_->measurements().count;
+    count.traffic = {};  // that of training steps is reported
+    result_.measured.count.add(count);
   }
+  result_.scratch.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
   result_.state_hash = state_hash(model_, state_->access(), outside());
   return result_;
 }
@@ -250,7 +255,7 @@ void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
         listener.on_step(report);
       });
   if (run.completed_steps == 0) return;
-  result_.steps.back().seconds += run.tail_seconds;  // its updates had nothing to run under
+  result_.steps.back().drain_seconds = run.tail_seconds;  // its updates had nothing to run under
 }
 
 void Trainer::validate(TrainListener& listener) {

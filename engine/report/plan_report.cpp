@@ -66,6 +66,19 @@ std::string tier_text(const Plan& plan, Tier tier) {
                      format_bytes(plan.budget(tier)), kinds);
 }
 
+std::string scratch_text(const std::vector<ScratchPart>& parts) {
+  std::string each;
+  for (const ScratchPart& part : parts)
+    each += fmt::format("{}{} {}", each.empty() ? "" : ", ", part.name, format_bytes(part.bytes));
+  return fmt::format("{} besides the plan's memory: {}", format_bytes(total(parts)), each);
+}
+
+nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
+  nlohmann::json by_name = nlohmann::json::object();
+  for (const ScratchPart& part : parts) by_name[part.name] = part.bytes;
+  return {{"planned_bytes", total(parts)}, {"parts", by_name}};
+}
+
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
