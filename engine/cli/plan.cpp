@@ -1,4 +1,5 @@
-// strata plan: what a run needs and moves, from the run file alone.
+// strata plan: what a run needs and moves, from the run file, and from the newest checkpoint only what
+// train.precision auto keeps.
 #include <fmt/format.h>
 
 #include <iostream>
