@@ -98,13 +98,8 @@ struct Setup {
 };
 
 Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& job) {
-  Setup setup{.config = agreed,
-              .model = {},
-              .data = {},
-              .device = {},
-              .scratch = {},
-              .host = {},
-              .warnings = {}};
+  Setup setup{
+      .config = agreed, .model = {}, .data = {}, .device = {}, .scratch = {}, .host = {}, .warnings = {}};
   RunConfig& config = setup.config;
   if (config.parallel.data != job.size()) {
     throw ConfigError(

@@ -41,11 +41,13 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
-  expect_keys(json, {"loss",         "grad_norm",     "learning_rate", "validation",
-                     "steps",        "skipped_steps", "interrupted", "precision",  "tokens_per_second",
-                     "step_seconds", "drain_seconds", "bound_seconds", "bound_by",
-                     "mfu",          "hfu",           "flops",         "machine",
-                     "memory",       "traffic",       "scratch",       "differences_from_plan",
+  expect_keys(json, {"loss",         "grad_norm",     "learning_rate",
+                     "validation",   "steps",         "skipped_steps",
+                     "interrupted",  "precision",     "tokens_per_second",
+                     "step_seconds", "drain_seconds", "bound_seconds",
+                     "bound_by",     "mfu",           "hfu",
+                     "flops",        "machine",       "memory",
+                     "traffic",      "scratch",       "differences_from_plan",
                      "state_hash"});
   for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds", "drain_seconds"}) {
     EXPECT_EQ(json[per_step].size(), 6U) << per_step;
