@@ -124,9 +124,7 @@ void Executor::wait_until_idle(std::size_t lane) {
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool is_performed = performs(instruction, step);
-  const bool reports = instruction.operation == Operation::grad_norm;
-  const bool decides = reports || instruction.operation == Operation::step_scalars;
-  if (decides && !commit(step)) return false;
+  if (instruction.effect != Effect::none && !commit(step)) return false;
   const AtWork at_work;
   const Bytes sent_before = operations_.sent_bytes(instruction);
   try {
@@ -149,7 +147,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
   count_sent(instruction, operations_.sent_bytes(instruction) - sent_before);
-  if (reports) {
+  if (instruction.effect == Effect::reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
     report.seconds = seconds_between(last_report_, now);

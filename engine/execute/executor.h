@@ -53,9 +53,9 @@ class Executor {
   };
 
   /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
-  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps that have not
-  /// reached grad_norm, or the scalars of a unit's update, are abandoned after the instruction in flight and
-  /// the others are finished, so the state is that of a whole number of steps.
+  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps of which nothing
+  /// is decided are abandoned after the instruction in flight and the others are finished, so the state is
+  /// that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 

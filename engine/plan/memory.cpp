@@ -13,32 +13,18 @@
 namespace strata {
 namespace {
 
-void place_tier(Program& program, Tier tier, const std::vector<Lifetime>& live) {
-  Bytes persistent_end = 0;
-  std::vector<std::size_t> transient;
-  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    Buffer& buffer = program.buffers[b];
-    if (buffer.tier != tier) continue;
-    if (buffer.persistent) {
-      buffer.offset = persistent_end;
-      persistent_end += buffer.bytes;
-    } else {
-      transient.push_back(b);
-    }
-  }
-  std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
-    return program.buffers[a].bytes > program.buffers[b].bytes;
-  });
-  Packer packer(program.instructions.size(), persistent_end);
-  for (const std::size_t b : transient) {
-    Buffer& buffer = program.buffers[b];
-    buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
-  }
-}
-
 [[noreturn]] void defect(const Program& program, std::size_t instruction, const std::string& what) {
   throw std::logic_error(fmt::format("program defect at {} ({}): {}", instruction,
                                      print(program, program.instructions[instruction]), what));
+}
+
+void verify_transfer(const Program& program, std::size_t i) {
+  const Operand& source = program.instructions[i].reads[0];
+  const Operand& destination = program.instructions[i].writes[0];
+  if (program.buffer(source.buffer).bytes != program.buffer(destination.buffer).bytes)
+    defect(program, i, "source and destination differ in size");
+  if (source.type != destination.type || source.elements != destination.elements)
+    defect(program, i, "source and destination differ in what stands in them");
 }
 
 void verify_data_flow(const Program& program) {
@@ -58,11 +44,11 @@ void verify_data_flow(const Program& program) {
       written[static_cast<std::size_t>(operand.buffer)] = true;
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }
-    const bool moves = is_transfer(instruction.operation);
-    if (moves && program.buffer(instruction.reads[0].buffer).bytes !=
-                     program.buffer(instruction.writes[0].buffer).bytes) {
-      defect(program, i, "source and destination differ in size");
-    }
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      if (operand.bytes() > program.buffer(operand.buffer).bytes)
+        defect(program, i, program.buffer(operand.buffer).name + " is smaller than what stands in it");
+    });
+    if (is_transfer(instruction.operation)) verify_transfer(program, i);
   }
 }
 
@@ -112,10 +98,36 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
 
 }  // namespace
 
+void place_tier(Program& program, Tier tier) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  Bytes persistent_end = 0;
+  std::vector<std::size_t> transient;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    Buffer& buffer = program.buffers[b];
+    if (buffer.tier != tier) continue;
+    if (buffer.persistent) {
+      buffer.offset = persistent_end;
+      persistent_end += buffer.bytes;
+    } else {
+      transient.push_back(b);
+    }
+  }
+  std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
+    return program.buffers[a].bytes > program.buffers[b].bytes;
+  });
+  std::vector<Lifetime> lifetimes;
+  lifetimes.reserve(transient.size());
+  for (const std::size_t b : transient) lifetimes.push_back(live[b]);
+  Packer packer(lifetimes, persistent_end);
+  for (const std::size_t b : transient) {
+    Buffer& buffer = program.buffers[b];
+    buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
+  }
+}
+
 Program place(const Program& program) {
   Program result = program;
-  const std::vector<Lifetime> live = lifetimes(program);
-  for (const Tier tier : kTiers) place_tier(result, tier, live);
+  for (const Tier tier : kTiers) place_tier(result, tier);
   return result;
 }
 

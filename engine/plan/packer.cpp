@@ -1,76 +1,59 @@
 #include "engine/plan/packer.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace strata {
 
-Bytes Packer::Slot::end_within(const Lifetime& live) const {
-  Bytes end = 0;
-  for (auto entry = by_last.lower_bound(live.first);
-       entry != by_last.end() && entry->second.first <= live.last; ++entry) {
-    end = std::max(end, entry->second.end);
-    if (lowest_end == highest_end) break;
-  }
-  return end;
+Packer::Packer(const std::vector<Lifetime>& lifetimes, Bytes start) : start_(start) {
+  moments_.reserve(lifetimes.size());
+  for (const Lifetime& live : lifetimes) moments_.push_back(live.first);
+  std::ranges::sort(moments_);
+  moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
+  leaves_ = std::bit_ceil(std::max<std::size_t>(moments_.size(), 1));
+  periods_.resize(2 * leaves_);
 }
 
-Packer::Packer(std::size_t instructions, Bytes start)
-    : last_(static_cast<std::int32_t>(std::max<std::size_t>(instructions, 1)) - 1),
-      filled_(4 * (static_cast<std::size_t>(last_) + 1), {start, start}) {}
+template <typename Visit>
+void Packer::for_each_period(std::int32_t first, std::int32_t last, const Visit& visit) {
+  const auto descend = [&](const auto& self, std::size_t period, std::int32_t begin,
+                           std::int32_t end) -> void {
+    const bool is_whole = first <= begin && end <= last;
+    visit(periods_[period], is_whole);
+    if (is_whole) return;
+    const std::int32_t middle = begin + (end - begin) / 2;
+    if (first <= middle) self(self, 2 * period, begin, middle);
+    if (last > middle) self(self, 2 * period + 1, middle + 1, end);
+  };
+  descend(descend, 1, 0, static_cast<std::int32_t>(leaves_) - 1);
+}
 
-Bytes Packer::place(Bytes bytes, const Lifetime& live) {
-  // Where some moment leaves nothing free below, no place below can be free for longer.
-  Bytes offset = filled(1, 0, last_, live);
-  for (auto slot = slots_.lower_bound(offset - largest_); slot != slots_.end(); ++slot) {
-    if (slot->first >= offset + bytes) break;
-    offset = std::max(offset, slot->second.end_within(live));
+Bytes Packer::lowest_free(std::int32_t first, std::int32_t last, Bytes bytes) {
+  taken_.clear();
+  for_each_period(first, last, [&](const Period& period, bool is_whole) {
+    if (!period.throughout.empty()) taken_.push_back(&period.throughout);
+    if (is_whole && !period.within.empty()) taken_.push_back(&period.within);
+  });
+  Bytes offset = start_;
+  // Done when all in a row leave it where it is.
+  for (std::size_t i = 0, agreed = 0; agreed < taken_.size(); i = (i + 1) % taken_.size(), ++agreed) {
+    const Bytes free = taken_[i]->lowest_free(offset, bytes);
+    if (free != offset) agreed = 0;
+    offset = free;
   }
-  if (bytes == 0) return offset;
-  const Bytes end = offset + bytes;
-  largest_ = std::max(largest_, bytes);
-  Slot& slot = slots_.try_emplace(offset, Slot{{}, end, end}).first->second;
-  slot.by_last.emplace(live.last, Slot::Entry{live.first, end});
-  slot.lowest_end = std::min(slot.lowest_end, end);
-  slot.highest_end = std::max(slot.highest_end, end);
-  fill(1, 0, last_, live, offset, end);
   return offset;
 }
 
-void Packer::raise(std::size_t node, Bytes end) {
-  Segment& segment = filled_[node];
-  segment.lowest = std::max(segment.lowest, end);
-  segment.highest = std::max(segment.highest, end);
-  segment.raised = std::max(segment.raised, end);
-}
-
-void Packer::tell_halves(std::size_t node) {
-  for (const std::size_t half : {2 * node, 2 * node + 1}) raise(half, filled_[node].raised);
-  filled_[node].raised = 0;
-}
-
-/// The highest within the lifetime.
-Bytes Packer::filled(std::size_t node, std::int32_t first, std::int32_t last, const Lifetime& live) {
-  if (live.first <= first && last <= live.last) return filled_[node].highest;
-  tell_halves(node);
-  const std::int32_t middle = first + (last - first) / 2;
-  Bytes result = 0;
-  if (live.first <= middle) result = filled(2 * node, first, middle, live);
-  if (live.last > middle) result = std::max(result, filled(2 * node + 1, middle + 1, last, live));
-  return result;
-}
-
-/// Moments at which all is taken up to a new buffer are filled up to its end.
-void Packer::fill(std::size_t node, std::int32_t first, std::int32_t last, const Lifetime& live, Bytes offset,
-                  Bytes end) {
-  if (live.last < first || last < live.first || filled_[node].highest < offset) return;
-  if (live.first <= first && last <= live.last && filled_[node].lowest >= offset) return raise(node, end);
-  if (first == last) return;
-  tell_halves(node);
-  const std::int32_t middle = first + (last - first) / 2;
-  fill(2 * node, first, middle, live, offset, end);
-  fill(2 * node + 1, middle + 1, last, live, offset, end);
-  filled_[node].lowest = std::min(filled_[2 * node].lowest, filled_[2 * node + 1].lowest);
-  filled_[node].highest = std::max(filled_[2 * node].highest, filled_[2 * node + 1].highest);
+Bytes Packer::place(Bytes bytes, const Lifetime& live) {
+  const auto first = std::ranges::lower_bound(moments_, live.first) - moments_.begin();
+  const auto last = std::ranges::upper_bound(moments_, live.last) - moments_.begin() - 1;
+  const auto from = static_cast<std::int32_t>(first), to = static_cast<std::int32_t>(last);
+  const Bytes offset = lowest_free(from, to, bytes);
+  if (bytes == 0) return offset;
+  for_each_period(from, to, [&](Period& period, bool is_whole) {
+    (is_whole ? period.throughout : period.within).add(offset, offset + bytes);
+  });
+  return offset;
 }
 
 }  // namespace strata

@@ -1,53 +1,40 @@
 // Places for buffers in one arena, given one after another: each at the lowest offset that is free over its
-// whole lifetime. In time about proportional to the buffers, so that programs of a million instructions are
-// placed in seconds.
+// whole lifetime. The program's time is a binary tree of periods, and each period knows which bytes are taken
+// in it. A lifetime is a few periods, so a place is found and taken in about the logarithm of the buffers.
 #pragma once
 
-#include <map>
 #include <vector>
 
+#include "engine/plan/byte_ranges.h"
 #include "engine/plan/program.h"
 
 namespace strata {
 
 class Packer {
  public:
-  /// For a program of so many instructions; nothing lies below `start`.
-  Packer(std::size_t instructions, Bytes start);
+  /// For buffers with these lifetimes; nothing lies below `start`.
+  Packer(const std::vector<Lifetime>& lifetimes, Bytes start);
 
-  /// The offset of a buffer, which is then taken while it lives.
+  /// The offset of a buffer with one of the lifetimes; its bytes are then taken while it lives.
   Bytes place(Bytes bytes, const Lifetime& live);
 
  private:
-  /// Buffers that begin at the same offset, so none lives with another; by the end of their lifetimes.
-  struct Slot {
-    struct Entry {
-      std::int32_t first;
-      Bytes end;
-    };
-    std::map<std::int32_t, Entry> by_last;
-    Bytes lowest_end, highest_end;
-
-    /// The highest end among buffers that live at some time of `live`; 0: there are none.
-    Bytes end_within(const Lifetime& live) const;
+  struct Period {
+    ByteRanges throughout;  ///< bytes of buffers that live in all of it, but not in all of the period above
+    ByteRanges within;      ///< bytes of buffers that live in some of it
   };
 
-  /// A segment of the program's time, as a node of a binary tree: nothing is free below these offsets.
-  struct Segment {
-    Bytes lowest, highest;
-    Bytes raised = 0;  ///< for what lies below the node, which has not been told
-  };
+  /// Calls visit(period, is_whole) for those that make up the moments [first, last], and for all above these.
+  template <typename Visit>
+  void for_each_period(std::int32_t first, std::int32_t last, const Visit& visit);
+  Bytes lowest_free(std::int32_t first, std::int32_t last, Bytes bytes);
 
-  Bytes filled(std::size_t node, std::int32_t first, std::int32_t last, const Lifetime& live);
-  void fill(std::size_t node, std::int32_t first, std::int32_t last, const Lifetime& live, Bytes offset,
-            Bytes end);
-  void raise(std::size_t node, Bytes end);
-  void tell_halves(std::size_t node);
-
-  std::int32_t last_;
-  std::map<Bytes, Slot> slots_;
-  Bytes largest_ = 0;  ///< buffer of all
-  std::vector<Segment> filled_;
+  Bytes start_;
+  /// The times at which lifetimes begin. Two that overlap share one of them, so no other times matter.
+  std::vector<std::int32_t> moments_;
+  std::size_t leaves_ = 1;
+  std::vector<Period> periods_;  ///< [1] is all of the time, [2 i] and [2 i + 1] are the halves of [i]
+  std::vector<const ByteRanges*> taken_;  ///< of the lifetime that is being placed
 };
 
 }  // namespace strata

@@ -13,30 +13,47 @@
 namespace strata {
 namespace {
 
-/// The fast form of a level's plain program whose near tier stays within `budget`; nothing where the plain
-/// form is larger, so that its peak is the smallest budget there is. Fragmentation can push a placement over
-/// what live bytes promise: then passes get that much less to fill.
-std::optional<Program> fit(const Program& plain, const Level& level, Bytes budget) {
-  const Bytes smallest = near_bytes(plain, level).smallest;
+Bytes peak_of(const Program& placed, Tier tier) {
+  return tier_use(placed, tier).peak_bytes;
+}
+
+Program with_places(Program program, Tier tier) {
+  place_tier(program, tier);
+  return program;
+}
+
+/// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing where
+/// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
+/// placement over what live bytes promise: then passes get that much less to fill.
+std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
+  Residency residency(plain, level);
+  const Bytes smallest = residency.needs().smallest;
   if (budget < smallest) return std::nullopt;
-  Program leanest = place(plain);
-  if (tier_use(leanest, level.near).peak_bytes > budget) return std::nullopt;
+  place_tier(plain, level.near);
+  if (peak_of(plain, level.near) > budget) return std::nullopt;
   for (Bytes allowed = budget; allowed > smallest;) {
-    const Program resident = keep_resident(plain, level, allowed);
+    const Program resident = residency.run(allowed);
     for (Bytes filled = allowed;;) {
-      Program placed = place(prefetch(resident, level, filled));
-      const Bytes over = tier_use(placed, level.near).peak_bytes - budget;
+      Program placed = with_places(prefetch(resident, level, filled), level.near);
+      const Bytes over = peak_of(placed, level.near) - budget;
       if (over <= 0) return placed;
       if (filled <= smallest) break;
       filled = std::max(smallest, filled - std::max(over, filled / 64));
     }
     allowed = std::max(smallest, allowed - allowed / 32);
   }
-  return leanest;
+  return plain;
+}
+
+/// What fits the device, with what is beyond it on the host.
+std::optional<Program> fit_device(Program plain, Bytes budget) {
+  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, budget);
+  if (placed) place_tier(*placed, Tier::host);
+  return placed;
 }
 
 bool fits_host(const Program& placed, const RunConfig& config) {
-  return !config.memory.host || tier_use(placed, Tier::host).peak_bytes <= *config.memory.host;
+  return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
 }
 
 /// A plain program as it is where values may leave the device; where there is no other tier they all stay.
@@ -49,18 +66,24 @@ Program with_spilled(const Program& program, const SpillOrder& order, std::size_
 }
 
 /// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
-/// for so many of the largest visit.
+/// for so many of the largest visit. The device's part of the program stays as it is, with its places.
 std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
+  const std::size_t end = order.buffers.size() + 1;
+  const HostNeeds needs(program, order.buffers);
   const auto has_room = [&](std::size_t count) {
-    const NearBytes need = near_bytes(with_spilled(program, order, count), kHostLevel);
+    const NearBytes need = needs.with_spilled(count);
     return need.smallest + (visits - 1) * need.largest_visit <= budget;
   };
   // Fragmentation may need a little more than live bytes promise.
-  for (std::size_t count = first_number(order.forced, order.buffers.size() + 1, has_room);
-       count <= order.buffers.size(); ++count) {
-    if (auto fitted = fit(with_spilled(program, order, count), kHostLevel, budget)) return fitted;
-  }
-  return std::nullopt;
+  std::optional<Program> fitted;
+  first_number_near_low(first_number(order.forced, end, has_room), end, [&](std::size_t count) {
+    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostLevel, budget);
+    if (!candidate) return false;
+    fitted = std::move(candidate);
+    return true;
+  });
+  if (fitted) place_tier(*fitted, Tier::nvme);
+  return fitted;
 }
 
 /// Orders in which a validation may pass the model: the training's, and the one that keeps less.
@@ -80,11 +103,10 @@ bool place_validation(const Model& model, Placement& placement, const RunConfig&
   if (placement.strategy.validation_microbatches == 0) return true;
   std::optional<Program>& best = placement.validation;
   for (const Order order : validation_orders(placement.strategy)) {
-    std::optional<Program> candidate = fit(lower_validation_in(order, model, placement.strategy, config),
-                                           kDeviceLevel, config.memory.device);
+    std::optional<Program> candidate =
+        fit_device(lower_validation_in(order, model, placement.strategy, config), config.memory.device);
     if (!candidate) continue;
-    const auto host_bytes = [](const Program& placed) { return tier_use(placed, Tier::host).peak_bytes; };
-    if (!best || host_bytes(*candidate) < host_bytes(*best)) best = std::move(candidate);
+    if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
     if (fits_host(*best, config)) break;
   }
   return best.has_value();
@@ -112,9 +134,8 @@ SpillOrder validation_order(const Program& validation, const Program& training, 
 
 /// The larger of both programs' use.
 Bytes peak_bytes(const Placement& placement, Tier tier) {
-  const Bytes training = tier_use(placement.training, tier).peak_bytes;
-  return placement.validation ? std::max(training, tier_use(*placement.validation, tier).peak_bytes)
-                              : training;
+  const Bytes training = peak_of(placement.training, tier);
+  return placement.validation ? std::max(training, peak_of(*placement.validation, tier)) : training;
 }
 
 /// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
@@ -136,7 +157,8 @@ Placement with_all_spilled(const Placement& placement, const RunConfig& config, 
 Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
   const Bytes unspilled = peak_bytes(placement, Tier::host);
   if (config.memory.nvme_path.empty()) return unspilled;
-  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place), Tier::host);
+  const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
+  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place_on_host), Tier::host);
   const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
   return may_stay ? std::min(unspilled, spilled) : spilled;
 }
@@ -168,8 +190,8 @@ void try_ways_to_spill(const Placement& placement, const RunConfig& config, cons
     std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
     if (spilled && succeeds(std::move(*spilled))) return;
   }
-  succeeds(with_all_spilled(placement, config, [&](const Program& program) {
-    return fit(program, kHostLevel, *config.memory.host).value();
+  succeeds(with_all_spilled(placement, config, [&](Program program) {
+    return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
   }));
 }
 
@@ -192,7 +214,7 @@ Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, c
                 Shortage& shortage) {
   Placement placement{with_device_state(choice, units), {}};
   std::optional<Program> training =
-      fit(leanest_training(model, placement.strategy, config), kDeviceLevel, config.memory.device);
+      fit_device(leanest_training(model, placement.strategy, config), config.memory.device);
   if (!training) return {.full = Tier::device};
   placement.training = std::move(*training);
   if (!place_validation(model, placement, config)) return {.full = Tier::device};
@@ -229,7 +251,9 @@ Program leanest_training(const Model& model, const Strategy& strategy, const Run
 }
 
 Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config) {
-  const auto peak = [](const Program& program) { return tier_use(place(program), Tier::device).peak_bytes; };
+  const auto peak = [](Program program) {
+    return peak_of(with_places(std::move(program), Tier::device), Tier::device);
+  };
   const Bytes training = peak(leanest_training(model, strategy, config));
   if (strategy.validation_microbatches == 0) return training;
   Bytes validation = kUnlimited;
@@ -239,10 +263,11 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
 }
 
 bool nothing_spills(const Program& plain, Bytes budget) {
-  if (budget < near_bytes(plain, kDeviceLevel).smallest) return false;
+  Residency residency(plain, kDeviceLevel);
+  if (budget < residency.needs().smallest) return false;
   const auto traffic = [&](Bytes near_bytes) {
-    const Program resident = keep_resident(plain, kDeviceLevel, near_bytes);
-    return moved_bytes(resident, Operation::copy_to_device) + moved_bytes(resident, Operation::copy_to_host);
+    const ResidentBytes moved = residency.bytes(near_bytes);
+    return moved.fetched + moved.written_back;
   };
   return traffic(budget) == traffic(kUnlimited);
 }
@@ -262,7 +287,7 @@ std::optional<Placement> find_placement(const Model& model, const Strategy& stra
   const auto spills = [&](std::size_t count) {
     return !nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
   };
-  std::size_t on_device = first_number(1, units + 1, spills) - 1;
+  std::size_t on_device = first_number_from_ends(1, units + 1, spills) - 1;
   Attempt tried = with_units(on_device);
   // Fragmentation may leave a little less room than live bytes promise.
   while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);

@@ -2,6 +2,7 @@
 // beyond.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "engine/plan/program.h"
@@ -54,6 +55,25 @@ std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) 
     (is_enough ? high : low) = is_enough ? middle : middle + 1;
   }
   return low;
+}
+
+/// The same where it is mostly one of the ends, which are then found by one or two questions.
+template <typename Holds>
+std::size_t first_number_from_ends(std::size_t low, std::size_t high, const Holds& holds) {
+  if (low >= high || holds(low)) return low;
+  if (low + 1 == high || !holds(high - 1)) return high;
+  return first_number(low + 1, high - 1, holds);
+}
+
+/// The same where it is mostly one of the lowest: in about twice the logarithm of the distance from `low`.
+template <typename Holds>
+std::size_t first_number_near_low(std::size_t low, std::size_t high, const Holds& holds) {
+  for (std::size_t step = 1; low < high; step *= 2) {
+    const std::size_t probe = std::min(low + step, high) - 1;
+    if (holds(probe)) return first_number(low, probe, holds);
+    low = probe + 1;
+  }
+  return high;
 }
 
 }  // namespace strata

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/plan/live_bytes.h"
+
 namespace strata {
 namespace {
 
@@ -158,33 +160,40 @@ class Prefetch {
     return true;
   }
 
+  /// Each up to the latest anchor that it may not pass or that has no room for it.
   void raise_fetches() {
-    std::vector<std::int32_t> written_slot(program_.buffers.size(),
-                                           0);  // per home: slot of its latest write-back
+    LiveBytes live(live_);
+    // Per buffer: the slot behind the latest anchor so far that touches it, and that writes it; per home also
+    // the slot of its latest write-back.
+    std::vector<std::int32_t> touched(program_.buffers.size(), 0), written(program_.buffers.size(), 0);
+    std::int32_t passed = 0, floor = 0;
     auto write_back = write_backs_.begin();
-    std::int32_t floor = 0;
     for (Transfer& fetch : fetches_) {
-      for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back) {
-        written_slot[static_cast<std::size_t>(write_back->home)] = write_back->slot;
+      for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back)
+        raise(written[static_cast<std::size_t>(write_back->home)], write_back->slot);
+      while (passed < fetch.slot) {
+        const Instruction& instruction = anchor(passed++);
+        for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+          touched[static_cast<std::size_t>(operand.buffer)] = passed;
+          if (writes) raise(written[static_cast<std::size_t>(operand.buffer)], passed);
+        });
       }
-      const std::int32_t limit = std::max(floor, written_slot[static_cast<std::size_t>(fetch.home)]);
       // Others may use what is in the near buffer before, where that is not made for this fetch alone.
-      while (fetch.slot > limit && !touches(anchor(fetch.slot - 1), fetch.home, true) &&
-             !touches(anchor(fetch.slot - 1), fetch.near, false) &&
-             !touches(anchor(fetch.slot - 1), fetch.gathered, false)) {
-        Bytes& live = live_[static_cast<std::size_t>(fetch.slot - 1)];
-        if (live + fetch.bytes > budget_) break;
-        live += fetch.bytes;
-        --fetch.slot;
-      }
-      floor = fetch.slot;
+      floor = std::max({floor, written[static_cast<std::size_t>(fetch.home)],
+                        touched[static_cast<std::size_t>(fetch.near)],
+                        fetch.gathered < 0 ? 0 : touched[static_cast<std::size_t>(fetch.gathered)]});
+      const auto slot = static_cast<std::size_t>(fetch.slot);
+      const auto lowest = static_cast<std::int32_t>(live.behind_latest_above(slot, budget_ - fetch.bytes));
+      floor = std::min(fetch.slot, std::max(floor, lowest));
+      live.add(static_cast<std::size_t>(floor), slot, fetch.bytes);
+      fetch.slot = floor;
     }
   }
 
+  static void raise(std::int32_t& slot, std::int32_t to) { slot = std::max(slot, to); }
+
   Program merge() const {
-    Program result;
-    result.buffers = program_.buffers;
-    result.units = program_.units;
+    Program result = program_.without_instructions();
     result.instructions.reserve(program_.instructions.size());
     auto fetch = fetches_.begin();
     auto write_back = write_backs_.begin();

@@ -9,19 +9,6 @@
 namespace strata {
 namespace {
 
-/// One use of a value on the near tier, with the transfers around it.
-struct Visit {
-  BufferId instance = -1;
-  BufferId home = -1;
-  std::int32_t use = -1, fetch = -1, write_back = -1;
-  bool writes = false;
-  std::int32_t next = -1;  ///< the visit that wants this value again, where keeping it would save a fetch
-  bool kept = false;       ///< the value stays on the near tier until `next`
-  bool home_read_before_next = false;
-  std::int32_t first_fetch =
-      -1;  ///< of a visit that a kept value leads to: the fetch that began it all, if any
-};
-
 /// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other
 /// buffers stay where they are; what is copied to or from them is copied.
 std::vector<bool> find_visitors(const Program& program, const Level& level) {
@@ -76,204 +63,226 @@ std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::v
   return change;
 }
 
-class Residency {
- public:
-  Residency(const Program& plain, const Level& level)
-      : plain_(plain),
-        level_(level),
-        is_visitor_(find_visitors(plain, level)),
-        visits_at_(plain.instructions.size()) {
-    find_visits();
-  }
-
-  Program run(Bytes near_bytes) {
-    choose(near_bytes);
-    return rewrite();
-  }
-
- private:
-  /// In the plain program every instance has at most one fetch, exactly one use and at most one write-back,
-  /// in this order.
-  void find_visits() {
-    std::vector<std::int32_t> visit_of(plain_.buffers.size(), -1);
-    std::vector<std::int32_t> latest(plain_.buffers.size(), -1);  // per home: its latest visit
-    const auto visit_for = [&](BufferId instance) -> Visit& {
-      std::int32_t& id = visit_of[static_cast<std::size_t>(instance)];
-      if (id < 0) {
-        id = static_cast<std::int32_t>(visits_.size());
-        visits_.push_back({});
-        visits_.back().instance = instance;
-      }
-      return visits_[static_cast<std::size_t>(id)];
-    };
-    for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
-      const Instruction& instruction = plain_.instructions[i];
-      const auto position = static_cast<std::int32_t>(i);
-      if (instruction.operation == level_.fetch && is_visitor(instruction.writes[0].buffer)) {
-        Visit& visit = visit_for(instruction.writes[0].buffer);
-        visit.fetch = position;
-        visit.home = instruction.reads[0].buffer;
-        std::int32_t& previous = latest[static_cast<std::size_t>(visit.home)];
-        const auto id = visit_of[static_cast<std::size_t>(visit.instance)];
-        if (previous >= 0) visits_[static_cast<std::size_t>(previous)].next = id;
-        previous = id;
-      } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
-        Visit& visit = visit_for(instruction.reads[0].buffer);
-        visit.write_back = position;
-        visit.home = instruction.writes[0].buffer;
-        latest[static_cast<std::size_t>(visit.home)] = visit_of[static_cast<std::size_t>(visit.instance)];
-      } else {
-        note_use(instruction, position, latest, visit_for, visit_of);
-      }
-    }
-  }
-
-  template <typename VisitFor>
-  void note_use(const Instruction& instruction, std::int32_t position, std::vector<std::int32_t>& latest,
-                VisitFor&& visit_for, const std::vector<std::int32_t>& visit_of) {
-    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
-      const Buffer& buffer = plain_.buffer(operand.buffer);
-      if (buffer.tier > level_.near) {
-        std::int32_t& visit = latest[static_cast<std::size_t>(operand.buffer)];
-        if (visit < 0) return;
-        visits_[static_cast<std::size_t>(visit)].home_read_before_next |= !writes;
-        if (writes) visit = -1;  // the home is newer than the near copy
-        return;
-      }
-      if (!is_visitor(operand.buffer)) return;
-      Visit& visit = visit_for(operand.buffer);
-      visit.writes |= writes;
-      if (visit.use == position) return;
-      visit.use = position;
-      visits_at_[static_cast<std::size_t>(position)].push_back(
-          visit_of[static_cast<std::size_t>(operand.buffer)]);
-    });
-  }
-
-  bool is_visitor(BufferId id) const { return is_visitor_[static_cast<std::size_t>(id)]; }
-  Visit& visit(std::int32_t id) { return visits_[static_cast<std::size_t>(id)]; }
-
-  void choose(Bytes budget) {
-    std::priority_queue<std::pair<std::int32_t, std::int32_t>> furthest;  // (next use, visit)
-    const std::vector<Bytes> visiting = visiting_bytes(plain_, is_visitor_);
-    const std::vector<Bytes> staying = staying_bytes(plain_, level_.near, is_visitor_);
-    Bytes kept_bytes = 0;
-    std::vector<std::int32_t> previous(visits_.size(), -1);
-    for (std::size_t v = 0; v < visits_.size(); ++v) {
-      if (visits_[v].next >= 0)
-        previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
-    }
-    for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
-      if (level_.is_transfer(plain_.instructions[i])) continue;
-      for (const std::int32_t id : visits_at_[i]) {
-        const std::int32_t before = previous[static_cast<std::size_t>(id)];
-        if (before >= 0 && visit(before).kept) kept_bytes -= bytes_of(before);
-      }
-      while (staying[i] + visiting[i] + kept_bytes > budget) {
-        if (furthest.empty())
-          throw std::logic_error("keep_resident: the budget is below the smallest possible");
-        const auto [use, id] = furthest.top();
-        furthest.pop();
-        if (use <= static_cast<std::int32_t>(i)) continue;  // already fetched again, or in use right now
-        visit(id).kept = false;
-        kept_bytes -= bytes_of(id);
-      }
-      for (const std::int32_t id : visits_at_[i]) {
-        if (visit(id).next < 0) continue;
-        visit(id).kept = true;
-        kept_bytes += bytes_of(id);
-        furthest.emplace(visit(visit(id).next).use, id);
-      }
-    }
-  }
-
-  When when(std::int32_t position) const {
-    return plain_.instructions[static_cast<std::size_t>(position)].when;
-  }
-
-  Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
-
-  /// A write-back is needed where the home is read, or fetched again before the next write; the next step may
-  /// read one that is persistent.
-  bool needs_write_back(const Visit& written) {
-    for (const Visit* v = &written;;) {
-      if (v->home_read_before_next) return true;
-      if (v->next < 0) return plain_.buffer(v->home).persistent;
-      if (!v->kept) return true;
-      v = &visit(v->next);
-      if (v->writes) return false;
-    }
-  }
-
-  Program rewrite() {
-    Program result = plain_;
-    std::vector<bool> dropped(plain_.instructions.size(), false);
-    std::vector<BufferId> merged(plain_.buffers.size());
-    for (std::size_t b = 0; b < merged.size(); ++b) merged[b] = static_cast<BufferId>(b);
-    for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its head
-      if (v.kept) {
-        Visit& next = visit(v.next);
-        merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
-        dropped[static_cast<std::size_t>(next.fetch)] = true;
-        next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
-        if (next.first_fetch >= 0 && when(next.use) == When::every_step)
-          result.instructions[static_cast<std::size_t>(next.first_fetch)].when = When::every_step;
-      }
-      if (v.write_back >= 0 && !needs_write_back(v)) dropped[static_cast<std::size_t>(v.write_back)] = true;
-    }
-    std::vector<Instruction> all;
-    std::swap(all, result.instructions);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (dropped[i]) continue;
-      Instruction& instruction = all[i];
-      for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
-        for (Operand& operand : *operands) operand.buffer = merged[static_cast<std::size_t>(operand.buffer)];
-      }
-      result.instructions.push_back(std::move(instruction));
-    }
-    return without_unused_buffers(result);
-  }
-
-  const Program& plain_;
-  const Level level_;
-  std::vector<bool> is_visitor_;
-  std::vector<Visit> visits_;
-  std::vector<std::vector<std::int32_t>> visits_at_;
-};
-
 }  // namespace
 
-NearBytes near_bytes(const Program& program, const Level& level) {
-  const std::vector<bool> visits = find_visitors(program, level);
-  const std::vector<Bytes> visiting = visiting_bytes(program, visits);
-  const std::vector<Bytes> staying = staying_bytes(program, level.near, visits);
+Residency::Residency(const Program& plain, const Level& level)
+    : plain_(plain),
+      level_(level),
+      is_visitor_(find_visitors(plain, level)),
+      visiting_(visiting_bytes(plain, is_visitor_)),
+      staying_(staying_bytes(plain, level.near, is_visitor_)) {
+  find_visits();
+}
+
+NearBytes Residency::needs() const {
   NearBytes result;
-  for (std::size_t i = 0; i < visiting.size(); ++i) {
-    result.smallest = std::max(result.smallest, staying[i] + visiting[i]);
-    result.largest_visit = std::max(result.largest_visit, visiting[i]);
+  for (std::size_t i = 0; i < visiting_.size(); ++i) {
+    result.smallest = std::max(result.smallest, staying_[i] + visiting_[i]);
+    result.largest_visit = std::max(result.largest_visit, visiting_[i]);
   }
   return result;
+}
+
+std::int32_t Residency::visit_for(BufferId instance, std::vector<std::int32_t>& visit_of) {
+  std::int32_t& id = visit_of[static_cast<std::size_t>(instance)];
+  if (id < 0) {
+    id = static_cast<std::int32_t>(visits_.size());
+    visits_.push_back({.instance = instance});
+  }
+  return id;
+}
+
+/// In the plain program every instance has at most one fetch, exactly one use and at most one write-back, in
+/// this order.
+void Residency::find_visits() {
+  std::vector<std::int32_t> visit_of(plain_.buffers.size(), -1);
+  std::vector<std::int32_t> latest(plain_.buffers.size(), -1);  // per home: its latest visit
+  for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    const Instruction& instruction = plain_.instructions[i];
+    const auto position = static_cast<std::int32_t>(i);
+    if (instruction.operation == level_.fetch && is_visitor(instruction.writes[0].buffer)) {
+      const std::int32_t id = visit_for(instruction.writes[0].buffer, visit_of);
+      visit(id).fetch = position;
+      visit(id).home = instruction.reads[0].buffer;
+      std::int32_t& previous = latest[static_cast<std::size_t>(visit(id).home)];
+      if (previous >= 0) visit(previous).next = id;
+      previous = id;
+    } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
+      const std::int32_t id = visit_for(instruction.reads[0].buffer, visit_of);
+      visit(id).write_back = position;
+      visit(id).home = instruction.writes[0].buffer;
+      latest[static_cast<std::size_t>(visit(id).home)] = id;
+    } else {
+      note_use(instruction, position, latest, visit_of);
+    }
+  }
+}
+
+void Residency::note_use(const Instruction& instruction, std::int32_t position,
+                         std::vector<std::int32_t>& latest, std::vector<std::int32_t>& visit_of) {
+  for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+    if (plain_.buffer(operand.buffer).tier > level_.near) {
+      std::int32_t& of_home = latest[static_cast<std::size_t>(operand.buffer)];
+      if (of_home < 0) return;
+      visit(of_home).home_read_before_next |= !writes;
+      if (writes) of_home = -1;  // the home is newer than the near copy
+      return;
+    }
+    if (!is_visitor(operand.buffer)) return;
+    const std::int32_t id = visit_for(operand.buffer, visit_of);
+    visit(id).writes |= writes;
+    if (visit(id).use == position) return;
+    visit(id).use = position;
+    uses_.emplace_back(position, id);
+  });
+}
+
+void Residency::choose(Bytes budget) {
+  std::priority_queue<std::pair<std::int32_t, std::int32_t>> furthest;  // (next use, visit)
+  Bytes kept_bytes = 0;
+  std::vector<std::int32_t> previous(visits_.size(), -1);
+  for (std::size_t v = 0; v < visits_.size(); ++v) {
+    visits_[v].kept = false;
+    if (visits_[v].next >= 0)
+      previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
+  }
+  auto end = uses_.begin();
+  for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    if (level_.is_transfer(plain_.instructions[i])) continue;
+    const auto begin = end;
+    for (; end != uses_.end() && end->first == static_cast<std::int32_t>(i); ++end) {
+      const std::int32_t before = previous[static_cast<std::size_t>(end->second)];
+      if (before >= 0 && visit(before).kept) kept_bytes -= bytes_of(before);
+    }
+    while (staying_[i] + visiting_[i] + kept_bytes > budget) {
+      if (furthest.empty())
+        throw std::logic_error("keep_resident: the budget is below the smallest possible");
+      const auto [use, id] = furthest.top();
+      furthest.pop();
+      if (use <= static_cast<std::int32_t>(i)) continue;  // already fetched again, or in use right now
+      visit(id).kept = false;
+      kept_bytes -= bytes_of(id);
+    }
+    for (auto use = begin; use != end; ++use) {
+      const std::int32_t id = use->second;
+      if (visit(id).next < 0) continue;
+      visit(id).kept = true;
+      kept_bytes += bytes_of(id);
+      furthest.emplace(visit(visit(id).next).use, id);
+    }
+  }
+}
+
+/// A write-back is needed where the home is read, or fetched again before the next write; the next step may
+/// read one that is persistent.
+bool Residency::needs_write_back(const Visit& written) {
+  for (const Visit* v = &written;;) {
+    if (v->home_read_before_next) return true;
+    if (v->next < 0) return plain_.buffer(v->home).persistent;
+    if (!v->kept) return true;
+    v = &visit(v->next);
+    if (v->writes) return false;
+  }
+}
+
+Residency::Changes Residency::find_changes() {
+  Changes changes{std::vector<bool>(plain_.instructions.size(), false),
+                  std::vector<bool>(plain_.instructions.size(), false),
+                  std::vector<BufferId>(plain_.buffers.size())};
+  std::vector<BufferId>& merged = changes.merged;
+  std::iota(merged.begin(), merged.end(), 0);
+  for (Visit& v : visits_) v.first_fetch = -1;
+  for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its head
+    if (v.kept) {
+      Visit& next = visit(v.next);
+      merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
+      changes.dropped[static_cast<std::size_t>(next.fetch)] = true;
+      next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
+      if (next.first_fetch >= 0 && when(next.use) == When::every_step)
+        changes.runs_always[static_cast<std::size_t>(next.first_fetch)] = true;
+    }
+    if (v.write_back >= 0 && !needs_write_back(v))
+      changes.dropped[static_cast<std::size_t>(v.write_back)] = true;
+  }
+  return changes;
+}
+
+Program Residency::run(Bytes near_bytes) {
+  choose(near_bytes);
+  const Changes changes = find_changes();
+  const auto stands_for = [&](BufferId id) {
+    return static_cast<std::size_t>(changes.merged[static_cast<std::size_t>(id)]);
+  };
+  std::vector<bool> touched(plain_.buffers.size(), false);
+  std::size_t instructions = 0;
+  for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    if (changes.dropped[i]) continue;
+    ++instructions;
+    for_each_operand(plain_.instructions[i],
+                     [&](const Operand& operand, bool) { touched[stands_for(operand.buffer)] = true; });
+  }
+  Program result = plain_.without_instructions();
+  result.buffers.clear();
+  std::vector<BufferId> renamed(plain_.buffers.size(), -1);
+  for (std::size_t b = 0; b < renamed.size(); ++b) {
+    if (touched[b] || plain_.buffers[b].persistent) renamed[b] = result.add(plain_.buffers[b]);
+  }
+  result.instructions.reserve(instructions);
+  for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    if (changes.dropped[i]) continue;
+    Instruction& instruction = result.instructions.emplace_back(plain_.instructions[i]);
+    if (changes.runs_always[i]) instruction.when = When::every_step;
+  }
+  rename_buffers(result, [&](BufferId id) { return renamed[stands_for(id)]; });
+  return result;
+}
+
+ResidentBytes Residency::bytes(Bytes near_bytes) {
+  choose(near_bytes);
+  const Changes changes = find_changes();
+  ResidentBytes result{.live = live_bytes(changes)};
+  for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
+    const Instruction& instruction = plain_.instructions[i];
+    if (!level_.is_transfer(instruction) || changes.dropped[i]) continue;
+    if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
+    (instruction.operation == level_.fetch ? result.fetched : result.written_back) +=
+        plain_.buffer(instruction.reads[0].buffer).bytes;
+  }
+  return result;
+}
+
+Bytes Residency::live_bytes(const Changes& changes) const {
+  const auto count = static_cast<std::int32_t>(plain_.instructions.size());
+  std::vector<Lifetime> live(plain_.buffers.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (changes.dropped[static_cast<std::size_t>(i)]) continue;
+    for_each_operand(plain_.instructions[static_cast<std::size_t>(i)], [&](const Operand& operand, bool) {
+      const BufferId id = changes.merged[static_cast<std::size_t>(operand.buffer)];
+      Lifetime& lifetime = live[static_cast<std::size_t>(id)];
+      if (lifetime.last < 0) lifetime.first = i;
+      lifetime.last = i;
+    });
+  }
+  std::vector<Bytes> change(plain_.instructions.size() + 1, 0);
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    const Buffer& buffer = plain_.buffers[b];
+    if (buffer.tier != level_.near) continue;
+    if (buffer.persistent) live[b] = {0, count - 1};
+    if (live[b].last < live[b].first) continue;
+    change[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
+    change[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
+  }
+  Bytes now = 0, most = 0;
+  for (const Bytes bytes : change) most = std::max(most, now += bytes);
+  return most;
+}
+
+NearBytes near_bytes(const Program& program, const Level& level) {
+  return Residency(program, level).needs();
 }
 
 Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes) {
   return Residency(plain, level).run(near_bytes);
-}
-
-Program without_unused_buffers(const Program& program) {
-  const std::vector<Lifetime> live = lifetimes(program);
-  std::vector<BufferId> renamed(program.buffers.size(), -1);
-  Program result;
-  result.units = program.units;
-  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (live[b].last >= live[b].first) renamed[b] = result.add(program.buffers[b]);
-  }
-  result.instructions = program.instructions;
-  for (Instruction& instruction : result.instructions) {
-    for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
-      for (Operand& operand : *operands) operand.buffer = renamed[static_cast<std::size_t>(operand.buffer)];
-    }
-  }
-  return result;
 }
 
 Bytes moved_bytes(const Program& program, Operation transfer) {

@@ -44,7 +44,7 @@ std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy&
   const auto spills = [&](std::size_t saved) {
     return !nothing_spills(lower_training(model, with_saved_blocks(strategy, saved)), budget);
   };
-  const std::size_t fitting = first_number(1, blocks + 1, spills) - 1;
+  const std::size_t fitting = first_number_from_ends(1, blocks + 1, spills) - 1;
   std::vector<std::size_t> counts = {0, fitting, blocks};
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -68,14 +68,13 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   std::vector<Choice> result;
   const auto cost = [&](const Strategy& strategy) -> std::optional<Choice> {
     const Program plain = leanest_training(model, strategy, config);
-    if (near_bytes(plain, kDeviceLevel).smallest > budget) return std::nullopt;
-    const Program resident = keep_resident(plain, kDeviceLevel, budget);
-    const Bytes h2d = moved_bytes(resident, Operation::copy_to_device);
-    const Bytes d2h = moved_bytes(resident, Operation::copy_to_host);
-    const Bytes sent = sent_bytes(resident);
+    Residency residency(plain, kDeviceLevel);
+    if (residency.needs().smallest > budget) return std::nullopt;
+    const ResidentBytes moved = residency.bytes(budget);
+    const Bytes h2d = moved.fetched, d2h = moved.written_back;
+    const Bytes sent = sent_bytes(plain);
     const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d + sent, d2h);
-    const Bytes live = tier_use(resident, Tier::device).live_bytes;
-    return Choice{strategy, seconds, h2d + d2h + sent, live};
+    return Choice{strategy, seconds, h2d + d2h + sent, moved.live};
   };
   const auto consider = [&](const Strategy& undelayed) {
     with_and_without_delay(undelayed, [&](const Strategy& strategy) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 namespace strata {
 namespace {
@@ -34,15 +36,15 @@ class Staging {
     instances_.clear();
     for (Operand& operand : instruction.reads) {
       if (!spilled(operand.buffer)) continue;
-      const BufferId home = operand.buffer;
-      operand.buffer = instance(home);
-      transfer(reads_, Operation::read, Lane::read, instruction, home, operand.buffer);
+      const Operand home = operand;
+      operand.buffer = instance(home.buffer);
+      transfer(reads_, Operation::read, Lane::read, instruction, home, operand);
     }
     for (Operand& operand : instruction.writes) {
       if (!spilled(operand.buffer)) continue;
-      const BufferId home = operand.buffer;
-      operand.buffer = instance(home);
-      transfer(writes_, Operation::write, Lane::write, instruction, operand.buffer, home);
+      const Operand home = operand;
+      operand.buffer = instance(home.buffer);
+      transfer(writes_, Operation::write, Lane::write, instruction, operand, home);
     }
     append(reads_);
     program_.instructions.push_back(std::move(instruction));
@@ -65,14 +67,10 @@ class Staging {
   }
 
   static void transfer(std::vector<Instruction>& list, Operation operation, Lane lane, const Instruction& of,
-                       BufferId from, BufferId to) {
-    list.push_back({operation,
-                    lane,
-                    of.unit,
-                    of.microbatch,
-                    {{Role::source, from}},
-                    {{Role::destination, to}},
-                    of.when});
+                       Operand from, Operand to) {
+    from.role = Role::source;
+    to.role = Role::destination;
+    list.push_back({operation, lane, of.unit, of.microbatch, {from}, {to}, of.when});
   }
 
   void append(std::vector<Instruction>& list) {
@@ -114,9 +112,7 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
 }
 
 Program spill(const Program& program, const std::vector<BufferId>& buffers) {
-  Program result;
-  result.buffers = program.buffers;
-  result.units = program.units;
+  Program result = program.without_instructions();
   std::vector<bool> spilled(program.buffers.size(), false);
   for (const BufferId id : buffers) {
     spilled[static_cast<std::size_t>(id)] = true;
@@ -124,6 +120,41 @@ Program spill(const Program& program, const std::vector<BufferId>& buffers) {
   }
   Staging staging(result, spilled);
   for (const Instruction& instruction : program.instructions) staging.add(instruction);
+  return result;
+}
+
+HostNeeds::HostNeeds(const Program& program, const std::vector<BufferId>& buffers)
+    : program_(program),
+      live_(lifetimes(program)),
+      number_(program.buffers.size(), std::numeric_limits<std::size_t>::max()) {
+  for (std::size_t n = 0; n < buffers.size(); ++n) number_[static_cast<std::size_t>(buffers[n])] = n;
+}
+
+/// The instructions themselves are the hungriest: while one of their reads or writes runs, no more is alive
+/// beside it, and it has one buffer.
+NearBytes HostNeeds::with_spilled(std::size_t count) const {
+  const auto is_spilled = [&](std::size_t buffer) { return number_[buffer] < count; };
+  std::vector<Bytes> change(program_.instructions.size() + 1, 0);
+  for (std::size_t b = 0; b < live_.size(); ++b) {
+    const Buffer& buffer = program_.buffers[b];
+    if (buffer.tier != Tier::host || is_spilled(b) || live_[b].last < live_[b].first) continue;
+    change[static_cast<std::size_t>(live_[b].first)] += buffer.bytes;
+    change[static_cast<std::size_t>(live_[b].last) + 1] -= buffer.bytes;
+  }
+  NearBytes result;
+  Bytes staying = 0;
+  std::vector<std::size_t> counted_at(program_.buffers.size(), program_.instructions.size());
+  for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+    staying += change[i];
+    Bytes visiting = 0;
+    for_each_operand(program_.instructions[i], [&](const Operand& operand, bool) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      if (!is_spilled(id) || std::exchange(counted_at[id], i) == i) return;
+      visiting += program_.buffers[id].bytes;
+    });
+    result.smallest = std::max(result.smallest, staying + visiting);
+    result.largest_visit = std::max(result.largest_visit, visiting);
+  }
   return result;
 }
 

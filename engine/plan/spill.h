@@ -6,6 +6,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/plan/program.h"
+#include "engine/plan/residency.h"
 
 namespace strata {
 
@@ -24,5 +25,20 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
 /// on the host, read right before where the instruction reads and written right after where it writes: the
 /// plain form of the level between host and nvme.
 Program spill(const Program& program, const std::vector<BufferId>& buffers);
+
+/// What spill() leaves the host to hold, for any number of buffers from the front of a list, without making
+/// the programs. REQUIRES: the program outlives this.
+class HostNeeds {
+ public:
+  HostNeeds(const Program& program, const std::vector<BufferId>& buffers);
+
+  /// near_bytes() of the program with the first `count` on the nvme tier.
+  NearBytes with_spilled(std::size_t count) const;
+
+ private:
+  const Program& program_;
+  std::vector<Lifetime> live_;
+  std::vector<std::size_t> number_;  ///< per buffer: its number in the list; others have the largest of all
+};
 
 }  // namespace strata

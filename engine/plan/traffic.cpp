@@ -38,7 +38,7 @@ namespace {
 
 void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic) {
   if (const std::optional<Link> link = link_of(instruction.operation)) {
-    const bool between_ranks = instruction.exchange.group != Group::none;
+    const bool between_ranks = instruction.exchange.group >= 0;
     traffic[*link] +=
         between_ranks ? instruction.exchange.sent : program.buffer(instruction.reads[0].buffer).bytes;
   } else if (instruction.operation == Operation::save) {

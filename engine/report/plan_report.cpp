@@ -120,6 +120,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"parameters", plan.parameters},
       {"tokens_per_step", plan.tokens_per_step},
       {"order", name_of(plan.strategy.order)},
+      {"precision", strata::name_of(plan.strategy.precision)},
       {"units_with_device_state", units_on_device(plan)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},

@@ -129,6 +129,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},
+      {"precision", name_of(report.plan.strategy.precision)},
       {"tokens_per_second", report.tokens_per_second()},
       {"step_seconds", collect(result.steps, &StepReport::seconds)},
       {"drain_seconds", collect(result.steps, &StepReport::drain_seconds)},

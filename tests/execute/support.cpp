@@ -14,17 +14,6 @@
 
 namespace strata::testing {
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "strata-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 RunConfig tiny_run(const std::filesystem::path& folder) {
   const std::filesystem::path corpus = folder / "corpus.txt";
   std::ofstream file(corpus);
@@ -40,6 +29,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   config.train.steps = 4;
   config.train.batch = 6;
   config.train.microbatch = 2;
+  config.train.precision = DType::bf16;
   config.optimizer.learning_rate = 1e-2;
   config.memory.host = kUnlimited;
   return config;
