@@ -9,6 +9,7 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/run_scratch.h"
+#include "engine/plan/size_limit.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_stream.h"
@@ -56,6 +57,7 @@ MakeDeviceGroup device_groups(const RunConfig& config) {
 }
 
 std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
+  check_size(config, model);
   std::unique_ptr<ScratchRules> rules;
   if (config.device.kind == DeviceKind::cpu) rules = std::make_unique<CpuScratchRules>(host_threads(config));
 #ifdef STRATA_CUDA

@@ -20,7 +20,7 @@ std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0)
 MakeDeviceGroup device_groups(const RunConfig& config);
 
 /// What the run's kernels set up besides the plan's memory; no device is touched. Nothing is known of GPUs
-/// where this program was built without CUDA.
+/// where this program was built without CUDA. Throws ConfigError where the run is too large to plan.
 std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model);
 
 /// Of those, what lies in the host's memory.

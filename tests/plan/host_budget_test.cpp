@@ -19,6 +19,9 @@ TEST(HostShare, IsWhatIsLeftOfTheMachineForEachRank) {
                   four = share_of_host(config, model, {.memory = 16 * GiB}, 4);
   EXPECT_EQ(one.for_tiers + one.reserve + one.scratch, 16 * GiB);
   EXPECT_EQ(four.for_tiers + four.reserve + four.scratch, 4 * GiB);
+  const HostShare with_kernels = share_of_host(config, model, {.memory = 16 * GiB}, 1, GiB);
+  EXPECT_EQ(with_kernels.for_tiers, one.for_tiers - GiB);
+  EXPECT_NE(with_kernels.describe().find("1.00 GiB for kernels' scratch"), std::string::npos);
   EXPECT_GT(one.reserve, GiB);
   EXPECT_GT(share_of_host(config, model, {.memory = 1}, 1).for_tiers, 0);
   EXPECT_EQ(share_of_host(config, model, {.memory = kUnlimited}, 2).for_tiers, kUnlimited);
