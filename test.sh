@@ -3,13 +3,18 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/cmake/setup.sh"
 
-build all
+options=()
+[ "$(configured_cuda)" != DRIVER ] || options=(-DSTRATA_CUDA=AUTO)  # run.sh has left out what this machine cannot run
+build all "${options[@]}"
 cd "$root"
-# Only what failed, the summary, and once per reason what was skipped.
+# shellcheck disable=SC2317  # tell_progress calls it
+launches_ended() { printf '%s launches of tests have ended\n' "$(grep -c '^Test time =' build/Testing/Temporary/LastTest.log.tmp)"; }
+# Only what failed, the summary with the number of cases, and once per reason what was skipped.
 passed=0
-ctest --preset release --parallel "$(parallel_jobs)" "$@" |
-  sed -E '/^ +Start +[0-9]+:/d; /\.+ +Passed +[0-9.]+ sec$/d; /\*\*\*Skipped +[0-9.]+ sec$/d; /^The following tests did not run:/,/^$/d' ||
-  passed=$?
-awk '/: Skipped$/ { getline; reasons[$0]++ } END { for (reason in reasons) print reasons[reason], "skipped:", reason }' \
-  build/Testing/Temporary/LastTest.log
+tell_progress launches_ended ctest --preset release --parallel "$(parallel_jobs)" --test-output-size-passed 100000000 --test-output-size-failed 100000000 "$@" |
+  awk -f cmake/cases.awk || passed=$?
+awk '/^\[==========\] [0-9]+ tests? from .* ran\./ { cases += $2; launches++ }
+     /: Skipped$/ { getline; reasons[$0]++ }
+     END { print cases + 0, "cases in", launches + 0, "launches"
+           for (reason in reasons) print reasons[reason], "skipped:", reason }' build/Testing/Temporary/LastTest.log
 exit "$passed"

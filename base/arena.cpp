@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,8 @@ namespace strata {
 namespace {
 
 constexpr Bytes kHugePage = Bytes{2} << 20;
+
+std::atomic<std::int64_t> made = 0;
 
 [[noreturn]] void refuse(Bytes bytes, int reason) {
   throw DeviceError(
@@ -35,6 +38,7 @@ Arena::Arena(Bytes bytes) : size_(bytes) {
   void* mapping =
       mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) refuse(bytes, errno);
+  ++made;
   data_ = static_cast<std::byte*>(mapping);
   if (aligned) align(length);
   make_dirty({data_, static_cast<std::size_t>(size_)});
@@ -51,6 +55,10 @@ void Arena::align(std::size_t length) {
   if (length > head + used) munmap(data_ + head + used, length - head - used);
   data_ += head;
   madvise(data_, used, MADV_HUGEPAGE);  // a hint: a kernel without huge pages is only slower
+}
+
+std::int64_t Arena::made_so_far() {
+  return made;
 }
 
 Arena::~Arena() {

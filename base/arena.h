@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/bytes.h"
 
@@ -24,6 +25,9 @@ class Arena {
   Bytes size() const { return size_; }
   /// Bytes of pages that were ever touched: what the system really gave (mincore).
   Bytes resident_bytes() const;
+
+  /// Mappings that this process has made for arenas: a test looks whether there are more than before.
+  static std::int64_t made_so_far();
 
  private:
   /// Moves the start of a mapping of `length` bytes to where huge pages start, and gives back the rest.

@@ -314,7 +314,7 @@ part_kernels() {
 # The median of step_seconds without the first, as `strata train` computes tokens per second.
 median_step() {
   awk -F'\t' '$1 ~ /^step_seconds\.[0-9]+$/ && $1 != "step_seconds.0" { print $2 }' "$1" | sort -g |
-    awk '{ value[NR] = $1 } END { if (NR) print value[int(NR / 2) + 1] }'
+    awk '{ value[NR] = $1 } END { if (NR) print (value[int((NR + 1) / 2)] + value[int(NR / 2) + 1]) / 2 }'
 }
 
 last_loss() { awk -F'\t' '$1 ~ /^loss\./ { last = $2 } END { print last }' "$1"; }

@@ -38,7 +38,7 @@ def train(arguments, batch, host, steps):
     if process.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{process.stderr}")
     report = json.loads(process.stdout)
-    seconds = statistics.mean(report["step_seconds"])
+    seconds = statistics.mean(report["step_seconds"]) + statistics.mean(report["drain_seconds"])
     return {
         "seconds": seconds,
         "bound": report["bound_seconds"],

@@ -1,4 +1,4 @@
-"""Trains GPT-2 with PyTorch on the CPU: what `strata train` is measured against. bf16 autocast, fused scaled-dot-product
+"""Trains GPT-2 with PyTorch on the CPU: what `strata train` is measured against. bf16 autocast or fp32, fused scaled-dot-product
 attention, torch.optim.AdamW(fused=True), clip_grad_norm_, gradient accumulation. Prints one JSON line.
 
     .venv/bin/python bench/pytorch_train.py --microbatch 4 --microbatches 8 --threads 2 [--compile] [--checkpointing]
@@ -106,6 +106,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--file", help="its bytes are the tokens; random bytes otherwise")
     parser.add_argument("--implementation", choices=["lean", "hf"], default="lean")
+    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--checkpointing", action="store_true", help="recompute blocks in the backward pass")
     parser.add_argument("--plain-allocator", action="store_true")
@@ -115,7 +116,7 @@ def parse_arguments():
 def train_step(model, optimizer, windows, arguments):
     for _ in range(arguments.microbatches):
         tokens, targets = windows.next(arguments.microbatch, "cpu")
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16"):
             loss = model(tokens, targets) / arguments.microbatches
         loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -147,17 +148,18 @@ def main():
     forward = torch.compile(model) if arguments.compile else model
     windows = Windows(arguments.file, arguments.sequence)
 
-    seconds, losses = [], []
+    seconds, cpu_seconds, losses = [], [], []
     for step in range(arguments.warmup + arguments.steps):
         if step == arguments.warmup:
             reset_peak()
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         losses.append(train_step(forward, optimizer, windows, arguments))
         if step >= arguments.warmup:
             seconds.append(time.perf_counter() - start)
+            cpu_seconds.append(time.process_time() - cpu_start)
     tokens = arguments.sequence * arguments.microbatch * arguments.microbatches
     print(json.dumps({"tokens_per_second": tokens / statistics.median(seconds), "step_seconds": seconds,
-                      "peak_rss_bytes": peak_bytes(),
+                      "step_cpu_seconds": cpu_seconds, "peak_rss_bytes": peak_bytes(),
                       "peak_rss_bytes_with_warmup": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
                       "parameters": sum(p.numel() for p in model.parameters()), "losses": losses}))
 

@@ -2,8 +2,8 @@
 # through cuDNN, and STRATA_WITH_NCCL where its communicator is built. Programs built with it start on machines without an NVIDIA driver.
 
 set(STRATA_CUDA AUTO CACHE STRING
-    "The CUDA device: ON, OFF, or AUTO: built where a CUDA toolkit is found and no sanitizer is on")
-set_property(CACHE STRATA_CUDA PROPERTY STRINGS AUTO ON OFF)
+    "The CUDA device: ON, OFF, AUTO: built if a CUDA toolkit is found and no sanitizer is on, or DRIVER: if also an NVIDIA driver is found")
+set_property(CACHE STRATA_CUDA PROPERTY STRINGS AUTO DRIVER ON OFF)
 
 set(STRATA_WITH_CUDA OFF)
 set(STRATA_WITH_CUDNN OFF)
@@ -19,11 +19,13 @@ macro(find_nccl)
   endif()
 endmacro()
 
-if(STRATA_CUDA STREQUAL "AUTO" AND STRATA_SANITIZE)
+if(STRATA_CUDA MATCHES "AUTO|DRIVER" AND STRATA_SANITIZE)
   find_package(CUDAToolkit 12.0 QUIET)
   if(CUDAToolkit_FOUND)
     find_nccl()  # which tests emulate
   endif()
+  return()
+elseif(STRATA_CUDA STREQUAL "DRIVER" AND NOT EXISTS /proc/driver/nvidia/version AND NOT EXISTS /dev/dxg)
   return()
 elseif(NOT STRATA_CUDA)
   return()
@@ -45,7 +47,7 @@ if(CMAKE_CUDA_COMPILER)
   find_package(CUDAToolkit 12.0)
 endif()
 if(NOT TARGET CUDA::cublasLt OR NOT TARGET CUDA::cudart_static OR NOT TARGET CUDA::nvrtc)
-  if(STRATA_CUDA STREQUAL "AUTO")
+  if(STRATA_CUDA MATCHES "AUTO|DRIVER")
     message(STATUS "The CUDA device is not built: no CUDA toolkit from 12.0 on with cuBLAS was found")
     return()
   endif()

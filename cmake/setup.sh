@@ -13,11 +13,33 @@ missing_packages() {
   done < <(grep -v '^#' "$root/cmake/packages.txt")
 }
 
-# Runs a command with its output kept back; shows it only where the command fails.
+# tell_progress MESSAGE_COMMAND COMMAND...: runs COMMAND, and every 30 seconds says what MESSAGE_COMMAND prints, if anything.
+tell_progress() {
+  local message=$1 line status=0 teller
+  shift
+  # The sleep must not hold the caller's output open: it may outlive all this by half a minute.
+  while sleep 30 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    line=$($message 2>/dev/null) || true
+    [ -z "$line" ] || say "$line"
+  done &
+  teller=$!
+  "$@" || status=$?
+  kill "$teller" 2>/dev/null || true
+  wait "$teller" 2>/dev/null || true
+  return "$status"
+}
+
+log_to() { # FILE COMMAND...
+  local file=$1
+  shift
+  "$@" >"$file" 2>&1
+}
+
+# Runs a command with its output kept back, of which the last line is said now and then; shows it all if the command fails.
 quietly() {
   local log status=0
   log=$(mktemp)
-  "$@" >"$log" 2>&1 || status=$?
+  tell_progress "tail -n 1 $log" log_to "$log" "$@" || status=$?
   [ "$status" -eq 0 ] || cat "$log" >&2
   rm -f "$log"
   return "$status"
@@ -50,7 +72,7 @@ fetch_cudnn_frontend() {
   local version=1.32.0 sha256=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
   local folder=$root/.deps/cudnn-frontend download status=0
   [ ! -d "$folder/include" ] || return 0
-  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+  has_cuda_toolkit || return 0
   download=$(mktemp -d)
   {
     python3 -m pip download --no-deps --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 \
@@ -74,18 +96,29 @@ parallel_jobs() {
   echo "$count"
 }
 
-# build TARGET
+has_nvidia_driver() { [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ]; }
+has_cuda_toolkit() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
+
+# Which CUDA the build/ folder has been configured with; empty if it has not been.
+configured_cuda() { sed -n 's/^STRATA_CUDA:[A-Z]*=//p' "$root/build/CMakeCache.txt" 2>/dev/null || true; }
+
+# build TARGET [option of CMake...]
 build() {
+  local target=$1
+  shift
   install_packages
-  fetch_cudnn_frontend
+  case "$*$(configured_cuda)" in
+    -DSTRATA_CUDA=DRIVER* | DRIVER) ! has_nvidia_driver || fetch_cudnn_frontend ;;
+    *) fetch_cudnn_frontend ;;
+  esac
   (
     cd "$root" || return
     [ -f build/build.ninja ] || say "Building into build/; the first time takes some minutes"
-    quietly cmake --preset release
+    quietly cmake --preset release "$@"
     if [ -t 2 ]; then
-      cmake --build --preset release --parallel "$(parallel_jobs)" --target "$1" >&2
+      cmake --build --preset release --parallel "$(parallel_jobs)" --target "$target" >&2
     else
-      quietly cmake --build --preset release --parallel "$(parallel_jobs)" --target "$1"
+      quietly cmake --build --preset release --parallel "$(parallel_jobs)" --target "$target"
     fi
   )
 }

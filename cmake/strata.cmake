@@ -8,7 +8,7 @@ if(STRATA_WITH_CUDA)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Werror all-warnings>")
 endif()
 target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR})
-set(STRATA_TEST_TIMEOUT 300)
+set(STRATA_TEST_TIMEOUT 300)  # of a case, in seconds
 if(STRATA_SANITIZE)
   set(STRATA_TEST_TIMEOUT 1500)  # the thread sanitizer slows kernels down a hundredfold
   # GCC's manual: sanitizers make -Wmaybe-uninitialized report what is none.
@@ -17,23 +17,56 @@ if(STRATA_SANITIZE)
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
-# strata_library(NAME DEPENDS target...): the C++ and CUDA sources of this folder as the static library strata_NAME.
+math(EXPR STRATA_LAUNCH_TIMEOUT "10 * ${STRATA_TEST_TIMEOUT}")
+
+# For code whose speed nobody waits for: reading run files, printing, tests. What tests call is optimised as it is always.
+set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
+
+# What many sources include and no edit changes is compiled once: for most libraries by strata_precompiled, for a target with options
+# of its own by itself. Debug and sanitizer builds compile without it, and so does cmake/check_form.sh, so that it hides no missing
+# include.
+set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
+                       <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+function(strata_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN} ${STRATA_PRECOMPILED})
+endfunction()
+# ccache has to be told that it may keep what was made with precompiled headers.
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(strata_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # so that ccache knows what it reads
+endif()
+file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "")
+add_library(strata_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+target_link_libraries(strata_precompiled PRIVATE strata_options fmt::fmt nlohmann_json::nlohmann_json)
+strata_precompile(strata_precompiled)
+
+# strata_library(NAME DEPENDS target... [OPTIONS option...]): the C++ and CUDA sources of this folder as the static library
+# strata_NAME, compiled with `options` too.
 function(strata_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;OPTIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp *.cu)
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})
+    if(ARG_OPTIONS)
+      target_compile_options(strata_${name} PRIVATE ${ARG_OPTIONS})
+      strata_precompile(strata_${name})
+    else()
+      target_precompile_headers(strata_${name} REUSE_FROM strata_precompiled)
+    endif()
   else()
     add_library(strata_${name} INTERFACE)
     target_link_libraries(strata_${name} INTERFACE strata_options ${ARG_DEPENDS})
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target... FILTER filter): tests/NAME/*_test.cpp as the program NAME_test, each case that GoogleTest's filter
-# leaves known to ctest.
+# strata_test(NAME DEPENDS target... FILTER filter LAUNCHES count): tests/NAME/*.cpp as the program NAME_test. ctest runs the cases that
+# GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case that takes longer than
+# STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
-  cmake_parse_arguments(ARG "" "FILTER" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(NOT sources)
     return()
@@ -42,5 +75,16 @@ function(strata_test name)
   target_link_libraries(${name}_test PRIVATE strata_options test_program ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                              GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX "${name}." TEST_FILTER "${ARG_FILTER}" PROPERTIES TIMEOUT ${STRATA_TEST_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  if(NOT ARG_LAUNCHES)
+    set(ARG_LAUNCHES 1)
+  endif()
+  strata_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
+  target_compile_options(${name}_test PRIVATE ${STRATA_QUICKLY_COMPILED})
+  foreach(launch RANGE 1 ${ARG_LAUNCHES})
+    math(EXPR index "${launch} - 1")
+    add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
+    set_tests_properties(${name}.${launch} PROPERTIES
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_LAUNCHES};GTEST_SHARD_INDEX=${index}"
+      TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  endforeach()
 endfunction()

@@ -62,6 +62,8 @@ class LimitedQueue final : public StoreQueue {
     pace_->sleep_until(end);
   }
 
+  StoreCount take_count() override { return queue_->take_count(); }
+
  private:
   std::unique_ptr<StoreQueue> queue_;
   std::shared_ptr<Pace> pace_;

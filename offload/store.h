@@ -45,6 +45,12 @@ struct StoreOptions {
   IoFaults* faults = nullptr;  ///< tests only
 };
 
+/// What a queue has moved, counted as the drives' results come in.
+struct StoreCount {
+  Bytes read = 0, written = 0;
+  Bytes end = 0;  ///< of the highest byte that was read or written, in the store
+};
+
 /// One lane's way to the store. Used by one thread at a time. A transfer waits for its drive without limit,
 /// and so does who lets go of the queue: the drive owns the memory meanwhile. A Watchdog
 /// (base/watchdog.h) tells of one that does not advance.
@@ -56,6 +62,9 @@ class StoreQueue {
   /// reason. Nothing is allocated.
   virtual void read(Bytes offset, std::span<std::byte> to) = 0;
   virtual void write(Bytes offset, std::span<const std::byte> from) = 0;
+
+  /// What was moved since the call before.
+  virtual StoreCount take_count() = 0;
 };
 
 /// Any thread may call.

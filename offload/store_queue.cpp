@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -58,6 +59,11 @@ void ThreadedQueue::write(Bytes offset, std::span<const std::byte> from) {
   run({Direction::write, offset, const_cast<std::byte*>(from.data()), std::ssize(from)});
 }
 
+StoreCount ThreadedQueue::take_count() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(count_, {});
+}
+
 void ThreadedQueue::run(const TransferRequest& request) {
   check(request, state_->files.map.bytes());
   if (request.length == 0) return;
@@ -101,6 +107,8 @@ void ThreadedQueue::serve() {
     }
     state_->gate.leave();
     lock.lock();
+    (request.direction == Direction::read ? count_.read : count_.written) += transfer->moved();
+    count_.end = std::max(count_.end, transfer->moved_end());
     broken_ |= !usable;
     error_ = std::move(error);
     phase_ = Phase::idle;

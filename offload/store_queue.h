@@ -39,6 +39,7 @@ class ThreadedQueue final : public StoreQueue {
 
   void read(Bytes offset, std::span<std::byte> to) override;
   void write(Bytes offset, std::span<const std::byte> from) override;
+  StoreCount take_count() override;
 
  private:
   enum class Phase { starting, idle, requested, running, closing };
@@ -51,6 +52,7 @@ class ThreadedQueue final : public StoreQueue {
   std::condition_variable changed_;
   Phase phase_ = Phase::starting;
   TransferRequest request_;
+  StoreCount count_;
   std::string error_;    ///< of the last transfer, or of making the engine; empty: none
   bool broken_ = false;  ///< the engine is of no use any more
   std::thread thread_;

@@ -67,6 +67,7 @@ std::string Transfer::run(const TransferRequest& request) {
   const JoinedShares joined(files_.shares);
   request_ = request;
   error_.clear();
+  moved_ = moved_end_ = 0;
   WatchedWait wait([this] { return describe(); });
   wait_ = &wait;
   for (int file = 0; file < std::ssize(lanes_); ++file)
@@ -148,13 +149,20 @@ Transfer::Outcome Transfer::settle(Slot& slot, std::int64_t result) {
   if (slot.done < slot.piece.length) {
     slot.done = slot.done / kStoreAlignment * kStoreAlignment;
     if (slot.done == before) return retry(slot);
+    count(slot, before);
     wait_->advance();
     return stopped() ? Outcome::ended : Outcome::to_be_continued;
   }
+  count(slot, before);
   wait_->advance();
   if (files_.checksums)
     finished_.push_back({slot.piece.offset, {slot.memory, static_cast<std::size_t>(slot.piece.length)}});
   return Outcome::ended;
+}
+
+void Transfer::count(const Slot& slot, Bytes before) {
+  moved_ += slot.done - before;
+  moved_end_ = std::max(moved_end_, slot.piece.offset + slot.done);
 }
 
 /// The system had no room for the operation, or did nothing of use. That is no advance, so the watchdog tells

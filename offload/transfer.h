@@ -35,6 +35,11 @@ class Transfer {
   /// WatchedWait, which advances with every block.
   std::string run(const TransferRequest& request);
 
+  /// Bytes that the latest run moved, as the engine's results say, and where in the store the last of them
+  /// lies. What is moved again since an operation fell short counts once.
+  Bytes moved() const { return moved_; }
+  Bytes moved_end() const { return moved_end_; }
+
  private:
   struct Slot {
     StripePiece piece = {};
@@ -55,6 +60,7 @@ class Transfer {
   };
   enum class Outcome { ended, to_be_continued };
 
+  void count(const Slot& slot, Bytes before);
   /// From any thread: the block that waits for its disk.
   std::string describe() const;
   bool stopped() const { return !error_.empty(); }
@@ -72,6 +78,7 @@ class Transfer {
   StoreFiles& files_;
   BlockEngine& engine_;
   TransferRequest request_;
+  Bytes moved_ = 0, moved_end_ = 0;
   std::vector<Slot> slots_;
   std::vector<int> free_;
   std::vector<Lane> lanes_;  ///< of each file

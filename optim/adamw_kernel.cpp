@@ -25,28 +25,14 @@ namespace strata::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::ScalableTag<float>;
-using Halves = HalvesOf<Floats>;
-
-enum class Stores { cached, streamed };
-
-/// Highway's Stream writes at least 16 bytes, so the half vectors of 128-bit targets are stored.
-template <Stores stores, class D>
-HWY_INLINE void store(hn::Vec<D> value, D tag, hn::TFromD<D>* to) {
-  if constexpr (stores == Stores::streamed && hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) >= 16) {
-    hn::Stream(value, tag, to);
-  } else {
-    hn::StoreU(value, tag, to);
-  }
+/// Elements that are updated at once: two vectors, whose 16-bit elements fill one.
+HWY_INLINE std::int64_t step_elements() {
+  return 2 * static_cast<std::int64_t>(hn::Lanes(Floats()));
 }
 
 /// Elements that are asked for ahead of their use: the five arrays share too few of the hardware's own
 /// prefetch streams.
 constexpr std::int64_t kPrefetchDistance = 256;
-
-template <class T>
-HWY_INLINE void prefetch(const T* at) {
-  hwy::Prefetch(at + kPrefetchDistance);
-}
 
 /// Pointers to the first element of a stretch, and what names its random bits.
 template <class Precision, class Master, class Moment>
@@ -72,12 +58,23 @@ struct Arrays {
   }
 };
 
-/// One vector of elements. Only a parameter that is a rounded copy is worth a streamed store: it is written
-/// without being read, while a streamed store to the state, whose lines were just loaded, evicts them first
-/// and costs a third of the rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its
-/// vector.
-template <Stores parameter_stores, class Precision, class Master, class Moment>
-HWY_INLINE void update(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
+template <class Precision, class Master, class Moment>
+HWY_INLINE void prefetch(const Arrays<Precision, Master, Moment>& at) {
+  hwy::Prefetch(at.master + kPrefetchDistance);
+  hwy::Prefetch(at.exp_avg + kPrefetchDistance);
+  hwy::Prefetch(at.exp_avg_sq + kPrefetchDistance);
+  hwy::Prefetch(at.gradient + kPrefetchDistance);
+  if constexpr (Arrays<Precision, Master, Moment>::kSplit) hwy::Prefetch(at.parameter + kPrefetchDistance);
+}
+
+/// One vector of what an update computes.
+struct Updated {
+  hn::Vec<Floats> master;
+  Moments<Floats> moments;
+};
+
+template <class Precision, class Master, class Moment>
+HWY_INLINE Updated updated(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
   using At = Arrays<Precision, Master, Moment>;
   const Floats d;
   const auto g = hn::Mul(load_elements(d, at.gradient), hn::Set(d, s.gradient_scale));
@@ -89,32 +86,52 @@ HWY_INLINE void update(const AdamWCoefficients& s, const Arrays<Precision, Maste
       hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
   const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), load_master(d, at.parameter, at.master)),
                          hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
-  // All loads come before: one behind a store to the same place of another page would wait for it.
   if constexpr (At::kRoundedMoments) {
-    const auto random = random_bits(d, at.counter);
-    const WordsOf<Floats> words;
-    store_rounded(d, m, hn::And(random, hn::Set(words, 0xffffU)), at.exp_avg);
-    store_rounded(d, v, hn::ShiftRight<16>(random), at.exp_avg_sq);
+    return {p, {m, v, random_bits(d, at.counter)}};
   } else {
-    hn::StoreU(m, d, at.exp_avg);
-    hn::StoreU(v, d, at.exp_avg_sq);
+    return {p, {m, v, hn::Zero(WordsOf<Floats>())}};
+  }
+}
+
+/// Two vectors of elements. Only a parameter that is a rounded copy is worth a streamed store: it is written
+/// without being read, while a streamed store to the state, whose lines were just loaded, evicts them first
+/// and costs a third of the rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its
+/// vector.
+template <Stores parameter_stores, class Precision, class Master, class Moment>
+HWY_INLINE void update(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
+  using At = Arrays<Precision, Master, Moment>;
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  // All loads come first: one behind a store to the same place of another page would wait for it.
+  const Updated a = updated(s, at), b = updated(s, at.from(static_cast<std::int64_t>(lanes)));
+  if constexpr (At::kRoundedMoments) {
+    if (HWY_LIKELY(are_numbers(d, a.moments, b.moments))) {
+      store_rounded<true>(d, a.moments, b.moments, at.exp_avg, at.exp_avg_sq);
+    } else {
+      store_rounded<false>(d, a.moments, b.moments, at.exp_avg, at.exp_avg_sq);
+    }
+  } else {
+    hn::StoreU(a.moments.exp_avg, d, at.exp_avg);
+    hn::StoreU(b.moments.exp_avg, d, at.exp_avg + lanes);
+    hn::StoreU(a.moments.exp_avg_sq, d, at.exp_avg_sq);
+    hn::StoreU(b.moments.exp_avg_sq, d, at.exp_avg_sq + lanes);
   }
   if constexpr (At::kSplit) {
-    store_master(d, p, at.parameter, at.master);
+    store_masters(d, a.master, b.master, at.parameter, at.master);
   } else {
-    hn::StoreU(p, d, at.master);
+    hn::StoreU(a.master, d, at.master);
+    hn::StoreU(b.master, d, at.master + lanes);
     if constexpr (At::kRoundedCopy) {
-      store<parameter_stores>(to_bits(d, p, at.parameter), Halves(),
-                              reinterpret_cast<std::uint16_t*>(at.parameter));
+      store_two<parameter_stores>(d, a.master, b.master, at.parameter);
     }
   }
 }
 
-/// Fewer elements than a vector: through a buffer.
+/// Fewer elements than two vectors: through a buffer.
 template <class Precision, class Master, class Moment>
 void update_partial(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at,
                     std::size_t count) {
-  constexpr std::size_t kLanes = hn::MaxLanes(Floats());
+  constexpr std::size_t kLanes = 2 * hn::MaxLanes(Floats());
   HWY_ALIGN Master master[kLanes] = {};
   HWY_ALIGN Moment exp_avg[kLanes] = {}, exp_avg_sq[kLanes] = {};
   HWY_ALIGN Precision gradient[kLanes] = {}, parameter[kLanes] = {};
@@ -134,16 +151,12 @@ void update_partial(const AdamWCoefficients& s, const Arrays<Precision, Master, 
 template <Stores stores, class Precision, class Master, class Moment>
 void update_all(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment> all,
                 std::int64_t elements) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  const std::int64_t step = step_elements();
   std::int64_t i = 0;
-  for (; i + lanes <= elements; i += lanes) {
-    const auto at = all.from(i);
-    prefetch(at.master);
-    prefetch(at.exp_avg);
-    prefetch(at.exp_avg_sq);
-    prefetch(at.gradient);
-    if constexpr (decltype(at)::kSplit) prefetch(at.parameter);
-    update<stores>(s, at);
+  for (; i + step <= elements; i += step) {
+    prefetch(all.from(i));
+    prefetch(all.from(i + step / 2));
+    update<stores>(s, all.from(i));
   }
   if (i < elements) update_partial(s, all.from(i), static_cast<std::size_t>(elements - i));
   if (stores == Stores::streamed) hwy::FlushStream();
@@ -153,10 +166,10 @@ void update_all(const AdamWCoefficients& s, const Arrays<Precision, Master, Mome
 template <class Precision, class Master, class Moment>
 void update_streamed(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& all,
                      std::int64_t elements) {
-  const std::size_t bytes = hn::Lanes(Halves()) * sizeof(Precision);
-  const std::size_t behind = reinterpret_cast<std::uintptr_t>(all.parameter) % bytes / sizeof(Precision);
-  const std::int64_t head =
-      std::min(elements, behind == 0 ? 0 : static_cast<std::int64_t>(hn::Lanes(Halves()) - behind));
+  const auto bytes = static_cast<std::uintptr_t>(step_elements()) * sizeof(Precision);
+  const auto behind =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(all.parameter) % bytes / sizeof(Precision));
+  const std::int64_t head = behind == 0 ? 0 : std::min(elements, step_elements() - behind);
   if (head > 0) update_partial(s, all, static_cast<std::size_t>(head));
   update_all<Stores::streamed>(s, all.from(head), elements - head);
 }

@@ -13,13 +13,6 @@ namespace strata {
 
 enum class StoredAs : std::uint8_t { floats, halves, split_masters };
 
-constexpr StoredAs masters_stored_as(const StateFormat& format) {
-  return format.split_master ? StoredAs::split_masters : StoredAs::floats;
-}
-constexpr StoredAs moments_stored_as(const StateFormat& format) {
-  return format.moments == DType::fp32 ? StoredAs::floats : StoredAs::halves;
-}
-
 /// A flat array in host memory.
 struct StoredValues {
   StoredAs as = StoredAs::floats;

@@ -46,6 +46,7 @@ std::string to_text(const Manifest& manifest) {
                          {"loss_scale", manifest.progress.loss_scale.scale},
                          {"loss_scale_finite_steps", manifest.progress.loss_scale.finite_steps},
                          {"sampler", manifest.progress.sampler},
+                         {"precision", name_of(manifest.progress.precision)},
                          {"files", manifest.files}};
   return text_with_checksum(std::move(json));
 }
@@ -59,6 +60,15 @@ void from_json(const nlohmann::json& json, Manifest::File& file) {
 }
 
 namespace {
+
+/// Checkpoints from before there was a choice do not say it; bf16 was the default.
+DType precision_in(const nlohmann::json& json, const fs::path& path) {
+  const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    if (name_of(dtype) == name) return dtype;
+  }
+  refuse(path, fmt::format("the manifest is malformed (precision is \"{}\")", name));
+}
 
 Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   const std::int64_t version = json.value("version", 0);
@@ -76,7 +86,8 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
       .applied_updates = json.at("applied_updates"),
       .skipped_steps = json.at("skipped_steps"),
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
-      .sampler = json.at("sampler")};
+      .sampler = json.at("sampler"),
+      .precision = precision_in(json, path)};
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   for (const auto& [name, file] : manifest.files) {
     if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));

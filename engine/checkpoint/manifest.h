@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "collectives/communicator.h"
@@ -30,6 +31,7 @@ struct Progress {
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
+  DType precision = DType::bf16;     ///< what the run computes in
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

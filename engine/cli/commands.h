@@ -24,7 +24,7 @@ struct PlanCommand {
 int run_plan(const PlanCommand& command);
 
 struct DoctorCommand {
-  std::string run_file;  ///< whose device, precision and drives; empty: the CPU in bf16
+  std::string run_file;  ///< whose device, precision and drives; empty: the CPU
   std::vector<std::string> overrides;
   std::vector<std::string> folders;  ///< on drives, instead of the run file's
   std::string profile;               ///< file for the machine's rates; empty: none

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/execute/trainer.h"
+#include "engine/plan/run_scratch.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_stream.h"
@@ -53,12 +55,28 @@ MakeDeviceGroup device_groups(const RunConfig& config) {
 #endif
 }
 
-Bytes device_budget(const RunConfig& config, const Device& device) {
-  const Bytes available = device.available_bytes();
+std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
+  std::unique_ptr<ScratchRules> rules;
+  if (config.device.kind == DeviceKind::cpu) rules = std::make_unique<CpuScratchRules>(host_threads(config));
+#ifdef STRATA_CUDA
+  if (config.device.kind == DeviceKind::cuda) rules = std::make_unique<CudaScratchRules>();
+#endif
+  if (!rules) return {};
+  return rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
+}
+
+Bytes in_host_memory(const RunConfig& config, const std::vector<ScratchPart>& scratch) {
+  return config.device.kind == DeviceKind::cpu ? total(scratch) : 0;
+}
+
+Bytes device_budget(const RunConfig& config, const Device& device, Bytes kernels) {
+  const Bytes free = device.available_bytes();
+  const Bytes available = free == kUnlimited ? free : std::max<Bytes>(0, free - kernels);
   if (config.memory.device == kUnlimited) return available;
   if (config.memory.device <= available) return config.memory.device;
   throw ConfigError(
-      fmt::format("memory.device: {} is more than the {} that {} has free; give at most that, or unlimited",
+      fmt::format("memory.device: {} is more than the {} that {} has free beside what its kernels need; give "
+                  "at most that, or unlimited",
                   format_bytes(config.memory.device), format_bytes(available), device.name()));
 }
 

@@ -6,6 +6,7 @@
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/execute/ranks.h"
+#include "engine/model/model.h"
 
 namespace strata {
 
@@ -18,8 +19,15 @@ std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0)
 /// How GPUs exchange values themselves, by NCCL; empty where the host does it for the device.
 MakeDeviceGroup device_groups(const RunConfig& config);
 
-/// memory.device of a run on `device`: what the run file gives, or all there is where that is unlimited.
-/// Throws ConfigError where the device has less.
-Bytes device_budget(const RunConfig& config, const Device& device);
+/// What the run's kernels set up besides the plan's memory; no device is touched. Nothing is known of GPUs
+/// where this program was built without CUDA.
+std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model);
+
+/// Of those, what lies in the host's memory.
+Bytes in_host_memory(const RunConfig& config, const std::vector<ScratchPart>& scratch);
+
+/// memory.device of a run on `device`: what the run file gives, or all there is beside `kernels` where that
+/// is unlimited. Throws ConfigError where the device has less.
+Bytes device_budget(const RunConfig& config, const Device& device, Bytes kernels);
 
 }  // namespace strata

@@ -18,12 +18,14 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
+#include "engine/cli/precision.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
+#include "engine/plan/precision.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
@@ -123,10 +125,15 @@ Finding find_memory(const MachineRates& rates, int threads) {
                       format_bytes(available), rates.memory_bytes_per_second / 1e9, threads)};
 }
 
-Finding find_compute(const Device& device, const MachineRates& rates, DType dtype) {
+/// In both precisions, so that whoever chooses one sees what it costs.
+Finding find_compute(Device& device, const MachineRates& rates, DType measured) {
+  const auto tflops = [&](DType dtype) {
+    return (dtype == measured ? rates.flops_per_second : product_rate(device, dtype)) / 1e12;
+  };
   return {Grade::good, "device",
-          fmt::format("{}: {:.2f} TFLOP/s in {}, copies {:.1f} GB/s there and {:.1f} GB/s back",
-                      device.name(), rates.flops_per_second / 1e12, name_of(dtype),
+          fmt::format("{}: {:.2f} TFLOP/s in fp32 and {:.2f} in bf16, copies {:.1f} GB/s there and {:.1f} "
+                      "GB/s back",
+                      device.name(), tflops(DType::fp32), tflops(DType::bf16),
                       rates.h2d_bytes_per_second / 1e9, rates.d2h_bytes_per_second / 1e9)};
 }
 
@@ -204,15 +211,22 @@ int run_doctor(const DoctorCommand& command) {
   report.add(find_cuda());
   const std::unique_ptr<Device> device = make_device(config);
   const int threads = host_threads(config);
-  MachineRates rates = measure_machine(*device, config.train.precision, link_limit(config), threads);
+  const PrecisionChoice choice =
+      choose_precision(config, {.stored = {}, .without_bf16 = without_bf16(nullptr)});
+  const DType precision = config.train.precision.value_or(choice.precision);
+  MachineRates rates = measure_machine(*device, precision, link_limit(config), threads);
   report.add(find_memory(rates, threads));
-  report.add(find_compute(*device, rates, config.train.precision));
+  report.add(find_compute(*device, rates, precision));
+  report.add(
+      {Grade::good, "precision",
+       fmt::format("train.precision auto begins a run in {}: {}", name_of(choice.precision), choice.why)});
   for (const std::string& folder : config.memory.nvme_path) {
     report.add(find_space(folder));
     report.add(find_speed(folder, rates));
   }
   nlohmann::json profile = rates_json(rates);
   profile[kMemoryKey] = usable_memory();
+  profile[kBf16Key] = without_bf16(nullptr).empty();
   write_json(command.profile, profile);
   return report.worst() == Grade::bad ? 1 : 0;
 }

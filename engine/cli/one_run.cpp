@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
 #include "base/hash.h"
@@ -36,12 +35,9 @@ std::string hash_of_samples(const RunConfig& config, const BatchLoader& data) {
   return hex(hash.digest());
 }
 
-/// The text that strata plan --program prints, with what each exchange sends.
+/// Of the text that strata plan --program prints, which says all of it.
 std::string hash_of(const Program& program) {
-  std::string text = print(program);
-  for (const Instruction& instruction : program.instructions)
-    fmt::format_to(std::back_inserter(text), " {}", instruction.exchange.sent);
-  return hex(hash_text(text));
+  return hex(hash_text(print(program)));
 }
 
 }  // namespace

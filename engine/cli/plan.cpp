@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
+#include "engine/cli/device.h"
+#include "engine/cli/precision.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
@@ -42,9 +44,9 @@ std::string open_budgets(std::string_view error, const RunConfig::MemorySection&
 
 /// A run that does not fit this machine may be meant for another.
 Plan plan_for(const RunConfig& config, const Model& model, const RunConfig::MemorySection& as_given,
-              const HostShare& host) {
+              const HostShare& host, const AgreedPrecision& precision) {
   try {
-    return make_plan(config, model);
+    return plan_in(precision, config, model, planning_rates(config));
   } catch (const ConfigError& error) {
     const std::string open = open_budgets(error.what(), as_given, config.memory);
     if (open.empty()) throw;
@@ -59,18 +61,29 @@ Plan plan_for(const RunConfig& config, const Model& model, const RunConfig::Memo
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config = load_run_config(command.run_file, command.overrides);
+  const AgreedPrecision precision =
+      agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
   const Model model = load_model(config);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
-  const HostShare host = share_of_host(config, model, planned_host(config), 1);
+  const std::vector<ScratchPart> scratch = kernel_scratch(config, model);
+  const HostShare host =
+      share_of_host(config, model, planned_host(config), 1, in_host_memory(config, scratch));
   set_unlimited(config.memory, config.device.kind, host);
-  const Plan plan = plan_for(config, model, as_given, host);
+  const Plan plan = plan_for(config, model, as_given, host, precision);
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
-  if (command.json != "-")
-    std::cout << plan_text(plan, model, rates) << "memory   " << host.describe() << '\n';
+  if (command.json != "-") {
+    std::cout << plan_text(plan, model, rates) << "scratch  "
+              << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
+              << '\n'
+              << "memory   " << host.describe() << '\n';
+    if (!precision.line.empty()) std::cout << precision.line << '\n';
+  }
   if (command.program) std::cout << print(plan.training.program);
-  write_json(command.json, plan_json(plan, rates));
+  nlohmann::json json = plan_json(plan, rates);
+  json["scratch"] = scratch_json(scratch);
+  write_json(command.json, json);
   return 0;
 }
 

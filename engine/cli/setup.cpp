@@ -43,6 +43,14 @@ ModelConfig model_config(const RunConfig& config) {
   return model;
 }
 
+/// Null where the profile does not say. What is wrong with a profile besides is said where its rates are
+/// read.
+nlohmann::json profiled_value(const std::string& path, const char* key) {
+  if (path.empty() || !is_there(path)) return {};
+  const nlohmann::json profile = parse_json(read_file(path), "plan.machine: " + path);
+  return profile.is_object() ? profile.value(key, nlohmann::json()) : nlohmann::json();
+}
+
 }  // namespace
 
 void warn_of_model(const RunConfig& config) {
@@ -68,13 +76,14 @@ HostResources this_host(const RunConfig& config) {
 }
 
 std::optional<Bytes> profiled_memory(const std::string& path) {
-  // What is wrong with a profile besides is said where its rates are read.
-  if (path.empty() || !is_there(path)) return std::nullopt;
-  const nlohmann::json profile = parse_json(read_file(path), "plan.machine: " + path);
-  const bool is_stated =
-      profile.is_object() && profile.contains(kMemoryKey) && profile[kMemoryKey].is_number_integer();
-  if (!is_stated || profile[kMemoryKey].get<Bytes>() < 1) return std::nullopt;
-  return profile[kMemoryKey].get<Bytes>();
+  const nlohmann::json memory = profiled_value(path, kMemoryKey);
+  if (!memory.is_number_integer() || memory.get<Bytes>() < 1) return std::nullopt;
+  return memory.get<Bytes>();
+}
+
+std::optional<bool> profiled_bf16(const std::string& path) {
+  const nlohmann::json bf16 = profiled_value(path, kBf16Key);
+  return bf16.is_boolean() ? std::optional(bf16.get<bool>()) : std::nullopt;
 }
 
 void check_json_path(std::string_view option, const std::string& path) {

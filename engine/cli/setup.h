@@ -21,12 +21,14 @@ void warn_of_model(const RunConfig& config);
 /// This machine, with what is free in the run's NVMe folders.
 HostResources this_host(const RunConfig& config);
 
-/// Names the key of a machine's profile that stands beside its rates.
+/// Name the keys of a machine's profile that stand beside its rates.
 constexpr const char* kMemoryKey = "memory_bytes";
+constexpr const char* kBf16Key = "bf16_instructions";
 
-/// Memory of the machine whose profile is at `path`; nothing for an empty path, or where the profile does not
-/// say.
+/// Memory of the machine whose profile is at `path`, and whether its CPU has bf16 instructions; nothing for
+/// an empty path, or where the profile does not say.
 std::optional<Bytes> profiled_memory(const std::string& path);
+std::optional<bool> profiled_bf16(const std::string& path);
 
 /// Throws ConfigError where write_json() could not write to `path`, which is the value of `option`, before a
 /// long run finds out at its end.

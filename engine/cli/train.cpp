@@ -16,6 +16,7 @@
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"
 #include "engine/cli/one_run.h"
+#include "engine/cli/precision.h"
 #include "engine/cli/setup.h"
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
@@ -91,15 +92,17 @@ struct Setup {
   Model model;
   std::unique_ptr<BatchLoader> data;
   std::unique_ptr<Device> device;
+  std::vector<ScratchPart> scratch;
   HostShare host;
   std::vector<std::string> warnings;
 };
 
-Setup prepare(const TrainCommand& command, const Job& job) {
-  Setup setup{.config = load_run_config(command.run_file, command.overrides, job.size()),
+Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& job) {
+  Setup setup{.config = agreed,
               .model = {},
               .data = {},
               .device = {},
+              .scratch = {},
               .host = {},
               .warnings = {}};
   RunConfig& config = setup.config;
@@ -121,8 +124,10 @@ Setup prepare(const TrainCommand& command, const Job& job) {
   if (config.train.validate_every > 0)
     config.train.validation_batches = setup.data->validation_microbatches();
   setup.device = make_device(config, job.local_rank());
-  config.memory.device = device_budget(config, *setup.device);
-  setup.host = share_of_host(config, setup.model, this_host(config), job.local_size());
+  setup.scratch = kernel_scratch(config, setup.model);
+  config.memory.device = device_budget(config, *setup.device, total(setup.scratch));
+  setup.host = share_of_host(config, setup.model, this_host(config), job.local_size(),
+                             in_host_memory(config, setup.scratch));
   set_unlimited(config.memory, config.device.kind, setup.host);
   return setup;
 }
@@ -134,24 +139,32 @@ void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
 }
 
 int train(const TrainCommand& command, Job& job) {
+  HangAdvice advice(job, command);
+  RunConfig agreed;
+  on_every_rank(job.world(),
+                [&] { agreed = load_run_config(command.run_file, command.overrides, job.size()); });
+  job.set_watchdog(static_cast<double>(agreed.train.watchdog));
+  const AgreedPrecision precision =
+      agree_on_precision(agreed, command.fresh, without_bf16(job.world()), job.world());
   if (command.dump_config) {
-    if (job.is_first()) std::cout << dump(load_run_config(command.run_file, command.overrides, job.size()));
+    if (job.is_first()) std::cout << dump(agreed);
     return 0;
   }
   bind_to_share(job.local_rank(), job.local_size());
-  HangAdvice advice(job, command);
   Setup setup;
-  on_every_rank(job.world(), [&] { setup = prepare(command, job); });
+  on_every_rank(job.world(), [&] { setup = prepare(command, agreed, job); });
   RunConfig& config = setup.config;
-  job.set_watchdog(static_cast<double>(config.train.watchdog));
   const MachineRates planning = agree_on_hosts(config, job.world());
   require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
-  if (job.is_first()) say_where_memory_goes(config, setup.host);
+  if (job.is_first()) {
+    say_where_memory_goes(config, setup.host);
+    if (!precision.line.empty()) std::cerr << precision.line << '\n';
+  }
   Plan plan;
-  on_every_rank(job.world(), [&] { plan = make_plan(config, setup.model, planning); });
+  on_every_rank(job.world(), [&] { plan = plan_in(precision, config, setup.model, planning); });
   require_one_plan(plan, job.world());
   MachineRates rates =
-      measure_machine(*setup.device, config.train.precision, link_limit(config), host_threads(config));
+      measure_machine(*setup.device, config.precision(), link_limit(config), host_threads(config));
   Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
@@ -167,7 +180,7 @@ int train(const TrainCommand& command, Job& job) {
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
-    std::cerr << plan_text(plan, setup.model, &rates);
+    std::cerr << plan_text(plan, setup.model, &rates) << "scratch  " << scratch_text(setup.scratch) << '\n';
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';

@@ -55,7 +55,8 @@ void add_parallel(std::vector<Key>& keys) {
                                          "half the bytes, with train.precision bf16 only. On CPUs they "
                                          "are added in fp32 either way."),
           {"train.precision"}, [](const RunConfig& c) -> std::string {
-            return c.parallel.reduce_dtype == ReduceDtype::bf16 && c.train.precision != DType::bf16
+            return c.parallel.reduce_dtype == ReduceDtype::bf16 &&
+                           c.train.precision.value_or(DType::bf16) != DType::bf16
                        ? "bf16 needs train.precision bf16; use fp32 with any other precision"
                        : "";
           });

@@ -53,9 +53,9 @@ struct RunConfig {
 
   struct TrainSection {
     std::int64_t steps = 100;
-    std::int64_t batch = 8;       ///< sequences per optimizer step, over all ranks
-    std::int64_t microbatch = 1;  ///< sequences per microbatch
-    DType precision = DType::bf16;
+    std::int64_t batch = 8;          ///< sequences per optimizer step, over all ranks
+    std::int64_t microbatch = 1;     ///< sequences per microbatch
+    std::optional<DType> precision;  ///< nothing: auto, which becomes one before a run is planned
     std::uint64_t seed = 1;
     Recompute recompute = Recompute::automatic;
     std::int64_t validate_every = 0;      ///< steps; 0: never
@@ -134,6 +134,9 @@ struct RunConfig {
     std::string metrics;  ///< JSONL file, a line per step; empty: none
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
+
+  /// What the device computes in. REQUIRES: train.precision is given or was chosen (engine/plan/precision.h).
+  DType precision() const { return train.precision.value(); }
 
   /// Microbatches that each rank accumulates per optimizer step.
   std::int64_t microbatches() const { return train.batch / (train.microbatch * parallel.data); }

@@ -15,11 +15,6 @@
 
 namespace strata {
 
-template <typename T>
-constexpr bool is_optional = false;
-template <typename T>
-constexpr bool is_optional<std::optional<T>> = true;
-
 /// What is wrong with one value; empty: nothing.
 template <typename T>
 using ValueCheck = std::string (*)(const T&);
@@ -60,10 +55,10 @@ class SectionKeys {
     };
     key.get = [=](const RunConfig& config) -> std::string {
       const M& field = (config.*section).*member;
-      if constexpr (is_optional<M>) {
-        return field ? Kind::write(*field) : "";
-      } else {
+      if constexpr (std::is_invocable_v<decltype(&Kind::write), const M&>) {
         return Kind::write(field);
+      } else {
+        return field ? Kind::write(*field) : "";
       }
     };
     key.check = [=, get = key.get](const RunConfig& config) -> std::string {

@@ -111,6 +111,14 @@ struct Json {
 /// Any node as JSON, typed likewise.
 nlohmann::json to_json(const YAML::Node& node);
 
+template <typename E>
+std::optional<E> find_word(std::string_view text) {
+  for (std::size_t i = 0; i < Words<E>::list.size(); ++i) {
+    if (Words<E>::list[i] == text) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
+
 /// One of Words<E>.
 template <typename E>
 struct Word {
@@ -120,13 +128,23 @@ struct Word {
     return result;
   }
   static E read(const YAML::Node& node) {
-    const std::string text = word(node, type());
-    for (std::size_t i = 0; i < Words<E>::list.size(); ++i) {
-      if (Words<E>::list[i] == text) return static_cast<E>(i);
-    }
+    if (const std::optional<E> found = find_word<E>(word(node, type()))) return *found;
     refuse(node, type());
   }
   static std::string write(E value) { return std::string(word_of(value)); }
+};
+
+/// One of Words<E>, or auto, which is nothing.
+template <typename E>
+struct WordOrAuto {
+  static std::string type() { return "auto or " + Word<E>::type(); }
+  static std::optional<E> read(const YAML::Node& node) {
+    const std::string text = word(node, type());
+    if (text == "auto") return std::nullopt;
+    if (const std::optional<E> found = find_word<E>(text)) return found;
+    refuse(node, type());
+  }
+  static std::string write(const std::optional<E>& value) { return value ? Word<E>::write(*value) : "auto"; }
 };
 
 }  // namespace strata::value

@@ -64,6 +64,8 @@ class PinnedHostMemory {
   virtual ~PinnedHostMemory() = default;
 };
 
+class ScratchRules;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -71,14 +73,16 @@ class Device {
   virtual std::string name() const = 0;
   /// Whether host code may read and write the device's memory through the same pointers.
   virtual bool host_addressable() const = 0;
-  /// What allocate() can give at most, beside what kernels need for themselves; kUnlimited where memory is
-  /// the host's own.
+  /// What allocate() can give at most; kUnlimited where memory is the host's own. What kernels set up for
+  /// themselves comes out of it, too.
   virtual Bytes available_bytes() const = 0;
   /// Throws DeviceError where there is not that much.
   virtual std::unique_ptr<DeviceMemory> allocate(Bytes bytes) = 0;
   /// Host memory that streams copy from and to. It must stay mapped while the object lives.
   virtual std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// Of the kernels of its streams.
+  virtual const ScratchRules& scratch_rules() const = 0;
 };
 
 }  // namespace strata

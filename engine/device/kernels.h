@@ -3,7 +3,14 @@
 //
 // Rules for every implementation:
 // - Deterministic: the same operands give the same bits, for any number of threads. Sums have a fixed order.
-// - No allocation: scratch is set up when the object is made.
+// - Working memory is reserve_scratch()'s, which a run calls once with what scratch_of_run()
+//   (engine/plan/run_scratch.h) says: then no call takes memory for data. A call that needs more than was
+//   reserved takes it when it is made, and keeps it: at most what the device's ScratchRules (scratch_rules.h)
+//   say of it. The reference alone takes a row of memory in each call.
+// - Libraries beneath keep a compiled form of each shape, made when it is first seen, and make small objects
+// per
+//   call: some KiB on the host, and on a GPU the code that they load (kLibraryCodeBytes in
+//   cuda/scratch_rules.h).
 // - Storage is fp32, bf16 or fp16 (all of a call's activations and parameters have one dtype, unless said
 // otherwise);
 //   norms, softmax, losses and sums are computed in fp32. Gradients of parameters are fp32 and are ADDED to.
@@ -14,6 +21,7 @@
 #include <span>
 
 #include "engine/device/matrix.h"
+#include "engine/device/scratch.h"
 #include "optim/adamw_state.h"
 #include "optim/step_scalars.h"
 
@@ -148,6 +156,11 @@ struct AdamWUpdate {
 class Kernels {
  public:
   virtual ~Kernels() = default;
+
+  /// Sets up working memory for calls that need no more than this. Before such calls are made.
+  virtual void reserve_scratch(const ScratchBytes& /*largest*/) {}
+  /// The working memory that these kernels hold now; by then nothing was given back.
+  virtual Bytes scratch_bytes() const { return 0; }
 
   virtual void matmul(const Product&) = 0;
   /// gradient[1,n] (fp32) += sum over rows of x[m,n].

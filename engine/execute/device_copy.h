@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/device/device.h"
@@ -14,8 +15,8 @@ namespace strata {
 
 class DeviceCopy {
  public:
-  DeviceCopy(Device& device, double watchdog_seconds)
-      : watchdog_seconds_(watchdog_seconds), stream_(device.make_stream()), copied_(stream_->make_event()) {}
+  DeviceCopy(std::unique_ptr<Stream> stream, double watchdog_seconds)
+      : watchdog_seconds_(watchdog_seconds), stream_(std::move(stream)), copied_(stream_->make_event()) {}
 
   /// `name` is for the error.
   void to_host(std::byte* host, const std::byte* device, Bytes bytes, std::string_view name) {

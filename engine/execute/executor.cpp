@@ -50,6 +50,7 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
   steps_ = steps;
   stop_ = &stop;
   on_step_ = &on_step;
+  operations_.take_count();  // what others have moved since the run before
   last_report_ = Clock::now();
   if (options_.mode == LaneMode::serial) {
     run_serial();
@@ -60,6 +61,7 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
     const AtWork::Pause pause;
     for (std::thread& thread : threads) thread.join();
   }
+  measurements_.count.add(operations_.take_count());
   if (error_) std::rethrow_exception(error_);
   return {committed_ + 1, std::max(0.0, seconds_between(last_report_, idle_))};
 }
@@ -122,9 +124,7 @@ void Executor::wait_until_idle(std::size_t lane) {
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool is_performed = performs(instruction, step);
-  const bool reports = instruction.operation == Operation::grad_norm;
-  const bool decides = reports || instruction.operation == Operation::step_scalars;
-  if (decides && !commit(step)) return false;
+  if (instruction.effect != Effect::none && !commit(step)) return false;
   const AtWork at_work;
   const Bytes sent_before = operations_.sent_bytes(instruction);
   try {
@@ -146,11 +146,12 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
     throw DeviceError(
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
-  if (is_performed) count_bytes(instruction, operations_.sent_bytes(instruction) - sent_before);
-  if (reports) {
+  count_sent(instruction, operations_.sent_bytes(instruction) - sent_before);
+  if (instruction.effect == Effect::reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
     report.seconds = seconds_between(last_report_, now);
+    report.begins = step == 0;
     last_report_ = now;
     if (*on_step_) (*on_step_)(report);
   }
@@ -237,14 +238,10 @@ void Executor::add_busy(std::size_t lane, double seconds) {
   measurements_.busy_seconds[lane] += seconds;
 }
 
-void Executor::count_bytes(const Instruction& instruction, Bytes sent) {
+void Executor::count_sent(const Instruction& instruction, Bytes sent) {
+  if (sent == 0) return;
   const std::lock_guard lock(mutex_);
-  for_each_operand(instruction, [&](const Operand& operand, bool) {
-    const Buffer& buffer = program_.program.buffer(operand.buffer);
-    Bytes& peak = measurements_.peak_bytes[static_cast<std::size_t>(buffer.tier)];
-    peak = std::max(peak, buffer.offset + buffer.bytes);
-  });
-  add_traffic(program_.program, instruction, sent, measurements_.traffic);
+  measurements_.count.traffic[*link_of(instruction.operation)] += sent;
 }
 
 bool Executor::abandoned(std::int64_t step) const {

@@ -22,12 +22,11 @@
 
 namespace strata {
 
-/// What really happened, over all runs of an executor.
+/// What really happened, over all runs of an executor. Nothing of it comes from the plan: memory and copies
+/// are counted by the Meter, what drives move by the store, what ranks send by their communicators.
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
-  Traffic traffic = {};
-  std::array<Bytes, kTiers.size()> peak_bytes =
-      {};  ///< end of the highest byte of each tier that was ever touched
+  MeterCount count;
 };
 
 class Executor {
@@ -54,9 +53,9 @@ class Executor {
   };
 
   /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
-  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps that have not
-  /// reached grad_norm, or the scalars of a unit's update, are abandoned after the instruction in flight and
-  /// the others are finished, so the state is that of a whole number of steps.
+  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps of which nothing
+  /// is decided are abandoned after the instruction in flight and the others are finished, so the state is
+  /// that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 
@@ -93,7 +92,7 @@ class Executor {
   void check_deadlock();
   void fail(const std::exception& error);
   void add_busy(std::size_t lane, double seconds);
-  void count_bytes(const Instruction& instruction, Bytes sent);
+  void count_sent(const Instruction& instruction, Bytes sent);
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {

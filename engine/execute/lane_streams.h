@@ -1,30 +1,35 @@
-// The device's streams, one for each lane that the device works on; the other lanes are the host's own.
+// The device's streams, one for each lane that the device works on; the other lanes are the host's own. What
+// goes through those that copy and compute is counted.
 #pragma once
 
 #include <array>
 #include <memory>
 
 #include "engine/device/device.h"
+#include "engine/execute/metered_stream.h"
 #include "engine/plan/program.h"
 
 namespace strata {
 
 class LaneStreams {
  public:
-  /// `device_exchanges`: the device orders the exchanges between ranks, too.
-  explicit LaneStreams(Device& device, bool device_exchanges = false) {
-    for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h, Lane::comm}) {
-      if (lane == Lane::comm && !device_exchanges) continue;
-      streams_[static_cast<std::size_t>(lane)] = device.make_stream();
-    }
+  /// `device_exchanges`: the device orders the exchanges between ranks, too. Their bytes are their
+  /// communicators' to count.
+  explicit LaneStreams(Device& device, bool device_exchanges = false) : meter_(std::make_unique<Meter>()) {
+    for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h})
+      streams_[static_cast<std::size_t>(lane)] = meter_stream(device.make_stream(), *meter_);
+    if (device_exchanges) streams_[static_cast<std::size_t>(Lane::comm)] = device.make_stream();
   }
 
   /// Null for a host lane.
   Stream* find(Lane lane) const { return streams_[static_cast<std::size_t>(lane)].get(); }
   /// REQUIRES: a lane of the device.
   Stream& of(Lane lane) const { return *find(lane); }
+  /// Counts what the streams are given; host lanes tell it what they do.
+  Meter& meter() const { return *meter_; }
 
  private:
+  std::unique_ptr<Meter> meter_;
   std::array<std::unique_ptr<Stream>, kLanes.size()> streams_;
 };
 

@@ -18,20 +18,6 @@ double best_rate(double work, const std::function<double()>& seconds) {
   return work / shortest;
 }
 
-double product_rate(Device& device, Stream& stream, DType dtype) {
-  // Large enough to fill the device, small enough to take some milliseconds.
-  const std::int64_t side = device.host_addressable() ? 2048 : 8192;
-  const Bytes bytes = side * side * size_of(dtype);
-  const std::unique_ptr<DeviceMemory> memory = device.allocate(3 * bytes);
-  const auto matrix = [&](int index) { return Matrix(memory->data() + index * bytes, dtype, side, side); };
-  fill_with_numbers(device, memory->data(), 2 * bytes, dtype);
-  const auto length = static_cast<double>(side);
-  const Product product{
-      .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};
-  return best_rate(2 * length * length * length,
-                   [&] { return seconds_on_device(stream, [&] { stream.kernels().matmul(product); }); });
-}
-
 /// Bytes per second of AdamW on memory that no cache holds.
 double host_memory_rate(int threads) {
   constexpr std::int64_t kParameters = 16 << 20;
@@ -45,11 +31,26 @@ double host_memory_rate(int threads) {
 
 }  // namespace
 
+double product_rate(Device& device, DType dtype) {
+  // Large enough to fill the device, small enough to take some milliseconds.
+  const std::int64_t side = device.host_addressable() ? 2048 : 8192;
+  const Bytes bytes = side * side * size_of(dtype);
+  const std::unique_ptr<DeviceMemory> memory = device.allocate(3 * bytes);
+  const auto matrix = [&](int index) { return Matrix(memory->data() + index * bytes, dtype, side, side); };
+  fill_with_numbers(device, memory->data(), 2 * bytes, dtype);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const auto length = static_cast<double>(side);
+  const Product product{
+      .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};
+  return best_rate(2 * length * length * length,
+                   [&] { return seconds_on_device(*stream, [&] { stream->kernels().matmul(product); }); });
+}
+
 MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads) {
   const std::unique_ptr<Stream> stream = device.make_stream();
   MachineRates rates;
   rates.cores_copy = device.host_addressable();
-  rates.flops_per_second = product_rate(device, *stream, dtype);
+  rates.flops_per_second = product_rate(device, dtype);
   rates.memory_bytes_per_second = host_memory_rate(threads);
   constexpr Bytes kCopied = 64 * MiB;
   Arena host(kCopied);

@@ -7,6 +7,9 @@
 
 namespace strata {
 
+/// FLOPs per second of a large matrix product in `dtype`: the best of three.
+double product_rate(Device& device, DType dtype);
+
 /// The best of three each: a large matrix product in `dtype` and a large copy in each direction on the
 /// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit.
 MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads);

@@ -64,9 +64,9 @@ void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dty
 }
 
 HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
-    : arena_(parameters * (size_of(DType::bf16) + format.state_bytes(DType::bf16))) {
+    : arena_(parameters * (size_of(DType::bf16) + format.state_bytes(DType::bf16)) + 5 * 16 * kPhase) {
   std::byte* next = arena_.data();
-  const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element); };
+  const auto take = [&](Bytes element) { return std::exchange(next, next + parameters * element + kPhase); };
   state_ = {.precision = DType::bf16,
             .format = format,
             .elements = parameters,
@@ -88,6 +88,19 @@ HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
       }
     });
   });
+}
+
+AdamWState HostUpdate::with_phase(Bytes phase) const {
+  AdamWState state = state_;
+  const auto moved = [&](auto* array, Bytes arrays_before) {
+    return static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array))) +
+           arrays_before * (phase - kPhase);
+  };
+  state.exp_avg = moved(state.exp_avg, 1);
+  state.exp_avg_sq = moved(state.exp_avg_sq, 2);
+  state.parameter = moved(state.parameter, 3);
+  state.gradient = moved(state.gradient, 4);
+  return state;
 }
 
 void HostUpdate::run() const {

@@ -27,12 +27,19 @@ void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dty
 /// the arena that the caller runs in.
 class HostUpdate {
  public:
+  /// What each array starts behind the end of the one before. Without it, arrays of 2^26 elements start at
+  /// addresses that agree in all bits by which first-level caches look up lines, and drive out each other's.
+  static constexpr Bytes kPhase = 4096 + 13 * kAlignment;
+
   explicit HostUpdate(std::int64_t parameters, const StateFormat& format = {});
 
   void run() const;
   /// Bytes that run() reads and writes.
   double bytes() const;
   const AdamWState& state() const { return state_; }
+  /// The same memory with other phases: each array starts `phase` behind the end of the one before.
+  /// REQUIRES: a multiple of kAlignment, 0 to 16 * kPhase. The values are not those of an update.
+  AdamWState with_phase(Bytes phase) const;
 
  private:
   Arena arena_;

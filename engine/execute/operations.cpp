@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
@@ -24,16 +26,29 @@ void for_buffer(const Buffer& buffer, const Transfer& transfer) {
   }
 }
 
+/// Ranks add up nothing else.
+Element summed_element(ElementType type) {
+  switch (type) {
+    case ElementType::fp32:
+      return Element::fp32;
+    case ElementType::bf16:
+      return Element::bf16;
+    case ElementType::fp64:
+      return Element::fp64;
+    default:
+      throw std::logic_error(fmt::format("ranks cannot add up elements of {}", name_of(type)));
+  }
+}
+
 }  // namespace
 
 Operations::Operations(Setup setup)
     : setup_(std::move(setup)),
-      compute_(*setup_.model, setup_.plan->strategy.precision, setup_.plan->strategy.microbatch),
       kernels_(setup_.streams->of(Lane::compute).kernels()),
       workers_(setup_.threads) {}
 
 std::byte* Operations::address(BufferId id) const {
-  return setup_.memory.at(setup_.program->program.buffer(id));
+  return setup_.memory.at(setup_.program->buffer(id));
 }
 
 template <typename T>
@@ -42,21 +57,48 @@ T* Operations::operand(const Instruction& instruction, Role role) const {
   return id < 0 ? nullptr : reinterpret_cast<T*>(address(id));
 }
 
-std::int64_t Operations::shard_elements(const Instruction& instruction) const {
-  return mesh().shard_elements(unit(instruction).elements);
+template <typename T>
+std::span<T> Operations::span(const Operand& operand) const {
+  assert(size_of(operand.type) == sizeof(T));
+  const std::span all(reinterpret_cast<T*>(address(operand.buffer)),
+                      static_cast<std::size_t>(operand.elements));
+  meter().touch(all);
+  return all;
 }
 
-const Unit& Operations::unit(const Instruction& instruction) const {
-  return setup_.model->units[static_cast<std::size_t>(instruction.unit)];
+template <typename T>
+T* Operations::value(const Instruction& instruction, Role role) const {
+  T* const one = operand<T>(instruction, role);
+  meter().touch(one, sizeof(T));
+  return one;
+}
+
+MeterCount Operations::take_count() {
+  for (StoreQueue* queue : {setup_.spill.reads, setup_.spill.writes}) {
+    if (queue == nullptr) continue;
+    const StoreCount moved = queue->take_count();
+    meter().move(Link::nvme_read, moved.read);
+    meter().move(Link::nvme_write, moved.written);
+    meter().touch_nvme(moved.end);
+  }
+  return meter().take();
+}
+
+/// One row of all elements.
+Matrix Operations::flat(const Operand& operand) const {
+  return {address(operand.buffer), dtype_of(operand.type), 1, operand.elements};
+}
+
+const UnitShare& Operations::share(const Instruction& instruction) const {
+  return setup_.shares[static_cast<std::size_t>(instruction.unit)];
 }
 
 void Operations::perform(const Instruction& instruction, std::int64_t step) {
-  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
   switch (instruction.operation) {
     case Operation::load_tokens: {
       const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
-      setup_.load(step, instruction.microbatch, {operand<std::int32_t>(instruction, Role::tokens), tokens},
-                  {operand<std::int32_t>(instruction, Role::targets), tokens});
+      setup_.load(step, instruction.microbatch, span<std::int32_t>(*instruction.find_operand(Role::tokens)),
+                  span<std::int32_t>(*instruction.find_operand(Role::targets)));
       return;
     }
     case Operation::copy_to_device:
@@ -67,15 +109,12 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::write:
       return write(instruction);
     case Operation::zero:
-      kernels_.zero({operand<float>(instruction, Role::gradient), DType::fp32, 1,
-                     mesh().gathered_elements(unit(instruction).elements)});
-      return;
+      return kernels_.zero(flat(instruction.writes[0]));
     case Operation::forward:
-      return compute_.forward(kernels_, unit(instruction), unit_memory(instruction));
+      return setup_.compute->forward(kernels_, share(instruction).kind, unit_memory(instruction));
     case Operation::backward:
-      compute_.backward(kernels_, unit(instruction), unit_memory(instruction),
-                        1.0F / static_cast<float>(setup_.plan->tokens_per_step));
-      return;
+      return setup_.compute->backward(kernels_, share(instruction).kind, unit_memory(instruction),
+                                      1.0F / static_cast<float>(setup_.program->loss_tokens));
     case Operation::cast_gradient:
       return cast_gradient(instruction);
     case Operation::list_rows:
@@ -109,7 +148,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
 
 void Operations::copy(const Instruction& instruction) {
   const BufferId source = instruction.reads[0].buffer, destination = instruction.writes[0].buffer;
-  const Bytes bytes = setup_.program->program.buffer(source).bytes;
+  const Bytes bytes = setup_.program->buffer(source).bytes;
   if (instruction.operation == Operation::copy_to_device) {
     setup_.streams->of(instruction.lane).copy_to_device(address(destination), address(source), bytes);
   } else {
@@ -118,14 +157,16 @@ void Operations::copy(const Instruction& instruction) {
 }
 
 void Operations::read(const Instruction& instruction) {
-  const Buffer& source = setup_.program->program.buffer(instruction.reads[0].buffer);
+  const Buffer& source = setup_.program->buffer(instruction.reads[0].buffer);
   const std::span to(address(instruction.writes[0].buffer), static_cast<std::size_t>(source.bytes));
+  meter().touch(to);
   for_buffer(source, [&] { setup_.spill.reads->read(source.offset, to); });
 }
 
 void Operations::write(const Instruction& instruction) {
-  const Buffer& destination = setup_.program->program.buffer(instruction.writes[0].buffer);
+  const Buffer& destination = setup_.program->buffer(instruction.writes[0].buffer);
   const std::span from(address(instruction.reads[0].buffer), static_cast<std::size_t>(destination.bytes));
+  meter().touch(from);
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
@@ -150,61 +191,53 @@ UnitMemory Operations::unit_memory(const Instruction& instruction) const {
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
-  const Strategy& strategy = setup_.plan->strategy;
-  const std::int64_t elements = strategy.reduce_dtype == DType::fp32
-                                    ? shard_elements(instruction)
-                                    : mesh().gathered_elements(unit(instruction).elements);
-  kernels_.cast({operand<float>(instruction, Role::source), DType::fp32, 1, elements},
-                {operand<std::byte>(instruction, Role::destination), strategy.precision, 1, elements});
+  kernels_.cast(flat(instruction.reads[0]), flat(instruction.writes[0]));
 }
 
 void Operations::list_rows(const Instruction& instruction) {
-  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
-  auto* const rows = operand<std::int32_t>(instruction, Role::rows);
-  auto* end = rows;
+  const std::span<std::int32_t> rows = span<std::int32_t>(instruction.writes[0]);
+  auto end = rows.begin();
   for (const Operand& microbatch : instruction.reads)
-    end = std::copy_n(reinterpret_cast<const std::int32_t*>(address(microbatch.buffer)), tokens, end);
-  std::sort(rows, end);
-  std::fill(std::unique(rows, end), end, kNoRow);
+    end = std::ranges::copy(span<std::int32_t>(microbatch), end).out;
+  std::sort(rows.begin(), end);
+  std::fill(std::unique(rows.begin(), end), end, kNoRow);
 }
 
 /// The instruction's row numbers, and a matrix of what stands in those rows.
-std::pair<std::span<const std::int32_t>, Matrix> Operations::rows_of(const Instruction& instruction,
-                                                                     std::int64_t ranks) const {
-  const Strategy& strategy = setup_.plan->strategy;
-  const std::int64_t count = ranks * sent_rows(*setup_.model, strategy);
-  return {{operand<std::int32_t>(instruction, Role::rows), static_cast<std::size_t>(count)},
-          {operand<std::byte>(instruction, Role::row_values), strategy.reduce_dtype, count,
-           setup_.model->architecture.hidden}};
+std::pair<std::span<const std::int32_t>, Matrix> Operations::rows_of(const Instruction& instruction) const {
+  const Operand& rows = *instruction.find_operand(Role::rows);
+  const Operand& values = *instruction.find_operand(Role::row_values);
+  return {span<std::int32_t>(rows),
+          {address(values.buffer), dtype_of(values.type), rows.elements, values.elements / rows.elements}};
 }
 
 void Operations::copy_rows(const Instruction& instruction) {
-  const Architecture& architecture = setup_.model->architecture;
-  const auto [rows, values] = rows_of(instruction, 1);
-  kernels_.copy_rows({operand<float>(instruction, Role::gradient), DType::fp32, architecture.vocabulary,
-                      architecture.hidden},
-                     rows, values);
+  const auto [rows, values] = rows_of(instruction);
+  const Operand& gradient = *instruction.find_operand(Role::gradient);
+  kernels_.copy_rows(
+      {address(gradient.buffer), dtype_of(gradient.type), gradient.elements / values.columns, values.columns},
+      rows, values);
 }
 
 void Operations::sum_rows(const Instruction& instruction) {
-  const auto [rows, values] = rows_of(instruction, mesh().reducing());
-  const std::int64_t elements = shard_elements(instruction);
-  kernels_.sum_rows({.ranks = mesh().reducing(),
-                     .rows = rows,
-                     .values = values,
-                     .first = mesh().shard_rank(setup_.rank) * elements,
-                     .out = {operand<std::byte>(instruction, Role::destination), values.dtype, 1, elements}});
+  const auto [rows, values] = rows_of(instruction);
+  kernels_.sum_rows(
+      {.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks(),
+       .rows = rows,
+       .values = values,
+       .first = share(instruction).first,
+       .out = flat(*instruction.find_operand(Role::destination))});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
-  auto* gradient = operand<std::byte>(instruction, Role::gradient);
+  const Matrix gradient = flat(*instruction.find_operand(Role::gradient));
   auto* sum = operand<double>(instruction, Role::norm);
-  const DType dtype = setup_.plan->strategy.precision;
-  const std::int64_t elements = shard_elements(instruction);
   if (instruction.lane == Lane::cpu) {
-    workers_.execute([&] { *sum = sum_of_squares(gradient, dtype, elements); });
+    meter().touch(gradient.data, gradient.columns * size_of(gradient.dtype));
+    meter().touch(sum, sizeof(*sum));
+    workers_.execute([&] { *sum = sum_of_squares(gradient.data, gradient.dtype, gradient.columns); });
   } else {
-    kernels_.sum_of_squares({gradient, dtype, 1, elements}, sum);
+    kernels_.sum_of_squares(gradient, sum);
   }
 }
 
@@ -213,56 +246,53 @@ Communicator& Operations::group_of(const Instruction& instruction) const {
 }
 
 Bytes Operations::sent_bytes(const Instruction& instruction) const {
-  const bool exchanges = instruction.exchange.group != Group::none;
+  const bool exchanges = instruction.exchange.sent > 0;
   return exchanges ? static_cast<Bytes>(group_of(instruction).sent_bytes()) : 0;
-}
-
-/// Of each rank.
-Bytes Operations::gathered_bytes(const Instruction& instruction) const {
-  const Strategy& strategy = setup_.plan->strategy;
-  const Role role = instruction.reads[0].role;
-  if (role == Role::source) return shard_elements(instruction) * size_of(strategy.precision);
-  const std::int64_t rows = sent_rows(*setup_.model, strategy);
-  return role == Role::rows ? rows * Bytes{sizeof(std::int32_t)}
-                            : rows * setup_.model->architecture.hidden * size_of(strategy.reduce_dtype);
 }
 
 void Operations::exchange(const Instruction& instruction) {
   Communicator& group = group_of(instruction);
-  std::byte* from = address(instruction.reads[0].buffer);
-  std::byte* to = address(instruction.writes[0].buffer);
-  const Strategy& strategy = setup_.plan->strategy;
-  const Element reduced = strategy.reduce_dtype == DType::fp32 ? Element::fp32 : Element::bf16;
-  const Role role = instruction.reads[0].role;
+  const Operand& source = instruction.reads[0];
+  const Operand& destination = instruction.writes[0];
+  const std::byte* from = address(source.buffer);
+  std::byte* to = address(destination.buffer);
+  const auto count = static_cast<std::size_t>(destination.elements);
+  const auto touch = [&](Bytes read, Bytes written) {
+    meter().touch(from, read);
+    meter().touch(to, written);
+  };
   if (instruction.operation == Operation::all_gather) {
-    group.all_gather(from, to, static_cast<std::size_t>(gathered_bytes(instruction)), Element::byte);
+    touch(source.bytes(), group.size() * source.bytes());
+    group.all_gather(from, to, static_cast<std::size_t>(source.bytes()), Element::byte);
   } else if (instruction.operation == Operation::reduce_scatter) {
-    group.reduce_scatter(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
-  } else if (role == Role::gradient) {
-    group.all_reduce(from, to, static_cast<std::size_t>(shard_elements(instruction)), reduced);
+    touch(group.size() * destination.bytes(), destination.bytes());
+    group.reduce_scatter(from, to, count, summed_element(destination.type));
   } else {
-    group.all_reduce(from, to, role == Role::norm ? 1 : sizeof(StepSums) / sizeof(double), Element::fp64);
+    touch(destination.bytes(), destination.bytes());
+    group.all_reduce(from, to, count, summed_element(destination.type));
   }
 }
 
-/// Of the tokens of this rank's microbatches; in a validation the last ranks' last ones may not count.
+/// The losses of the tokens of this rank's microbatches, which ranks take in turns; in a validation the last
+/// ranks' last ones may not count.
 void Operations::sum_losses(const Instruction& instruction) {
-  const auto tokens = static_cast<std::size_t>(setup_.plan->strategy.microbatch.tokens());
+  const std::int64_t ranks = setup_.ranks == nullptr ? 1 : setup_.ranks->size();
+  const std::int64_t rank = setup_.ranks == nullptr ? 0 : setup_.ranks->rank();
+  const std::int64_t tokens = setup_.program->loss_tokens;
   double sum = 0;
-  std::int64_t microbatch = setup_.rank;
+  std::int64_t token = rank * instruction.reads[0].elements;
   for (const Operand& losses : instruction.reads) {
-    if (microbatch >= setup_.microbatches) break;
-    for (const float loss : std::span(reinterpret_cast<const float*>(address(losses.buffer)), tokens))
-      sum += loss;
-    microbatch += mesh().data();
+    if (token >= tokens) break;
+    for (const float loss : span<float>(losses)) sum += loss;
+    token += ranks * losses.elements;
   }
-  *operand<StepSums>(instruction, Role::step_sums) = {
-      .loss = sum / static_cast<double>(static_cast<std::int64_t>(tokens) * setup_.microbatches),
+  *value<StepSums>(instruction, Role::step_sums) = {
+      .loss = sum / static_cast<double>(tokens),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 
 void Operations::loss(const Instruction& instruction, std::int64_t step) {
-  const StepSums& sums = *operand<StepSums>(instruction, Role::step_sums);
+  const StepSums& sums = *value<StepSums>(instruction, Role::step_sums);
   report_.step = step;
   report_.loss = sums.loss;
   if (sums.stops > 0) setup_.on_stop_agreed(step);
@@ -272,7 +302,10 @@ void Operations::loss(const Instruction& instruction, std::int64_t step) {
 double Operations::squares(const Instruction& instruction) const {
   double sum = 0;
   for (const Operand& operand : instruction.reads) {
-    if (operand.role == Role::norm) sum += *reinterpret_cast<const double*>(address(operand.buffer));
+    if (operand.role != Role::norm) continue;
+    const auto* norm = reinterpret_cast<const double*>(address(operand.buffer));
+    meter().touch(norm, sizeof(*norm));
+    sum += *norm;
   }
   return sum;
 }
@@ -295,76 +328,76 @@ StepScalars Operations::make_scalars(double norm, double scale, std::int64_t ste
 }
 
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
-  *operand<StepScalars>(instruction, Role::step_scalars) =
+  *value<StepScalars>(instruction, Role::step_scalars) =
       make_scalars(std::sqrt(squares(instruction)), 1, step);
 }
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
-  auto* loss_scale = operand<LossScale>(instruction, Role::loss_scale);
+  auto* loss_scale = value<LossScale>(instruction, Role::loss_scale);
   const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
   const double norm = std::sqrt(squares(instruction)) / scale;
   report_.grad_norm = norm;
   report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
-  if (auto* scalars = operand<StepScalars>(instruction, Role::step_scalars))
+  if (auto* scalars = value<StepScalars>(instruction, Role::step_scalars))
     *scalars = make_scalars(norm, scale, step);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;
   ++(report_.skipped ? counters_.skipped : counters_.updates);
-  if (auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (auto* record = value<StepRecord>(instruction, Role::step_record))
     *record = {counters_, loss_scale == nullptr ? LossScale{} : *loss_scale};
 }
 
 void Operations::save(const Instruction& instruction, std::int64_t step) {
-  if (const auto* record = operand<StepRecord>(instruction, Role::step_record))
+  if (const auto* record = value<StepRecord>(instruction, Role::step_record))
     return setup_.saver->set_record(*record);
   auto* room = operand<std::byte>(instruction, Role::workspace);
   const auto on_host = [&](Role role) -> const std::byte* {
     const BufferId id = instruction.find(role);
     if (id < 0 || room == nullptr) return id < 0 ? nullptr : address(id);
-    const Buffer& from = setup_.program->program.buffer(id);
+    const Buffer& from = setup_.program->buffer(id);
     setup_.saver->copy(room, address(id), from);
     return std::exchange(room, room + from.bytes);
   };
-  const StateFormat& format = setup_.plan->strategy.state_format;
-  const auto add = [&](StateKind kind, Role role, StoredAs as) {
-    if (instruction.find(role) < 0) return;
-    const StoredValues stored = {.as = as,
+  const auto add = [&](StateKind kind, Role role) {
+    const Operand* values = instruction.find_operand(role);
+    if (values == nullptr) return;
+    const StoredValues stored = {.as = stored_as(values->type),
                                  .values = on_host(role),
                                  .parameter = reinterpret_cast<const bfloat16*>(on_host(Role::parameter))};
     setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), kind, stored);
   };
-  add(StateKind::master, Role::master, masters_stored_as(format));
-  add(StateKind::exp_avg, Role::exp_avg, moments_stored_as(format));
-  add(StateKind::exp_avg_sq, Role::exp_avg_sq, moments_stored_as(format));
+  add(StateKind::master, Role::master);
+  add(StateKind::exp_avg, Role::exp_avg);
+  add(StateKind::exp_avg_sq, Role::exp_avg_sq);
 }
 
 AdamWState Operations::state_of_unit(const Instruction& instruction) const {
-  const Strategy& strategy = setup_.plan->strategy;
-  auto* parameter = operand<std::byte>(instruction, Role::parameter);
-  auto* master = operand<std::byte>(instruction, Role::master);
-  return {.precision = strategy.precision,
-          .format = strategy.state_format,
-          .elements = shard_elements(instruction),
-          .master = master == nullptr ? parameter : master,
+  const Operand& parameter = *instruction.find_operand(Role::parameter);
+  const Operand& moments = *instruction.find_operand(Role::exp_avg);
+  const Operand* master = instruction.find_operand(Role::master);
+  const bool is_split = master != nullptr && master->type == ElementType::low_half;
+  return {.precision = dtype_of(parameter.type),
+          .format = {.split_master = is_split, .moments = dtype_of(moments.type)},
+          .elements = moments.elements,
+          .master = address(master == nullptr ? parameter.buffer : master->buffer),
           .exp_avg = operand<std::byte>(instruction, Role::exp_avg),
           .exp_avg_sq = operand<std::byte>(instruction, Role::exp_avg_sq),
           .gradient = operand<std::byte>(instruction, Role::gradient),
-          .parameter = parameter,
-          .unit = static_cast<std::uint32_t>(instruction.unit)};
+          .parameter = address(parameter.buffer),
+          .unit = static_cast<std::uint32_t>(instruction.unit),
+          .first = share(instruction).first};
 }
 
 /// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in this
 /// rank's shard.
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
-  AdamWState shard = state_of_unit(instruction);
-  const FlatRange range = shard_of(unit(instruction), mesh(), mesh().shard_rank(setup_.rank));
-  shard.first = range.first;
-  for (const TensorPiece& piece : pieces_in(unit(instruction), range))
-    update(shard.part(piece.at, piece.count()), setup_.optimizer.decay_all || piece.tensor->decay);
+  const AdamWState shard = state_of_unit(instruction);
+  for (const UpdatedPart& part : share(instruction).parts)
+    update(shard.part(part.at, part.count), setup_.optimizer.decay_all || part.decays);
 }
 
 void Operations::update_on_device(const Instruction& instruction) {
@@ -375,9 +408,10 @@ void Operations::update_on_device(const Instruction& instruction) {
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
-  const StepScalars& scalars = *operand<StepScalars>(instruction, Role::step_scalars);
+  const StepScalars& scalars = *value<StepScalars>(instruction, Role::step_scalars);
   workers_.execute([&] {
     update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+      meter().touch(state);
       if (scalars.skip != 0) return round_masters(state);
       adamw(decays ? scalars.decayed : scalars.plain, state);
     });

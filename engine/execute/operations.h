@@ -1,6 +1,7 @@
 // What each operation of a program does, given where the buffers are: lanes of the device issue to their
-// streams, the host's lanes do the work. One Operations serves one program; each lane calls it from its own
-// thread for its own instructions.
+// streams, the host's lanes do the work. An instruction says how many elements of which type it works on;
+// what differs between ranks is in UnitShare. One Operations serves one program; each lane calls it from its
+// own thread for its own instructions.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,9 @@
 #include "engine/execute/ranks.h"
 #include "engine/execute/run_state.h"
 #include "engine/execute/state_saver.h"
+#include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/program.h"
 #include "optim/adamw_state.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
@@ -41,20 +43,21 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   bool skipped = false;
   double loss_scale = 1;  ///< of fp16 runs
-  double seconds = 0;     ///< since the step before was reported
+  double seconds = 0;     ///< since the step before was reported, or since the executor began to run
+  bool begins = false;    ///< the first since the executor began: it had no updates of a step before to make
+  double drain_seconds =
+      0;  ///< of the last before it pauses: until its updates were made, once it was reported
 };
 
 class Operations {
  public:
   struct Setup {
-    const Plan* plan;
-    const PlannedProgram* program;
-    const Model* model;
-    const LaneStreams* streams;  ///< programs that never run at once may share them
+    const Program* program;
+    const UnitCompute* compute;         ///< what forward and backward do
+    std::span<const UnitShare> shares;  ///< this rank's, by unit
+    const LaneStreams* streams;         ///< programs that never run at once may share them
     TierMemory memory;
-    SpillQueues spill;              ///< of the lanes read and write
-    std::int64_t rank = 0;          ///< this one, among the data-parallel ranks
-    std::int64_t microbatches = 0;  ///< of one run of the program, on all ranks together
+    SpillQueues spill;  ///< of the lanes read and write
     LoadMicrobatch load;
     OptimizerSettings optimizer;
     StateSaver* saver = nullptr;                ///< of a program that saves
@@ -73,6 +76,10 @@ class Operations {
   /// where the instruction has no group.
   Bytes sent_bytes(const Instruction& instruction) const;
 
+  /// What instructions have touched and copied since the call before, counted where it happened; without what
+  /// ranks sent. While no lane runs.
+  MeterCount take_count();
+
   /// Set by loss and grad_norm: both run on the cpu lane.
   const StepReport& report() const { return report_; }
   Counters& counters() { return counters_; }
@@ -81,9 +88,15 @@ class Operations {
   std::byte* address(BufferId id) const;
   template <typename T>
   T* operand(const Instruction& instruction, Role role) const;
-  const Unit& unit(const Instruction& instruction) const;
-  const Mesh& mesh() const { return setup_.plan->strategy.mesh; }
-  std::int64_t shard_elements(const Instruction& instruction) const;
+  /// A single value that this host lane reads or writes.
+  template <typename T>
+  T* value(const Instruction& instruction, Role role) const;
+  /// All elements of an operand, which this host lane reads or writes.
+  template <typename T>
+  std::span<T> span(const Operand& operand) const;
+  Matrix flat(const Operand& operand) const;
+  const UnitShare& share(const Instruction& instruction) const;
+  Meter& meter() const { return setup_.streams->meter(); }
 
   UnitMemory unit_memory(const Instruction& instruction) const;
   void copy(const Instruction& instruction);
@@ -94,9 +107,7 @@ class Operations {
   void copy_rows(const Instruction& instruction);
   void sum_rows(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
-  std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction,
-                                                           std::int64_t ranks) const;
-  Bytes gathered_bytes(const Instruction& instruction) const;
+  std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction) const;
   Communicator& group_of(const Instruction& instruction) const;
   void exchange(const Instruction& instruction);
   void sum_losses(const Instruction& instruction);
@@ -113,7 +124,6 @@ class Operations {
   AdamWState state_of_unit(const Instruction& instruction) const;
 
   Setup setup_;
-  UnitCompute compute_;
   Kernels& kernels_;
   TaskArena workers_;
   StepReport report_;

@@ -1,43 +1,65 @@
 #include "engine/execute/ranks.h"
 
+#include <algorithm>
+#include <set>
 #include <stdexcept>
-#include <utility>
 
 namespace strata {
+namespace {
 
-Ranks::Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_device_group, Stream* comm)
-    : rank_(world.rank()), size_(world.size()) {
-  const auto everyone = [&] { return world.split(0, rank_); };
-  const auto shard = [&] { return world.split(static_cast<int>(mesh.replica(rank_)), rank_); };
-  const auto replicate = [&] { return world.split(static_cast<int>(mesh.shard_rank(rank_)), rank_); };
-  const auto on_device = [&](std::unique_ptr<Communicator> on_host) {
-    return comm != nullptr && on_host->size() > 1 ? make_device_group(std::move(on_host), *comm)
-                                                  : std::move(on_host);
+/// This rank's set of the group, and the others likewise. Every rank of the world calls it.
+std::unique_ptr<Communicator> split(Communicator& world, const RankGroup& group) {
+  for (std::size_t set = 0; set < group.sets.size(); ++set) {
+    const auto found = std::ranges::find(group.sets[set], world.rank());
+    if (found == group.sets[set].end()) continue;
+    return world.split(static_cast<int>(set), static_cast<int>(found - group.sets[set].begin()));
+  }
+  return world.split(-1, 0);
+}
+
+/// Groups and the lanes that exchange values in them, in an order that all ranks share.
+std::set<std::pair<std::int32_t, Lane>> exchanging_groups(const Plan& plan) {
+  std::set<std::pair<std::int32_t, Lane>> result;
+  const auto add = [&](const Program& program) {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.exchange.sent > 0) result.emplace(instruction.exchange.group, instruction.lane);
+    }
   };
-  outside_ = everyone();
-  saving_ = everyone();
-  cpu_world_ = everyone();
-  cpu_shard_ = shard();
-  comm_shard_ = on_device(shard());
-  comm_replicate_ = on_device(replicate());
+  add(plan.training.program);
+  if (plan.validation) add(plan.validation->program);
+  return result;
+}
+
+}  // namespace
+
+Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group, Stream* comm)
+    : rank_(world.rank()),
+      size_(world.size()),
+      outside_(world.split(0, rank_)),
+      saving_(world.split(0, rank_)) {
+  for (const auto& [number, lane] : exchanging_groups(plan)) {
+    const RankGroup& group = plan.training.program.groups[static_cast<std::size_t>(number)];
+    std::unique_ptr<Communicator> on_host = split(world, group);
+    const bool is_on_device = comm != nullptr && lane == Lane::comm && on_host && on_host->size() > 1;
+    groups_[{number, lane}] =
+        is_on_device ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
+  }
 }
 
 std::optional<std::string> Ranks::failure() const {
-  for (const Communicator* group : {outside_.get(), comm_shard_.get(), comm_replicate_.get()}) {
+  if (std::optional<std::string> failure = outside_->failure()) return failure;
+  for (const auto& [key, group] : groups_) {
+    if (!group) continue;
     if (std::optional<std::string> failure = group->failure()) return failure;
   }
   return std::nullopt;
 }
 
-Communicator& Ranks::group(Group group, Lane lane) {
-  if (lane == Lane::comm) {
-    if (group == Group::shard) return *comm_shard_;
-    if (group == Group::replicate) return *comm_replicate_;
-  } else if (lane == Lane::cpu) {
-    if (group == Group::shard) return *cpu_shard_;
-    if (group == Group::world) return *cpu_world_;
-  }
-  throw std::logic_error("no lane exchanges values in such a group");
+Communicator& Ranks::group(std::int32_t group, Lane lane) {
+  const auto found = groups_.find({group, lane});
+  if (found == groups_.end() || !found->second)
+    throw std::logic_error("no instruction of this lane exchanges values in such a group");
+  return *found->second;
 }
 
 }  // namespace strata

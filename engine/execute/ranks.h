@@ -3,13 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
-#include "engine/plan/strategy.h"
+#include "engine/plan/planner.h"
 
 namespace strata {
 
@@ -20,17 +22,17 @@ using MakeDeviceGroup =
 
 class Ranks {
  public:
-  /// `world` has mesh.data() ranks, of which neighbours share out the state; all of them call this. `comm` is
-  /// the stream of the lane comm where the device has one: then `make_device_group` makes that lane's groups.
+  /// `world` has the ranks of the plan's groups; all of them call this, with equal plans. `comm` is the
+  /// stream of the lane comm if the device has one: then `make_device_group` makes that lane's groups.
   /// Otherwise the host exchanges what is in the device's memory.
-  Ranks(Communicator& world, const Mesh& mesh, const MakeDeviceGroup& make_device_group = {},
+  Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group = {},
         Stream* comm = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// REQUIRES: a group that `lane` has instructions of.
-  Communicator& group(Group group, Lane lane);
+  /// REQUIRES: a group of the plan's programs in which `lane` exchanges values.
+  Communicator& group(std::int32_t group, Lane lane);
   /// All ranks, for whoever is not a lane, and for the lane that saves.
   Communicator& outside() { return *outside_; }
   Communicator& saving() { return *saving_; }
@@ -40,7 +42,8 @@ class Ranks {
 
  private:
   int rank_, size_;
-  std::unique_ptr<Communicator> outside_, saving_, comm_shard_, comm_replicate_, cpu_shard_, cpu_world_;
+  std::unique_ptr<Communicator> outside_, saving_;
+  std::map<std::pair<std::int32_t, Lane>, std::unique_ptr<Communicator>> groups_;
 };
 
 }  // namespace strata

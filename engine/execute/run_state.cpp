@@ -1,12 +1,14 @@
 #include "engine/execute/run_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <numeric>
+#include <stdexcept>
 
 #include "base/storage_type.h"
+#include "base/task_arena.h"
 #include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
@@ -15,12 +17,8 @@
 namespace strata {
 namespace {
 
-BufferId find_loss_scale(const Program& program) {
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::grad_norm) return instruction.find(Role::loss_scale);
-  }
-  return -1;
-}
+/// Elements of state that one thread writes at a time.
+constexpr std::int64_t kPiece = 256 * 1024;
 
 std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
   options.bytes = plan.arena_bytes(Tier::nvme);
@@ -29,6 +27,19 @@ std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
 
 }  // namespace
 
+StoredAs stored_as(ElementType type) {
+  switch (type) {
+    case ElementType::fp32:
+      return StoredAs::floats;
+    case ElementType::bf16:
+      return StoredAs::halves;
+    case ElementType::low_half:
+      return StoredAs::split_masters;
+    default:
+      throw std::logic_error(fmt::format("no state is stored as {}", name_of(type)));
+  }
+}
+
 RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store,
                    double watchdog_seconds)
     : plan_(plan),
@@ -36,15 +47,14 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       rank_(store.rank.rank),
       addressable_(device.host_addressable()),
       instances_(find_instances(plan.training.program)),
-      buffers_(find_buffers(plan.training.program, plan.strategy.mesh, instances_)),
-      loss_scale_(find_loss_scale(plan.training.program)),
+      places_(find_places(plan.training.program)),
       host_arena_(plan.arena_bytes(Tier::host)),
       pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
       device_memory_(device.allocate(plan.arena_bytes(Tier::device))),
       store_(open_store_for(plan, std::move(store))),
       reads_(store_ ? store_->open_queue() : nullptr),
       writes_(store_ ? store_->open_queue() : nullptr),
-      copy_(device, watchdog_seconds) {}
+      copy_(device.make_stream(), watchdog_seconds) {}
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);
@@ -55,56 +65,44 @@ std::vector<BufferId> RunState::find_instances(const Program& program) {
   return instances;
 }
 
-/// Each unit's adamw instruction names its buffers; for those that it meets on the host only for a while, the
-/// home.
-std::vector<RunState::UnitBuffers> RunState::find_buffers(const Program& program, const Mesh& mesh,
-                                                          const std::vector<BufferId>& instances) {
-  std::vector<BufferId> home(program.buffers.size());
-  std::iota(home.begin(), home.end(), 0);
-  for (std::size_t id = 0; id < instances.size(); ++id) {
-    if (instances[id] >= 0) home[static_cast<std::size_t>(instances[id])] = static_cast<BufferId>(id);
-  }
-  std::vector<UnitBuffers> result(program.units.size());
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation != Operation::adamw) continue;
-    const auto find = [&](Role role) {
-      const BufferId id = instruction.find(role);
-      return id < 0 ? id : home[static_cast<std::size_t>(id)];
-    };
-    UnitBuffers& buffers = result[static_cast<std::size_t>(instruction.unit)];
-    buffers.parameter = find(Role::parameter);
-    const BufferId master = find(Role::master);
-    buffers.master = master < 0 ? buffers.parameter : master;  // fp32: the parameter is its own master
-    buffers.exp_avg = find(Role::exp_avg);
-    buffers.exp_avg_sq = find(Role::exp_avg_sq);
-  }
-  std::map<std::string, std::pair<std::size_t, bool>> parameters;  // by name: unit, whether it is whole
-  for (std::size_t u = 0; u < program.units.size(); ++u) {
-    parameters[program.units[u] + "/parameter"] = {u, true};
-    parameters[program.units[u] + "/parameter_shard"] = {u, false};
-  }
-  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    const Buffer& buffer = program.buffers[b];
-    const auto found = parameters.find(buffer.name);
-    if (!buffer.persistent || found == parameters.end()) continue;
-    UnitBuffers& buffers = result[found->second.first];
-    const auto id = static_cast<BufferId>(b);
-    if (id != buffers.master) buffers.copies.push_back({id, found->second.second && mesh.shard > 1});
+std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) {
+  std::vector<UnitPlaces> result(program.units.size());
+  for (const StatePlace& place : program.state) {
+    if (place.unit < 0) continue;
+    UnitPlaces& unit = result[static_cast<std::size_t>(place.unit)];
+    switch (place.part) {
+      case StatePart::master:
+        unit.master = place;
+        break;
+      case StatePart::exp_avg:
+        unit.exp_avg = place;
+        break;
+      case StatePart::exp_avg_sq:
+        unit.exp_avg_sq = place;
+        break;
+      default:
+        unit.copies.push_back(place);
+    }
   }
   return result;
 }
 
-BufferId RunState::buffer_of(std::size_t unit, StateKind kind) const {
-  const UnitBuffers& buffers = buffers_[unit];
-  switch (kind) {
-    case StateKind::master:
-      return buffers.master;
-    case StateKind::exp_avg:
-      return buffers.exp_avg;
-    case StateKind::exp_avg_sq:
-      return buffers.exp_avg_sq;
-  }
-  return -1;
+const StatePlace& RunState::place_of(std::size_t unit, StateKind kind) const {
+  const UnitPlaces& places = places_[unit];
+  return kind == StateKind::master    ? places.master
+         : kind == StateKind::exp_avg ? places.exp_avg
+                                      : places.exp_avg_sq;
+}
+
+const StatePlace* RunState::find_place(StatePart part) const {
+  const std::vector<StatePlace>& state = plan_.training.program.state;
+  const auto found = std::ranges::find(state, part, &StatePlace::part);
+  return found == state.end() ? nullptr : &*found;
+}
+
+/// The parameter's place that updates write: it has this rank's part.
+BufferId RunState::high_halves(std::size_t unit) const {
+  return std::ranges::find(places_[unit].copies, false, &StatePlace::is_whole)->buffer;
 }
 
 std::byte* RunState::address(BufferId id) const {
@@ -143,11 +141,6 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   }
 }
 
-StoredAs RunState::stored_as(StateKind kind) const {
-  const StateFormat& format = plan_.strategy.state_format;
-  return kind == StateKind::master ? masters_stored_as(format) : moments_stored_as(format);
-}
-
 FlatRange RunState::held(std::size_t unit) const {
   return shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_));
 }
@@ -161,7 +154,7 @@ FlatRange RunState::saved(std::size_t unit) const {
 
 FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
   const bool is_needed_whole =
-      kind == StateKind::master && std::ranges::any_of(buffers_[unit].copies, &Copy::is_whole);
+      kind == StateKind::master && std::ranges::any_of(places_[unit].copies, &StatePlace::is_whole);
   return is_needed_whole ? whole(model_.units[unit]) : held(unit);
 }
 
@@ -172,12 +165,12 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 }
 
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  StoredValues stored = {.as = stored_as(kind), .values = read(buffer_of(unit, kind), stored_).data()};
+  const StatePlace& place = place_of(unit, kind);
+  StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
   // place.
   if (stored.as == StoredAs::split_masters)
-    stored.parameter =
-        reinterpret_cast<const bfloat16*>(read(buffers_[unit].parameter, stored_parameter_).data());
+    stored.parameter = reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data());
   const FlatRange range = saved(unit);
   const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
   return stored.read(range.first - held(unit).first, range.count, memory);
@@ -188,14 +181,18 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
   std::byte* data = address(id);
   const std::span<std::byte> bytes =
       data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, stored_);
-  std::ranges::transform(values, reinterpret_cast<Stored*>(bytes.data()), convert);
+  auto* stored = reinterpret_cast<Stored*>(bytes.data());
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    std::transform(values.data() + first, values.data() + last, stored + first, convert);
+  });
   if (data == nullptr) write(id, bytes);
 }
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
-  const BufferId id = buffer_of(unit, kind);
+  const StatePlace& place = place_of(unit, kind);
+  const BufferId id = place.buffer;
   const FlatRange range = loaded(unit, kind), mine = held(unit);
-  const bool is_floats = stored_as(kind) == StoredAs::floats;
+  const bool is_floats = stored_as(place.type) == StoredAs::floats;
   const auto is_of_master = kind == StateKind::master;
   if (is_floats && range == mine) {  // then they are made where they stay, or where they are staged
     std::byte* data = address(id);
@@ -222,12 +219,13 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
 }
 
 void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
-  for (const Copy& copy : buffers_[unit].copies) {
+  const bool is_split = places_[unit].master.type == ElementType::low_half;
+  for (const StatePlace& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
-    if (plan_.strategy.state_format.split_master) {
+    if (is_split) {
       store<bfloat16>(copy.buffer, values, [](float value) { return split_master(value).parameter; });
     } else {
-      with_storage_type(plan_.strategy.precision, [&]<typename T>(T) {
+      with_storage_type(dtype_of(copy.type), [&]<typename T>(T) {
         store<T>(copy.buffer, values, [](float value) { return T(value); });
       });
     }
@@ -235,9 +233,13 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 }
 
 void RunState::clear_moments() {
-  for (std::size_t unit = 0; unit < buffers_.size(); ++unit) {
+  for (std::size_t unit = 0; unit < places_.size(); ++unit) {
     for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
-      write(unit, kind, [](std::span<float> moment) { std::ranges::fill(moment, 0.0F); });
+      write(unit, kind, [](std::span<float> moment) {
+        for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+          std::fill(moment.data() + first, moment.data() + last, 0.0F);
+        });
+      });
     }
   }
 }
@@ -267,19 +269,22 @@ StateAccess RunState::access() {
 
 LossScale RunState::loss_scale() {
   LossScale scale;
-  if (loss_scale_ >= 0) std::memcpy(&scale, read(loss_scale_).data(), sizeof(scale));
+  if (const StatePlace* place = find_place(StatePart::loss_scale))
+    std::memcpy(&scale, read(place->buffer).data(), sizeof(scale));
   return scale;
 }
 
 void RunState::write_loss_scale(const LossScale& scale) {
-  if (loss_scale_ >= 0) write(loss_scale_, std::as_bytes(std::span(&scale, 1)));
+  if (const StatePlace* place = find_place(StatePart::loss_scale))
+    write(place->buffer, std::as_bytes(std::span(&scale, 1)));
 }
 
 void RunState::write_constants() {
-  if (buffer(0).name != "constants") return;
-  std::vector<std::byte> tables(static_cast<std::size_t>(buffer(0).bytes));
+  const StatePlace* place = find_place(StatePart::constants);
+  if (place == nullptr) return;
+  std::vector<std::byte> tables(static_cast<std::size_t>(buffer(place->buffer).bytes));
   UnitCompute(model_, plan_.strategy.precision, plan_.strategy.microbatch).fill_constants(tables);
-  write(0, tables);
+  write(place->buffer, tables);
 }
 
 }  // namespace strata

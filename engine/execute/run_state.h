@@ -1,5 +1,6 @@
 // The memory of a run: one piece per tier, as large as its programs need, and the training state in it, which
-// checkpoints reach wherever it lives. Used while no program runs.
+// checkpoints reach wherever it lives. Used while no program runs; what is written to it is converted by the
+// threads of the arena that the caller runs in.
 #pragma once
 
 #include <memory>
@@ -28,6 +29,9 @@ struct TierMemory {
     return (buffer.tier == Tier::device ? device : host) + buffer.offset;
   }
 };
+
+/// How values lie in an operand of optimizer state.
+StoredAs stored_as(ElementType type);
 
 /// The ways to the nvme tier, one for each lane that uses it; null where the run has none.
 struct SpillQueues {
@@ -85,23 +89,19 @@ class RunState {
   void write_constants();
 
  private:
-  /// A place of a unit's parameter that is not its master.
-  struct Copy {
-    BufferId buffer;
-    bool is_whole;  ///< or this rank's shard
-  };
-
-  /// The buffers of a unit's state in the training program.
-  struct UnitBuffers {
-    BufferId parameter = -1, master = -1, exp_avg = -1, exp_avg_sq = -1;
-    std::vector<Copy> copies;
+  /// Where a unit's state lives.
+  struct UnitPlaces {
+    StatePlace master, exp_avg, exp_avg_sq;
+    std::vector<StatePlace> copies;  ///< of the parameter, besides a master that is itself one
   };
 
   static std::vector<BufferId> find_instances(const Program& program);
-  static std::vector<UnitBuffers> find_buffers(const Program& program, const Mesh& mesh,
-                                               const std::vector<BufferId>& instances);
+  static std::vector<UnitPlaces> find_places(const Program& program);
   const Mesh& mesh() const { return plan_.strategy.mesh; }
-  BufferId buffer_of(std::size_t unit, StateKind kind) const;
+  const StatePlace& place_of(std::size_t unit, StateKind kind) const;
+  /// The run's own, or null.
+  const StatePlace* find_place(StatePart part) const;
+  BufferId high_halves(std::size_t unit) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
   /// The buffer's own bytes, or nothing where the host cannot address them.
   std::byte* address(BufferId id) const;
@@ -110,7 +110,6 @@ class RunState {
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
   /// Likewise, staged in `memory` where the host cannot address it.
   std::span<const std::byte> read(BufferId id, Arena& memory);
-  StoredAs stored_as(StateKind kind) const;
   /// Memory for values that are stored otherwise.
   std::span<float> values_of(std::int64_t elements);
   /// Writes a buffer of `convert`ed values, wherever it lives.
@@ -124,8 +123,7 @@ class RunState {
   std::int64_t rank_;
   bool addressable_;
   std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to it
-  std::vector<UnitBuffers> buffers_;
-  BufferId loss_scale_;
+  std::vector<UnitPlaces> places_;
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;
   std::unique_ptr<DeviceMemory> device_memory_;

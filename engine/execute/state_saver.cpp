@@ -20,15 +20,16 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 
 }  // namespace
 
-Progress progress_of(const StepRecord& record, const SamplerPosition& sampler) {
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, DType precision) {
   const Counters& counters = record.counters;
-  return {counters.step, counters.updates, counters.skipped, record.loss_scale, sampler(counters.step)};
+  return {counters.step,     counters.updates,       counters.skipped,
+          record.loss_scale, sampler(counters.step), precision};
 }
 
 StateSaver::StateSaver(Setup setup)
     : setup_(std::move(setup)),
       units_(units_in_order(*setup_.program, setup_.saved)),
-      copy_(*setup_.device, setup_.watchdog_seconds),
+      copy_(std::move(setup_.stream), setup_.watchdog_seconds),
       piece_(kLargestRead) {}
 
 template <typename Action>
@@ -53,7 +54,8 @@ void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const 
 
 void StateSaver::finish() {
   if (lack_of_space_.empty()) {
-    try_in_space([&] { setup_.store->finish(std::move(checkpoint_), progress_of(record_, setup_.sampler)); });
+    const Progress progress = progress_of(record_, setup_.sampler, setup_.precision);
+    try_in_space([&] { setup_.store->finish(std::move(checkpoint_), progress); });
   }
   const std::string lack_of_space = std::exchange(lack_of_space_, {});
   if (lack_of_space.empty()) {

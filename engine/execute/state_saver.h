@@ -17,19 +17,20 @@ namespace strata {
 /// Where sampling stands before a step, for checkpoints.
 using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
 
-Progress progress_of(const StepRecord& record, const SamplerPosition& sampler);
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, DType precision);
 
 class StateSaver {
  public:
   struct Setup {
     CheckpointStore* store;
     const Model* model;
-    const Program* program;  ///< whose save instructions give the order of units
-    Device* device;
+    const Program* program;                            ///< whose save instructions give the order of units
+    std::unique_ptr<Stream> stream;                    ///< of the device
     double watchdog_seconds;                           ///< a copy from the device takes no longer
     std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
     std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
+    DType precision;                                  ///< what the run computes in
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
     std::function<void(const std::string& sentence)> on_lack_of_space;  ///< it is gone, and the run goes on
   };

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/task_arena.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
+#include "engine/plan/run_scratch.h"
 
 namespace strata {
 namespace {
@@ -83,6 +85,15 @@ std::string hash_of_samples(const HfFolder& folder, const Model& model) {
   return hex(hash.digest());
 }
 
+/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
+template <typename Fill>
+void fill_in_pieces(std::span<float> values, const Fill& fill) {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
+}
+
 /// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
 std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
@@ -119,14 +130,20 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       plan_(plan),
       data_(std::move(data)),
       options_(std::move(options)),
-      streams_(device, bool(options_.make_device_group)) {
+      streams_(device, bool(options_.make_device_group)),
+      compute_(model, plan.strategy.precision, plan.strategy.microbatch) {
   on_every_rank(options_.world, [&] {
     state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
   });
+  const ScratchBytes scratch = scratch_of_run(device.scratch_rules(), model_, plan_.strategy);
+  streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
+  result_.scratch.planned = device.scratch_rules().parts(scratch);
+  streams_.meter().watch(Tier::device, state_->memory().device, plan.arena_bytes(Tier::device));
+  streams_.meter().watch(Tier::host, state_->memory().host, plan.arena_bytes(Tier::host));
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_.strategy.mesh, options_.make_device_group,
-                   streams_.find(Lane::comm));
+    ranks_.emplace(*options_.world, plan_, options_.make_device_group, streams_.find(Lane::comm));
   }
+  shares_ = shares_of(model, plan_.strategy.mesh, rank());
   if (!config_.checkpoint.path.empty())
     checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
                          ranks_ ? &ranks_->saving() : nullptr);
@@ -135,11 +152,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .store = &*checkpoints_,
         .model = &model_,
         .program = &plan_.training.program,
-        .device = &device,
+        .stream = meter_stream(device.make_stream(), streams_.meter()),
         .watchdog_seconds = options_.watchdog_seconds,
         .held = [this](std::size_t unit) { return state_->held(unit); },
         .saved = [this](std::size_t unit) { return state_->saved(unit); },
         .sampler = data_.sampler,
+        .precision = plan_.strategy.precision,
         .on_saved =
             [this](std::int64_t step) {
               ++result_.saves;
@@ -154,14 +172,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   const std::int64_t data_ranks = strategy.mesh.data();
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
                          std::int64_t microbatches) {
-    return Operations::Setup{.plan = &plan_,
-                             .program = &program,
-                             .model = &model_,
+    return Operations::Setup{.program = &program.program,
+                             .compute = &compute_,
+                             .shares = shares_,
                              .streams = &streams_,
                              .memory = state_->memory(),
                              .spill = state_->spill(),
-                             .rank = rank(),
-                             .microbatches = microbatches,
                              .load = of_rank(load, rank(), data_ranks, microbatches),
                              .optimizer = optimizer_settings(config_),
                              .saver = saver_ ? &*saver_ : nullptr,
@@ -221,11 +237,11 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   result_.counters = counters;
   result_.measured = training_->measurements();
   if (validation_) {
-    for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
-      Bytes& peak = result_.measured.peak_bytes[tier];
-      peak = std::max(peak, validation_->measurements().peak_bytes[tier]);
-    }
+    MeterCount count = validation_->measurements().count;
+    count.traffic = {};  // that of training steps is reported
+    result_.measured.count.add(count);
   }
+  result_.scratch.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
   result_.state_hash = state_hash(model_, state_->access(), outside());
   return result_;
 }
@@ -239,7 +255,7 @@ void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
         listener.on_step(report);
       });
   if (run.completed_steps == 0) return;
-  result_.steps.back().seconds += run.tail_seconds;  // its updates had nothing to run under
+  result_.steps.back().drain_seconds = run.tail_seconds;  // its updates had nothing to run under
 }
 
 void Trainer::validate(TrainListener& listener) {
@@ -258,8 +274,9 @@ void Trainer::save(TrainListener& listener) {
   const bool was_stopped = stop_->load();  // who asks again does not want to wait
   save_in_space(
       [&] {
-        checkpoints_->save(model_, progress_of({counters, state_->loss_scale()}, data_.sampler),
-                           state_->access());
+        checkpoints_->save(
+            model_, progress_of({counters, state_->loss_scale()}, data_.sampler, plan_.strategy.precision),
+            state_->access());
       },
       {.seconds = static_cast<double>(config_.checkpoint.wait_for_space_seconds),
        .has_space = [&] { return checkpoints_->has_space(); },
@@ -304,9 +321,11 @@ void Trainer::say_warnings(TrainListener& listener) {
 }
 
 void Trainer::make_state(TrainListener& listener) {
-  state_->write_constants();
-  if (!resume(listener)) initialise_weights(listener);
-  state_->release_scratch();
+  TaskArena(host_threads(config_)).execute([&] {
+    state_->write_constants();
+    if (!resume(listener)) initialise_weights(listener);
+    state_->release_scratch();
+  });
 }
 
 bool Trainer::resume(TrainListener& listener) {
@@ -345,11 +364,13 @@ void Trainer::initialise_weights(TrainListener& listener) {
       const Unit& unit = model_.units[u];
       const FlatRange range = state_->loaded(u, StateKind::master);
       state_->write(u, StateKind::master, [&](std::span<float> master) {
-        if (folder) {
-          folder->read_range(unit, range, master);
-        } else {
-          initialize_unit(model_.architecture, unit, config_.train.seed, range.first, master);
-        }
+        fill_in_pieces(master, [&](std::int64_t first, std::span<float> piece) {
+          if (folder) {
+            folder->read_range(unit, {range.first + first, std::ssize(piece)}, piece);
+          } else {
+            initialize_unit(model_.architecture, unit, config_.train.seed, range.first + first, piece);
+          }
+        });
       });
     }
     state_->clear_moments();

@@ -23,6 +23,12 @@ struct ValidationPoint {
   double loss = 0;
 };
 
+/// What kernels set up besides the plan's memory.
+struct ScratchUse {
+  std::vector<ScratchPart> planned;
+  Bytes measured_bytes = 0;  ///< what they hold at the end; it never shrinks
+};
+
 /// Everything a run leaves behind besides its files.
 struct TrainResult {
   std::vector<StepReport> steps;
@@ -30,6 +36,7 @@ struct TrainResult {
   Counters counters;
   std::int64_t saves = 0;  ///< checkpoints that steps wrote
   Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
+  ScratchUse scratch;
   std::string state_hash;
   bool interrupted = false;
 };
@@ -118,6 +125,8 @@ class Trainer {
   std::optional<RunState> state_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<Ranks> ranks_;
+  UnitCompute compute_;
+  std::vector<UnitShare> shares_;  ///< this rank's
   std::optional<CheckpointStore> checkpoints_;
   std::optional<StateSaver> saver_;  ///< where steps save
   std::optional<Operations> training_operations_, validation_operations_;

@@ -51,8 +51,8 @@ Bytes UnitCompute::backward_workspace_bytes(const Unit& unit, bool saved) const 
   return 0;
 }
 
-void UnitCompute::forward(Kernels& kernels, const Unit& unit, const UnitMemory& memory) const {
-  switch (unit.kind) {
+void UnitCompute::forward(Kernels& kernels, UnitKind unit, const UnitMemory& memory) const {
+  switch (unit) {
     case UnitKind::embedding:
       return embedding_.forward(kernels, memory);
     case UnitKind::block:
@@ -62,9 +62,9 @@ void UnitCompute::forward(Kernels& kernels, const Unit& unit, const UnitMemory& 
   }
 }
 
-void UnitCompute::backward(Kernels& kernels, const Unit& unit, const UnitMemory& memory,
+void UnitCompute::backward(Kernels& kernels, UnitKind unit, const UnitMemory& memory,
                            float gradient_scale) const {
-  switch (unit.kind) {
+  switch (unit) {
     case UnitKind::embedding:
       return embedding_.backward(kernels, memory);
     case UnitKind::block:

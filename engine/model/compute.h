@@ -32,10 +32,10 @@ class UnitCompute {
   Bytes backward_workspace_bytes(const Unit& unit, bool saved) const;
 
   /// Embedding, blocks: writes memory.output (and memory.saved if given). Head: losses only (validation).
-  void forward(Kernels& kernels, const Unit& unit, const UnitMemory& memory) const;
+  void forward(Kernels& kernels, UnitKind unit, const UnitMemory& memory) const;
   /// Adds parameter gradients and writes input_gradient. Head: computes losses too, its forward being part of
   /// its backward. `gradient_scale` multiplies the loss: 1 / tokens of the whole batch.
-  void backward(Kernels& kernels, const Unit& unit, const UnitMemory& memory, float gradient_scale) const;
+  void backward(Kernels& kernels, UnitKind unit, const UnitMemory& memory, float gradient_scale) const;
 
   /// FLOPs that the unit's forward, or backward with or without recomputation, executes on one microbatch.
   double forward_flops(const Unit& unit) const;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/hash.h"
-#include "base/random.h"
+#include "base/normals.h"
 
 namespace strata {
 namespace {
@@ -32,10 +32,8 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
     std::fill(out.begin(), out.end(), tensor.init == Init::ones ? 1.0F : 0.0F);
     return;
   }
-  const CounterRandom random(seed, hash_text(tensor.hf_name));
-  const float scale = deviation(architecture, tensor.init);
-  auto index = static_cast<std::uint64_t>(first);
-  for (float& value : out) value = scale * random.normal(index++);
+  scaled_normals(seed, hash_text(tensor.hf_name), static_cast<std::uint64_t>(first),
+                 deviation(architecture, tensor.init), out);
   if (architecture.padding_token && tensor.hf_name == "model.embed_tokens.weight")
     clear_row(*architecture.padding_token, architecture.hidden, first, out);
 }

@@ -22,7 +22,8 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   return bytes;
 }
 
-HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks) {
+HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
+                        Bytes kernels) {
   constexpr Bytes kLargestReserve = 4 * GiB;
   HostShare share{.machine = host.memory, .ranks = ranks};
   if (host.drives != kUnlimited) share.drives = host.drives / ranks;
@@ -33,17 +34,19 @@ HostShare share_of_host(const RunConfig& config, const Model& model, const HostR
   const Bytes own = host.memory / ranks;
   share.reserve = std::min(own / 8, kLargestReserve);
   share.scratch = scratch_bytes(config, model);
-  share.for_tiers = std::max(own - share.reserve - share.scratch, kBufferAlignment);
+  share.kernels = kernels;
+  share.for_tiers = std::max(own - share.reserve - share.scratch - share.kernels, kBufferAlignment);
   return share;
 }
 
 std::string HostShare::describe() const {
   return fmt::format(
-      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state{}",
+      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state{}{}",
       format_bytes(machine),
       ranks > 1 ? fmt::format(" for {} ranks, of each share {}", ranks, format_bytes(for_tiers))
                 : fmt::format(", of them {}", format_bytes(for_tiers)),
       format_bytes(reserve), format_bytes(scratch),
+      kernels > 0 ? fmt::format(", {} for kernels' scratch", format_bytes(kernels)) : "",
       drives == kUnlimited ? ""
                            : fmt::format("; {} are free in memory.nvme.path{}", format_bytes(drives),
                                          ranks > 1 ? " for each" : ""));

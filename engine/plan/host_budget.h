@@ -20,6 +20,7 @@ struct HostShare {
   Bytes machine = 0;          ///< bytes of memory that its processes may have
   Bytes reserve = 0;          ///< of a rank's share: for code, the system and the page cache
   Bytes scratch = 0;          ///< of a rank's share: to load, save and hash state
+  Bytes kernels = 0;          ///< of a rank's share: the scratch of the CPU device's kernels
   Bytes for_tiers = 0;        ///< the rest of the share: at least a page
   Bytes drives = kUnlimited;  ///< of a rank's share
   int ranks = 1;              ///< of the run on it
@@ -27,7 +28,9 @@ struct HostShare {
   /// One line: where the memory goes.
   std::string describe() const;
 };
-HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks);
+/// `kernels` is what each rank's kernels set up in this memory.
+HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
+                        Bytes kernels = 0);
 
 /// Host memory besides the plan's: a unit is loaded, saved and hashed as fp32 values.
 Bytes scratch_bytes(const RunConfig& config, const Model& model);

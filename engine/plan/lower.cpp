@@ -14,7 +14,8 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches)
+  /// `microbatches` on this rank; `loss_tokens` on all together.
+  Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches, std::int64_t loss_tokens)
       : model_(model),
         strategy_(strategy),
         compute_(model, strategy.precision, strategy.microbatch),
@@ -22,6 +23,8 @@ class Lowering {
         unit_count_(static_cast<std::int32_t>(model.units.size())),
         step_(make_step_values(model, strategy, compute_, microbatches)) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
+    builder_.program.groups = groups_of(strategy.mesh);
+    builder_.program.loss_tokens = loss_tokens;
     make_persistent_buffers();
   }
 
@@ -75,7 +78,7 @@ class Lowering {
   /// Ranks hold shards of parameters only, and gather each unit's when they need it.
   bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
   /// Ranks add up rows of the unit's gradient, not all of it.
-  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.bytes > 0; }
+  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.elements > 0; }
   bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
   /// What an update writes.
   Value& updated_parameter(std::int32_t u) {
@@ -96,8 +99,14 @@ class Lowering {
   }
 
   void make_persistent_buffers() {
-    if (step_.constants.bytes > 0) builder_.make_resident(step_.constants, true);
-    if (strategy_.scales_loss()) builder_.program.buffer(builder_.home(step_.loss_scale)).persistent = true;
+    if (step_.constants.elements > 0) {
+      builder_.make_resident(step_.constants, true);
+      note_state(StatePart::constants, -1, step_.constants, step_.constants.resident);
+    }
+    if (strategy_.scales_loss()) {
+      make_home_persistent(step_.loss_scale);
+      note_state(StatePart::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
+    }
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       UnitValues& values = unit_values(u);
       const Value* fetched = gathers() ? &values.parameter_shard : &values.parameter;
@@ -107,12 +116,39 @@ class Lowering {
         // A pinned parameter that is updated from its own value has that value at home, too.
         const bool is_updated_at_home =
             value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
-        if (!on_device(u) && (!pinned || is_updated_at_home))
-          builder_.program.buffer(builder_.home(*value)).persistent = true;
+        if (!on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
         value->at_home = true;
       }
+      note_state_of(u);
     }
     make_room_for_saving();
+  }
+
+  void make_home_persistent(Value& value) { builder_.program.buffer(builder_.home(value)).persistent = true; }
+
+  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer) {
+    const bool is_whole = is_sharded() && part == StatePart::parameter && &value == &unit_values(u).parameter;
+    builder_.program.state.push_back({part, u, is_whole, value.type, buffer});
+  }
+
+  StatePart part_of(std::int32_t u, const Value& value) {
+    const UnitValues& values = unit_values(u);
+    return &value == &values.master       ? StatePart::master
+           : &value == &values.exp_avg    ? StatePart::exp_avg
+           : &value == &values.exp_avg_sq ? StatePart::exp_avg_sq
+                                          : StatePart::parameter;
+  }
+
+  void note_state_of(std::int32_t u) {
+    const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
+    for (const Value* value : state_of(u)) {
+      const StatePart part = part_of(u, *value);
+      const bool is_own_master = travels_as_fp32() && value == &updated_parameter(u);
+      const BufferId updated = on_device(u) ? value->resident : value->home;
+      const BufferId other = on_device(u) ? value->home : value->resident;
+      if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated);
+      if (is_kept(other)) note_state(part, u, *value, other);
+    }
   }
 
   /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
@@ -122,7 +158,7 @@ class Lowering {
       if (!on_device(u)) continue;
       for (const std::vector<Use>& part : saved_parts(u)) {
         Bytes bytes = 0;
-        for (const Use& use : part) bytes += align_up(use.value->bytes, kBufferAlignment);
+        for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
         largest = std::max(largest, bytes);
       }
     }
@@ -131,9 +167,11 @@ class Lowering {
         builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
   }
 
-  void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses) {
-    builder_.on_device({.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb)},
-                       uses);
+  void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses,
+                  double flops = 0) {
+    builder_.on_device(
+        {.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb), .flops = flops},
+        uses);
   }
 
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
@@ -146,39 +184,47 @@ class Lowering {
                      uses);
   }
 
+  void on_host(Operation operation, std::int32_t unit, const std::vector<Use>& uses, Effect effect) {
+    builder_.on_host({.operation = operation, .lane = Lane::cpu, .unit = unit, .effect = effect}, uses);
+  }
+
   /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
   void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses) {
     builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange},
                        uses);
   }
 
-  std::int64_t ranks_of(Group group) const {
-    return group == Group::shard       ? mesh().shard
-           : group == Group::replicate ? mesh().replicate
-                                       : mesh().data();
+  std::int64_t ranks_of(DataGroup group) const {
+    return mesh().data() == 1 ? 1 : builder_.program.groups[index(number(group))].ranks();
+  }
+
+  static std::int32_t number(DataGroup group) { return static_cast<std::int32_t>(group); }
+  /// Ranks that have parts of a sum, or of a whole.
+  std::int32_t reducing_group() const {
+    return number(is_sharded() ? DataGroup::shard : DataGroup::replicate);
   }
 
   Exchange exchange_of_parts(Bytes part) const {
-    return {is_sharded() ? Group::shard : Group::replicate, sent_in_parts(part, mesh().reducing())};
+    return {reducing_group(), sent_in_parts(part, mesh().reducing())};
   }
-  Exchange exchange_of_sums(Group group, Bytes bytes, Bytes element_bytes) const {
-    return {group, sent_in_sum(bytes / element_bytes, element_bytes, ranks_of(group))};
+  Exchange exchange_of_sums(DataGroup group, const Value& value) const {
+    return {number(group), sent_in_sum(value.elements, size_of(value.type), ranks_of(group))};
   }
 
   /// Sums of the group's ranks, of a few numbers on the host.
-  void all_reduce_on_host(std::int32_t unit, Group group, Role role, Value& value) {
+  void all_reduce_on_host(std::int32_t unit, DataGroup group, Role role, Value& value) {
     if (ranks_of(group) == 1) return;
     builder_.on_host({.operation = Operation::all_reduce,
                       .lane = Lane::cpu,
                       .unit = unit,
-                      .exchange = exchange_of_sums(group, value.bytes, sizeof(double))},
+                      .exchange = exchange_of_sums(group, value)},
                      {{role, &value, Access::update}});
   }
 
   /// Brings the shards of a unit's parameter together.
   void all_gather(std::int32_t u) {
     UnitValues& values = unit_values(u);
-    on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes),
+    on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes()),
             {{Role::source, &values.parameter_shard, Access::read},
              {Role::destination, &values.parameter, Access::write}});
   }
@@ -227,7 +273,8 @@ class Lowering {
       uses.push_back({Role::output, &unit_values(u + 1).input[index(mb)], Access::write});
     }
     if (save) uses.push_back({Role::saved, &values.saved[index(mb)], Access::write});
-    finish_compute(Operation::forward, u, mb, uses, compute_.forward_workspace_bytes(unit, save));
+    finish_compute(Operation::forward, u, mb, uses, compute_.forward_workspace_bytes(unit, save),
+                   compute_.forward_flops(unit));
   }
 
   void backward(std::int32_t u, std::int64_t mb) {
@@ -259,7 +306,8 @@ class Lowering {
       uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
       uses.push_back({Role::shared_gradient, &unit_values(0).gradient, Access::update});
     }
-    finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved));
+    finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved),
+                   compute_.backward_flops(unit, saved));
     if (mb == microbatches_ - 1) gradient_is_done(u);
   }
 
@@ -275,14 +323,14 @@ class Lowering {
   }
 
   void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
-                      Bytes workspace) {
+                      Bytes workspace, double flops) {
     Value scratch = make_value(fmt::format("{}/workspace", model_.units[index(u)].name),
-                               BufferKind::workspace, workspace);
+                               BufferKind::workspace, ElementType::byte, workspace);
     scratch.scratch = true;
     if (model_.units[index(u)].kind == UnitKind::block)
       uses.push_back({Role::constants, &step_.constants, Access::read});
     uses.push_back({Role::workspace, &scratch, Access::write});
-    on_compute(operation, u, mb, uses);
+    on_compute(operation, u, mb, uses, flops);
   }
 
   void zero_if_first(std::int32_t u, std::int64_t mb) {
@@ -325,12 +373,11 @@ class Lowering {
     if (sends_rows(u)) {
       sum_rows(sum);
     } else if (is_sharded()) {
-      on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes),
+      on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes()),
               {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
     }
     if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
-      on_comm(Operation::all_reduce, u,
-              exchange_of_sums(Group::replicate, sum.bytes, size_of(strategy_.reduce_dtype)),
+      on_comm(Operation::all_reduce, u, exchange_of_sums(DataGroup::replicate, sum),
               {{Role::gradient, &sum, Access::update}});
     }
     if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);
@@ -341,7 +388,7 @@ class Lowering {
     } else {
       on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
-    all_reduce_on_host(u, Group::shard, Role::norm, values.norm);
+    all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
     // On the device an update would wait for its scalars to come from the host, and all that follows with it.
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
@@ -359,15 +406,15 @@ class Lowering {
     builder_.make_resident(step_.all_rows, false);
     builder_.make_resident(step_.all_row_values, false);
     const auto gather = [&](Role role, Value& own, Value& all) {
-      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes),
+      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes()),
               {{role, &own, Access::read}, {Role::destination, &all, Access::write}});
     };
     gather(Role::rows, step_.rows, step_.all_rows);
     gather(Role::row_values, step_.row_values, step_.all_row_values);
-    on_compute(Operation::sum_rows, 0, -1,
-               {{Role::rows, &step_.all_rows, Access::read},
-                {Role::row_values, &step_.all_row_values, Access::read},
-                {Role::destination, &sum, Access::write}});
+    builder_.on_device({.operation = Operation::sum_rows, .unit = 0, .exchange = {.group = reducing_group()}},
+                       {{Role::rows, &step_.all_rows, Access::read},
+                        {Role::row_values, &step_.all_row_values, Access::read},
+                        {Role::destination, &sum, Access::write}});
   }
 
   void loss() {
@@ -375,7 +422,7 @@ class Lowering {
     for (Value& losses : step_.losses) uses.push_back({Role::losses, &losses, Access::read});
     uses.push_back({Role::step_sums, &step_.step_sums, Access::write});
     on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
-    all_reduce_on_host(-1, Group::world, Role::step_sums, step_.step_sums);
+    all_reduce_on_host(-1, DataGroup::world, Role::step_sums, step_.step_sums);
     on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
   }
 
@@ -402,7 +449,7 @@ class Lowering {
     if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
     if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
     if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
-    on_host(Operation::grad_norm, Lane::cpu, -1, -1, uses);
+    on_host(Operation::grad_norm, -1, uses, Effect::reports);
     if (strategy_.saves) {
       on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_.step_record, Access::read}},
               When::saving);
@@ -413,8 +460,9 @@ class Lowering {
     UnitValues& values = unit_values(u);
     Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
     if (!strategy_.global_norm) {
-      on_host(Operation::step_scalars, Lane::cpu, u, -1,
-              {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}});
+      on_host(Operation::step_scalars, u,
+              {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}},
+              Effect::decides);
     }
     std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
                              {Role::gradient, &final_gradient(u), Access::read}};
@@ -455,9 +503,11 @@ class Lowering {
         on_host(Operation::save, Lane::save, u, -1, part, When::saving);
         continue;
       }
-      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {{Role::workspace, saved_state_}},
-                              When::saving};
-      for (const Use& use : part) instruction.reads.push_back({use.role, use.value->resident});
+      const Operand room{Role::workspace, ElementType::byte, saved_state_,
+                         builder_.program.buffer(saved_state_).bytes};
+      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
+      for (const Use& use : part)
+        instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
       builder_.program.instructions.push_back(std::move(instruction));
     }
   }
@@ -476,11 +526,15 @@ class Lowering {
 }  // namespace
 
 Program lower_training(const Model& model, const Strategy& strategy) {
-  return Lowering(model, strategy, strategy.microbatches).training();
+  const std::int64_t on_all_ranks = strategy.microbatches * strategy.mesh.data();
+  return Lowering(model, strategy, strategy.microbatches, on_all_ranks * strategy.microbatch.tokens())
+      .training();
 }
 
 Program lower_validation(const Model& model, const Strategy& strategy) {
-  return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh)).validation();
+  return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh),
+                  strategy.validation_microbatches * strategy.microbatch.tokens())
+      .validation();
 }
 
 }  // namespace strata

@@ -18,6 +18,15 @@ namespace {
                                      print(program, program.instructions[instruction]), what));
 }
 
+void verify_transfer(const Program& program, std::size_t i) {
+  const Operand& source = program.instructions[i].reads[0];
+  const Operand& destination = program.instructions[i].writes[0];
+  if (program.buffer(source.buffer).bytes != program.buffer(destination.buffer).bytes)
+    defect(program, i, "source and destination differ in size");
+  if (source.type != destination.type || source.elements != destination.elements)
+    defect(program, i, "source and destination differ in what stands in them");
+}
+
 void verify_data_flow(const Program& program) {
   std::vector<bool> written(program.buffers.size()), only_when_saving(program.buffers.size(), false);
   for (std::size_t b = 0; b < written.size(); ++b) written[b] = program.buffers[b].persistent;
@@ -35,11 +44,11 @@ void verify_data_flow(const Program& program) {
       written[static_cast<std::size_t>(operand.buffer)] = true;
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }
-    const bool moves = is_transfer(instruction.operation);
-    if (moves && program.buffer(instruction.reads[0].buffer).bytes !=
-                     program.buffer(instruction.writes[0].buffer).bytes) {
-      defect(program, i, "source and destination differ in size");
-    }
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      if (operand.bytes() > program.buffer(operand.buffer).bytes)
+        defect(program, i, program.buffer(operand.buffer).name + " is smaller than what stands in it");
+    });
+    if (is_transfer(instruction.operation)) verify_transfer(program, i);
   }
 }
 

@@ -57,6 +57,7 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
   if (best->validation)
     plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
   plan.flops = step_flops(model, plan.strategy);
+  plan.flops.executed = executed_flops(plan.training.program);
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);

@@ -193,9 +193,7 @@ class Prefetch {
   static void raise(std::int32_t& slot, std::int32_t to) { slot = std::max(slot, to); }
 
   Program merge() const {
-    Program result;
-    result.buffers = program_.buffers;
-    result.units = program_.units;
+    Program result = program_.without_instructions();
     result.instructions.reserve(program_.instructions.size());
     auto fetch = fetches_.begin();
     auto write_back = write_backs_.begin();

@@ -67,23 +67,52 @@ std::string_view name_of(Role role) {
   return names[static_cast<std::size_t>(role)];
 }
 
-std::string_view name_of(Group group) {
-  constexpr std::array names = std::to_array<std::string_view>({"none", "shard", "replicate", "world"});
-  return names[static_cast<std::size_t>(group)];
+std::string_view name_of(Effect effect) {
+  constexpr std::array names = std::to_array<std::string_view>({"none", "decides", "reports"});
+  return names[static_cast<std::size_t>(effect)];
+}
+
+std::string_view name_of(StatePart part) {
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"parameter", "master", "exp_avg", "exp_avg_sq", "constants", "loss_scale"});
+  return names[static_cast<std::size_t>(part)];
+}
+
+const Operand* Instruction::find_operand(Role role) const {
+  for (const std::vector<Operand>* operands : {&reads, &writes}) {
+    for (const Operand& operand : *operands) {
+      if (operand.role == role) return &operand;
+    }
+  }
+  return nullptr;
 }
 
 BufferId Instruction::find(Role role) const {
-  for (const std::vector<Operand>* operands : {&reads, &writes}) {
-    for (const Operand& operand : *operands) {
-      if (operand.role == role) return operand.buffer;
-    }
-  }
-  return -1;
+  const Operand* operand = find_operand(role);
+  return operand == nullptr ? -1 : operand->buffer;
 }
 
 BufferId Program::add(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return static_cast<BufferId>(buffers.size()) - 1;
+}
+
+Program Program::without_instructions() const {
+  Program result;
+  result.buffers = buffers;
+  result.units = units;
+  result.groups = groups;
+  result.state = state;
+  result.loss_tokens = loss_tokens;
+  return result;
+}
+
+double executed_flops(const Program& program) {
+  double flops = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.when == When::every_step) flops += instruction.flops;
+  }
+  return flops;
 }
 
 std::vector<Lifetime> lifetimes(const Program& program) {
@@ -107,14 +136,17 @@ std::string print(const Program& program, const Instruction& instruction) {
   if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
   line += fmt::format(" [{}]", name_of(instruction.lane));
-  if (instruction.exchange.group != Group::none)
-    line += fmt::format(" of {}", name_of(instruction.exchange.group));
+  if (instruction.exchange.group >= 0)
+    line += fmt::format(" of {}", program.groups[static_cast<std::size_t>(instruction.exchange.group)].name);
+  if (instruction.exchange.sent > 0) line += fmt::format(" sends {}", instruction.exchange.sent);
   if (instruction.when == When::saving) line += " when saving";
+  if (instruction.effect != Effect::none) line += fmt::format(" {}", name_of(instruction.effect));
+  if (instruction.flops > 0) line += fmt::format(" {} FLOP", instruction.flops);
   const auto append = [&](const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) {
       const Buffer& buffer = program.buffer(operand.buffer);
-      line += fmt::format(" {}={}:{}#{}", name_of(operand.role), name_of(buffer.tier), buffer.name,
-                          operand.buffer);
+      line += fmt::format(" {}={}:{}#{} {}[{}]", name_of(operand.role), name_of(buffer.tier), buffer.name,
+                          operand.buffer, name_of(operand.type), operand.elements);
     }
   };
   append(instruction.reads);
@@ -126,6 +158,19 @@ std::string print(const Program& program, const Instruction& instruction) {
 std::string print(const Program& program) {
   const std::vector<Lifetime> live = lifetimes(program);
   std::string text;
+  for (const RankGroup& group : program.groups) {
+    fmt::format_to(std::back_inserter(text), "group {}", group.name);
+    for (const std::vector<std::int32_t>& set : group.sets)
+      fmt::format_to(std::back_inserter(text), " {{{}}}", fmt::join(set, " "));
+    text += '\n';
+  }
+  for (const StatePlace& place : program.state) {
+    const std::string_view unit =
+        place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);
+    fmt::format_to(std::back_inserter(text), "state {} {}{} {} #{}\n", unit, name_of(place.part),
+                   place.is_whole ? "" : " of shard", name_of(place.type), place.buffer);
+  }
+  fmt::format_to(std::back_inserter(text), "loss of {} tokens\n", program.loss_tokens);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}", b, name_of(buffer.tier), buffer.name,

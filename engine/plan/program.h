@@ -1,6 +1,7 @@
 // The program of a training step: buffers and instructions as plain values. Program order is the meaning: a
-// program computes what its instructions compute one at a time, in order. Passes rewrite it, the executor
-// runs it, print() shows it.
+// program computes what its instructions compute one at a time, in order. It says all that whoever runs it
+// needs to know of the model and of how that is trained, except what differs between ranks. Passes rewrite
+// it, the executor runs it, print() shows it.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "engine/plan/element_type.h"
 
 namespace strata {
 
@@ -57,7 +59,7 @@ enum class Operation : std::uint8_t {
   cast_gradient,      ///< fp32 accumulator → the dtype that travels
   list_rows,          ///< the microbatches' tokens → the rows of the embedding that they touch
   copy_rows,          ///< those rows of its gradient, in the dtype in which ranks add them
-  sum_rows,           ///< all ranks' rows → the sum of their gradients
+  sum_rows,           ///< the group's rows → this rank's part of the sum of their gradients
   sum_of_squares,     ///< of the unit's gradient
   all_gather,         ///< shards → the whole
   reduce_scatter,     ///< every rank's whole → shards of the sum
@@ -79,6 +81,13 @@ constexpr bool is_transfer(Operation operation) {
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
 enum class When : std::uint8_t { every_step, saving };
+
+/// What an instruction is to the run, besides what it writes.
+enum class Effect : std::uint8_t {
+  none,
+  decides,  ///< from here on the step is finished, whatever happens
+  reports   ///< likewise; and what the run tells of the step is complete
+};
 
 /// What a buffer is to an instruction.
 enum class Role : std::uint8_t {
@@ -110,20 +119,16 @@ enum class Role : std::uint8_t {
   step_record,
 };
 
-/// Which ranks an instruction exchanges values with, if any.
-enum class Group : std::uint8_t {
-  none,
-  shard,      ///< those that hold the other shards of the same state
-  replicate,  ///< those that hold the same shard
-  world
-};
+/// What is kept of a run from step to step.
+enum class StatePart : std::uint8_t { parameter, master, exp_avg, exp_avg_sq, constants, loss_scale };
 
 std::string_view name_of(Tier tier);
 std::string_view name_of(Lane lane);
 std::string_view name_of(BufferKind kind);
 std::string_view name_of(Operation operation);
 std::string_view name_of(Role role);
-std::string_view name_of(Group group);
+std::string_view name_of(Effect effect);
+std::string_view name_of(StatePart kind);
 
 using BufferId = std::int32_t;
 
@@ -142,15 +147,30 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
+/// The beginning of a buffer; what is behind the elements is of no meaning.
 struct Operand {
   Role role;
-  BufferId buffer;
+  ElementType type = ElementType::byte;
+  BufferId buffer = -1;
+  std::int64_t elements = 0;
+
+  Bytes bytes() const { return elements * size_of(type); }
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
+/// Ranks that exchange values. Every rank runs the same program, so a group is all sets of ranks that do the
+/// same at once; each rank is in one of them at most.
+struct RankGroup {
+  std::string name;
+  std::vector<std::vector<std::int32_t>> sets;  ///< of equally many ranks, in the order of their parts
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+
+  std::int64_t ranks() const { return std::ssize(sets.front()); }
+};
+
 struct Exchange {
-  Group group = Group::none;
-  Bytes sent = 0;  ///< by each rank of the group
+  std::int32_t group = -1;  ///< index in Program::groups, or -1
+  Bytes sent = 0;           ///< by each rank of the group; 0: the instruction works on what they have sent
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 
@@ -162,20 +182,40 @@ struct Instruction {
   std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
   When when = When::every_step;
   Exchange exchange = {};
+  Effect effect = Effect::none;
+  double flops = 0;  ///< that it executes
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.
   BufferId find(Role role) const;
+  /// Likewise the operand, or null.
+  const Operand* find_operand(Role role) const;
+};
+
+/// A persistent buffer, and what is in it.
+struct StatePlace {
+  StatePart part = StatePart::parameter;  ///< a parameter that is its own master is a master
+  std::int32_t unit = -1;                 ///< or -1
+  bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
+  ElementType type = ElementType::byte;
+  BufferId buffer = -1;
+  friend bool operator==(const StatePlace&, const StatePlace&) = default;
 };
 
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<std::string> units;  ///< names, for printing
+  std::vector<RankGroup> groups;
+  /// Where state lives. Of a unit's parameter, the places that updates write come first.
+  std::vector<StatePlace> state;
+  std::int64_t loss_tokens = 0;  ///< of all ranks: the loss is the mean over them
 
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
   Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
   BufferId add(Buffer buffer);
+  /// Everything but instructions.
+  Program without_instructions() const;
   friend bool operator==(const Program&, const Program&) = default;
 };
 
@@ -186,6 +226,19 @@ void for_each_operand(const Instruction& instruction, Visit&& visit) {
   for (const Operand& operand : instruction.writes) visit(operand, true);
 }
 
+/// Calls rename(id) for each buffer that instructions and state name, and puts what it returns there.
+template <typename Rename>
+void rename_buffers(Program& program, const Rename& rename) {
+  for (Instruction& instruction : program.instructions) {
+    for (Operand& operand : instruction.reads) operand.buffer = rename(operand.buffer);
+    for (Operand& operand : instruction.writes) operand.buffer = rename(operand.buffer);
+  }
+  for (StatePlace& place : program.state) place.buffer = rename(place.buffer);
+}
+
+/// FLOPs of all instructions that run in every step.
+double executed_flops(const Program& program);
+
 /// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never
 /// touched.
 struct Lifetime {
@@ -194,8 +247,9 @@ struct Lifetime {
 };
 std::vector<Lifetime> lifetimes(const Program& program);
 
-/// One instruction per line: "forward block.3 mb=2 | parameter=block.3/parameter#12 … ->
-/// output=block.4/input[mb=2]#40".
+/// Groups, state and buffers, then one instruction per line:
+/// "forward block.3 mb=2 [compute] 2.1e+09 FLOP parameter=device:block.3/parameter#12 bf16[4096] … ->
+/// output=device:block.4/input[mb=2]#40 bf16[1024]".
 std::string print(const Program& program);
 std::string print(const Program& program, const Instruction& instruction);
 

@@ -13,15 +13,20 @@ namespace strata {
 struct Value {
   std::string name;
   BufferKind kind = BufferKind::activation;
-  Bytes bytes = 0;
+  ElementType type = ElementType::byte;
+  std::int64_t elements = 0;
   BufferId home = -1;      ///< on the host; made when first needed
   BufferId resident = -1;  ///< device buffer, where the value lives on the device
   bool pinned = false;     ///< gets a resident buffer with its first use
   bool at_home = false;    ///< of a value with both buffers: the host's is as new as the device's
   bool scratch = false;    ///< dies with its instruction: never copied
+
+  Bytes bytes() const { return elements * size_of(type); }
+  /// As it stands in an instruction, in one of its buffers.
+  Operand operand(Role role, BufferId buffer) const { return {role, type, buffer, elements}; }
 };
 
-Value make_value(std::string name, BufferKind kind, Bytes bytes);
+Value make_value(std::string name, BufferKind kind, ElementType type, std::int64_t elements);
 
 enum class Access : std::uint8_t { read, write, update };
 
@@ -46,7 +51,9 @@ class ProgramBuilder {
   Program program;
 
  private:
-  void copy(Operation operation, Lane lane, const Instruction& of, BufferId from, BufferId to);
+  BufferId add(const Value& value, Tier tier, bool persistent);
+  void copy(Operation operation, Lane lane, const Instruction& of, const Value& value, BufferId from,
+            BufferId to);
 };
 
 }  // namespace strata

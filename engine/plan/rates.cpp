@@ -20,7 +20,7 @@ MachineRates cpu_rates(const RunConfig& config) {
   const auto link = [&](std::optional<Bytes> limit) {
     return limit ? std::min(copy, static_cast<double>(*limit)) : copy;
   };
-  return {.flops_per_second = (config.train.precision == DType::bf16 ? 400e9 : 200e9) * cores,
+  return {.flops_per_second = (config.precision() == DType::bf16 ? 400e9 : 200e9) * cores,
           .memory_bytes_per_second = 2 * copy,
           .h2d_bytes_per_second = link(config.device.h2d_per_second),
           .d2h_bytes_per_second = link(config.device.d2h_per_second),
@@ -29,7 +29,7 @@ MachineRates cpu_rates(const RunConfig& config) {
 }
 
 MachineRates cuda_rates(const RunConfig& config) {
-  return {.flops_per_second = config.train.precision == DType::fp32 ? 50e12 : 600e12,
+  return {.flops_per_second = config.precision() == DType::fp32 ? 50e12 : 600e12,
           .memory_bytes_per_second = 200e9,
           .h2d_bytes_per_second = 50e9,
           .d2h_bytes_per_second = 50e9,

@@ -210,8 +210,8 @@ Residency::Changes Residency::find_changes() {
 Program Residency::run(Bytes near_bytes) {
   choose(near_bytes);
   const Changes changes = find_changes();
-  const auto stands_for = [&](const Operand& operand) {
-    return static_cast<std::size_t>(changes.merged[static_cast<std::size_t>(operand.buffer)]);
+  const auto stands_for = [&](BufferId id) {
+    return static_cast<std::size_t>(changes.merged[static_cast<std::size_t>(id)]);
   };
   std::vector<bool> touched(plain_.buffers.size(), false);
   std::size_t instructions = 0;
@@ -219,10 +219,10 @@ Program Residency::run(Bytes near_bytes) {
     if (changes.dropped[i]) continue;
     ++instructions;
     for_each_operand(plain_.instructions[i],
-                     [&](const Operand& operand, bool) { touched[stands_for(operand)] = true; });
+                     [&](const Operand& operand, bool) { touched[stands_for(operand.buffer)] = true; });
   }
-  Program result;
-  result.units = plain_.units;
+  Program result = plain_.without_instructions();
+  result.buffers.clear();
   std::vector<BufferId> renamed(plain_.buffers.size(), -1);
   for (std::size_t b = 0; b < renamed.size(); ++b) {
     if (touched[b] || plain_.buffers[b].persistent) renamed[b] = result.add(plain_.buffers[b]);
@@ -232,10 +232,8 @@ Program Residency::run(Bytes near_bytes) {
     if (changes.dropped[i]) continue;
     Instruction& instruction = result.instructions.emplace_back(plain_.instructions[i]);
     if (changes.runs_always[i]) instruction.when = When::every_step;
-    for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
-      for (Operand& operand : *operands) operand.buffer = renamed[stands_for(operand)];
-    }
   }
+  rename_buffers(result, [&](BufferId id) { return renamed[stands_for(id)]; });
   return result;
 }
 

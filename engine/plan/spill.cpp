@@ -36,15 +36,15 @@ class Staging {
     instances_.clear();
     for (Operand& operand : instruction.reads) {
       if (!spilled(operand.buffer)) continue;
-      const BufferId home = operand.buffer;
-      operand.buffer = instance(home);
-      transfer(reads_, Operation::read, Lane::read, instruction, home, operand.buffer);
+      const Operand home = operand;
+      operand.buffer = instance(home.buffer);
+      transfer(reads_, Operation::read, Lane::read, instruction, home, operand);
     }
     for (Operand& operand : instruction.writes) {
       if (!spilled(operand.buffer)) continue;
-      const BufferId home = operand.buffer;
-      operand.buffer = instance(home);
-      transfer(writes_, Operation::write, Lane::write, instruction, operand.buffer, home);
+      const Operand home = operand;
+      operand.buffer = instance(home.buffer);
+      transfer(writes_, Operation::write, Lane::write, instruction, operand, home);
     }
     append(reads_);
     program_.instructions.push_back(std::move(instruction));
@@ -67,14 +67,10 @@ class Staging {
   }
 
   static void transfer(std::vector<Instruction>& list, Operation operation, Lane lane, const Instruction& of,
-                       BufferId from, BufferId to) {
-    list.push_back({operation,
-                    lane,
-                    of.unit,
-                    of.microbatch,
-                    {{Role::source, from}},
-                    {{Role::destination, to}},
-                    of.when});
+                       Operand from, Operand to) {
+    from.role = Role::source;
+    to.role = Role::destination;
+    list.push_back({operation, lane, of.unit, of.microbatch, {from}, {to}, of.when});
   }
 
   void append(std::vector<Instruction>& list) {
@@ -116,9 +112,7 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
 }
 
 Program spill(const Program& program, const std::vector<BufferId>& buffers) {
-  Program result;
-  result.buffers = program.buffers;
-  result.units = program.units;
+  Program result = program.without_instructions();
   std::vector<bool> spilled(program.buffers.size(), false);
   for (const BufferId id : buffers) {
     spilled[static_cast<std::size_t>(id)] = true;

@@ -6,6 +6,20 @@
 
 namespace strata {
 
+std::vector<RankGroup> groups_of(const Mesh& mesh) {
+  if (mesh.data() == 1) return {};
+  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  RankGroup shard{"shard", std::vector<std::vector<std::int32_t>>(size(mesh.replicate))};
+  RankGroup replicate{"replicate", std::vector<std::vector<std::int32_t>>(size(mesh.shard))};
+  RankGroup world{"world", {{}}};
+  for (std::int32_t rank = 0; rank < mesh.data(); ++rank) {
+    shard.sets[size(mesh.replica(rank))].push_back(rank);
+    replicate.sets[size(mesh.shard_rank(rank))].push_back(rank);
+    world.sets[0].push_back(rank);
+  }
+  return {shard, replicate, world};
+}
+
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {
   const std::int64_t elements = mesh.shard_elements(unit.elements);
   const std::int64_t first = std::min(shard_rank * elements, unit.elements);
@@ -42,7 +56,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
   strategy.sparse_gradients = config.parallel.sparse_gradients;
   strategy.order = config.plan.order.value_or(Order::layer_major);
-  strategy.precision = config.train.precision;
+  strategy.precision = config.precision();
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
@@ -50,7 +64,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
-  strategy.global_norm = config.optimizer.clip_norm > 0 || config.train.precision == DType::fp16;
+  strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
   strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),

@@ -63,6 +63,15 @@ struct Strategy {
   bool scales_loss() const { return precision == DType::fp16; }
 };
 
+/// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none where
+/// there is one rank only.
+enum class DataGroup : std::int32_t {
+  shard,      ///< ranks that hold the other shards of the same state
+  replicate,  ///< ranks that hold the same shard
+  world
+};
+std::vector<RankGroup> groups_of(const Mesh& mesh);
+
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
 

@@ -1,9 +1,17 @@
 #include "engine/plan/traffic.h"
 
-#include <optional>
-
 namespace strata {
-namespace {
+std::string_view name_of(Link link) {
+  constexpr std::array<std::string_view, kLinks.size()> names = {
+      "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce"};
+  return names[static_cast<std::size_t>(link)];
+}
+
+Lane lane_of(Link link) {
+  constexpr std::array<Lane, kLinks.size()> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
+                                                     Lane::comm, Lane::comm, Lane::comm};
+  return lanes[static_cast<std::size_t>(link)];
+}
 
 std::optional<Link> link_of(Operation operation) {
   switch (operation) {
@@ -26,24 +34,13 @@ std::optional<Link> link_of(Operation operation) {
   }
 }
 
-}  // namespace
+namespace {
 
-std::string_view name_of(Link link) {
-  constexpr std::array<std::string_view, kLinks.size()> names = {
-      "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce"};
-  return names[static_cast<std::size_t>(link)];
-}
-
-Lane lane_of(Link link) {
-  constexpr std::array<Lane, kLinks.size()> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
-                                                     Lane::comm, Lane::comm, Lane::comm};
-  return lanes[static_cast<std::size_t>(link)];
-}
-
-void add_traffic(const Program& program, const Instruction& instruction, Bytes sent, Traffic& traffic) {
+void add_traffic(const Program& program, const Instruction& instruction, Traffic& traffic) {
   if (const std::optional<Link> link = link_of(instruction.operation)) {
-    const bool between_ranks = instruction.exchange.group != Group::none;
-    traffic[*link] += between_ranks ? sent : program.buffer(instruction.reads[0].buffer).bytes;
+    const bool between_ranks = instruction.exchange.group >= 0;
+    traffic[*link] +=
+        between_ranks ? instruction.exchange.sent : program.buffer(instruction.reads[0].buffer).bytes;
   } else if (instruction.operation == Operation::save) {
     for (const Operand& operand : instruction.reads) {
       const Buffer& buffer = program.buffer(operand.buffer);
@@ -52,10 +49,12 @@ void add_traffic(const Program& program, const Instruction& instruction, Bytes s
   }
 }
 
+}  // namespace
+
 Traffic traffic_of(const Program& program, When when) {
   Traffic traffic;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.when == when) add_traffic(program, instruction, instruction.exchange.sent, traffic);
+    if (instruction.when == when) add_traffic(program, instruction, traffic);
   }
   return traffic;
 }

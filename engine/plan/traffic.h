@@ -1,6 +1,8 @@
-// Traffic: the bytes that instructions move between tiers and between ranks, for plans and for measurements
-// alike.
+// Traffic: the bytes that instructions move between tiers and between ranks, as planned. What is measured is
+// counted where it happens, never from here.
 #pragma once
+
+#include <optional>
 
 #include "engine/plan/program.h"
 
@@ -13,6 +15,8 @@ inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::
                                       Link::all_reduce};
 std::string_view name_of(Link link);
 Lane lane_of(Link link);
+/// That an operation's bytes move over, if any do.
+std::optional<Link> link_of(Operation operation);
 
 /// Bytes by link; those between ranks are what one rank sends.
 class Traffic {
@@ -24,10 +28,8 @@ class Traffic {
   std::array<Bytes, kLinks.size()> bytes_ = {};
 };
 
-/// Adds what one instruction moves; `sent` is what it sends to other ranks, as planned or as counted.
-void add_traffic(const Program& program, const Instruction& instruction, Bytes sent, Traffic& traffic);
-
-/// Of all instructions that run in every step, or of those that only steps that save run.
+/// What the program says that its instructions move: of all instructions that run in every step, or of those
+/// that only steps that save run.
 Traffic traffic_of(const Program& program, When when);
 
 }  // namespace strata

@@ -66,6 +66,19 @@ std::string tier_text(const Plan& plan, Tier tier) {
                      format_bytes(plan.budget(tier)), kinds);
 }
 
+std::string scratch_text(const std::vector<ScratchPart>& parts) {
+  std::string each;
+  for (const ScratchPart& part : parts)
+    each += fmt::format("{}{} {}", each.empty() ? "" : ", ", part.name, format_bytes(part.bytes));
+  return fmt::format("{} besides the plan's memory: {}", format_bytes(total(parts)), each);
+}
+
+nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
+  nlohmann::json by_name = nlohmann::json::object();
+  for (const ScratchPart& part : parts) by_name[part.name] = part.bytes;
+  return {{"planned_bytes", total(parts)}, {"parts", by_name}};
+}
+
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
@@ -107,6 +120,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"parameters", plan.parameters},
       {"tokens_per_step", plan.tokens_per_step},
       {"order", name_of(plan.strategy.order)},
+      {"precision", strata::name_of(plan.strategy.precision)},
       {"units_with_device_state", units_on_device(plan)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/device/scratch.h"
 #include "engine/plan/bound.h"
 
 namespace strata {
@@ -11,6 +12,10 @@ namespace strata {
 /// Budgets, peaks by tier and kind, bytes per link, FLOPs, and the bound on `rates` if given.
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
+
+/// What kernels set up besides the plan's memory: a line, and {"planned_bytes", "parts": {…}}.
+std::string scratch_text(const std::vector<ScratchPart>& parts);
+nlohmann::json scratch_json(const std::vector<ScratchPart>& parts);
 
 /// Those that the run has a budget for, and the links that it uses: between them, and between ranks.
 std::vector<Tier> used_tiers(const Plan& plan);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/watchdog.h"
@@ -43,24 +44,36 @@ void ProgressLine::on_start(const std::string& source) {
 }
 
 void ProgressLine::on_step(const StepReport& report) {
-  constexpr double kSmoothing = 0.2;
-  seconds_per_step_ = seconds_per_step_ == 0
-                          ? report.seconds
-                          : (1 - kSmoothing) * seconds_per_step_ + kSmoothing * report.seconds;
+  step_time_.add(report);
   say_if_skipped(report);
-  if (!terminal_) return;
-  const double left = static_cast<double>(config_.train.steps - report.step - 1) * seconds_per_step_;
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", line_of(report).c_str());
+    std::fflush(stderr);
+    line_open_ = true;
+  } else if (is_due(report)) {
+    say(line_of(report));
+    unsaid_seconds_ = 0;
+  }
+}
+
+/// The first step, the last one, and any whose successor would end too long after the last line.
+bool ProgressLine::is_due(const StepReport& report) {
+  unsaid_seconds_ += report.seconds;
+  const bool first = std::exchange(begins_, false);
+  return first || report.step + 1 == config_.train.steps ||
+         unsaid_seconds_ + step_time_.seconds() > kSecondsPerLine;
+}
+
+std::string ProgressLine::line_of(const StepReport& report) const {
+  const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
   std::string memory;
   for (const Tier tier : used_tiers(plan_))
     memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
-  const std::string line = fmt::format(
+  return fmt::format(
       "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
       report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-      static_cast<double>(plan_.tokens_per_step) / seconds_per_step_,
-      100 * plan_.flops.model / (seconds_per_step_ * rates_.flops_per_second), memory, format_duration(left));
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
-  std::fflush(stderr);
-  line_open_ = true;
+      static_cast<double>(plan_.tokens_per_step) / step_time_.seconds(),
+      100 * plan_.flops.model / (step_time_.seconds() * rates_.flops_per_second), memory, format_duration(left));
 }
 
 void ProgressLine::say_if_skipped(const StepReport& report) {

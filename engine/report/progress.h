@@ -7,13 +7,17 @@
 #include <string>
 
 #include "engine/execute/trainer.h"
+#include "engine/report/step_time.h"
 
 namespace strata {
 
-/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise nothing is said
-/// between the start, validations and checkpoints.
+/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise a line follows
+/// the first step, the last one, and others so that no 30 seconds of steps pass without one, unless a single
+/// step takes longer.
 class ProgressLine : public TrainListener {
  public:
+  static constexpr double kSecondsPerLine = 30;
+
   ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal);
   /// Ends the live line; call before anything else is printed.
   void finish();
@@ -27,13 +31,17 @@ class ProgressLine : public TrainListener {
  private:
   void say(const std::string& line);
   void say_if_skipped(const StepReport& report);
+  bool is_due(const StepReport& report);
+  std::string line_of(const StepReport& report) const;
 
   const RunConfig& config_;
   const Plan& plan_;
   const MachineRates& rates_;
   bool terminal_;
   bool line_open_ = false;
-  double seconds_per_step_ = 0;  ///< smoothed
+  SmoothedStepTime step_time_;
+  bool begins_ = true;         ///< no step has ended yet
+  double unsaid_seconds_ = 0;  ///< of steps since the last line
   std::int64_t skipped_in_a_row_ = 0;
 };
 

@@ -2,28 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "engine/execute/plan_check.h"
 #include "engine/report/plan_report.h"
+#include "engine/report/step_time.h"
 
 namespace strata {
 namespace {
 
-std::int64_t steps_of(const TrainReport& report) {
-  return static_cast<std::int64_t>(report.result.steps.size());
-}
-
 Bytes measured_peak(const TrainReport& report, Tier tier) {
-  return report.result.measured.peak_bytes[static_cast<std::size_t>(tier)];
+  return report.result.measured.count.peak_bytes[static_cast<std::size_t>(tier)];
 }
 
 Bytes measured_traffic(const TrainReport& report, Link link) {
-  return report.result.measured.traffic[link];
+  return report.result.measured.count.traffic[link];
 }
 
 Bytes planned_traffic(const TrainReport& report, Link link) {
-  const PlannedProgram& training = report.plan.training;
-  return steps_of(report) * training.moved(link) + report.result.saves * training.moved_by_save(link);
+  return planned_bytes(report.plan, report.result, link);
 }
 
 template <typename Member>
@@ -48,16 +43,16 @@ nlohmann::json link(const TrainReport& report, Link link) {
   return json;
 }
 
+nlohmann::json scratch(const TrainReport& report) {
+  nlohmann::json json = scratch_json(report.result.scratch.planned);
+  json["measured_bytes"] = report.result.scratch.measured_bytes;
+  return json;
+}
+
 }  // namespace
 
 double TrainReport::median_step_seconds() const {
-  std::vector<double> seconds;
-  for (const StepReport& step : result.steps) seconds.push_back(step.seconds);
-  if (seconds.empty()) return 0;
-  if (seconds.size() > 1) seconds.erase(seconds.begin());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return step_time(result.steps).seconds;
 }
 
 double TrainReport::tokens_per_second() const {
@@ -91,8 +86,12 @@ std::string summary_text(const TrainReport& report) {
                      result.validation.back().step));
   }
   const StepBound bound = step_bound(report.plan, report.rates);
-  line(fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median)", report.tokens_per_second(),
-                   report.median_step_seconds()));
+  const StepTime time = step_time(result.steps);
+  line(
+      fmt::format("speed      {:.0f} tokens/s, {:.3f} s per step (median of {}{}), {:.3f} s of updates after "
+                  "the last one",
+                  report.tokens_per_second(), time.seconds, time.samples,
+                  time.overlapped ? "" : ", its updates included", result.steps.back().drain_seconds));
   line(fmt::format(
       "MFU        {:.1f} % = {:.3e} model FLOPs / ({:.3f} s x {:.3e} FLOP/s measured); HFU {:.1f} %",
       100 * report.mfu(), report.plan.flops.model, report.median_step_seconds(),
@@ -103,11 +102,15 @@ std::string summary_text(const TrainReport& report) {
     line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
                      format_bytes(measured_peak(report, tier))));
   }
+  line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),
+                   format_bytes(result.scratch.measured_bytes)));
   for (const Link link : used_links(report.plan)) {
     line(fmt::format("traffic    {} {} planned, {} measured", name_of(link),
                      format_bytes(planned_traffic(report, link)),
                      format_bytes(measured_traffic(report, link))));
   }
+  for (const std::string& difference : differences_from_plan(report.plan, result))
+    line("plan wrong " + difference);
   line("state hash " + result.state_hash);
   return text;
 }
@@ -126,8 +129,10 @@ nlohmann::json train_json(const TrainReport& report) {
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},
+      {"precision", name_of(report.plan.strategy.precision)},
       {"tokens_per_second", report.tokens_per_second()},
       {"step_seconds", collect(result.steps, &StepReport::seconds)},
+      {"drain_seconds", collect(result.steps, &StepReport::drain_seconds)},
       {"bound_seconds", bound.seconds()},
       {"bound_by", bound.binding()},
       {"mfu", report.mfu()},
@@ -136,6 +141,8 @@ nlohmann::json train_json(const TrainReport& report) {
       {"machine", rates_json(report.rates)},
       {"memory", by_tier([&](Tier each) { return tier(report, each); })},
       {"traffic", by_link([&](Link each) { return link(report, each); })},
+      {"scratch", scratch(report)},
+      {"differences_from_plan", differences_from_plan(report.plan, result)},
       {"state_hash", result.state_hash},
   };
 }

@@ -15,7 +15,7 @@ struct TrainReport {
   const TrainResult& result;
   const MachineRates& rates;
 
-  /// Over all steps but the first, which warms caches, where there are several.
+  /// step_time() of the run (engine/report/step_time.h).
   double median_step_seconds() const;
   double tokens_per_second() const;
   /// Model FLOPs utilisation: model FLOPs per step / (median step time · measured peak). HFU counts executed

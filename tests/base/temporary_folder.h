@@ -1,21 +1,22 @@
-// A folder that a test may fill; it goes when the object does.
+// The folder that a test may fill; it goes when the object does. Every test's folder is made here.
 #pragma once
 
-#include <unistd.h>
+#include <stdlib.h>
 
-#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace strata::test {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("strata-test-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "strata-test-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), "cannot make " + name);
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;

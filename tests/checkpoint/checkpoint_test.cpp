@@ -32,7 +32,8 @@ Progress progress_at(std::int64_t step) {
           .applied_updates = step - 1,
           .skipped_steps = 1,
           .loss_scale = {.scale = 512, .finite_steps = 7},
-          .sampler = {{"epoch", 2}, {"position", step}}};
+          .sampler = {{"epoch", 2}, {"position", step}},
+          .precision = DType::fp16};
 }
 
 void save(const fs::path& path, const Model& model, State& state, std::int64_t step, std::int64_t keep = 2) {
@@ -162,6 +163,15 @@ std::string with_checksum(nlohmann::json manifest) {
   return manifest.dump(2) + "\n";
 }
 
+TEST_F(Checkpoint, FromBeforeThereWasAChoiceOfPrecisionIsOfBf16) {
+  save(path(), model_, first_, 1);
+  nlohmann::json manifest = nlohmann::json::parse(read_file(path() / "step-00000001" / "manifest.json"));
+  EXPECT_EQ(manifest.at("precision"), "fp16");
+  manifest.erase("manifest_xxh3");
+  manifest.erase("precision");
+  EXPECT_EQ(parse_manifest(with_checksum(manifest), "manifest.json").progress.precision, DType::bf16);
+}
+
 TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
     expect_error<ConfigError>([&] { parse_manifest(text, "manifest.json"); }, parts);
@@ -174,6 +184,9 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   nlohmann::json manifest = nlohmann::json::parse(read_file(path() / "step-00000001" / "manifest.json"));
   manifest.erase("manifest_xxh3");
   EXPECT_NO_THROW(parse_manifest(with_checksum(manifest), "manifest.json"));
+  nlohmann::json other = manifest;
+  other["precision"] = "fp8";
+  refused(with_checksum(other), {"precision is \"fp8\""});
   manifest["files"]["../../elsewhere"] = {{"bytes", 1}, {"xxh3", ""}};
   refused(with_checksum(manifest), {"../../elsewhere is not a file of this folder"});
   refused("{\"files\": " + std::string(100'000, '['),

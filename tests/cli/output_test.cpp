@@ -41,10 +41,13 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
-  expect_keys(json, {"loss", "grad_norm", "learning_rate", "validation", "steps", "skipped_steps",
-                     "interrupted", "tokens_per_second", "step_seconds", "bound_seconds", "bound_by", "mfu",
-                     "hfu", "flops", "machine", "memory", "traffic", "state_hash"});
-  for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds"}) {
+  expect_keys(json, {"loss",         "grad_norm",     "learning_rate", "validation",
+                     "steps",        "skipped_steps", "interrupted", "precision",  "tokens_per_second",
+                     "step_seconds", "drain_seconds", "bound_seconds", "bound_by",
+                     "mfu",          "hfu",           "flops",         "machine",
+                     "memory",       "traffic",       "scratch",       "differences_from_plan",
+                     "state_hash"});
+  for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds", "drain_seconds"}) {
     EXPECT_EQ(json[per_step].size(), 6U) << per_step;
   }
   EXPECT_EQ(json["validation"].size(), 3U);
@@ -124,8 +127,9 @@ TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
   Arguments plan = train("run.yaml", overrides);
   plan.front() = "plan";
   const nlohmann::json planned = report(plan);
-  expect_keys(planned, {"parameters", "tokens_per_step", "order", "units_with_device_state",
-                        "state_bytes_per_parameter", "memory", "traffic", "flops", "instructions"});
+  expect_keys(planned,
+              {"parameters", "tokens_per_step", "order", "precision", "units_with_device_state",
+               "state_bytes_per_parameter", "memory", "traffic", "flops", "instructions", "scratch"});
   const nlohmann::json done = report(train("run.yaml", overrides));
   for (const char* tier : {"device", "host", "nvme"}) {
     EXPECT_EQ(planned["memory"][tier]["planned_peak_bytes"], done["memory"][tier]["measured_peak_bytes"])
@@ -152,7 +156,7 @@ TEST_F(Output, OfPlanForSeventyBillionParametersTakesLittleMemory) {
   config: {num_hidden_layers: 80, hidden_size: 8192, num_attention_heads: 64, num_key_value_heads: 8,
            intermediate_size: 28672, vocab_size: 128256, max_position_embeddings: 8192}
 data: {path: not-there-yet.txt, sequence_length: 4096}
-train: {batch: 16, microbatch: 1}
+train: {batch: 16, microbatch: 1, precision: bf16}
 memory: {device: 80GiB, host: 2TiB}
 )");
   const Outcome outcome = strata({"plan", "large.yaml"});

@@ -37,7 +37,7 @@ std::string Workspace::run_file() {
   config: {num_hidden_layers: 3, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2,
            intermediate_size: 48, vocab_size: 256}
 data: {path: corpus.txt, sequence_length: 24}
-train: {steps: 6, batch: 4, microbatch: 2, seed: 3}
+train: {steps: 6, batch: 4, microbatch: 2, seed: 3, precision: bf16}
 optimizer: {lr: 1e-2}
 memory: {device: 512KiB, host: 64MiB}
 )";
@@ -62,12 +62,15 @@ Process Workspace::start_ranks(int ranks, const Arguments& arguments) const {
   return launch(command);
 }
 
-Outcome Workspace::strata_on_ranks(const std::vector<Arguments>& ranks) const {
+Outcome Workspace::strata_on_ranks(const std::vector<Arguments>& ranks, const Arguments& targets) const {
   Arguments commands;
-  for (const Arguments& arguments : ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!commands.empty()) commands.emplace_back(":");
-    commands.insert(commands.end(), {"-n", "1", STRATA_PROGRAM});
-    commands.insert(commands.end(), arguments.begin(), arguments.end());
+    commands.insert(commands.end(), {"-n", "1"});
+    if (rank < targets.size() && !targets[rank].empty())
+      commands.insert(commands.end(), {"env", "STRATA_VECTOR_TARGET=" + targets[rank]});
+    commands.emplace_back(STRATA_PROGRAM);
+    commands.insert(commands.end(), ranks[rank].begin(), ranks[rank].end());
   }
   return launch(commands).wait();
 }

@@ -33,8 +33,8 @@ class Workspace : public ::testing::Test {
   Outcome strata(const Arguments& arguments, Process::Options options = {}) const;
   /// The same command on several ranks, which mpirun starts.
   Process start_ranks(int ranks, const Arguments& arguments) const;
-  /// Each with arguments of its own.
-  Outcome strata_on_ranks(const std::vector<Arguments>& ranks) const;
+  /// Each with arguments of its own, and a STRATA_VECTOR_TARGET where it has a name there.
+  Outcome strata_on_ranks(const std::vector<Arguments>& ranks, const Arguments& targets = {}) const;
   Outcome strata_on_ranks(int ranks, const Arguments& arguments) const {
     return start_ranks(ranks, arguments).wait();
   }

@@ -137,7 +137,7 @@ train:
   steps: 100
   batch: 8
   microbatch: 1
-  precision: bf16
+  precision: auto
   seed: 1
   recompute: auto
   validate_every: 0

@@ -233,6 +233,25 @@ TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
               HasSubstr("expected fp32 or bf16, found 'fp16'"));
 }
 
+TEST(AutomaticPrecision, IsTheDefaultAndLeavesTheChoiceOpen) {
+  EXPECT_EQ(parse_run_config(kMinimal, "run.yaml").train.precision, std::nullopt);
+  for (const char* value : {"auto", "'auto'"}) {
+    const std::string train = std::string("train: {precision: ") + value + "}\n";
+    EXPECT_EQ(
+        parse_run_config(kMinimal + train, "run.yaml", {"train.precision=fp32", "train.precision=auto"}),
+        parse_run_config(kMinimal, "run.yaml"));
+  }
+}
+
+TEST(AutomaticPrecision, GoesWithWhatNeedsBf16ButNotWithLossScaling) {
+  const RunConfig split = parse_run_config(kMinimal + "optimizer: {master: split}\n", "run.yaml");
+  EXPECT_EQ(split.optimizer.master, MasterFormat::split);
+  const RunConfig reduced = parse_run_config(kMinimal + "parallel: {reduce_dtype: bf16}\n", "run.yaml");
+  EXPECT_EQ(reduced.parallel.reduce_dtype, ReduceDtype::bf16);
+  EXPECT_THAT(refusal(kMinimal + "train: {precision: auto, loss_scale: {initial: 8}}\n"),
+              HasSubstr("the loss is scaled with train.precision fp16 only"));
+}
+
 TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_EQ(refusal(kMinimal + "train: {steps: 1.5}\n"),
             "run.yaml:3:9: train.steps: expected an integer, found '1.5'");
@@ -243,7 +262,7 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_THAT(refusal(kMinimal + "train: {seed: -1}\n"), HasSubstr("expected an integer, found '-1'"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {zero_stage: 4294967296}\n"), HasSubstr("expected an integer"));
   EXPECT_THAT(refusal(kMinimal + "train: {precision: fp8}\n"),
-              HasSubstr("expected fp32 or bf16 or fp16, found 'fp8'"));
+              HasSubstr("expected auto or fp32 or bf16 or fp16, found 'fp8'"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: '1e-3'}\n"),
               HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));

@@ -8,6 +8,7 @@ namespace strata {
 std::byte* EmulatedScratch::at_least(Bytes bytes) {
   constexpr std::align_val_t kAlignment{256};
   const auto size = static_cast<std::size_t>(bytes);
+  largest_ = std::max(largest_, bytes);
   memory_ = {static_cast<std::byte*>(::operator new(size, kAlignment)),
              [](std::byte* memory) { ::operator delete(memory, kAlignment); }};
   std::fill_n(memory_.get(), size, std::byte{0xFF});

@@ -15,13 +15,18 @@ namespace strata {
 class EmulatedScratch final : public CudaScratch {
  public:
   std::byte* at_least(Bytes bytes) override;
+  Bytes largest() const { return largest_; }
 
  private:
+  Bytes largest_ = 0;
   std::unique_ptr<std::byte, void (*)(std::byte*)> memory_{nullptr, nullptr};
 };
 
 class EmulatedKernels final : public Kernels {
  public:
+  /// The most that a call has asked for.
+  Bytes scratch_bytes() const override { return scratch_.largest(); }
+
   void matmul(const Product& product) override;
   void add_column_sums(const Matrix& x, const Matrix& gradient) override;
   void norm(const NormForward& norm) override;

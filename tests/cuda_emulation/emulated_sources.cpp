@@ -9,3 +9,4 @@
 #include "engine/device/cuda/optimizer.cu"
 #include "engine/device/cuda/rope.cu"
 #include "engine/device/cuda/rows.cu"
+#include "engine/device/cuda/scratch_rules.cpp"

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/base/temporary_folder.h"
 
 namespace strata {
 
@@ -21,15 +22,6 @@ std::string packed(const std::vector<T>& values) {
 
 class Corpus {
  public:
-  Corpus() {
-    std::string name = (std::filesystem::temp_directory_path() / "strata-data-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-    folder_ = name;
-  }
-  ~Corpus() { std::filesystem::remove_all(folder_); }
-  Corpus(const Corpus&) = delete;
-  Corpus& operator=(const Corpus&) = delete;
-
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   /// Writes a file, with the folders on the way, and returns its path.
@@ -71,7 +63,7 @@ class Corpus {
   }
 
  private:
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 /// The sentence of the ConfigError that `function` throws.

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "engine/device/cuda/numa.h"
+#include "tests/base/temporary_folder.h"
 
 namespace strata {
 namespace {
@@ -34,13 +35,13 @@ TEST(CudaDeviceWithoutGpu, IsRefusedWithAReasonAndAnAdvice) {
 }
 
 TEST(Numa, NodeOfAPciDeviceIsReadFromTheSystem) {
-  const std::filesystem::path sysfs = std::filesystem::path(::testing::TempDir()) / "strata_numa_test";
+  const strata::test::TemporaryFolder folder;
+  const std::filesystem::path& sysfs = folder.path();
   const std::filesystem::path device = sysfs / "bus/pci/devices/0000:1b:00.0";
   std::filesystem::create_directories(device);
   std::ofstream(device / "numa_node") << "1\n";
   EXPECT_EQ(numa_node_of_pci("0000:1B:00.0", sysfs), 1);
   EXPECT_EQ(numa_node_of_pci("0000:1C:00.0", sysfs), -1);
-  std::filesystem::remove_all(sysfs);
 }
 
 TEST(Numa, MemoryStaysUsableWhateverNodeIsWishedFor) {

@@ -1,9 +1,10 @@
-// Nothing is allocated while steps run: all memory is in the arenas, and scratch is there after the first
-// step. Small objects of the libraries that kernels call (a few hundred bytes per call) are no memory of a
-// tier and are not counted.
+// Nothing is allocated while steps run, the first one included: all memory is in the arenas, and kernels have
+// the scratch that the report names. Small objects of the libraries that kernels call (a few hundred bytes
+// per call, some KiB for a shape that is first seen) are no memory of a tier and are not counted.
 #include <gtest/gtest.h>
 
 #include "base/dirty_memory.h"
+#include "engine/execute/plan_check.h"
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/allocations.h"
@@ -12,13 +13,23 @@
 namespace strata {
 namespace {
 
-/// Counts from the end of one step to the end of another, with scratch that was sized by the steps before.
+/// Large blocks of the global operator new, and arenas.
+std::int64_t allocations() {
+  return testing::allocations_so_far().large + Arena::made_so_far();
+}
+
+constexpr std::int64_t kStart = -1;
+
+/// Counts from the end of one step, or from the start of the run, to the end of another.
 class CountBetween : public TrainListener {
  public:
   CountBetween(std::int64_t first, std::int64_t last) : first_(first), last_(last) {}
+  void on_start(const std::string& /*source*/) override {
+    if (first_ == kStart) before_ = allocations();
+  }
   void on_step(const StepReport& report) override {
-    if (report.step == first_) before_ = testing::allocations_so_far().large;
-    if (report.step == last_) counted_ = testing::allocations_so_far().large - before_;
+    if (report.step == first_) before_ = allocations();
+    if (report.step == last_) counted_ = allocations() - before_;
   }
   std::int64_t counted() const { return counted_; }
 
@@ -26,15 +37,16 @@ class CountBetween : public TrainListener {
   std::int64_t first_, last_, before_ = 0, counted_ = -1;
 };
 
-TEST(Allocation, HappensInNoStepAfterTheFirst) {
+TEST(Allocation, HappensInNoStep) {
   const testing::TemporaryFolder folder;
   RunConfig config = testing::tiny_run(folder.path());
   config.train.steps = 8;
   const auto expect_none = [&](const std::string& what) {
     for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
       config.plan.lanes = lanes;
-      CountBetween listener(1, 6);
+      CountBetween listener(kStart, 6);
       testing::run(config, {.fresh = true, .listener = &listener});
+      std::filesystem::remove_all(folder.path() / "out");  // a run looks at the checkpoints before it
       EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", " << what;
     }
   };
@@ -71,9 +83,41 @@ TEST(Allocation, OfASaveHasNothingToDoWithTheSizeOfTheState) {
 }
 
 TEST(Allocation, IsCountedWhereItHappens) {
-  const std::int64_t before = testing::allocations_so_far().large;
+  const std::int64_t before = allocations();
   { const std::vector<char> large(testing::kLargeAllocation); }
-  EXPECT_EQ(testing::allocations_so_far().large, before + 1);
+  EXPECT_EQ(allocations(), before + 1);
+  { const Arena arena(1); }
+  EXPECT_EQ(allocations(), before + 2);
+}
+
+/// The scratch of a run is the sum of what its report names, from the first step to the last, on any number
+/// of threads, saved or recomputed, with the state on the device or not.
+TEST(Scratch, OfARunIsWhatTheReportNames) {
+  const testing::TemporaryFolder folder;
+  for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {
+    for (const int threads : {1, 3}) {
+      for (const bool resident : {true, false}) {
+        RunConfig config = testing::tiny_run(folder.path());
+        config.train.precision = precision;
+        config.train.validate_every = 2;
+        config.train.validation_batches = 2;
+        if (!resident) config.memory.device = testing::smallest_bytes(config);
+        const testing::RunOutcome outcome = testing::run(config, {.device_threads = threads});
+        const ScratchUse& scratch = outcome.result.scratch;
+        EXPECT_GT(scratch.measured_bytes, 0);
+        EXPECT_EQ(scratch.measured_bytes, total(scratch.planned)) << name_of(precision) << ", " << threads;
+      }
+    }
+  }
+}
+
+TEST(Scratch, ThatIsMoreThanPlannedIsTold) {
+  const testing::TemporaryFolder folder;
+  testing::RunOutcome outcome = testing::run(testing::tiny_run(folder.path()));
+  outcome.result.scratch.planned.front().bytes -= 1;
+  const std::vector<std::string> told = differences_from_plan(outcome.plan, outcome.result);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].find("scratch: "), 0U) << told[0];
 }
 
 TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {

@@ -1,5 +1,6 @@
 #include "tests/execute/support.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,20 +9,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "engine/execute/plan_check.h"
 #include "engine/plan/lower.h"
 
 namespace strata::testing {
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "strata-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 RunConfig tiny_run(const std::filesystem::path& folder) {
   const std::filesystem::path corpus = folder / "corpus.txt";
@@ -38,6 +29,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   config.train.steps = 4;
   config.train.batch = 6;
   config.train.microbatch = 2;
+  config.train.precision = DType::bf16;
   config.optimizer.learning_rate = 1e-2;
   config.memory.host = kUnlimited;
   return config;
@@ -53,6 +45,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const Model model = model_of(config);
   const BatchLoader data(config, model.architecture.vocabulary);
   RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
+  if (options.change_plan) options.change_plan(outcome.plan);
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : device,
                   training_data(data),
@@ -100,17 +93,15 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
 }
 
 void expect_the_plan_was_exact(const RunOutcome& outcome) {
-  const auto steps = static_cast<Bytes>(outcome.result.steps.size());
-  const Measurements& measured = outcome.result.measured;
+  const MeterCount& count = outcome.result.measured.count;
   for (const Tier tier : kTiers) {
-    EXPECT_EQ(measured.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
+    EXPECT_EQ(count.peak_bytes[static_cast<std::size_t>(tier)], outcome.plan.arena_bytes(tier))
         << name_of(tier);
   }
-  for (const Link link : kLinks) {
-    EXPECT_EQ(measured.traffic[link], steps * outcome.plan.training.moved(link) +
-                                          outcome.result.saves * outcome.plan.training.moved_by_save(link))
-        << name_of(link);
-  }
+  for (const Link link : kLinks)
+    EXPECT_EQ(count.traffic[link], planned_bytes(outcome.plan, outcome.result, link)) << name_of(link);
+  EXPECT_EQ(count.outside_bytes, 0);
+  EXPECT_THAT(differences_from_plan(outcome.plan, outcome.result), ::testing::IsEmpty());
 }
 
 Bytes resident_bytes(RunConfig config) {

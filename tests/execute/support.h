@@ -7,21 +7,11 @@
 #include "collectives/threads_communicator.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
+#include "tests/base/temporary_folder.h"
 
 namespace strata::testing {
 
-/// A folder that goes away with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 /// A run file's values: a small Llama on some kilobytes of text in `folder`.
 RunConfig tiny_run(const std::filesystem::path& folder);
@@ -41,6 +31,7 @@ struct RunOptions {
   Communicator* world = nullptr;
   MakeDeviceGroup make_device_group = {};
   std::function<void(const std::exception&)> on_failure = {};
+  std::function<void(Plan&)> change_plan = {};  ///< before it is run
 };
 
 /// Asks for a stop once a number of steps was reported.

@@ -183,9 +183,11 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   CpuDevice device({.threads = 2, .link = {}});
   const RunState state(plan, model, device, {}, 60);
   const LaneStreams streams(device);
-  Operations operations({.plan = &plan,
-                         .program = &plan.training,
-                         .model = &model,
+  const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
+  const std::vector<UnitShare> shares = shares_of(model, plan.strategy.mesh, 0);
+  Operations operations({.program = &plan.training.program,
+                         .compute = &compute,
+                         .shares = shares,
                          .streams = &streams,
                          .memory = state.memory(),
                          .spill = state.spill(),

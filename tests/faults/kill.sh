@@ -8,7 +8,7 @@ kills=${1:-200}
 . tests/faults/training.sh "${2:-${TMPDIR:-/tmp}}"
 
 cat >>run.yaml <<'EOF'
-train: {steps: 12, batch: 4, microbatch: 2, seed: 3}
+train: {steps: 12, batch: 4, microbatch: 2, seed: 3, precision: bf16}
 optimizer: {lr: 1e-2}
 memory: {device: 128KiB, host: 64MiB, nvme: {path: .}, placement: {optimizer_state: nvme, parameters: nvme}}
 checkpoint: {path: out, every: 1}

@@ -161,7 +161,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
     if (activations.saved.back().size() > 0) memory.saved = activations.saved.back().data();
     if (i > 0) memory.input = activations.boundaries[i - 1].data();
     memory.output = activations.boundaries[i].data();
-    compute_.forward(kernels_, unit, memory);
+    compute_.forward(kernels_, unit.kind, memory);
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(activations.saved.back().intact()) << unit.name << " wrote outside its saved activations";
   }
@@ -179,7 +179,7 @@ void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations
   memory.input = activations.boundaries.back().data();
   memory.targets = targets_.data();
   memory.losses = reinterpret_cast<float*>(losses.data());
-  compute_.forward(kernels_, model_.head(), memory);
+  compute_.forward(kernels_, UnitKind::head, memory);
   EXPECT_TRUE(workspace.intact() && losses.intact());
 }
 
@@ -225,7 +225,7 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     if (i > 0) memory.input = activations.boundaries[i - 1].data();
     memory.output_gradient = output_gradient.data();
     memory.input_gradient = input_gradient.data();
-    compute_.backward(kernels_, unit, memory, 1.0F / static_cast<float>(shape_.tokens()));
+    compute_.backward(kernels_, unit.kind, memory, 1.0F / static_cast<float>(shape_.tokens()));
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(input_gradient.intact() && output_gradient.intact() && gradients[i].intact()) << unit.name;
     output_gradient = std::move(input_gradient);

@@ -24,11 +24,15 @@ class MemoryStore final : public Store {
     explicit Queue(std::span<std::byte> all) : memory(all) {}
     void read(Bytes offset, std::span<std::byte> to) override {
       std::ranges::copy(memory.subspan(static_cast<std::size_t>(offset), to.size()), to.begin());
+      count.read += std::ssize(to);
     }
     void write(Bytes offset, std::span<const std::byte> from) override {
       std::ranges::copy(from, memory.begin() + offset);
+      count.written += std::ssize(from);
     }
+    StoreCount take_count() override { return std::exchange(count, {}); }
     std::span<std::byte> memory;
+    StoreCount count;
   };
 
   testing::Block memory_;
@@ -48,6 +52,7 @@ TEST(LimitedStore, MovesEveryByteInTheTimeOfItsRate) {
   const auto queue = store->open_queue();
   const testing::Block written(kSize, 3), read(kSize);
   queue->write(0, written.bytes());
+  EXPECT_EQ(queue->take_count().written, kSize);
   EXPECT_NEAR(seconds(time), kSize / 1e6, 1e-6);
   queue->read(0, read.bytes());
   EXPECT_NEAR(seconds(time), kSize / 1e6 + kSize / 4e6, 1e-6);

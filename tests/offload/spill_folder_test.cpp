@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "offload/io_faults.h"
 #include "offload/spill_folder.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/offload/store_fixture.h"
 
 namespace strata {
@@ -229,9 +230,8 @@ TEST_F(SpillFolders, StoreInsistsOnIoUringWhereItIsAskedFor) {
 /// Filesystems of their own are measured, and share by what was found.
 TEST_F(SpillFolders, OnTwoFilesystemsAreMeasured) {
   if (!fs::is_directory("/dev/shm")) GTEST_SKIP() << "no second filesystem";
-  std::string other = "/dev/shm/strata-test-XXXXXX";
-  ASSERT_NE(::mkdtemp(other.data()), nullptr);
-  options_.folders.push_back(other);
+  const test::TemporaryFolder other("/dev/shm");
+  options_.folders.push_back(other.path().string());
   options_.bytes = 64 * MiB;
   try {
     const auto store = open_store(options_);
@@ -244,8 +244,7 @@ TEST_F(SpillFolders, OnTwoFilesystemsAreMeasured) {
   } catch (const ConfigError& error) {
     EXPECT_TRUE(contains(error.what(), "O_DIRECT")) << "older kernels have none on tmpfs: " << error.what();
   }
-  EXPECT_TRUE(fs::is_empty(other));
-  fs::remove_all(other);
+  EXPECT_TRUE(fs::is_empty(other.path()));
 }
 
 }  // namespace

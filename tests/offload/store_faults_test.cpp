@@ -72,6 +72,24 @@ class StoreFaults : public testing::EveryStore {
 INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(testing::all_store_kinds()),
                          testing::name_of);
 
+TEST_P(StoreFaults, BytesThatAreMovedAgainAreCountedOnce) {
+  Rule rule([](const BlockAttempt& attempt, int before) {
+    return before % 2 == 0 ? BlockFault{.limit = attempt.length / 2 / 4096 * 4096 + 100} : BlockFault{};
+  });
+  open(rule);
+  queue_->write(0, memory_.bytes());
+  const StoreCount written = queue_->take_count();
+  EXPECT_EQ(written.written, std::ssize(memory_.bytes()));
+  EXPECT_EQ(written.read, 0);
+  EXPECT_EQ(written.end, std::ssize(memory_.bytes()));
+  queue_->read(8192, memory_.bytes().first(4096));
+  const StoreCount read = queue_->take_count();
+  EXPECT_EQ(read.read, 4096);
+  EXPECT_EQ(read.written, 0);
+  EXPECT_EQ(read.end, 8192 + 4096);
+  EXPECT_EQ(queue_->take_count().end, 0);
+}
+
 TEST_P(StoreFaults, ErrorNamesFileOffsetLengthAndReason) {
   Rule rule([](const BlockAttempt& attempt, int) {
     return BlockFault{.error = attempt.offset == 3 * kStoreBlock ? (attempt.write ? ENOSPC : EIO) : 0};

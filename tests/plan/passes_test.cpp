@@ -397,6 +397,29 @@ TEST(Verify, RefusesLiveBuffersThatOverlap) {
   EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
 }
 
+TEST(Verify, RefusesAnOperandThatIsLargerThanItsBuffer) {
+  Program program = placed_tiny_program();
+  Operand& operand = program.instructions.front().writes.front();
+  operand.elements = program.buffer(operand.buffer).bytes / size_of(operand.type) + 1;
+  EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
+}
+
+TEST(Verify, RefusesATransferWhoseEndsDiffer) {
+  const Program placed = placed_tiny_program();
+  const auto transfer = std::ranges::find_if(
+      placed.instructions, [](const Instruction& instruction) { return is_transfer(instruction.operation); });
+  for (const bool changes_type : {true, false}) {
+    Program program = placed;
+    Operand& source =
+        program.instructions[static_cast<std::size_t>(transfer - placed.instructions.begin())].reads.front();
+    if (changes_type)
+      source.type = ElementType::low_half;
+    else
+      --source.elements;
+    EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
+  }
+}
+
 TEST(Verify, RefusesAPlaceOutsideTheBudget) {
   const Program program = placed_tiny_program();
   const Bytes peak = tier_use(program, Tier::device).peak_bytes;

@@ -164,6 +164,7 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   a.max_positions = 8192;
   const Model model = build_model(a);
   RunConfig config;
+  config.train.precision = DType::bf16;
   config.train.batch = 16;
   config.train.microbatch = 1;
   config.data.sequence_length = 4096;

@@ -184,8 +184,9 @@ TEST(Sharding, NeedsNoMoreMemoryForRowsThanForWholeGradients) {
 TEST(Sharding, ReplicasExchangeSumsOfShardsOnly) {
   const Model model = tiny_model(3, false);
   const Strategy strategy = tiny_strategy(model, sharded(3, {.replicate = 2, .shard = 2}));
+  const auto replicate = static_cast<std::int32_t>(DataGroup::replicate);
   for (const Instruction& instruction : lower_training(model, strategy).instructions) {
-    if (instruction.exchange.group != Group::replicate) continue;
+    if (instruction.exchange.group != replicate) continue;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
     EXPECT_EQ(instruction.operation, Operation::all_reduce);
     EXPECT_EQ(instruction.exchange.sent,

@@ -53,7 +53,7 @@ std::string outcome(std::vector<std::string> overrides) {
       "model: {architecture: llama, config: {num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 2, "
       "num_key_value_heads: 1, intermediate_size: 24, vocab_size: 40}}\n"
       "data: {path: corpus.txt, sequence_length: 8}\n"
-      "train: {batch: 4}\n"
+      "train: {batch: 4, precision: bf16}\n"
       "memory: {host: unlimited}\n";
   overrides.push_back("train.validate_every=10");
   std::rotate(overrides.begin(), overrides.end() - 1, overrides.end());

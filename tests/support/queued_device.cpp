@@ -106,6 +106,8 @@ class QueuedKernels final : public Kernels {
   QueuedKernels(Queue& queue, Kernels& kernels, const std::atomic<bool>& hanging)
       : queue_(queue), kernels_(kernels), hanging_(hanging) {}
 
+  void reserve_scratch(const ScratchBytes& largest) override { kernels_.reserve_scratch(largest); }
+  Bytes scratch_bytes() const override { return kernels_.scratch_bytes(); }
   void matmul(const Product& call) override { later(&Kernels::matmul, call); }
   void add_column_sums(const Matrix& x, const Matrix& gradient) override {
     later(&Kernels::add_column_sums, x, gradient);

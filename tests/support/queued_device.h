@@ -22,6 +22,7 @@ class QueuedDevice final : public Device {
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override { return cpu_.allocate(bytes); }
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override { return cpu_.pin(host); }
   std::unique_ptr<Stream> make_stream() override;
+  const ScratchRules& scratch_rules() const override { return cpu_.scratch_rules(); }
 
   /// From now on nothing that is issued ends, as on a device that hangs.
   void hang() { hanging_ = true; }

@@ -10,7 +10,7 @@ namespace strata {
 
 struct CpuContext {
   TaskArena& pool;
-  Scratch scratch;
+  CpuScratch scratch;
 };
 
 /// Elements of work that are worth a task: some microseconds.
@@ -20,6 +20,15 @@ constexpr std::int64_t kTaskElements = 16384;
 constexpr std::int64_t rows_per_task(std::int64_t columns) {
   return columns >= kTaskElements ? 1 : kTaskElements / (columns > 0 ? columns : 1);
 }
+
+/// What a call needs; kernels that are not here need nothing.
+ScratchBytes scratch_on_cpu(const Product& product);
+ScratchBytes scratch_on_cpu(const NormForward& norm);
+ScratchBytes scratch_on_cpu(const NormBackward& norm);
+ScratchBytes scratch_on_cpu(const AttentionForward& attention);
+ScratchBytes scratch_on_cpu(const AttentionBackward& attention);
+ScratchBytes scratch_on_cpu(const CrossEntropy& cross_entropy);
+ScratchBytes column_sums_scratch_on_cpu(const Matrix& x);
 
 void matmul_on_cpu(CpuContext& context, const Product& product);
 void add_column_sums_on_cpu(CpuContext& context, const Matrix& x, const Matrix& gradient);

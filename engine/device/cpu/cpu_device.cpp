@@ -65,6 +65,7 @@ class CpuStream final : public Stream {
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : pool_(std::make_unique<TaskArena>(options.threads > 0 ? options.threads : usable_cores())),
+      scratch_rules_(pool_->threads()),
       to_device_(options.link.to_device),
       to_host_(options.link.to_host) {
   static_cast<void>(vector_target());  // throws before a kernel could, where the environment names none

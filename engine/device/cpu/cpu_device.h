@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/device/cpu/link_throttle.h"
+#include "engine/device/cpu/scratch_rules.h"
 #include "engine/device/device.h"
 
 namespace strata {
@@ -29,6 +30,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
   std::unique_ptr<Stream> make_stream() override;
+  const ScratchRules& scratch_rules() const override { return scratch_rules_; }
 
   int threads() const;
 
@@ -37,6 +39,7 @@ class CpuDevice final : public Device {
 
  private:
   std::unique_ptr<TaskArena> pool_;
+  CpuScratchRules scratch_rules_;
   LinkThrottle to_device_;
   LinkThrottle to_host_;
 };

@@ -7,8 +7,16 @@
 namespace strata {
 
 CpuKernels::CpuKernels(TaskArena& pool)
-    : context_(std::make_unique<CpuContext>(CpuContext{pool, Scratch(pool.threads())})) {}
+    : context_(std::make_unique<CpuContext>(CpuContext{pool, CpuScratch(pool.threads())})) {}
 CpuKernels::~CpuKernels() = default;
+
+void CpuKernels::reserve_scratch(const ScratchBytes& largest) {
+  context_->scratch.reserve(largest);
+}
+
+Bytes CpuKernels::scratch_bytes() const {
+  return context_->scratch.bytes();
+}
 
 void CpuKernels::matmul(const Product& product) {
   matmul_on_cpu(*context_, product);

@@ -1,6 +1,5 @@
 // The CPU device's kernels (see engine/device/kernels.h for the contract): vector code chosen for the machine
-// at run time, threads from the device's pool. One object per lane; it owns that lane's scratch, which grows
-// when a shape is first seen.
+// at run time, threads from the device's pool. One object per lane; it owns that lane's scratch (scratch.h).
 #pragma once
 
 #include <memory>
@@ -18,6 +17,8 @@ class CpuKernels final : public Kernels {
   explicit CpuKernels(TaskArena& pool);
   ~CpuKernels() override;
 
+  void reserve_scratch(const ScratchBytes& largest) override;
+  Bytes scratch_bytes() const override;
   void matmul(const Product& product) override;
   void add_column_sums(const Matrix& x, const Matrix& gradient) override;
   void norm(const NormForward& call) override;

@@ -43,48 +43,70 @@ Tiling choose_tiling(std::int64_t m, std::int64_t n) {
   return tiling;
 }
 
+/// A product and its tiles.
+struct TiledProduct {
+  explicit TiledProduct(const Product& product)
+      : product(product),
+        m(product.out.rows),
+        n(product.out.columns),
+        k(product.transpose_a ? product.a.rows : product.a.columns),
+        tiling(choose_tiling(m, n)),
+        down(divide_up(m, tiling.rows)),
+        across(divide_up(n, tiling.columns)) {
+    assert(product.a.dtype == product.b.dtype);
+    assert((product.transpose_a ? product.a.columns : product.a.rows) == m);
+    assert((product.transpose_b ? product.b.rows : product.b.columns) == n);
+    assert((product.transpose_b ? product.b.columns : product.b.rows) == k);
+  }
+
+  TileProduct tile(std::int64_t rows, std::int64_t columns) const {
+    return {.m = rows,
+            .n = columns,
+            .k = k,
+            .a_row = product.transpose_a ? 1 : product.a.stride,
+            .a_column = product.transpose_a ? product.a.stride : 1,
+            .b_row = product.transpose_b ? 1 : product.b.stride,
+            .b_column = product.transpose_b ? product.b.stride : 1,
+            .out_row = product.out.stride,
+            .dtype = product.a.dtype,
+            .out_dtype = product.out.dtype,
+            .accumulate = product.accumulate,
+            .bias = static_cast<bool>(product.bias)};
+  }
+
+  const Product& product;
+  std::int64_t m, n, k;
+  Tiling tiling;
+  std::int64_t down, across;
+};
+
 }  // namespace
 
-void matmul_on_cpu(CpuContext& context, const Product& product) {
-  const std::int64_t m = product.out.rows, n = product.out.columns;
-  const std::int64_t k = product.transpose_a ? product.a.rows : product.a.columns;
-  assert(product.a.dtype == product.b.dtype);
-  assert((product.transpose_a ? product.a.columns : product.a.rows) == m);
-  assert((product.transpose_b ? product.b.rows : product.b.columns) == n);
-  assert((product.transpose_b ? product.b.columns : product.b.rows) == k);
-  const Tiling tiling = choose_tiling(m, n);
-  const auto tile_of = [&](std::int64_t rows, std::int64_t columns) {
-    return TileProduct{.m = rows,
-                       .n = columns,
-                       .k = k,
-                       .a_row = product.transpose_a ? 1 : product.a.stride,
-                       .a_column = product.transpose_a ? product.a.stride : 1,
-                       .b_row = product.transpose_b ? 1 : product.b.stride,
-                       .b_column = product.transpose_b ? product.b.stride : 1,
-                       .out_row = product.out.stride,
-                       .dtype = product.a.dtype,
-                       .out_dtype = product.out.dtype,
-                       .accumulate = product.accumulate,
-                       .bias = static_cast<bool>(product.bias)};
-  };
-  const std::int64_t down = divide_up(m, tiling.rows), across = divide_up(n, tiling.columns);
-  const std::int64_t last_rows = m - (down - 1) * tiling.rows,
-                     last_columns = n - (across - 1) * tiling.columns;
-  Bytes scratch = 0;
-  for (const std::int64_t rows : {tiling.rows, last_rows}) {
-    for (const std::int64_t columns : {tiling.columns, last_columns}) {
-      scratch = std::max(scratch, scratch_bytes(tile_of(rows, columns)));
-    }
+ScratchBytes scratch_on_cpu(const Product& product) {
+  const TiledProduct tiled(product);
+  const std::int64_t last_rows = tiled.m - (tiled.down - 1) * tiled.tiling.rows,
+                     last_columns = tiled.n - (tiled.across - 1) * tiled.tiling.columns;
+  Bytes largest = 0;
+  for (const std::int64_t rows : {tiled.tiling.rows, last_rows}) {
+    for (const std::int64_t columns : {tiled.tiling.columns, last_columns})
+      largest = std::max(largest, scratch_bytes(tiled.tile(rows, columns)));
   }
-  context.scratch.reserve_slots(scratch);
-  context.pool.for_each(down * across, [&](std::int64_t tile, int slot) {
-    const std::int64_t row = tile / across * tiling.rows, column = tile % across * tiling.columns;
-    const std::int64_t rows = std::min(tiling.rows, m - row), columns = std::min(tiling.columns, n - column);
+  return {.per_thread = largest};
+}
+
+void matmul_on_cpu(CpuContext& context, const Product& product) {
+  const TiledProduct tiled(product);
+  const std::int64_t tile_rows = tiled.tiling.rows, tile_columns = tiled.tiling.columns;
+  context.scratch.reserve(scratch_on_cpu(product));
+  context.pool.for_each(tiled.down * tiled.across, [&](std::int64_t tile, int slot) {
+    const std::int64_t row = tile / tiled.across * tile_rows, column = tile % tiled.across * tile_columns;
+    const std::int64_t rows = std::min(tile_rows, tiled.m - row),
+                       columns = std::min(tile_columns, tiled.n - column);
     const Matrix a = product.transpose_a ? product.a.column_slice(row, rows) : product.a.row_slice(row, rows);
     const Matrix b =
         product.transpose_b ? product.b.row_slice(column, columns) : product.b.column_slice(column, columns);
     const Matrix out = product.out.row_slice(row, rows).column_slice(column, columns);
-    multiply_tile(tile_of(rows, columns), a.data, b.data, out.data,
+    multiply_tile(tiled.tile(rows, columns), a.data, b.data, out.data,
                   product.bias ? product.bias.column_slice(column, columns).data : nullptr,
                   context.scratch.slot(slot));
   });

@@ -173,6 +173,11 @@ std::int64_t rows_per_sum(std::int64_t rows) {
   return std::max(kSumRows, (rows + kPartialSums - 1) / kPartialSums);
 }
 
+std::int64_t sums_of(std::int64_t rows) {
+  const std::int64_t block = rows_per_sum(rows);
+  return (rows + block - 1) / block;
+}
+
 /// gradient[1, columns] += the rows of `partial`, in order.
 void combine(CpuContext& context, const Matrix& partial, const Matrix& gradient) {
   context.pool.for_ranges(partial.columns, kCombineColumns, [&](std::int64_t begin, std::int64_t end, int) {
@@ -182,9 +187,13 @@ void combine(CpuContext& context, const Matrix& partial, const Matrix& gradient)
 
 }  // namespace
 
+ScratchBytes scratch_on_cpu(const NormForward& norm) {
+  return {.per_thread = norm.input.columns * size_of(DType::fp32)};
+}
+
 void norm_on_cpu(CpuContext& context, const NormForward& norm) {
   const std::int64_t columns = norm.input.columns;
-  context.scratch.reserve_slots(columns * static_cast<Bytes>(sizeof(float)));
+  context.scratch.reserve(scratch_on_cpu(norm));
   context.pool.for_ranges(norm.input.rows, rows_per_task(columns),
                           [&](std::int64_t begin, std::int64_t end, int slot) {
                             auto* values = reinterpret_cast<float*>(context.scratch.slot(slot));
@@ -192,13 +201,17 @@ void norm_on_cpu(CpuContext& context, const NormForward& norm) {
                           });
 }
 
+ScratchBytes scratch_on_cpu(const NormBackward& norm) {
+  return {.shared = 2 * column_sums_scratch_on_cpu(norm.input).shared};
+}
+
 void norm_backward_on_cpu(CpuContext& context, const NormBackward& norm) {
   const std::int64_t rows = norm.input.rows;
   const std::int64_t columns = norm.input.columns;
   const std::int64_t block = rows_per_sum(rows);
-  const std::int64_t blocks = (rows + block - 1) / block;
-  const Bytes partial_bytes = blocks * columns * static_cast<Bytes>(sizeof(float));
-  auto* area = reinterpret_cast<float*>(context.scratch.shared(2 * partial_bytes));
+  const std::int64_t blocks = sums_of(rows);
+  context.scratch.reserve(scratch_on_cpu(norm));
+  auto* area = reinterpret_cast<float*>(context.scratch.shared());
   const Matrix weights(area, DType::fp32, blocks, columns);
   const Matrix biases(area + weights.elements(), DType::fp32, blocks, columns);
   context.pool.for_each(blocks, [&](std::int64_t i, int) {
@@ -210,12 +223,16 @@ void norm_backward_on_cpu(CpuContext& context, const NormBackward& norm) {
   if (norm.bias_gradient) combine(context, biases, norm.bias_gradient);
 }
 
+ScratchBytes column_sums_scratch_on_cpu(const Matrix& x) {
+  return {.shared = sums_of(x.rows) * x.columns * size_of(DType::fp32)};
+}
+
 void add_column_sums_on_cpu(CpuContext& context, const Matrix& x, const Matrix& gradient) {
   assert(gradient.dtype == DType::fp32 && gradient.columns == x.columns);
   const std::int64_t block = rows_per_sum(x.rows);
-  const std::int64_t blocks = (x.rows + block - 1) / block;
-  const Bytes bytes = blocks * x.columns * static_cast<Bytes>(sizeof(float));
-  const Matrix partial(context.scratch.shared(bytes), DType::fp32, blocks, x.columns);
+  const std::int64_t blocks = sums_of(x.rows);
+  context.scratch.reserve(column_sums_scratch_on_cpu(x));
+  const Matrix partial(context.scratch.shared(), DType::fp32, blocks, x.columns);
   context.pool.for_each(blocks, [&](std::int64_t i, int) {
     std::fill_n(partial.row<float>(i), x.columns, 0.0F);
     HWY_DYNAMIC_DISPATCH(add_rows)

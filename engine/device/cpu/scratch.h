@@ -1,31 +1,40 @@
-// Working memory of one Kernels object: one shared area and one area per compute thread. Areas only grow, and
-// are sized by the calling thread before work is split, so a shape that was seen once never allocates again,
-// whichever threads run it.
+// Working memory of one Kernels object: one shared area and one area per compute thread. A run reserves what
+// its calls need before it begins; a kernel reserves its own call's again, by the calling thread before work
+// is split, so that calls of a Kernels object for which nothing was reserved find their memory too. Areas
+// only grow.
 #pragma once
 
 #include <vector>
 
 #include "base/arena.h"
-#include "base/bytes.h"
+#include "engine/device/scratch.h"
 
 namespace strata {
 
-class Scratch {
+class CpuScratch {
  public:
-  explicit Scratch(int slots) : slots_(static_cast<std::size_t>(slots)) {}
+  explicit CpuScratch(int slots) : slots_(static_cast<std::size_t>(slots)) {}
 
-  /// At least `bytes`, aligned to a page; contents are unspecified and valid until the next kernel.
-  std::byte* shared(Bytes bytes) { return grown(shared_, bytes); }
-  /// Makes every slot's area at least `bytes`. REQUIRES: called before the work is split.
-  void reserve_slots(Bytes bytes) {
-    for (Arena& slot : slots_) grown(slot, bytes);
+  /// Makes the areas at least as large. REQUIRES: called before the work is split.
+  void reserve(const ScratchBytes& bytes) {
+    grow(shared_, bytes.shared);
+    for (Arena& slot : slots_) grow(slot, bytes.per_thread);
   }
+  /// Aligned to a page; contents are unspecified and valid until the next kernel.
+  std::byte* shared() { return shared_.data(); }
   std::byte* slot(int index) { return slots_[static_cast<std::size_t>(index)].data(); }
 
+  Bytes bytes() const {
+    Bytes sum = shared_.size();
+    for (const Arena& slot : slots_) sum += slot.size();
+    return sum;
+  }
+
  private:
-  static std::byte* grown(Arena& arena, Bytes bytes) {
-    if (arena.size() < bytes) arena = Arena(bytes);
-    return arena.data();
+  static void grow(Arena& arena, Bytes bytes) {
+    if (arena.size() >= bytes) return;
+    arena = Arena();  // not both at once
+    arena = Arena(bytes);
   }
 
   Arena shared_;

@@ -11,6 +11,7 @@
 #include "base/vector_target.h"
 #include "engine/device/cpu/conversion.h"
 #include "engine/device/cpu/finish.h"
+#include "engine/device/cpu/packed_product.h"
 
 namespace strata {
 namespace {
@@ -213,6 +214,10 @@ bool goes_through_fp32(const TileProduct& product, Bf16Route route) {
   return product.dtype == DType::fp16 || (product.dtype == DType::bf16 && route == Bf16Route::through_fp32);
 }
 
+bool is_packed(const TileProduct& product, Bf16Route route) {
+  return packed_products_are_fastest() && (product.dtype == DType::fp32 || goes_through_fp32(product, route));
+}
+
 }  // namespace
 
 std::string_view matrix_product_instructions() {
@@ -249,6 +254,7 @@ Bf16Route bf16_route_of_this_machine() {
 }
 
 Bytes scratch_bytes(const TileProduct& product, Bf16Route route) {
+  if (is_packed(product, route)) return packed_scratch_bytes(product);
   if (!goes_through_fp32(product, route)) return native_scratch_bytes(product);
   const std::int64_t values = product.m * product.k + product.k * product.n + product.m * product.n;
   return align_up(values * 4) + native_scratch_bytes(upcast(product));
@@ -256,6 +262,7 @@ Bytes scratch_bytes(const TileProduct& product, Bf16Route route) {
 
 void multiply_tile(const TileProduct& product, const void* a, const void* b, void* out, const void* bias,
                    std::byte* scratch, Bf16Route route) {
+  if (is_packed(product, route)) return multiply_packed(product, a, b, out, bias, scratch);
   const auto multiply = goes_through_fp32(product, route) ? multiply_through_fp32 : multiply_native;
   multiply(product, a, b, out, bias, scratch);
 }

@@ -28,14 +28,34 @@ inline std::int64_t largest_divisor(std::int64_t number, std::int64_t limit) {
   return divisor;
 }
 
+/// Of one key/value head of one sequence, for the heads that read it.
+inline Bytes score_bytes(const AttentionShape& shape) {
+  const Bytes scores = align_up(shape.sequence, 64) * align_up(shape.sequence, 128) * size_of(DType::bf16);
+  return shape.heads / shape.kv_heads * scores;
+}
+
 /// Equal chunks that cover the shape; nothing where one key/value head alone is too large.
 inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape) {
-  const Bytes scores = align_up(shape.sequence, 64) * align_up(shape.sequence, 128) * size_of(DType::bf16);
-  const Bytes kv_head = shape.heads / shape.kv_heads * scores;
+  const Bytes kv_head = score_bytes(shape);
   if (kv_head > kLargestAttentionChunkBytes) return std::nullopt;
   const std::int64_t kv_heads = largest_divisor(shape.kv_heads, kAttentionChunkBytes / kv_head);
   if (kv_heads < shape.kv_heads) return AttentionChunk{1, kv_heads};
   return AttentionChunk{largest_divisor(shape.batch, kAttentionChunkBytes / (kv_head * kv_heads)), kv_heads};
+}
+
+/// What cuDNN's workspace of a forward pass is taken to be: fp32 values per head and token.
+inline Bytes cudnn_forward_bytes(const AttentionShape& shape) {
+  return 4 * shape.batch * shape.heads * shape.sequence * size_of(DType::fp32);
+}
+
+/// And of a backward pass: a chunk's scores, and its query's, key's and value's gradients in fp32.
+inline Bytes cudnn_backward_bytes(const AttentionShape& shape) {
+  const std::optional<AttentionChunk> chunk = backward_chunk(shape);
+  if (!chunk) return 0;
+  const std::int64_t heads = chunk->kv_heads * (shape.heads / shape.kv_heads);
+  const Bytes gradient = chunk->batch * heads * align_up(shape.sequence, 128) *
+                         align_up(shape.head_dimension, 64) * size_of(DType::fp32);
+  return chunk->batch * chunk->kv_heads * score_bytes(shape) + 4 * gradient;
 }
 
 }  // namespace strata

@@ -8,12 +8,12 @@ struct CUstream_st;  // what cudaStream_t points to
 
 namespace strata {
 
-/// Working memory on the device, shared by the launchers of one stream, one after another.
+/// Working memory on the device, shared by the launchers of one stream, one after another. Of what a launcher
+/// asks for, the functions below say how much it can be.
 class CudaScratch {
  public:
   virtual ~CudaScratch() = default;
-  /// At least `bytes`, aligned to 256, contents unspecified. Grows when a shape is seen for the first time,
-  /// never later.
+  /// At least `bytes`, aligned to 256, contents unspecified. Grows where less was reserved.
   virtual std::byte* at_least(Bytes bytes) = 0;
 };
 
@@ -21,6 +21,12 @@ struct CudaContext {
   CUstream_st* stream;
   CudaScratch& scratch;
 };
+
+Bytes column_sums_scratch_on_cuda(const Matrix& x);
+Bytes norm_backward_scratch_on_cuda(const NormBackward& norm);
+Bytes attention_backward_scratch_on_cuda(const AttentionShape& shape);
+Bytes embedding_backward_scratch_on_cuda(std::size_t tokens);
+Bytes sum_of_squares_scratch_on_cuda(const Matrix& x);
 
 void add_column_sums_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& gradient);
 void norm_on_cuda(const CudaContext& context, const NormForward& norm);

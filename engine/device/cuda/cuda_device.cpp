@@ -18,10 +18,6 @@ namespace {
 /// The build has code for this compute capability and later ones.
 constexpr int kOldestMajor = 8;
 
-/// Left for kernels: cuBLASLt's workspace, cuDNN's (kLargestAttentionChunkBytes at most), scratch, and the
-/// code of the libraries, of which a few hundred MiB are loaded as shapes are seen.
-constexpr Bytes kKernelBytes = 2 * GiB;
-
 /// CUDA's 13000 as "13.0".
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -117,7 +113,7 @@ Bytes CudaDevice::available_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "the GPU's free memory is unknown");
-  return std::max<Bytes>(0, static_cast<Bytes>(free) - kKernelBytes);
+  return static_cast<Bytes>(free);
 }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/device/cuda/scratch_rules.h"
 #include "engine/device/device.h"
 
 namespace strata {
@@ -29,6 +30,7 @@ class CudaDevice final : public Device {
   /// Pages that are not touched yet come from the GPU's NUMA node where they can.
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
   std::unique_ptr<Stream> make_stream() override;
+  const ScratchRules& scratch_rules() const override { return scratch_rules_; }
 
   /// NUMA node of the host memory next to the GPU; -1 where the system does not say.
   int numa_node() const { return numa_node_; }
@@ -37,6 +39,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   int numa_node_ = -1;
+  CudaScratchRules scratch_rules_;
 };
 
 }  // namespace strata

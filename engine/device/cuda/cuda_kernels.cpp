@@ -1,6 +1,7 @@
 #include "engine/device/cuda/cuda_kernels.h"
 
 #include "engine/device/cuda/cuda_error.h"
+#include "engine/device/cuda/scratch_rules.h"
 
 namespace strata {
 
@@ -8,7 +9,7 @@ std::byte* CudaKernels::Scratch::at_least(Bytes bytes) {
   if (memory_ == nullptr || memory_->size() < bytes) {
     check_cuda(cudaStreamSynchronize(stream_), "work on the GPU failed");
     memory_.reset();
-    memory_ = std::make_unique<CudaMemory>(device_, align_up(bytes, 2 * MiB));
+    memory_ = std::make_unique<CudaMemory>(device_, align_up(bytes, kCudaScratchStep));
   }
   return memory_->data();
 }
@@ -18,6 +19,14 @@ CudaKernels::CudaKernels(int device, CUstream_st* stream)
 
 CudaKernels::~CudaKernels() {
   cudaSetDevice(device_);
+}
+
+void CudaKernels::reserve_scratch(const ScratchBytes& largest) {
+  if (largest.shared > 0) context().scratch.at_least(largest.shared);
+}
+
+Bytes CudaKernels::scratch_bytes() const {
+  return scratch_.bytes() + matmul_.workspace_bytes();
 }
 
 const CudaContext& CudaKernels::context() const {

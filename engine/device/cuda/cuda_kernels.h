@@ -18,6 +18,8 @@ class CudaKernels final : public Kernels {
   CudaKernels(int device, CUstream_st* stream);
   ~CudaKernels() override;
 
+  void reserve_scratch(const ScratchBytes& largest) override;
+  Bytes scratch_bytes() const override;
   void matmul(const Product& product) override;
   void add_column_sums(const Matrix& x, const Matrix& gradient) override;
   void norm(const NormForward& call) override;
@@ -48,6 +50,7 @@ class CudaKernels final : public Kernels {
    public:
     Scratch(int device, CUstream_st* stream) : device_(device), stream_(stream) {}
     std::byte* at_least(Bytes bytes) override;
+    Bytes bytes() const { return memory_ == nullptr ? 0 : memory_->size(); }
 
    private:
     int device_;

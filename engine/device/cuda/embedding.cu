@@ -232,13 +232,17 @@ void embedding_of_type(const CudaContext& context, std::span<const std::int32_t>
   with_run<16 / sizeof(T)>(out.columns, enqueue, table_rows, position_rows, out_rows);
 }
 
+Bytes entry_bytes_of(std::int64_t tokens) {
+  return align_up(tokens * static_cast<Bytes>(sizeof(Entry)), 16);
+}
+
 /// Entries of all tokens, sorted by token and then by position; lives in the scratch memory.
 const Entry* sorted_entries(const CudaContext& context, std::span<const std::int32_t> tokens,
                             std::int64_t vocabulary) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   const unsigned blocks = blocks_for(count, kEntries);
-  const Bytes entry_bytes = align_up(count * sizeof(Entry), 16);
-  std::byte* scratch = context.scratch.at_least(2 * entry_bytes + blocks * kDigits * sizeof(std::int32_t));
+  const Bytes entry_bytes = entry_bytes_of(count);
+  std::byte* scratch = context.scratch.at_least(embedding_backward_scratch_on_cuda(tokens.size()));
   Entry* const buffers[] = {reinterpret_cast<Entry*>(scratch),
                             reinterpret_cast<Entry*>(scratch + entry_bytes)};
   auto* counts = reinterpret_cast<std::int32_t*>(scratch + 2 * entry_bytes);
@@ -285,6 +289,12 @@ void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t>
   with_storage_type(out.dtype, [&](auto element) {
     embedding_of_type<decltype(element)>(context, tokens, table, positions, sequence, out);
   });
+}
+
+Bytes embedding_backward_scratch_on_cuda(std::size_t tokens) {
+  const auto count = static_cast<std::int64_t>(tokens);
+  return 2 * entry_bytes_of(count) +
+         std::int64_t{blocks_for(count, kEntries)} * kDigits * static_cast<Bytes>(sizeof(std::int32_t));
 }
 
 void embedding_backward_on_cuda(const CudaContext& context, const EmbeddingBackward& call) {

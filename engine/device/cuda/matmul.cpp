@@ -8,17 +8,16 @@
 #include "base/error.h"
 #include "engine/device/cuda/bias.h"
 #include "engine/device/cuda/cuda_error.h"
+#include "engine/device/cuda/scratch_rules.h"
 
 namespace strata {
 namespace {
 
-/// What NVIDIA recommends for cuBLAS: 32 MiB, and more from Hopper on, whose kernels split the depth more
-/// often.
-Bytes workspace_bytes(int device) {
+Bytes workspace_bytes_for(int device) {
   int major = 0;
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
              "the GPU's properties cannot be read");
-  return (major >= 9 ? 64 : 32) * MiB;
+  return major >= 9 ? kHopperWorkspaceBytes : kWorkspaceBytes;
 }
 
 cudaDataType_t type_of(DType dtype) {
@@ -101,7 +100,7 @@ struct CudaMatmul::Plan {
   bool found = false;
 };
 
-CudaMatmul::CudaMatmul(int device) : workspace_(device, workspace_bytes(device)) {
+CudaMatmul::CudaMatmul(int device) : workspace_(device, workspace_bytes_for(device)) {
   check_cublas(cublasLtCreate(&handle_), "cuBLASLt cannot be used");
 }
 

@@ -25,6 +25,8 @@ class CudaMatmul {
   /// Throws DeviceError where cuBLASLt has no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
+  Bytes workspace_bytes() const { return workspace_.size(); }
+
  private:
   struct Plan;
   Plan& plan_for(const ColumnMajorProduct& problem);

@@ -186,6 +186,16 @@ Chunks cut(std::int64_t rows, std::int64_t threads) {
   return {chunk_rows, divide_rounding_up(rows, chunk_rows)};
 }
 
+/// Threads of a block for aligned operands of so many runs in a row.
+std::int64_t aligned_threads(std::int64_t runs) {
+  if (runs <= kMostGradientThreads) return whole_warps(runs);
+  return runs <= 2 * kMostGradientThreads ? whole_warps(divide_rounding_up(runs, 2)) : kLongGradientThreads;
+}
+
+std::int64_t unaligned_threads(std::int64_t columns) {
+  return whole_warps(std::min(columns, kUnalignedGradientThreads));
+}
+
 template <int width, int runs, typename T>
 void launch_norm_backward(const CudaContext& context, GradientOperands<T> x, std::int64_t threads,
                           const NormBackward& norm) {
@@ -209,15 +219,25 @@ void launch_aligned_norm_backward(const CudaContext& context, const GradientOper
                                   const NormBackward& norm) {
   const std::int64_t runs = x.columns / width;
   if (runs <= kMostGradientThreads) {
-    launch_norm_backward<width, 1>(context, x, whole_warps(runs), norm);
+    launch_norm_backward<width, 1>(context, x, aligned_threads(runs), norm);
   } else if (runs <= 2 * kMostGradientThreads) {
-    launch_norm_backward<width, 2>(context, x, whole_warps(divide_rounding_up(runs, 2)), norm);
+    launch_norm_backward<width, 2>(context, x, aligned_threads(runs), norm);
   } else {
-    launch_norm_backward<width, 0>(context, x, kLongGradientThreads, norm);
+    launch_norm_backward<width, 0>(context, x, aligned_threads(runs), norm);
   }
 }
 
 }  // namespace
+
+/// Whether the operands are aligned is not known before there is memory.
+Bytes norm_backward_scratch_on_cuda(const NormBackward& norm) {
+  const std::int64_t columns = norm.input.columns;
+  if (norm.input.elements() == 0) return 0;
+  const std::int64_t runs = columns * size_of(norm.input.dtype) / 16;
+  std::int64_t chunks = cut(norm.input.rows, unaligned_threads(columns)).count;
+  if (runs > 0) chunks = std::max(chunks, cut(norm.input.rows, aligned_threads(runs)).count);
+  return (norm.bias_gradient ? 2 : 1) * chunks * columns * size_of(DType::fp32);
+}
 
 void norm_backward_on_cuda(const CudaContext& context, const NormBackward& norm) {
   if (norm.input.elements() == 0) return;
@@ -243,8 +263,7 @@ void norm_backward_on_cuda(const CudaContext& context, const NormBackward& norm)
         is_aligned<kWidth>(x.weight)) {
       launch_aligned_norm_backward<kWidth>(context, x, norm);
     } else {
-      launch_norm_backward<1, 0>(context, x, whole_warps(std::min(x.columns, kUnalignedGradientThreads)),
-                                 norm);
+      launch_norm_backward<1, 0>(context, x, unaligned_threads(x.columns), norm);
     }
   });
 }

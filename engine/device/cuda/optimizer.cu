@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kTreeThreads)
 template <typename T>
 void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double* sum) {
   const std::int64_t blocks = divide_rounding_up(x.columns, kBlock);
-  std::byte* scratch = context.scratch.at_least(std::max<Bytes>(1, blocks) * sizeof(double));
+  std::byte* scratch = context.scratch.at_least(sum_of_squares_scratch_on_cuda(x));
   auto* partial = reinterpret_cast<double*>(scratch);
   if (blocks > 0) {
     launch(block_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0,
@@ -256,6 +256,10 @@ void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
                    [&](auto precision, auto master, auto moment) {
                      adamw_of_types<decltype(precision), decltype(master), decltype(moment)>(context, update);
                    });
+}
+
+Bytes sum_of_squares_scratch_on_cuda(const Matrix& x) {
+  return std::max<Bytes>(1, divide_rounding_up(x.columns, kBlock)) * static_cast<Bytes>(sizeof(double));
 }
 
 void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {

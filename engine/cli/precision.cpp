@@ -1,0 +1,109 @@
+#include "engine/cli/precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/vector_target.h"
+#include "collectives/agreement.h"
+#include "collectives/launcher.h"
+#include "collectives/same_on_all.h"
+#include "engine/checkpoint/checkpoint_list.h"
+#include "engine/cli/setup.h"
+#include "engine/plan/precision.h"
+
+namespace strata {
+namespace {
+
+std::string word(std::optional<DType> precision) {
+  return precision ? std::string(name_of(*precision)) : "auto";
+}
+
+/// What the newest checkpoint that says anything was trained in. One that turns out to be damaged later has
+/// it of those before it, unless the run file was changed between them.
+std::optional<PrecisionFacts::Stored> stored_precision(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  for (const CheckpointEntry& entry : list_checkpoints(FileSystem::real(), path)) {
+    if (entry.manifest) return {{entry.folder.string(), entry.manifest->progress.precision}};
+  }
+  return std::nullopt;
+}
+
+/// Rank 0's: another's list could be older.
+std::optional<PrecisionFacts::Stored> agree_on_stored(const RunConfig& config, Communicator* world) {
+  const std::string text = text_of_first_rank(world, [&] {
+    const auto stored = stored_precision(config.checkpoint.path);
+    if (!stored) return std::string();
+    // A path may be of any bytes.
+    return nlohmann::json{{"checkpoint", stored->checkpoint}, {"precision", stored->precision}}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  if (text.empty()) return std::nullopt;
+  const nlohmann::json json = nlohmann::json::parse(text);
+  return {{json.at("checkpoint"), json.at("precision").get<DType>()}};
+}
+
+bool fits_in_bf16(RunConfig config, const Model& model, const MachineRates& rates) {
+  config.train.precision = DType::bf16;
+  try {
+    make_plan(config, model, rates);
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string without_bf16(const Communicator* world) {
+  const VectorTarget target = vector_target();
+  if (target == VectorTarget::avx512_bf16) return "";
+  return fmt::format("{}, whose vector code is {},",
+                     world == nullptr ? "this CPU" : "the CPU of " + name_as_rank(world->rank()),
+                     name_of(target));
+}
+
+std::string without_bf16_where_planned(const RunConfig& config) {
+  const std::optional<bool> profiled = profiled_bf16(config.plan.machine);
+  if (!profiled) return without_bf16(nullptr);
+  return *profiled ? "" : "the CPU of " + config.plan.machine;
+}
+
+AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::string& without_bf16,
+                                   Communicator* world) {
+  require_same(world, {{"train.precision", word(config.train.precision)}},
+               "all ranks of a run need the same run file");
+  const std::vector<std::string> without = texts_of_ranks(world, [&] { return without_bf16; });
+  const auto first = std::ranges::find_if(without, [](const std::string& who) { return !who.empty(); });
+  PrecisionFacts facts{.stored = {}, .without_bf16 = first == without.end() ? "" : *first};
+  const bool is_chosen = !config.train.precision;
+  if (is_chosen) {
+    if (!fresh) facts.stored = agree_on_stored(config, world);
+    const PrecisionChoice choice = choose_precision(config, facts);
+    config.train.precision = choice.precision;
+    return {true, fmt::format("precision {}, which train.precision auto chose: {}", name_of(choice.precision),
+                              choice.why)};
+  }
+  const bool is_emulated = config.train.precision == DType::bf16 && config.device.kind == DeviceKind::cpu;
+  if (!is_emulated || facts.without_bf16.empty()) return {};
+  return {false, fmt::format("precision bf16, as train.precision says: {} has no bf16 instructions, so fp32 "
+                             "would be no slower",
+                             facts.without_bf16)};
+}
+
+Plan plan_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
+             const MachineRates& rates) {
+  try {
+    return make_plan(config, model, rates);
+  } catch (const ConfigError& error) {
+    if (!precision.is_chosen || config.precision() != DType::fp32 || !fits_in_bf16(config, model, rates))
+      throw;
+    throw ConfigError(fmt::format(
+        "{} (train.precision auto chose fp32; with train.precision bf16 the run fits)", error.what()));
+  }
+}
+
+}  // namespace strata

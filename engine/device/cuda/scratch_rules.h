@@ -1,0 +1,30 @@
+// What the GPU's kernels need besides their operands: known without a GPU. The functions stand beside the
+// launchers, which call them too; cuBLASLt's workspace is of a fixed size, and cuDNN's are bounded here.
+#pragma once
+
+#include "engine/device/scratch_rules.h"
+
+namespace strata {
+
+/// What NVIDIA recommends for cuBLAS from Hopper on, whose kernels split the depth more often, and before.
+constexpr Bytes kHopperWorkspaceBytes = 64 * MiB, kWorkspaceBytes = 32 * MiB;
+/// Code that CUDA's libraries load as they see shapes: a few hundred MiB.
+constexpr Bytes kLibraryCodeBytes = 512 * MiB;
+/// In which scratch grows.
+constexpr Bytes kCudaScratchStep = 2 * MiB;
+
+class CudaScratchRules final : public ScratchRules {
+ public:
+  ScratchBytes of(const Product& call) const override;
+  ScratchBytes of(const NormForward& call) const override;
+  ScratchBytes of(const NormBackward& call) const override;
+  ScratchBytes of(const AttentionForward& call) const override;
+  ScratchBytes of(const AttentionBackward& call) const override;
+  ScratchBytes of(const CrossEntropy& call) const override;
+  ScratchBytes of(const EmbeddingBackward& call) const override;
+  ScratchBytes of_column_sums(const Matrix& x) const override;
+  ScratchBytes of_sum_of_squares(const Matrix& x) const override;
+  std::vector<ScratchPart> parts(const ScratchBytes& largest) const override;
+};
+
+}  // namespace strata

@@ -1,0 +1,26 @@
+// What programs leave open, since they are the same on every rank: which part of each unit this rank updates.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/strategy.h"
+
+namespace strata {
+
+/// Elements of this rank's shard that belong to one tensor.
+struct UpdatedPart {
+  std::int64_t at = 0, count = 0;
+  bool decays = false;  ///< its weights do, and not only where all do
+};
+
+struct UnitShare {
+  UnitKind kind = UnitKind::block;
+  std::int64_t first = 0;  ///< the shard's first element, counted in the unit
+  std::vector<UpdatedPart> parts;
+};
+
+/// By unit. `rank` is one of the data-parallel ranks.
+std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int64_t rank);
+
+}  // namespace strata

@@ -1,0 +1,54 @@
+// What the elements of an operand are, beyond what kernels compute with.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+
+namespace strata {
+
+enum class ElementType : std::uint8_t {
+  byte,  ///< whatever the instructions that share the buffer agree on
+  int32,
+  fp32,
+  bf16,
+  fp16,
+  fp64,
+  low_half  ///< of an fp32 value, whose high half is a bf16 parameter: optim/split_master.h
+};
+
+constexpr Bytes size_of(ElementType type) {
+  constexpr std::array<Bytes, 7> kSizes = {1, 4, 4, 2, 2, 8, 2};
+  return kSizes[static_cast<std::size_t>(type)];
+}
+
+constexpr std::string_view name_of(ElementType type) {
+  constexpr std::array<std::string_view, 7> kNames = {"byte", "int32", "fp32",    "bf16",
+                                                      "fp16", "fp64",  "low_half"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+constexpr ElementType element_type(DType dtype) {
+  constexpr std::array kTypes = {ElementType::fp32, ElementType::bf16, ElementType::fp16};
+  return kTypes[static_cast<std::size_t>(dtype)];
+}
+
+/// Throws std::logic_error where kernels compute with no such elements.
+constexpr DType dtype_of(ElementType type) {
+  switch (type) {
+    case ElementType::fp32:
+      return DType::fp32;
+    case ElementType::bf16:
+      return DType::bf16;
+    case ElementType::fp16:
+      return DType::fp16;
+    default:
+      throw std::logic_error("an operand's elements are of no type that kernels compute with");
+  }
+}
+
+}  // namespace strata

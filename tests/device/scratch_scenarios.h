@@ -1,0 +1,34 @@
+// A call of every kernel that any device has scratch for, in several dtypes.
+#pragma once
+
+#include "engine/device/scratch_rules.h"
+#include "tests/device/kernel_scenarios.h"
+
+namespace strata {
+
+inline std::vector<Scenario> calls_with_scratch() {
+  std::vector<Scenario> calls;
+  const AttentionShape shape{
+      .batch = 2, .sequence = 140, .heads = 4, .kv_heads = 2, .head_dimension = 32, .scale = 0.2F};
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    calls.push_back(
+        matmul_scenario({.m = 301, .n = 130, .k = 257, .bias = true, .dtype = dtype, .out = dtype}));
+    calls.push_back(matmul_scenario(
+        {.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = dtype}));
+    calls.push_back(column_sums_scenario(dtype, 700, 96));
+    calls.push_back(column_sums_scenario(dtype, 3, 96));
+    calls.push_back(norm_scenario(NormKind::layer_norm, dtype, 40, 768, true));
+    for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
+      for (const std::int64_t padding : {0, 1})
+        calls.push_back(norm_backward_scenario(kind, dtype, 300, 768, GradientPlace::own, padding));
+    }
+    calls.push_back(norm_backward_scenario(NormKind::rms_norm, dtype, 20, 5, GradientPlace::own));
+    calls.push_back(attention_scenario(shape, dtype));
+    calls.push_back(attention_backward_scenario(shape, dtype));
+    calls.push_back(embedding_backward_scenario(dtype, 3, 300, 40, true));
+    calls.push_back(cross_entropy_scenario(dtype, 20, 2000, 0));
+  }
+  return calls;
+}
+
+}  // namespace strata

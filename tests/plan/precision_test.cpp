@@ -1,0 +1,51 @@
+// What train.precision: auto becomes.
+#include "engine/plan/precision.h"
+
+#include <gmock/gmock.h>
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+const PrecisionFacts kNewRun, kWithoutBf16 = {.stored = {}, .without_bf16 = "this CPU"};
+
+PrecisionFacts going_on_in(DType precision) {
+  return {.stored = {{"out/step-00000006", precision}}, .without_bf16 = "this CPU"};
+}
+
+TEST(AutomaticPrecision, IsFp32OnlyWhereACpuHasNoBf16Instructions) {
+  RunConfig config;
+  EXPECT_EQ(choose_precision(config, kNewRun).precision, DType::bf16);
+  EXPECT_EQ(choose_precision(config, kWithoutBf16).precision, DType::fp32);
+  EXPECT_THAT(choose_precision(config, kWithoutBf16).why, HasSubstr("this CPU has no bf16 instructions"));
+  config.device.kind = DeviceKind::cuda;
+  EXPECT_EQ(choose_precision(config, kWithoutBf16).precision, DType::bf16);
+}
+
+TEST(AutomaticPrecision, OfARunThatGoesOnIsThatOfItsCheckpoint) {
+  RunConfig config;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    config.device.kind = device;
+    for (const DType stored : {DType::fp32, DType::bf16, DType::fp16}) {
+      const PrecisionChoice choice = choose_precision(config, going_on_in(stored));
+      EXPECT_EQ(choice.precision, stored);
+      EXPECT_THAT(choice.why, HasSubstr("goes on from out/step-00000006"));
+    }
+  }
+}
+
+TEST(AutomaticPrecision, IsBf16WhereAnotherKeyNeedsIt) {
+  RunConfig split, reduced;
+  split.optimizer.master = MasterFormat::split;
+  reduced.parallel.reduce_dtype = ReduceDtype::bf16;
+  for (const PrecisionFacts& facts : {kWithoutBf16, going_on_in(DType::fp32)}) {
+    EXPECT_EQ(choose_precision(split, facts),
+              (PrecisionChoice{DType::bf16, "optimizer.master split needs it"}));
+    EXPECT_EQ(choose_precision(reduced, facts),
+              (PrecisionChoice{DType::bf16, "parallel.reduce_dtype bf16 needs it"}));
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,143 @@
+// A program says all that it means: what each operand is, who exchanges values, where state lives, what it
+// computes.
+#include "engine/plan/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/plan/residency.h"
+#include "engine/plan/spill.h"
+#include "tests/plan/support.h"
+
+namespace strata::testing {
+namespace {
+
+/// Strategies that differ in where state lives, in how it is stored, and between ranks.
+std::vector<Strategy> strategies(const Model& model) {
+  std::vector<Strategy> result;
+  for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const Mesh mesh :
+         {Mesh{}, Mesh{.replicate = 2, .shard = 2}, Mesh{.shard = 3}, Mesh{.replicate = 4}}) {
+      for (const int stage : {1, 2, 3}) {
+        for (const std::size_t units : {0, 2}) {
+          for (const bool pinned : {false, true}) {
+            StrategyOptions options{.precision = precision, .units_on_device = units, .saves = true};
+            options.mesh = mesh;
+            options.zero_stage = stage;
+            options.pins.parameters = pinned;
+            result.push_back(tiny_strategy(model, options));
+            if (precision != DType::bf16) continue;
+            result.push_back(result.back());
+            result.back().state_format = {.split_master = true, .moments = DType::bf16};
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+/// All state of the host on the nvme tier, as a budget could send it there.
+Program spilled(const Program& program) {
+  RunConfig::MemorySection memory;
+  return keep_resident(spill(program, find_spill_order(program, memory).buffers), kHostLevel, kUnlimited);
+}
+
+TEST(Program, SaysWhatEachOperandIs) {
+  const Model model = tiny_model();
+  for (const Strategy& strategy : strategies(model)) {
+    const Program program = lower_training(model, strategy);
+    for (const Instruction& instruction : program.instructions) {
+      for_each_operand(instruction, [&](const Operand& operand, bool) {
+        EXPECT_GT(operand.elements, 0) << print(program, instruction);
+        EXPECT_GT(operand.bytes(), program.buffer(operand.buffer).bytes - kBufferAlignment)
+            << print(program, instruction);
+      });
+    }
+  }
+}
+
+TEST(Program, SaysWhatItComputes) {
+  const Model model = tiny_model();
+  for (const Strategy& strategy : strategies(model)) {
+    const double flops = step_flops(model, strategy).executed;
+    EXPECT_NEAR(executed_flops(lower_training(model, strategy)), flops, 1e-12 * flops);
+  }
+}
+
+TEST(Program, DecidesAStepBeforeItsUpdatesAndReportsItOnce) {
+  const Model model = tiny_model();
+  for (Strategy strategy : strategies(model)) {
+    for (const bool clips : {true, false}) {
+      strategy.global_norm = clips;
+      int reports = 0;
+      bool is_decided = false;
+      const Program program = lower_training(model, strategy);
+      for (const Instruction& instruction : program.instructions) {
+        is_decided |= instruction.effect != Effect::none;
+        reports += instruction.effect == Effect::reports ? 1 : 0;
+        EXPECT_TRUE(is_decided || instruction.operation != Operation::adamw) << print(program, instruction);
+      }
+      EXPECT_EQ(reports, 1);
+    }
+  }
+}
+
+TEST(Program, HasEveryRankOnceInEachGroupThatExchanges) {
+  const Model model = tiny_model();
+  for (const Strategy& strategy : strategies(model)) {
+    const Program program = lower_training(model, strategy);
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.exchange.group < 0) continue;
+      const RankGroup& group = program.groups.at(static_cast<std::size_t>(instruction.exchange.group));
+      std::multiset<std::int32_t> ranks;
+      for (const std::vector<std::int32_t>& set : group.sets) {
+        EXPECT_EQ(std::ssize(set), group.ranks());
+        ranks.insert(set.begin(), set.end());
+      }
+      EXPECT_EQ(std::ssize(ranks), strategy.mesh.data());
+      EXPECT_EQ(std::set(ranks.begin(), ranks.end()).size(), ranks.size());
+      EXPECT_GT(group.ranks(), 1) << print(program, instruction);
+    }
+  }
+}
+
+TEST(Program, SaysWhereUpdatesLeaveState) {
+  const Model model = tiny_model();
+  for (const Strategy& strategy : strategies(model)) {
+    for (const bool spills : {false, true}) {
+      const Program lowered = lower_training(model, strategy);
+      const Program program = spills ? spilled(lowered) : lowered;
+      std::map<BufferId, BufferId> home;  // of what is on the nvme tier, by the host's buffer
+      for (const Instruction& instruction : program.instructions) {
+        if (instruction.operation == Operation::write)
+          home[instruction.reads[0].buffer] = instruction.writes[0].buffer;
+      }
+      std::map<std::pair<std::int32_t, StatePart>, std::vector<BufferId>> places;
+      for (const StatePlace& place : program.state) {
+        EXPECT_TRUE(program.buffer(place.buffer).persistent) << program.buffer(place.buffer).name;
+        places[{place.unit, place.part}].push_back(place.buffer);
+      }
+      for (const Instruction& instruction : program.instructions) {
+        if (instruction.operation != Operation::adamw) continue;
+        const auto expect_place = [&](Role role, StatePart part) {
+          BufferId id = instruction.find(role);
+          if (const auto found = home.find(id); found != home.end()) id = found->second;
+          const std::vector<BufferId>& kept = places[{instruction.unit, part}];
+          ASSERT_EQ(kept.size(), 1U) << print(program, instruction);
+          EXPECT_EQ(kept[0], id) << print(program, instruction);
+        };
+        const bool is_own_master = instruction.find(Role::master) < 0;
+        expect_place(is_own_master ? Role::parameter : Role::master, StatePart::master);
+        expect_place(Role::exp_avg, StatePart::exp_avg);
+        expect_place(Role::exp_avg_sq, StatePart::exp_avg_sq);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::testing
