@@ -38,8 +38,8 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
   for (const Unit* unit : {&model.embedding(), &model.units[1], &model.head()}) {
     for (const bool saved : {false, true}) {
       const UnitMemory memory = memory_somewhere(saved && unit->kind == UnitKind::block);
-      compute.forward(meter, *unit, memory);
-      compute.backward(meter, *unit, memory, 1);
+      compute.forward(meter, unit->kind, memory);
+      compute.backward(meter, unit->kind, memory, 1);
     }
   }
   for (const Unit& unit : model.units)
