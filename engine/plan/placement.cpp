@@ -22,6 +22,23 @@ Program with_places(Program program, Tier tier) {
   return program;
 }
 
+/// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
+/// nothing where it does not fit even with the least that they can be moved.
+std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget,
+                                      Bytes smallest, Bytes allowed) {
+  const auto prefetched = [&](Bytes filled) {
+    return with_places(prefetch(resident, level, filled), level.near);
+  };
+  for (Bytes filled = allowed;;) {
+    Program placed = prefetched(filled);
+    const Bytes over = peak_of(placed, level.near) - budget;
+    if (over <= 0) return placed;
+    if (filled <= smallest) return std::nullopt;
+    if (filled == allowed && peak_of(prefetched(smallest), level.near) > budget) return std::nullopt;
+    filled = std::max(smallest, filled - std::max(over, filled / 64));
+  }
+}
+
 /// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing where
 /// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
 /// placement over what live bytes promise: then passes get that much less to fill.
@@ -32,14 +49,8 @@ std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
   place_tier(plain, level.near);
   if (peak_of(plain, level.near) > budget) return std::nullopt;
   for (Bytes allowed = budget; allowed > smallest;) {
-    const Program resident = residency.run(allowed);
-    for (Bytes filled = allowed;;) {
-      Program placed = with_places(prefetch(resident, level, filled), level.near);
-      const Bytes over = peak_of(placed, level.near) - budget;
-      if (over <= 0) return placed;
-      if (filled <= smallest) break;
-      filled = std::max(smallest, filled - std::max(over, filled / 64));
-    }
+    std::optional<Program> placed = fit_prefetched(residency.run(allowed), level, budget, smallest, allowed);
+    if (placed) return placed;
     allowed = std::max(smallest, allowed - allowed / 32);
   }
   return plain;
