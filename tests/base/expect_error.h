@@ -17,7 +17,7 @@ void expect_error(const std::function<void()>& action, const std::vector<std::st
     action();
     ADD_FAILURE() << "no error";
   } catch (const ErrorType& error) {
-    for (const std::string& part : parts) EXPECT_THAT(std::string(error.what()), testing::HasSubstr(part));
+    for (const std::string& part : parts) EXPECT_THAT(std::string(error.what()), ::testing::HasSubstr(part));
   } catch (const std::exception& error) {
     ADD_FAILURE() << "another kind of error: " << error.what();
   }

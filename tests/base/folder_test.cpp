@@ -18,7 +18,7 @@ using test::expect_error;
 using test::TemporaryFolder;
 using test::Trap;
 using test::Victim;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 int code_of(const std::function<void()>& action) {
   try {

@@ -5,7 +5,7 @@
 
 #include "base/pacing_clock.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 struct VirtualTime {
   using Seconds = PacingClock::Seconds;
@@ -24,4 +24,4 @@ struct VirtualTime {
   }
 };
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -40,7 +40,7 @@ void save(const fs::path& path, const Model& model, State& state, std::int64_t s
   CheckpointStore(path, keep, quick()).save(model, progress_at(step), state.access());
 }
 
-class Checkpoint : public testing::Test {
+class Checkpoint : public ::testing::Test {
  protected:
   /// What a restarted run finds; the state begins as rubbish.
   std::optional<LoadedCheckpoint> load() {
@@ -131,8 +131,8 @@ TEST_F(Checkpoint, ABitFlippedAnywhereInADataFileIsFoundAndTheOneBeforeIsUsed) {
       const auto found = load();
       EXPECT_EQ(found->progress.step, 1);
       ASSERT_EQ(found->warnings.size(), 1U);
-      EXPECT_THAT(found->warnings[0], testing::HasSubstr(file.string()));
-      EXPECT_THAT(found->warnings[0], testing::HasSubstr("checksum"));
+      EXPECT_THAT(found->warnings[0], ::testing::HasSubstr(file.string()));
+      EXPECT_THAT(found->warnings[0], ::testing::HasSubstr("checksum"));
       EXPECT_EQ(loaded_, first_);
       flip_bit(file, byte, static_cast<int>(byte % 8));
     }
@@ -154,7 +154,7 @@ TEST_F(Checkpoint, AnyBitFlippedInTheManifestIsFound) {
   flip_bit(file, 30);
   const auto found = load();
   EXPECT_EQ(found->progress.step, 1);
-  EXPECT_THAT(found->warnings.at(0), testing::HasSubstr(file.string()));
+  EXPECT_THAT(found->warnings.at(0), ::testing::HasSubstr(file.string()));
 }
 
 /// As a program that writes something else would: the checksum is right.
@@ -200,11 +200,11 @@ TEST_F(Checkpoint, ATruncatedOrMissingFileIsNamed) {
     save(path(), model_, second_, 2);
     const fs::path file = path() / "step-00000002" / name;
     fs::resize_file(file, fs::file_size(file) - 1);
-    EXPECT_THAT(load()->warnings.at(0), testing::HasSubstr(file.string()));
+    EXPECT_THAT(load()->warnings.at(0), ::testing::HasSubstr(file.string()));
     fs::remove(file);
     const auto found = load();
     EXPECT_THAT(found->warnings.at(0),
-                testing::AllOf(testing::HasSubstr(file.string()), testing::HasSubstr("missing")));
+                ::testing::AllOf(::testing::HasSubstr(file.string()), ::testing::HasSubstr("missing")));
     EXPECT_EQ(found->progress.step, 1);
     EXPECT_EQ(loaded_, first_);
     fs::remove_all(path() / "step-00000002");
@@ -290,7 +290,7 @@ TEST_F(Checkpoint, AFullDiskIsOneSentenceAndTheOneBeforeIsNamedAsUntouched) {
 }
 
 /// Fails the save of a second checkpoint at one operation after the other and restarts after each.
-class CheckpointCrash : public Checkpoint, public testing::WithParamInterface<Fault> {};
+class CheckpointCrash : public Checkpoint, public ::testing::WithParamInterface<Fault> {};
 
 TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit) {
   bool failed = true;
@@ -324,7 +324,8 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
   EXPECT_GT(seen_second, 1);  // and while the first one is removed
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CheckpointCrash, testing::Values(Fault::error, Fault::kill, Fault::power_loss),
+INSTANTIATE_TEST_SUITE_P(All, CheckpointCrash,
+                         ::testing::Values(Fault::error, Fault::kill, Fault::power_loss),
                          [](const auto& info) {
                            return info.param == Fault::error  ? "Error"
                                   : info.param == Fault::kill ? "Kill"

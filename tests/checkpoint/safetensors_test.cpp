@@ -148,7 +148,7 @@ struct Malformed {
   std::string sentence;
 };
 
-class MalformedSafetensors : public testing::TestWithParam<Malformed> {};
+class MalformedSafetensors : public ::testing::TestWithParam<Malformed> {};
 
 TEST_P(MalformedSafetensors, IsRefusedWithTheReason) {
   const TemporaryFolder folder;
@@ -163,7 +163,7 @@ std::string with(const json& x) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MalformedSafetensors,
-    testing::Values(
+    ::testing::Values(
         Malformed{"NoJson", "{\"x\":", "header:1:6: this is not valid JSON"},
         Malformed{"Array", "[]", "not a JSON object"},
         Malformed{"NoDescription", R"({"x": 3})", "tensor x has no description"},

@@ -15,7 +15,7 @@ using test::quick;
 using test::TemporaryFolder;
 
 /// Checkpoints of two ranks, of which the first may be made to hold other tensors than it should.
-class StoredStateOf : public testing::Test {
+class StoredStateOf : public ::testing::Test {
  protected:
   using Edit = std::function<void(std::vector<TensorToWrite>&)>;
 

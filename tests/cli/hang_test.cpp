@@ -62,7 +62,7 @@ class Hang : public Workspace {
     EXPECT_THAT(resumed.out, HasSubstr("state hash " + state_hash(train("run.yaml", {"train.steps=20"}))));
   }
   void SetUp() override {
-    if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 
@@ -80,7 +80,7 @@ TEST_F(Hang, OfAReadFromADriveIsSaidAndEndsTheRun) {
 
 TEST_F(Hang, OfARingIsSaidAndEndsTheRun) {
   const Arguments ring = saving_run({"train.watchdog=3", "memory.nvme.engine=io_uring"});
-  if (const std::string reason = testing::why_no_drive(path("."), StoreEngine::io_uring); !reason.empty())
+  if (const std::string reason = test::why_no_drive(path("."), StoreEngine::io_uring); !reason.empty())
     GTEST_SKIP() << reason;
   expect_the_run_goes_on(meet("uring::200", ring), "strata-spill/spill");
 }

@@ -61,7 +61,7 @@ TEST_F(Interruption, ByCtrlCWithoutACheckpointFolderSaysThatNothingWasSaved) {
 class Kill : public Interruption, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
-    const std::string reason = GetParam() ? testing::why_no_drive(path(".")) : "";
+    const std::string reason = GetParam() ? test::why_no_drive(path(".")) : "";
     if (!reason.empty()) GTEST_SKIP() << reason;
   }
   static Arguments long_run(Arguments overrides) {
@@ -97,7 +97,7 @@ TEST_P(Kill, AtAnyMomentLosesNothingThatWasSaved) {
 }
 
 TEST_F(Interruption, OfARunByASecondOneOnItsDriveFolderIsRefused) {
-  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments drives = {"memory.nvme.path=.", "memory.placement.optimizer_state=nvme"};
   Arguments slow = drives;
   slow.insert(slow.end(),

@@ -21,7 +21,7 @@ using ::testing::UnorderedElementsAreArray;
 class Output : public Workspace {
  protected:
   static std::string documentation(const std::string& name) {
-    std::ifstream file(testing::source_folder() / "docs" / name);
+    std::ifstream file(test::source_folder() / "docs" / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
 };
@@ -37,7 +37,7 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
 }
 
 TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
-  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const nlohmann::json json = report(
       train("run.yaml", {"train.validate_every=3", "data.validation_fraction=0.01", "memory.device=128KiB",
                          "memory.nvme={path: ., size: 64MiB}", "memory.placement.optimizer_state=nvme"}));
@@ -123,7 +123,7 @@ TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
 }
 
 TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
-  if (const std::string reason = testing::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments overrides = {"memory.device=160KiB", "memory.nvme={path: ., size: 64MiB}",
                                "memory.placement.optimizer_state=nvme", "checkpoint={path: out, every: 4}"};
   Arguments plan = train("run.yaml", overrides);

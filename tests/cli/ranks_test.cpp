@@ -164,7 +164,7 @@ TEST_F(RanksOfProcesses, ThatBeginWithOtherWeightsAreTold) {
 }
 
 TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {
-  if (const std::string reason = testing::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(path("")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments arguments =
       run({"train.steps=400", "optimizer.lr=1e-4", "checkpoint.path=out", "checkpoint.every=2",
            "memory.nvme.path=.", "memory.placement.optimizer_state=nvme", "report.metrics=metrics"});

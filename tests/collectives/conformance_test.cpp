@@ -12,7 +12,7 @@
 #include "tests/collectives/ranks.h"
 #include "tests/collectives/values.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 class Conformance : public ::testing::TestWithParam<int> {
@@ -397,4 +397,4 @@ TEST_P(Conformance, MessagesBeyond30BitsArriveWhole) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -11,10 +11,8 @@
 #include "tests/base/expect_error.h"
 #include "tests/collectives/ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
-
-using test::expect_error;
 
 constexpr double kWatchdogSeconds = 0.5;
 
@@ -225,4 +223,4 @@ TEST_P(Failure, NoMemoryIsWrittenAfterItsOwnerWasTold) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// An environment without launchers, and with what a test adds to it.
@@ -50,4 +50,4 @@ TEST(ProcessAsARank, IsCalledByItsRankAndHost) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -11,7 +11,7 @@
 #include "tests/base/expect_error.h"
 #include "tests/collectives/values.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// A copy of this process, which waits.
@@ -62,4 +62,4 @@ TEST(ProcessMemory, IsCopiedFromTheOtherProcess) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -8,7 +8,7 @@
 
 #include "collectives/communicator.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 class Ranks {
  public:
@@ -27,4 +27,4 @@ bool folds_in_order();
 /// `watchdog_seconds` is of no effect where the launch has decided it.
 std::unique_ptr<Ranks> make_ranks(int count, double watchdog_seconds = 60);
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -8,7 +8,7 @@
 #include "tests/collectives/values.h"
 #include "tests/support/highway_target.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// body() with each instruction set.
@@ -103,4 +103,4 @@ TEST(Reduce, RoundsSumsOfBf16Once) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

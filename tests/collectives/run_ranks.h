@@ -18,7 +18,7 @@ inline std::vector<std::exception_ptr> outcomes_of_ranks(int ranks,
                                                          const std::function<void(Communicator&)>& body) {
   constexpr double kWatchdogSeconds = 60;  // a rank that waits in vain fails the test, late but surely
   std::vector<std::exception_ptr> outcomes(static_cast<std::size_t>(ranks));
-  testing::ThreadRanks(ranks, {.watchdog_seconds = kWatchdogSeconds}).run([&](Communicator& rank) {
+  test::ThreadRanks(ranks, {.watchdog_seconds = kWatchdogSeconds}).run([&](Communicator& rank) {
     try {
       body(rank);
     } catch (...) {

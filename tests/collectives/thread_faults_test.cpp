@@ -9,10 +9,8 @@
 #include "tests/collectives/thread_ranks.h"
 #include "tests/collectives/values.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
-
-using test::expect_error;
 
 /// Calls `act` before the call number `index` of `rank`, and lets all others be.
 class FaultAt final : public CommFaults {
@@ -113,4 +111,4 @@ TEST(ThreadFaults, RanksThatCallDifferentThingsAreToldSo) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -1,6 +1,6 @@
 #include "tests/collectives/thread_ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 std::vector<int> rank_counts() {
   return {1, 2, 3, 4, 8};
@@ -15,4 +15,4 @@ std::unique_ptr<Ranks> make_ranks(int count, double watchdog_seconds) {
                                        ThreadCommunicatorOptions{.watchdog_seconds = watchdog_seconds});
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -9,7 +9,7 @@
 #include "collectives/threads_communicator.h"
 #include "tests/collectives/ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 class ThreadRanks final : public Ranks {
  public:
@@ -35,4 +35,4 @@ class ThreadRanks final : public Ranks {
   std::vector<std::unique_ptr<Communicator>> ranks_;
 };
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -18,7 +18,7 @@
 #include "collectives/communicator.h"
 #include "tests/collectives/ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 inline constexpr std::array kReduced = {Element::fp32, Element::bf16, Element::fp64};
 inline constexpr std::array kElements = {Element::byte, Element::fp32, Element::bf16, Element::fp64};
@@ -140,4 +140,4 @@ std::vector<T> placed(const std::vector<T>& own, std::size_t first, std::size_t 
   return result;
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -8,7 +8,7 @@
 #include "base/at_work.h"
 #include "tests/collectives/ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// run.sh gives the watchdog half a second.
@@ -34,4 +34,4 @@ TEST(ARankAtWork, IsWaitedForByAll) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

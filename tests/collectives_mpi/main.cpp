@@ -15,7 +15,7 @@
 #include "collectives/process_memory.h"
 #include "tests/collectives_mpi/rank_of_process.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 MpiWorld* world = nullptr;
@@ -111,12 +111,12 @@ int run_all(int argc, char** argv) {
   return RUN_ALL_TESTS();
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test
 
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::cerr << "usage: mpirun -n RANKS PROGRAM WATCHDOG_SECONDS [--messages] [GoogleTest's flags]\n";
     return 2;
   }
-  return strata::testing::run_all(argc, argv);
+  return strata::test::run_all(argc, argv);
 }

@@ -1,6 +1,6 @@
 #include "tests/collectives_mpi/rank_of_process.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 bool folds_in_order() {
   return true;
@@ -10,4 +10,4 @@ std::unique_ptr<Communicator> rank_of_process(std::unique_ptr<Communicator> mpi)
   return mpi;
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

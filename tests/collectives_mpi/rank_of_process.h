@@ -3,9 +3,9 @@
 
 #include "tests/collectives/ranks.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 /// The communicator under test, of the processes of `mpi`.
 std::unique_ptr<Communicator> rank_of_process(std::unique_ptr<Communicator> mpi);
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -8,7 +8,7 @@
 #include "collectives/nccl_communicator.h"
 #include "tests/collectives_mpi/rank_of_process.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 void check(cudaError_t code) {
@@ -158,4 +158,4 @@ std::unique_ptr<Communicator> rank_of_process(std::unique_ptr<Communicator> on_h
   return std::make_unique<StagedCommunicator>(std::move(stream), std::move(gpu));
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -477,7 +477,7 @@ TEST(BrokenFiles, ThatCannotBeReadAreNamed) {
 TEST(ExampleFiles, AreValid) {
   for (const char* folder : {"examples", "bench/runs"}) {
     std::size_t examples = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(testing::source_folder() / folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() / folder)) {
       if (entry.path().extension() != ".yaml") continue;
       EXPECT_NO_THROW(load_run_config(entry.path().string())) << entry.path();
       ++examples;

@@ -10,7 +10,7 @@ TEST(CudaScratch, OfACallIsAtMostWhatTheRulesSay) {
   const CudaScratchRules rules;
   for (Scenario& scenario : calls_with_scratch()) {
     std::vector<Matrix> views;
-    for (Operand& operand : scenario.operands) views.push_back(operand.view());
+    for (OperandMemory& operand : scenario.operands) views.push_back(operand.view());
     ScratchMeter meter(rules);
     scenario.call(meter, views);
     EmulatedKernels kernels;

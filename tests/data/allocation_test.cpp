@@ -18,11 +18,11 @@ TEST(BatchLoaderFill, AllocatesNothing) {
   config.train.microbatch = 2;
   const BatchLoader loader(config, 256);
   std::vector<std::int32_t> tokens(32), targets(32);
-  const std::int64_t before = testing::allocations_so_far().all;
+  const std::int64_t before = test::allocations_so_far().all;
   for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets);
   for (std::int64_t i = 0; i < loader.validation_microbatches(); ++i)
     loader.fill_validation(i, tokens, targets);
-  EXPECT_EQ(testing::allocations_so_far().all, before);
+  EXPECT_EQ(test::allocations_so_far().all, before);
   EXPECT_GT(before, 0);
 }
 

@@ -22,7 +22,7 @@ struct Microbatch {
 };
 
 /// A corpus whose token t is t, so that a sample shows where it comes from.
-class BatchLoaderTest : public testing::Test {
+class BatchLoaderTest : public ::testing::Test {
  protected:
   BatchLoaderTest() {
     config_.data.path = {write_range("train.bin", 0, 1000)};

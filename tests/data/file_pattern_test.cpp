@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class FilePattern : public testing::Test {
+class FilePattern : public ::testing::Test {
  protected:
   FilePattern() {
     for (const char* name : {"b.txt", "a.txt", "c.md", ".hidden.txt", "deep/d.txt", "deep/er/e.txt",

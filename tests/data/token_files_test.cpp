@@ -123,7 +123,7 @@ TEST(MegatronFiles, HoldIdsOfTheTypeInTheirIndex) {
   EXPECT_THAT(tokens_of(open_token_file(narrow + ".bin", 2)), ElementsAre(200, 3));
 }
 
-class BrokenMegatronIndex : public testing::Test {
+class BrokenMegatronIndex : public ::testing::Test {
  protected:
   /// The refusal after `replacement` was written over the index at `offset`.
   std::string refused_with(std::size_t offset, const std::string& replacement) const {

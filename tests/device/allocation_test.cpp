@@ -32,13 +32,13 @@ TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {
   for (Scenario& scenario : every_kernel()) {
     const std::unique_ptr<Stream> stream = device.make_stream();
     std::vector<Matrix> views;
-    for (Operand& operand : scenario.operands) views.push_back(operand.view());
+    for (OperandMemory& operand : scenario.operands) views.push_back(operand.view());
     scenario.call(stream->kernels(), views);
-    const std::int64_t before = testing::allocations_so_far().large;
+    const std::int64_t before = test::allocations_so_far().large;
     for (int repeat = 0; repeat < 5; ++repeat) scenario.call(stream->kernels(), views);
-    EXPECT_EQ(testing::allocations_so_far().large, before) << scenario.name;
+    EXPECT_EQ(test::allocations_so_far().large, before) << scenario.name;
   }
-  EXPECT_GT(testing::allocations_so_far().large, 0) << "the operands themselves must have been counted";
+  EXPECT_GT(test::allocations_so_far().large, 0) << "the operands themselves must have been counted";
 }
 
 }  // namespace

@@ -13,11 +13,11 @@
 namespace strata {
 namespace {
 
-Operand multiply(BlockProductFunction function, DType dtype, std::int64_t rows, std::int64_t depth) {
-  Operand a = random_operand(1, dtype, rows, padded_depth(dtype, depth), 2);
+OperandMemory multiply(BlockProductFunction function, DType dtype, std::int64_t rows, std::int64_t depth) {
+  OperandMemory a = random_operand(1, dtype, rows, padded_depth(dtype, depth), 2);
   for (std::int64_t row = 0; row < rows && depth % 2 != 0 && dtype == DType::bf16; ++row)
     a.set(row, depth, 0);
-  Operand b = random_operand(2, dtype, depth, kPanelColumns);
+  OperandMemory b = random_operand(2, dtype, depth, kPanelColumns);
   std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(dtype, depth)));
   pack_panel({.source = b.view().data,
               .dtype = dtype,
@@ -25,7 +25,7 @@ Operand multiply(BlockProductFunction function, DType dtype, std::int64_t rows, 
               .depth = depth,
               .columns = kPanelColumns},
              panel.data());
-  Operand out = random_operand(3, DType::fp32, rows, kPanelColumns, 1);
+  OperandMemory out = random_operand(3, DType::fp32, rows, kPanelColumns, 1);
   function({.a = a.view().data,
             .a_stride = a.view().stride,
             .panel = panel.data(),
@@ -39,10 +39,10 @@ Operand multiply(BlockProductFunction function, DType dtype, std::int64_t rows, 
 }
 
 /// out + a·b with the operands of multiply(), in double precision.
-Operand expected(DType dtype, std::int64_t rows, std::int64_t depth) {
-  const Operand a = random_operand(1, dtype, rows, padded_depth(dtype, depth), 2);
-  const Operand b = random_operand(2, dtype, depth, kPanelColumns);
-  Operand out = random_operand(3, DType::fp32, rows, kPanelColumns, 1);
+OperandMemory expected(DType dtype, std::int64_t rows, std::int64_t depth) {
+  const OperandMemory a = random_operand(1, dtype, rows, padded_depth(dtype, depth), 2);
+  const OperandMemory b = random_operand(2, dtype, depth, kPanelColumns);
+  OperandMemory out = random_operand(3, DType::fp32, rows, kPanelColumns, 1);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < kPanelColumns; ++column) {
       double sum = out.at(row, column);
@@ -57,7 +57,7 @@ TEST(BlockProduct, OfEveryImplementationIsTheProduct) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
       for (const std::int64_t depth : {1, 2, 33, 200}) {
-        const Operand reference = expected(dtype, rows, depth);
+        const OperandMemory reference = expected(dtype, rows, depth);
         EXPECT_LE(relative_error(multiply(portable_block_product_for(dtype), dtype, rows, depth), reference),
                   1e-6);
         EXPECT_LE(relative_error(multiply(block_product_for(dtype), dtype, rows, depth), reference), 1e-6);
@@ -68,9 +68,9 @@ TEST(BlockProduct, OfEveryImplementationIsTheProduct) {
 
 /// What `pack(operand, to)` writes into `elements` floats.
 template <typename Pack>
-std::vector<float> packed(const Operand& operand, std::int64_t elements, const Pack& pack) {
+std::vector<float> packed(const OperandMemory& operand, std::int64_t elements, const Pack& pack) {
   std::vector<float> to(static_cast<std::size_t>(elements), -1.0F);
-  Operand copy = operand;
+  OperandMemory copy = operand;
   pack(copy.view(), to.data());
   return to;
 }
@@ -79,8 +79,8 @@ TEST(Packing, OfFp16IsThatOfTheSameValuesInFp32) {
   for (const std::int64_t columns : {1, 17, 64}) {
     for (const std::int64_t depth : {1, 33, 130}) {
       for (const bool transposed : {false, true}) {
-        const Operand operand = transposed ? random_operand(1, DType::fp16, columns, depth, 3)
-                                           : random_operand(1, DType::fp16, depth, columns, 3);
+        const OperandMemory operand = transposed ? random_operand(1, DType::fp16, columns, depth, 3)
+                                                 : random_operand(1, DType::fp16, depth, columns, 3);
         const auto panel = [&](const Matrix& x, float* to) {
           pack_panel({.source = x.data,
                       .dtype = x.dtype,

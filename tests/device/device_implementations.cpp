@@ -48,15 +48,15 @@ class DeviceImplementation final : public Implementation {
 };
 
 std::unique_ptr<Implementation> make_implementation(const std::string& name) {
-  return std::make_unique<DeviceImplementation>(testing::make_device(name, {.threads = 2, .link = {}}));
+  return std::make_unique<DeviceImplementation>(test::make_device(name, {.threads = 2, .link = {}}));
 }
 
 }  // namespace
 
 std::vector<ImplementationChoice> implementation_choices() {
   std::vector<ImplementationChoice> result;
-  for (const std::string& name : testing::device_names()) {
-    result.push_back({name, &make_implementation, &testing::why_no_device});
+  for (const std::string& name : test::device_names()) {
+    result.push_back({name, &make_implementation, &test::why_no_device});
   }
   return result;
 }

@@ -133,7 +133,7 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
   Scenario scenario;
   scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm",
                               name_of(dtype), rows, columns, static_cast<int>(place));
-  Operand reciprocal(DType::fp32, 1, rows);
+  OperandMemory reciprocal(DType::fp32, 1, rows);
   for (std::int64_t row = 0; row < rows; ++row)
     reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
   scenario.operands = {random_operand(1, dtype, rows, columns, 5 * padding_unit),
@@ -186,11 +186,12 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
   const std::int64_t rows = shape.batch * shape.sequence;
   Scenario scenario;
   scenario.name = "attention backward " + describe(shape, dtype);
-  scenario.operands = {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
-                       Operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
-                       Operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
-                       random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
-                       poisoned_operand(dtype, rows, fused_columns(shape), 5 * padding_unit)};
+  scenario.operands = {
+      random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
+      OperandMemory(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
+      OperandMemory(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
+      random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
+      poisoned_operand(dtype, rows, fused_columns(shape), 5 * padding_unit)};
   // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,
   // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
@@ -220,8 +221,8 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
 
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit) {
-  Operand cosine(DType::fp32, sequence, head_dimension / 2);
-  Operand sine(DType::fp32, sequence, head_dimension / 2);
+  OperandMemory cosine(DType::fp32, sequence, head_dimension / 2);
+  OperandMemory sine(DType::fp32, sequence, head_dimension / 2);
   for (std::int64_t t = 0; t < sequence; ++t) {
     for (std::int64_t i = 0; i < head_dimension / 2; ++i) {
       const float angle = static_cast<float>(t) / static_cast<float>(i + 1);
@@ -247,7 +248,7 @@ Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
                        bool in_place) {
   return {fmt::format("gelu {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place")),
           {random_operand(1, dtype, rows, columns, padding, 3),
-           in_place ? Operand(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
+           in_place ? OperandMemory(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
           [=](Kernels& kernels, const Views& x) { kernels.gelu(x[0], in_place ? x[0] : x[1]); }};
 }
 

@@ -10,7 +10,7 @@ namespace strata {
 namespace {
 
 using Seconds = PacingClock::Seconds;
-using testing::VirtualTime;
+using test::VirtualTime;
 
 std::vector<std::byte> numbered(Bytes bytes) {
   std::vector<std::byte> data(static_cast<std::size_t>(bytes));

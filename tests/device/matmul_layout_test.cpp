@@ -38,10 +38,10 @@ class ColumnMajorKernels final : public ReferenceKernels {
   }
 };
 
-std::vector<Operand> run(Kernels& kernels, const Scenario& scenario) {
-  std::vector<Operand> operands = scenario.operands;
+std::vector<OperandMemory> run(Kernels& kernels, const Scenario& scenario) {
+  std::vector<OperandMemory> operands = scenario.operands;
   std::vector<Matrix> views;
-  for (Operand& operand : operands) views.push_back(operand.view());
+  for (OperandMemory& operand : operands) views.push_back(operand.view());
   scenario.call(kernels, views);
   return operands;
 }
@@ -62,8 +62,8 @@ TEST(MatmulLayout, TheColumnMajorProductIsTheRowMajorOne) {
                                                      .padding = extras ? 3 : 0});
           ColumnMajorKernels column_major_kernels;
           ReferenceKernels reference;
-          const std::vector<Operand> actual = run(column_major_kernels, scenario);
-          const std::vector<Operand> expected = run(reference, scenario);
+          const std::vector<OperandMemory> actual = run(column_major_kernels, scenario);
+          const std::vector<OperandMemory> expected = run(reference, scenario);
           for (std::size_t i = 0; i < actual.size(); ++i) {
             EXPECT_LE(relative_error(actual[i], expected[i]), 1e-6) << scenario.name << ", operand " << i;
             EXPECT_TRUE(actual[i].padding_is_untouched()) << scenario.name << ", operand " << i;

@@ -37,7 +37,7 @@ TEST(Cast, RoundsToBf16LikeTheStorageTypeBitForBit) {
 }
 
 /// Runs the case on one instruction set of those that this processor has.
-class CastOnEachTarget : public testing::TestWithParam<std::int64_t> {
+class CastOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
  protected:
   void cast(const Matrix& x, const Matrix& out) { device_.make_stream()->kernels().cast(x, out); }
 
@@ -82,7 +82,7 @@ TEST_P(CastOnEachTarget, ReadsEveryFp16) {
   EXPECT_EQ(wrong, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CastOnEachTarget, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, CastOnEachTarget, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return hwy::TargetName(info.param); });
 
 /// A poisoned activation must reach the loss, where the run notices it.

@@ -20,18 +20,18 @@
 namespace strata {
 namespace {
 
-using testing::kBf16Moments;
-using testing::kEveryStateType;
-using testing::kSmallest;
-using testing::kSplit;
-using testing::StateTypes;
+using test::kBf16Moments;
+using test::kEveryStateType;
+using test::kSmallest;
+using test::kSplit;
+using test::StateTypes;
 
 /// What an update works on: `elements` from `first` on of longer vectors, of which nothing else may change.
 struct Stretch {
   StateTypes types;
   std::int64_t first, elements;
-  Operand master;  ///< remainders look like 16-bit numbers
-  Operand exp_avg, exp_avg_sq, gradient, parameter;
+  OperandMemory master;  ///< remainders look like 16-bit numbers
+  OperandMemory exp_avg, exp_avg_sq, gradient, parameter;
 
   Stretch(std::int64_t first, std::int64_t elements, const StateTypes& types)
       : types(types),
@@ -111,7 +111,7 @@ class OptimizerKernels : public EveryImplementation {
   }
 
   /// Of `elements` from `first` on.
-  double sum_of_squares_of(Operand x, std::int64_t first, std::int64_t elements) {
+  double sum_of_squares_of(OperandMemory x, std::int64_t first, std::int64_t elements) {
     std::optional<double> result;
     for (int run = 0; run < implementation().runs(); ++run) {
       implementation().begin_run(run);
@@ -183,7 +183,8 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
     Stretch stretch(0, static_cast<std::int64_t>(words.size()), {.precision = dtype});
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       stretch.master.set(0, i, std::bit_cast<float>(words[static_cast<std::size_t>(i)]));
-      for (Operand* zero : {&stretch.exp_avg, &stretch.exp_avg_sq, &stretch.gradient}) zero->set(0, i, 0);
+      for (OperandMemory* zero : {&stretch.exp_avg, &stretch.exp_avg_sq, &stretch.gradient})
+        zero->set(0, i, 0);
     }
     const Stretch after = updated(stretch, third_step(), false);
     EXPECT_EQ(after.master.memory(), stretch.master.memory());
@@ -209,7 +210,7 @@ TEST_P(OptimizerKernels, AdamWOfASkippedStepKeepsTheStateAndRoundsItToTheParamet
 
 TEST_P(OptimizerKernels, SumOfSquaresHasTheBitsOfTheCpuAtEverySizeAndAlignment) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    const Operand x = random_operand(5, dtype, 1, 851'980);
+    const OperandMemory x = random_operand(5, dtype, 1, 851'980);
     for (const std::int64_t elements : {0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 200'001, 851'973}) {
       for (const std::int64_t first : {0, 1}) {
         const double expected = sum_of_squares(x.memory().data() + first * size_of(dtype), dtype, elements);
@@ -222,7 +223,7 @@ TEST_P(OptimizerKernels, SumOfSquaresHasTheBitsOfTheCpuAtEverySizeAndAlignment) 
 
 TEST_P(OptimizerKernels, SumOfSquaresShowsOneInfinityOrNaNAnywhere) {
   for (const std::int64_t place : {0, 17, 70'000, 99'999}) {
-    Operand x = random_operand(6, DType::fp32, 1, 100'000);
+    OperandMemory x = random_operand(6, DType::fp32, 1, 100'000);
     x.set(0, place, -std::numeric_limits<float>::infinity());
     EXPECT_EQ(sum_of_squares_of(x, 0, 100'000), std::numeric_limits<double>::infinity());
     x.set(0, place, std::numeric_limits<float>::quiet_NaN());

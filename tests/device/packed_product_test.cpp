@@ -21,7 +21,8 @@ struct Case {
 };
 
 /// Stored with a gap behind each row.
-Operand operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns, bool transposed) {
+OperandMemory operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
+                      bool transposed) {
   return random_operand(seed, dtype, transposed ? columns : rows, transposed ? rows : columns, 3);
 }
 
@@ -31,7 +32,7 @@ struct Operands {
         b(operand(2, c.dtype, c.k, c.n, c.transpose_b)),
         bias(random_operand(3, c.dtype, 1, c.n)),
         out(random_operand(4, c.out_dtype, c.m, c.n, 3)) {}
-  Operand a, b, bias, out;
+  OperandMemory a, b, bias, out;
 };
 
 /// Of the rows and columns from there on, as a tile is given them.

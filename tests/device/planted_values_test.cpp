@@ -36,7 +36,7 @@ struct Case {
 Scenario planted(const Case& plain, std::size_t operand, float value) {
   Scenario scenario = plain.scenario;
   scenario.name += fmt::format(" with {} in operand {}", value, operand);
-  Operand& x = scenario.operands[operand];
+  OperandMemory& x = scenario.operands[operand];
   x.set(0, 0, value);
   x.set(x.rows() / 2, x.columns() / 2, value);
   x.set(x.rows() - 1, x.columns() - 1, value);
@@ -48,12 +48,12 @@ class PlantedValues : public EveryImplementation {
   void expect_agrees_value_by_value(const Scenario& scenario, Poison poison = Poison::stays) {
     SCOPED_TRACE(scenario.name);
     ReferenceKernels kernels;
-    std::vector<Operand> wide;
-    for (const Operand& operand : scenario.operands) wide.push_back(operand.widened());
+    std::vector<OperandMemory> wide;
+    for (const OperandMemory& operand : scenario.operands) wide.push_back(operand.widened());
     std::vector<Matrix> views;
-    for (Operand& operand : wide) views.push_back(operand.view());
+    for (OperandMemory& operand : wide) views.push_back(operand.view());
     scenario.call(kernels, views);
-    const std::vector<Operand> results = run_scenario(scenario, implementation());
+    const std::vector<OperandMemory> results = run_scenario(scenario, implementation());
     for (std::size_t i = 0; i < results.size(); ++i) {
       const double tolerance = 10 * scenario.tolerance(results[i].dtype());
       for (std::int64_t row = 0; row < results[i].rows(); ++row) {
@@ -79,9 +79,9 @@ class PlantedValues : public EveryImplementation {
  private:
   /// The first element that differs by more than the tolerance times the row's largest number, or that is not
   /// finite in another way.
-  static std::string difference(const Operand& actual, const Operand& wide, std::int64_t row,
+  static std::string difference(const OperandMemory& actual, const OperandMemory& wide, std::int64_t row,
                                 double tolerance, Poison poison) {
-    Operand rounded(actual.dtype(), 1, wide.columns());
+    OperandMemory rounded(actual.dtype(), 1, wide.columns());
     double largest = kNextToNothing;
     for (std::int64_t column = 0; column < wide.columns(); ++column) {
       rounded.set(0, column, wide.at(row, column));
@@ -181,9 +181,9 @@ Pairs pairs_of(std::initializer_list<float> others) {
   return pairs;
 }
 
-Operand column_of(DType dtype, const std::vector<float>& values) {
+OperandMemory column_of(DType dtype, const std::vector<float>& values) {
   // Repeated, so that whole vectors see them as well as a vector's rest.
-  Operand result(dtype, static_cast<std::int64_t>(values.size()), 67);
+  OperandMemory result(dtype, static_cast<std::int64_t>(values.size()), 67);
   for (std::size_t row = 0; row < values.size(); ++row) {
     for (std::int64_t column = 0; column < 67; ++column)
       result.set(static_cast<std::int64_t>(row), column, values[row]);
@@ -191,8 +191,8 @@ Operand column_of(DType dtype, const std::vector<float>& values) {
   return result;
 }
 
-Operand side_by_side(DType dtype, const Pairs& pairs) {
-  Operand result(dtype, static_cast<std::int64_t>(pairs.first.size()), 2 * 67);
+OperandMemory side_by_side(DType dtype, const Pairs& pairs) {
+  OperandMemory result(dtype, static_cast<std::int64_t>(pairs.first.size()), 2 * 67);
   for (std::size_t row = 0; row < pairs.first.size(); ++row) {
     for (std::int64_t column = 0; column < 2 * 67; ++column) {
       result.set(static_cast<std::int64_t>(row), column, (column < 67 ? pairs.first : pairs.second)[row]);
@@ -204,7 +204,7 @@ Operand side_by_side(DType dtype, const Pairs& pairs) {
 TEST_P(PlantedValues, GeluAtItsTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
   for (const DType dtype : kDTypes) {
-    const Operand x = column_of(dtype, pairs.first), gradient = column_of(dtype, pairs.second);
+    const OperandMemory x = column_of(dtype, pairs.first), gradient = column_of(dtype, pairs.second);
     expect_agrees_value_by_value(
         {.name = "gelu",
          .operands = {x, x},
@@ -222,13 +222,13 @@ TEST_P(PlantedValues, GeluAtItsTurningPoints) {
 TEST_P(PlantedValues, SwigluAtItsTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
   for (const DType dtype : kDTypes) {
-    const Operand gate_up = side_by_side(dtype, pairs), out = column_of(dtype, pairs.first);
+    const OperandMemory gate_up = side_by_side(dtype, pairs), out = column_of(dtype, pairs.first);
     expect_agrees_value_by_value(
         {.name = "swiglu",
          .operands = {gate_up, out},
          .call = [](Kernels& kernels, const std::vector<Matrix>& m) { kernels.swiglu(m[0], m[1]); },
          .fp32_tolerance = 2e-6});
-    const Operand gradient = column_of(dtype, std::vector<float>(pairs.first.size(), 1.5F));
+    const OperandMemory gradient = column_of(dtype, std::vector<float>(pairs.first.size(), 1.5F));
     expect_agrees_value_by_value(
         {.name = "swiglu backward",
          .operands = {gate_up, gradient, gate_up},

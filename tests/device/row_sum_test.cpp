@@ -20,8 +20,8 @@ std::vector<std::int32_t> rows_of_rank(std::int64_t rank) {
   return rows;
 }
 
-Operand zeros(DType dtype, std::int64_t rows, std::int64_t columns) {
-  Operand result(dtype, rows, columns);
+OperandMemory zeros(DType dtype, std::int64_t rows, std::int64_t columns) {
+  OperandMemory result(dtype, rows, columns);
   for (std::int64_t i = 0; i < rows * columns; ++i) result.set(i / columns, i % columns, 0);
   return result;
 }
@@ -37,11 +37,11 @@ float value_of(std::int64_t rank, std::int32_t row, std::int64_t column) {
 TEST_P(RowSums, HaveTheBitsOfAddingWholeTablesRankByRank) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     std::vector<std::int32_t> rows;
-    Operand values = poisoned_operand(dtype, kRanks * kLength, kColumns);
-    Operand whole(dtype, 1, kTableRows * kColumns);
-    std::vector<Operand> tables;
+    OperandMemory values = poisoned_operand(dtype, kRanks * kLength, kColumns);
+    OperandMemory whole(dtype, 1, kTableRows * kColumns);
+    std::vector<OperandMemory> tables;
     for (std::int64_t rank = 0; rank < kRanks; ++rank) {
-      Operand& table = tables.emplace_back(zeros(dtype, kTableRows, kColumns));
+      OperandMemory& table = tables.emplace_back(zeros(dtype, kTableRows, kColumns));
       const std::vector<std::int32_t> own = rows_of_rank(rank);
       for (std::size_t i = 0; i < own.size() && own[i] != kNoRow; ++i) {
         for (std::int64_t column = 0; column < kColumns; ++column) {
@@ -66,7 +66,7 @@ TEST_P(RowSums, HaveTheBitsOfAddingWholeTablesRankByRank) {
             kernels.sum_rows(
                 {.ranks = kRanks, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
           }};
-      const Operand sums = run_scenario(scenario, implementation())[2];
+      const OperandMemory sums = run_scenario(scenario, implementation())[2];
       for (std::int64_t i = 0; i < elements; ++i) {
         EXPECT_EQ(sums.at(0, i), whole.at(0, first + i)) << i;
         EXPECT_EQ(std::signbit(sums.at(0, i)), std::signbit(whole.at(0, first + i))) << i;

@@ -16,18 +16,19 @@ namespace {
 
 constexpr std::byte kPadding{0xA5};
 
-std::vector<Matrix> views(std::vector<Operand>& operands) {
+std::vector<Matrix> views(std::vector<OperandMemory>& operands) {
   std::vector<Matrix> result;
-  for (Operand& operand : operands) result.push_back(operand.view());
+  for (OperandMemory& operand : operands) result.push_back(operand.view());
   return result;
 }
 
-std::vector<Operand> run(const Scenario& scenario, Kernels& kernels, std::vector<Operand> operands) {
+std::vector<OperandMemory> run(const Scenario& scenario, Kernels& kernels,
+                               std::vector<OperandMemory> operands) {
   scenario.call(kernels, views(operands));
   return operands;
 }
 
-void expect_equal_bits(const std::vector<Operand>& actual, const std::vector<Operand>& expected,
+void expect_equal_bits(const std::vector<OperandMemory>& actual, const std::vector<OperandMemory>& expected,
                        const std::string& run) {
   for (std::size_t i = 0; i < actual.size(); ++i) {
     EXPECT_TRUE(actual[i].memory() == expected[i].memory()) << "operand " << i << " of " << run;
@@ -36,26 +37,26 @@ void expect_equal_bits(const std::vector<Operand>& actual, const std::vector<Ope
 
 }  // namespace
 
-Operand::Operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding)
+OperandMemory::OperandMemory(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding)
     : dtype_(dtype),
       rows_(rows),
       columns_(columns),
       padding_(padding),
       memory_(static_cast<std::size_t>(rows * (columns + padding) * size_of(dtype)), kPadding) {}
 
-float Operand::at(std::int64_t row, std::int64_t column) const {
+float OperandMemory::at(std::int64_t row, std::int64_t column) const {
   const auto index = static_cast<std::size_t>(row * (columns_ + padding_) + column);
   return with_storage_type(dtype_, [&]<typename T>(T) {
     return static_cast<float>(reinterpret_cast<const T*>(memory_.data())[index]);
   });
 }
 
-void Operand::set(std::int64_t row, std::int64_t column, float value) {
+void OperandMemory::set(std::int64_t row, std::int64_t column, float value) {
   const auto index = static_cast<std::size_t>(row * (columns_ + padding_) + column);
   with_storage_type(dtype_, [&]<typename T>(T) { reinterpret_cast<T*>(memory_.data())[index] = T(value); });
 }
 
-bool Operand::padding_is_untouched() const {
+bool OperandMemory::padding_is_untouched() const {
   const auto row_bytes = static_cast<std::size_t>((columns_ + padding_) * size_of(dtype_));
   const auto used = static_cast<std::size_t>(columns_ * size_of(dtype_));
   for (std::size_t row = 0; row < static_cast<std::size_t>(rows_); ++row) {
@@ -66,19 +67,19 @@ bool Operand::padding_is_untouched() const {
   return true;
 }
 
-Operand Operand::widened() const {
-  Operand result(DType::fp32, rows_, columns_, padding_);
+OperandMemory OperandMemory::widened() const {
+  OperandMemory result(DType::fp32, rows_, columns_, padding_);
   for (std::int64_t row = 0; row < rows_; ++row) {
     for (std::int64_t column = 0; column < columns_; ++column) result.set(row, column, at(row, column));
   }
   return result;
 }
 
-Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
-                       std::int64_t padding, float scale) {
+OperandMemory random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
+                             std::int64_t padding, float scale) {
   std::mt19937_64 generator(seed);
   std::uniform_real_distribution<float> uniform(-1.7320508F * scale, 1.7320508F * scale);
-  Operand result(dtype, rows, columns, padding);
+  OperandMemory result(dtype, rows, columns, padding);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) result.set(row, column, uniform(generator));
   }
@@ -86,8 +87,8 @@ Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::
 }
 
 // They are floats to whoever copies or compares them, of values next to nothing.
-Operand index_operand(const std::vector<std::int32_t>& indices) {
-  Operand result(DType::fp32, 1, static_cast<std::int64_t>(indices.size()));
+OperandMemory index_operand(const std::vector<std::int32_t>& indices) {
+  OperandMemory result(DType::fp32, 1, static_cast<std::int64_t>(indices.size()));
   for (std::size_t i = 0; i < indices.size(); ++i) {
     result.set(0, static_cast<std::int64_t>(i), std::bit_cast<float>(indices[i]));
   }
@@ -99,8 +100,8 @@ std::span<const std::int32_t> indices_of(const Matrix& index_operand) {
           static_cast<std::size_t>(index_operand.columns)};
 }
 
-Operand poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
-  Operand result(dtype, rows, columns, padding);
+OperandMemory poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
+  OperandMemory result(dtype, rows, columns, padding);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       result.set(row, column, std::numeric_limits<float>::quiet_NaN());
@@ -109,7 +110,7 @@ Operand poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, s
   return result;
 }
 
-double relative_error(const Operand& actual, const Operand& expected) {
+double relative_error(const OperandMemory& actual, const OperandMemory& expected) {
   double difference = 0;
   double norm = 0;
   for (std::int64_t row = 0; row < expected.rows(); ++row) {
@@ -123,8 +124,8 @@ double relative_error(const Operand& actual, const Operand& expected) {
   return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
-std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& implementation) {
-  std::vector<Operand> operands = scenario.operands;
+std::vector<OperandMemory> run_scenario(const Scenario& scenario, Implementation& implementation) {
+  std::vector<OperandMemory> operands = scenario.operands;
   std::vector<Matrix> placed = views(operands);
   for (std::size_t i = 0; i < operands.size(); ++i)
     placed[i].data = implementation.place(operands[i].bytes());
@@ -147,12 +148,12 @@ double Scenario::tolerance(DType dtype) const {
 
 void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation) {
   SCOPED_TRACE(scenario.name);
-  std::vector<Operand> wide;
-  for (const Operand& operand : scenario.operands) wide.push_back(operand.widened());
+  std::vector<OperandMemory> wide;
+  for (const OperandMemory& operand : scenario.operands) wide.push_back(operand.widened());
   ReferenceKernels reference;
-  const std::vector<Operand> expected = run(scenario, reference, wide);
+  const std::vector<OperandMemory> expected = run(scenario, reference, wide);
   implementation.begin_run(0);
-  const std::vector<Operand> actual = run_scenario(scenario, implementation);
+  const std::vector<OperandMemory> actual = run_scenario(scenario, implementation);
   for (std::size_t i = 0; i < actual.size(); ++i) {
     EXPECT_LE(relative_error(actual[i], expected[i]), scenario.tolerance(actual[i].dtype()))
         << "operand " << i;
@@ -164,14 +165,14 @@ void expect_agrees_with_reference(const Scenario& scenario, Implementation& impl
   }
 }
 
-std::vector<Operand> run_on_cpu(const Scenario& scenario, int threads) {
+std::vector<OperandMemory> run_on_cpu(const Scenario& scenario, int threads) {
   CpuDevice device({.threads = threads, .link = {}});
   return run(scenario, device.make_stream()->kernels(), scenario.operands);
 }
 
 void expect_same_bits_for_any_thread_count(const Scenario& scenario) {
   SCOPED_TRACE(scenario.name);
-  const std::vector<Operand> expected = run_on_cpu(scenario, 1);
+  const std::vector<OperandMemory> expected = run_on_cpu(scenario, 1);
   for (const int threads : {2, 3}) {
     expect_equal_bits(run_on_cpu(scenario, threads), expected, fmt::format("{} threads", threads));
   }

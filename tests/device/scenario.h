@@ -18,9 +18,9 @@
 namespace strata {
 
 /// Memory of one operand: a matrix with columns of padding after each row that no kernel may touch.
-class Operand {
+class OperandMemory {
  public:
-  Operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0);
+  OperandMemory(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0);
 
   Matrix view() { return {memory_.data(), dtype_, rows_, columns_, columns_ + padding_}; }
   DType dtype() const { return dtype_; }
@@ -30,7 +30,7 @@ class Operand {
   std::int64_t columns() const { return columns_; }
   bool padding_is_untouched() const;
   /// The same values in fp32, with the same padding.
-  Operand widened() const;
+  OperandMemory widened() const;
   const std::vector<std::byte>& memory() const { return memory_; }
   std::span<std::byte> bytes() { return memory_; }
 
@@ -41,18 +41,19 @@ class Operand {
 };
 
 /// Values about N(0, scale²), equal in every run.
-Operand random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
-                       std::int64_t padding = 0, float scale = 1);
+OperandMemory random_operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::int64_t columns,
+                             std::int64_t padding = 0, float scale = 1);
 /// Whole numbers of 32 bits as kernels read them, in memory that a device may copy like other operands'.
-Operand index_operand(const std::vector<std::int32_t>& indices);
+OperandMemory index_operand(const std::vector<std::int32_t>& indices);
 std::span<const std::int32_t> indices_of(const Matrix& index_operand);
 /// NaN everywhere: what an output holds before.
-Operand poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0);
+OperandMemory poisoned_operand(DType dtype, std::int64_t rows, std::int64_t columns,
+                               std::int64_t padding = 0);
 
 struct Scenario {
   using Call = std::function<void(Kernels&, const std::vector<Matrix>&)>;
   std::string name;
-  std::vector<Operand> operands;
+  std::vector<OperandMemory> operands;
   Call call;
   /// Bounds of the relative Frobenius error of an operand, by its dtype.
   double fp32_tolerance = 1e-5;
@@ -79,7 +80,7 @@ class Implementation {
 };
 
 /// The scenario's operands after its call.
-std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& implementation);
+std::vector<OperandMemory> run_scenario(const Scenario& scenario, Implementation& implementation);
 
 /// Runs the scenario on the implementation, and on the reference with fp32 copies of the operands; every
 /// operand must agree afterwards (inputs are unchanged, outputs are equal within the tolerance) and no
@@ -87,11 +88,11 @@ std::vector<Operand> run_scenario(const Scenario& scenario, Implementation& impl
 void expect_agrees_with_reference(const Scenario& scenario, Implementation& implementation);
 
 /// The scenario's operands after its call on the CPU.
-std::vector<Operand> run_on_cpu(const Scenario& scenario, int threads);
+std::vector<OperandMemory> run_on_cpu(const Scenario& scenario, int threads);
 /// Runs the scenario on the CPU with 1, 2 and 3 threads; every byte of every operand must be equal.
 void expect_same_bits_for_any_thread_count(const Scenario& scenario);
 
 /// ‖actual - expected‖ / ‖expected‖; infinite where a value is not finite.
-double relative_error(const Operand& actual, const Operand& expected);
+double relative_error(const OperandMemory& actual, const OperandMemory& expected);
 
 }  // namespace strata

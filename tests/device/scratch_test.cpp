@@ -13,7 +13,7 @@ TEST(CpuScratch, OfACallIsWhatTheRulesSay) {
   CpuDevice device({.threads = 3, .link = {}});
   for (Scenario& scenario : calls_with_scratch()) {
     std::vector<Matrix> views;
-    for (Operand& operand : scenario.operands) views.push_back(operand.view());
+    for (OperandMemory& operand : scenario.operands) views.push_back(operand.view());
     ScratchMeter meter(device.scratch_rules());
     scenario.call(meter, views);
     const Bytes expected = total(device.scratch_rules().parts(meter.largest()));
@@ -43,7 +43,7 @@ TEST(CpuScratch, OfManyCallsHoldsEachOfThem) {
     const Bytes before = stream->kernels().scratch_bytes();
     for (Scenario& scenario : calls) {
       std::vector<Matrix> views;
-      for (Operand& operand : scenario.operands) views.push_back(operand.view());
+      for (OperandMemory& operand : scenario.operands) views.push_back(operand.view());
       scenario.call(meter, views);
       scenario.call(stream->kernels(), views);
     }

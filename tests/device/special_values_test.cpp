@@ -11,15 +11,15 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-Operand row_of(DType dtype, const std::vector<float>& values) {
-  Operand result(dtype, 1, static_cast<std::int64_t>(values.size()));
+OperandMemory row_of(DType dtype, const std::vector<float>& values) {
+  OperandMemory result(dtype, 1, static_cast<std::int64_t>(values.size()));
   for (std::size_t i = 0; i < values.size(); ++i) result.set(0, static_cast<std::int64_t>(i), values[i]);
   return result;
 }
 
 /// 1 everywhere, NaN at `place`.
-Operand with_nan(std::int64_t columns, std::int64_t place) {
-  Operand result = row_of(DType::fp32, std::vector<float>(static_cast<std::size_t>(columns), 1.0F));
+OperandMemory with_nan(std::int64_t columns, std::int64_t place) {
+  OperandMemory result = row_of(DType::fp32, std::vector<float>(static_cast<std::size_t>(columns), 1.0F));
   result.set(0, place, kNaN);
   return result;
 }
@@ -28,14 +28,14 @@ class SpecialValues : public EveryImplementation {
  protected:
   /// Of a call that reads operand 0 and writes operand 1.
   template <typename Call>
-  Operand result_of(const Operand& input, const Operand& output, const Call& call) {
+  OperandMemory result_of(const OperandMemory& input, const OperandMemory& output, const Call& call) {
     const Scenario scenario{"", {input, output}, [&](Kernels& kernels, const std::vector<Matrix>& x) {
                               call(kernels, x[0], x[1]);
                             }};
     return run_scenario(scenario, implementation())[1];
   }
-  Operand cast(const Operand& input, DType to) {
-    return result_of(input, Operand(to, 1, input.columns()),
+  OperandMemory cast(const OperandMemory& input, DType to) {
+    return result_of(input, OperandMemory(to, 1, input.columns()),
                      [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.cast(x, out); });
   }
 };
@@ -54,12 +54,12 @@ TEST_P(SpecialValues, CastRoundsToNearestEvenAtTheEndsOfTheFormats) {
 
 TEST_P(SpecialValues, CastReadsEveryFp16AndBf16) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    Operand patterns(dtype, 1, 1 << 16);
+    OperandMemory patterns(dtype, 1, 1 << 16);
     for (std::size_t i = 0; i < 1 << 16; ++i) {
       patterns.bytes()[2 * i] = static_cast<std::byte>(i & 0xff);
       patterns.bytes()[2 * i + 1] = static_cast<std::byte>(i >> 8);
     }
-    const Operand values = cast(patterns, DType::fp32);
+    const OperandMemory values = cast(patterns, DType::fp32);
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < 1 << 16; ++i) {
       const float expected = patterns.at(0, i), value = values.at(0, i);
@@ -75,47 +75,48 @@ TEST_P(SpecialValues, CastReadsEveryFp16AndBf16) {
 TEST_P(SpecialValues, NaNStaysNaNInEveryDType) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     // The second one's payload is lost when its low bits are cut off.
-    const Operand values = row_of(DType::fp32, {kNaN, std::bit_cast<float>(0x7f800001U), -kNaN});
-    const Operand result = cast(values, dtype);
+    const OperandMemory values = row_of(DType::fp32, {kNaN, std::bit_cast<float>(0x7f800001U), -kNaN});
+    const OperandMemory result = cast(values, dtype);
     for (std::int64_t i = 0; i < 3; ++i)
       EXPECT_TRUE(std::isnan(result.at(0, i))) << name_of(dtype) << " " << i;
   }
 }
 
 TEST_P(SpecialValues, NaNPassesThroughActivations) {
-  const Operand x = with_nan(40, 37), untouched(DType::fp32, 1, 40);
-  const Operand gelu = result_of(
+  const OperandMemory x = with_nan(40, 37), untouched(DType::fp32, 1, 40);
+  const OperandMemory gelu = result_of(
       x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu(x, out); });
   EXPECT_TRUE(std::isnan(gelu.at(0, 37)) && !std::isnan(gelu.at(0, 36)));
-  const Operand slope = result_of(x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-    kernels.gelu_backward(x, x, out);
-  });
+  const OperandMemory slope = result_of(
+      x, untouched,
+      [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu_backward(x, x, out); });
   EXPECT_TRUE(std::isnan(slope.at(0, 37)) && !std::isnan(slope.at(0, 36)));
-  const Operand swiglu =
+  const OperandMemory swiglu =
       result_of(with_nan(80, 3), untouched,
                 [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.swiglu(x, out); });
   EXPECT_TRUE(std::isnan(swiglu.at(0, 3)) && !std::isnan(swiglu.at(0, 4)));
 }
 
 TEST_P(SpecialValues, NaNReachesTheWholeRowOfANorm) {
-  const Scenario scenario{"",
-                          {with_nan(40, 37), Operand(DType::fp32, 1, 40), Operand(DType::fp32, 1, 1)},
-                          [](Kernels& kernels, const std::vector<Matrix>& x) {
-                            kernels.norm({.kind = NormKind::rms_norm,
-                                          .epsilon = 1e-5F,
-                                          .input = x[0],
-                                          .weight = x[0],
-                                          .out = x[1],
-                                          .reciprocal_deviation = x[2]});
-                          }};
-  const Operand out = run_scenario(scenario, implementation())[1];
+  const Scenario scenario{
+      "",
+      {with_nan(40, 37), OperandMemory(DType::fp32, 1, 40), OperandMemory(DType::fp32, 1, 1)},
+      [](Kernels& kernels, const std::vector<Matrix>& x) {
+        kernels.norm({.kind = NormKind::rms_norm,
+                      .epsilon = 1e-5F,
+                      .input = x[0],
+                      .weight = x[0],
+                      .out = x[1],
+                      .reciprocal_deviation = x[2]});
+      }};
+  const OperandMemory out = run_scenario(scenario, implementation())[1];
   for (std::int64_t i = 0; i < 40; ++i) EXPECT_TRUE(std::isnan(out.at(0, i)));
 }
 
 TEST_P(SpecialValues, GeluOfLargeArgumentsIsTheArgumentOrZero) {
-  const Operand x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F, 0.0F});
-  const Operand gelu =
-      result_of(x, Operand(DType::fp32, 1, 5),
+  const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F, 0.0F});
+  const OperandMemory gelu =
+      result_of(x, OperandMemory(DType::fp32, 1, 5),
                 [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu(x, out); });
   EXPECT_EQ(gelu.at(0, 0), 100.0F);
   EXPECT_EQ(gelu.at(0, 2), 1e4F);
@@ -125,8 +126,8 @@ TEST_P(SpecialValues, GeluOfLargeArgumentsIsTheArgumentOrZero) {
 }
 
 TEST_P(SpecialValues, GeluOfLargeArgumentsHasSlopeOneOrZero) {
-  const Operand x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F});
-  const Operand slope = result_of(
+  const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F});
+  const OperandMemory slope = result_of(
       x, row_of(DType::fp32, {1, 1, 1, 1}),
       [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu_backward(x, out, out); });
   EXPECT_EQ(slope.at(0, 0), 1.0F);

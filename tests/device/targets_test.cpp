@@ -8,7 +8,7 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
 
-std::vector<Operand> run_on(std::int64_t target, const Scenario& scenario) {
+std::vector<OperandMemory> run_on(std::int64_t target, const Scenario& scenario) {
   const OnHighwayTarget only(target);
   return run_on_cpu(scenario, 2);
 }
@@ -24,9 +24,9 @@ std::vector<std::int64_t> targets_that_fuse() {
 
 void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64_t>& targets) {
   if (targets.empty()) return;  // of a process that is capped below them
-  const std::vector<Operand> expected = run_on(targets.front(), scenario);
+  const std::vector<OperandMemory> expected = run_on(targets.front(), scenario);
   for (const std::int64_t target : targets) {
-    const std::vector<Operand> actual = run_on(target, scenario);
+    const std::vector<OperandMemory> actual = run_on(target, scenario);
     for (std::size_t i = 0; i < actual.size(); ++i) {
       EXPECT_TRUE(actual[i].memory() == expected[i].memory())
           << scenario.name << ", operand " << i << " on " << hwy::TargetName(target);

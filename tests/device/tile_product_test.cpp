@@ -13,10 +13,10 @@ namespace strata {
 namespace {
 
 std::vector<float> multiply(TileProduct product, Bf16Route route) {
-  Operand a = random_operand(1, DType::bf16, 40, 50);
-  Operand b = random_operand(2, DType::bf16, 50, 60);
-  Operand bias = random_operand(3, DType::bf16, 1, 60);
-  Operand out = random_operand(4, product.out_dtype, 40, 60);
+  OperandMemory a = random_operand(1, DType::bf16, 40, 50);
+  OperandMemory b = random_operand(2, DType::bf16, 50, 60);
+  OperandMemory bias = random_operand(3, DType::bf16, 1, 60);
+  OperandMemory out = random_operand(4, product.out_dtype, 40, 60);
   std::vector<std::byte> scratch(static_cast<std::size_t>(scratch_bytes(product, route)) + kAlignment);
   auto* aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<Bytes>(scratch.data())));
   multiply_tile(product, a.view().data, b.view().data, out.view().data,
@@ -29,9 +29,9 @@ std::vector<float> multiply(TileProduct product, Bf16Route route) {
 }
 
 TEST(TileProduct, GivesTheSameThroughFp32AsNatively) {
-  Operand a = random_operand(1, DType::bf16, 40, 50);
-  Operand b = random_operand(2, DType::bf16, 50, 60);
-  Operand out = random_operand(4, DType::fp32, 40, 60);
+  OperandMemory a = random_operand(1, DType::bf16, 40, 50);
+  OperandMemory b = random_operand(2, DType::bf16, 50, 60);
+  OperandMemory out = random_operand(4, DType::fp32, 40, 60);
   for (const bool transposed : {false, true}) {
     for (const bool accumulate : {false, true}) {
       for (const bool bias : {false, true}) {

@@ -15,7 +15,7 @@ namespace {
 
 /// Large blocks of the global operator new, and arenas.
 std::int64_t allocations() {
-  return testing::allocations_so_far().large + Arena::made_so_far();
+  return test::allocations_so_far().large + Arena::made_so_far();
 }
 
 constexpr std::int64_t kStart = -1;
@@ -38,25 +38,24 @@ class CountBetween : public TrainListener {
 };
 
 TEST(Allocation, HappensInNoStep) {
-  const testing::TemporaryFolder folder;
-  RunConfig config = testing::tiny_run(folder.path());
+  const test::TemporaryFolder folder;
+  RunConfig config = test::tiny_run(folder.path());
   config.train.steps = 8;
   const auto expect_none = [&](const std::string& what) {
     for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
       config.plan.lanes = lanes;
       CountBetween listener(kStart, 6);
-      testing::run(config, {.fresh = true, .listener = &listener});
+      test::run(config, {.fresh = true, .listener = &listener});
       std::filesystem::remove_all(folder.path() / "out");  // a run looks at the checkpoints before it
       EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", " << what;
     }
   };
-  const Bytes resident = testing::resident_bytes(config);
+  const Bytes resident = test::resident_bytes(config);
   config.memory.device = resident;
   expect_none("all on the device");
   config.memory.device = resident / 3;
   expect_none("a third on the device");
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
   expect_none("state on a drive");
@@ -67,8 +66,8 @@ TEST(Allocation, HappensInNoStep) {
 
 /// A save needs its headers and the manifest, whatever the size of the state.
 TEST(Allocation, OfASaveHasNothingToDoWithTheSizeOfTheState) {
-  const testing::TemporaryFolder folder;
-  RunConfig config = testing::tiny_run(folder.path());
+  const test::TemporaryFolder folder;
+  RunConfig config = test::tiny_run(folder.path());
   config.train.steps = 8;
   config.checkpoint.every = 4;
   config.plan.lanes = LaneMode::serial;
@@ -76,7 +75,7 @@ TEST(Allocation, OfASaveHasNothingToDoWithTheSizeOfTheState) {
     config.model.config["hidden_size"] = hidden_size;
     config.checkpoint.path = (folder.path() / std::to_string(hidden_size)).string();
     CountBetween listener(1, 6);
-    testing::run(config, {.files = &test::quick(), .listener = &listener});
+    test::run(config, {.files = &test::quick(), .listener = &listener});
     return listener.counted();
   };
   EXPECT_EQ(count(32), count(64));
@@ -84,7 +83,7 @@ TEST(Allocation, OfASaveHasNothingToDoWithTheSizeOfTheState) {
 
 TEST(Allocation, IsCountedWhereItHappens) {
   const std::int64_t before = allocations();
-  { const std::vector<char> large(testing::kLargeAllocation); }
+  { const std::vector<char> large(test::kLargeAllocation); }
   EXPECT_EQ(allocations(), before + 1);
   { const Arena arena(1); }
   EXPECT_EQ(allocations(), before + 2);
@@ -93,16 +92,16 @@ TEST(Allocation, IsCountedWhereItHappens) {
 /// The scratch of a run is the sum of what its report names, from the first step to the last, on any number
 /// of threads, saved or recomputed, with the state on the device or not.
 TEST(Scratch, OfARunIsWhatTheReportNames) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   for (const DType precision : {DType::bf16, DType::fp32, DType::fp16}) {
     for (const int threads : {1, 3}) {
       for (const bool resident : {true, false}) {
-        RunConfig config = testing::tiny_run(folder.path());
+        RunConfig config = test::tiny_run(folder.path());
         config.train.precision = precision;
         config.train.validate_every = 2;
         config.train.validation_batches = 2;
-        if (!resident) config.memory.device = testing::smallest_bytes(config);
-        const testing::RunOutcome outcome = testing::run(config, {.device_threads = threads});
+        if (!resident) config.memory.device = test::smallest_bytes(config);
+        const test::RunOutcome outcome = test::run(config, {.device_threads = threads});
         const ScratchUse& scratch = outcome.result.scratch;
         EXPECT_GT(scratch.measured_bytes, 0);
         EXPECT_EQ(scratch.measured_bytes, total(scratch.planned)) << name_of(precision) << ", " << threads;
@@ -112,8 +111,8 @@ TEST(Scratch, OfARunIsWhatTheReportNames) {
 }
 
 TEST(Scratch, ThatIsMoreThanPlannedIsTold) {
-  const testing::TemporaryFolder folder;
-  testing::RunOutcome outcome = testing::run(testing::tiny_run(folder.path()));
+  const test::TemporaryFolder folder;
+  test::RunOutcome outcome = test::run(test::tiny_run(folder.path()));
   outcome.result.scratch.planned.front().bytes -= 1;
   const std::vector<std::string> told = differences_from_plan(outcome.plan, outcome.result);
   ASSERT_EQ(told.size(), 1U);
@@ -122,10 +121,10 @@ TEST(Scratch, ThatIsMoreThanPlannedIsTold) {
 
 TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {
   const DirtyMemory untouched(false);
-  const testing::TemporaryFolder folder;
-  RunConfig config = testing::tiny_run(folder.path());
-  config.memory.device = testing::resident_bytes(config) / 2;
-  const Model model = testing::model_of(config);
+  const test::TemporaryFolder folder;
+  RunConfig config = test::tiny_run(folder.path());
+  config.memory.device = test::resident_bytes(config) / 2;
+  const Model model = test::model_of(config);
   const Plan plan = make_plan(config, model);
   const BatchLoader data(config, model.architecture.vocabulary);
   CpuDevice device({.threads = 2, .link = {}});

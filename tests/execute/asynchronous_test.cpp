@@ -10,16 +10,16 @@
 namespace strata {
 namespace {
 
+using test::expect_the_plan_was_exact;
+using test::QueuedDevice;
+using test::resident_bytes;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 using ::testing::AllOf;
-using testing::expect_the_plan_was_exact;
 using ::testing::HasSubstr;
-using testing::QueuedDevice;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOutcome;
-using testing::smallest_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
 
 TEST(BackgroundDevice, ComputesTheBitsOfTheCpuDevice) {
   const TemporaryFolder folder;
@@ -64,7 +64,7 @@ TEST(BackgroundDevice, StopsAtAWholeStep) {
   config.checkpoint.path = (folder.path() / "out").string();
   QueuedDevice device({.threads = 2, .link = {}});
   std::atomic<bool> stop = false;
-  testing::StopAfter listener(3, stop);
+  test::StopAfter listener(3, stop);
   const TrainResult stopped = run(config, {.device = &device, .stop = &stop, .listener = &listener}).result;
   EXPECT_EQ(stopped.counters.step, 3);
   EXPECT_EQ(run(config, {.device = &device}).result.state_hash, expected);

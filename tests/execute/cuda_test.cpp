@@ -8,19 +8,19 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOutcome;
-using testing::smallest_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::expect_the_plan_was_exact;
+using test::resident_bytes;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 class OnGpu : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    if (const std::string why = testing::why_no_device("cuda"); !why.empty()) GTEST_SKIP() << why;
-    device_ = testing::make_device("cuda", {});
+    if (const std::string why = test::why_no_device("cuda"); !why.empty()) GTEST_SKIP() << why;
+    device_ = test::make_device("cuda", {});
     config_ = tiny_run(folder_.path());
     config_.device.kind = DeviceKind::cuda;
     config_.train.precision = GetParam();

@@ -11,13 +11,13 @@
 namespace strata {
 namespace {
 
-using testing::QueuedDevice;
-using testing::resident_bytes;
-using testing::run;
-using testing::run_ranks;
-using testing::smallest_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::QueuedDevice;
+using test::resident_bytes;
+using test::run;
+using test::run_ranks;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 class RunsOnDirtyMemory : public ::testing::Test {
  protected:
@@ -67,12 +67,11 @@ TEST_F(RunsOnDirtyMemory, LeaveTheSameBitsInEveryFormatOfTheState) {
 }
 
 TEST_F(RunsOnDirtyMemory, LeaveTheSameBitsOnDrives) {
-  if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   config_.memory.device = std::max(smallest_bytes(config_), resident_bytes(config_) / 10);
   config_.memory.host = 1;
   config_.memory.nvme_path = {folder_.path().string()};
-  config_.memory.host = testing::smallest_host_bytes(config_);
+  config_.memory.host = test::smallest_host_bytes(config_);
   for (const bool verify : {false, true}) {
     config_.memory.nvme_verify = verify;
     expect_no_difference(verify ? "with checksums" : "without checksums");

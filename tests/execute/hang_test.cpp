@@ -18,11 +18,11 @@
 namespace strata {
 namespace {
 
+using test::run;
+using test::TemporaryFolder;
+using test::tiny_run;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::run;
-using testing::TemporaryFolder;
-using testing::tiny_run;
 
 RunConfig saving_run(const TemporaryFolder& folder) {
   RunConfig config = tiny_run(folder.path());
@@ -34,7 +34,7 @@ RunConfig saving_run(const TemporaryFolder& folder) {
 /// All state on a drive in the folder.
 RunConfig spilling_run(const TemporaryFolder& folder) {
   RunConfig config = saving_run(folder);
-  config.memory.device = testing::smallest_bytes(config);
+  config.memory.device = test::smallest_bytes(config);
   config.memory.host = kUnlimited;
   config.memory.nvme_path = {folder.path().string()};
   config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
@@ -58,8 +58,8 @@ TEST(LongInstruction, ThatWaitsForAStepOfADeviceEndsNoRun) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 1;
-  config.memory.device = testing::smallest_bytes(config);
-  testing::QueuedDevice device({.threads = 2, .link = {.to_device = 200e3, .to_host = {}}});
+  config.memory.device = test::smallest_bytes(config);
+  test::QueuedDevice device({.threads = 2, .link = {.to_device = 200e3, .to_host = {}}});
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_EQ(run(config, {.device = &device, .watchdog_seconds = 0.5}).result.counters.step, 1);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
@@ -70,8 +70,7 @@ TEST(LongInstruction, ThatWaitsForAStepOfADeviceEndsNoRun) {
 /// bits.
 TEST(Hang, OfADriveIsToldOfWhileTheRunWaits) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   const std::string expected = run(tiny_run(folder.path())).result.state_hash;
   struct HangsOnce : IoFaults {
     BlockFault before(const BlockAttempt&) override {
@@ -94,8 +93,7 @@ TEST(Hang, OfADriveIsToldOfWhileTheRunWaits) {
 /// The disk of checkpoints hangs until the failure of another lane is told.
 TEST(Hang, OfOneLaneDoesNotKeepBackWhyAnotherFailed) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   struct HangingSync : FileSystem {
     void sync(int descriptor, const std::filesystem::path& path) override {
       if (path.string().find("step-") != std::string::npos) {

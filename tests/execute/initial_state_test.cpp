@@ -12,10 +12,10 @@
 namespace strata {
 namespace {
 
-using testing::model_of;
-using testing::run;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::model_of;
+using test::run;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 /// A run whose embedding no thread makes in one piece.
 RunConfig run_of_several_pieces(const std::filesystem::path& folder) {

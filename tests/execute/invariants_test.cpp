@@ -7,13 +7,13 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOutcome;
-using testing::smallest_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::expect_the_plan_was_exact;
+using test::resident_bytes;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 struct Precision {
   DType dtype;

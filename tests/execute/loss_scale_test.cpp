@@ -9,9 +9,9 @@
 namespace strata {
 namespace {
 
-using testing::run;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::run;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 RunConfig fp16_run(const std::filesystem::path& folder) {
   RunConfig config = tiny_run(folder);
@@ -28,7 +28,7 @@ TEST(LossScaling, SkipsOverflowingStepsAndBacksOff) {
   std::vector<std::string> hashes;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
     const bool last = instruction.operation == Operation::adamw && instruction.unit == 4;
-    if (last) hashes.push_back(state_hash(testing::model_of(config), trainer.state().access()));
+    if (last) hashes.push_back(state_hash(test::model_of(config), trainer.state().access()));
   };
   const TrainResult result = run(config, {.observer = collect}).result;
   const std::int64_t skipped = result.counters.skipped;
@@ -76,10 +76,9 @@ TEST_F(LossScalingOfPlacedState, KeepsParametersOfSkippedStepsPinnedToTheDevice)
 }
 
 TEST_F(LossScalingOfPlacedState, KeepsParametersOfSkippedStepsOnADrive) {
-  if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig spilled = config_;
-  spilled.memory.device = testing::smallest_bytes(config_);
+  spilled.memory.device = test::smallest_bytes(config_);
   spilled.memory.nvme_path = {folder_.path().string()};
   spilled.memory.parameters = spilled.memory.optimizer_state = TierChoice::nvme;
   expect_what_a_resident_run_does(spilled);

@@ -14,11 +14,11 @@
 namespace strata {
 namespace {
 
+using test::RunOptions;
+using test::RunOutcome;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::RunOptions;
-using testing::RunOutcome;
 using ::testing::StartsWith;
 
 constexpr Bytes kLie = kBufferAlignment;
@@ -47,41 +47,41 @@ void read_more(Program& program, Instruction& instruction, Tier tier, Bytes offs
                                    .bytes = kLie,
                                    .persistent = true,
                                    .offset = offset});
-  instruction.reads.push_back({Role::shared_gradient, id});
+  instruction.reads.push_back({Role::shared_gradient, ElementType::byte, id, kLie});
 }
 
 class LyingPlan : public ::testing::Test {
  protected:
   /// All tiers and links between them are used, and step 4 saves.
   RunConfig config() const {
-    RunConfig config = testing::tiny_run(folder_.path());
-    config.memory.device = testing::smallest_bytes(config);
+    RunConfig config = test::tiny_run(folder_.path());
+    config.memory.device = test::smallest_bytes(config);
     config.memory.nvme_path = {folder_.path().string()};
     config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
     return config;
   }
   std::vector<std::string> told(const RunConfig& config, std::function<void(Plan&)> lie) const {
-    const RunOutcome outcome = testing::run(config, {.files = &test::quick(), .change_plan = std::move(lie)});
+    const RunOutcome outcome = test::run(config, {.files = &test::quick(), .change_plan = std::move(lie)});
     return differences_from_plan(outcome.plan, outcome.result);
   }
   /// Of all ranks; each must say the same.
   std::vector<std::string> told_to_ranks(RunConfig config, const std::function<void(Plan&)>& lie) const {
     const std::vector<RunOutcome> ranks =
-        testing::run_ranks(std::move(config), 2, [&](int) { return RunOptions{.change_plan = lie}; });
+        test::run_ranks(std::move(config), 2, [&](int) { return RunOptions{.change_plan = lie}; });
     std::vector<std::string> first = differences_from_plan(ranks[0].plan, ranks[0].result);
     EXPECT_EQ(differences_from_plan(ranks[1].plan, ranks[1].result), first);
     return first;
   }
-  bool has_drive() const { return testing::why_no_drive(folder_.path()).empty(); }
+  bool has_drive() const { return test::why_no_drive(folder_.path()).empty(); }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 /// A buffer that nothing touches, though an instruction names it and the tier has room for it.
 TEST_F(LyingPlan, AboutAPeakIsTold) {
   for (const Tier tier : kTiers) {
     if (tier == Tier::nvme && !has_drive()) continue;
-    const RunConfig run = tier == Tier::nvme || has_drive() ? config() : testing::tiny_run(folder_.path());
+    const RunConfig run = tier == Tier::nvme || has_drive() ? config() : test::tiny_run(folder_.path());
     const auto lie = [&](Plan& plan) {
       Program& program = training_of(plan).program;
       Instruction& update =
@@ -96,7 +96,7 @@ TEST_F(LyingPlan, AboutAPeakIsTold) {
 }
 
 TEST_F(LyingPlan, AboutAPeakThatIsHigherIsTold) {
-  RunOutcome outcome = testing::run(testing::tiny_run(folder_.path()));
+  RunOutcome outcome = test::run(test::tiny_run(folder_.path()));
   EXPECT_THAT(differences_from_plan(outcome.plan, outcome.result), IsEmpty());
   for (const Tier tier : {Tier::device, Tier::host}) {
     Plan plan = outcome.plan;
@@ -107,7 +107,7 @@ TEST_F(LyingPlan, AboutAPeakThatIsHigherIsTold) {
 }
 
 TEST_F(LyingPlan, AboutALinkIsTold) {
-  if (!has_drive()) GTEST_SKIP() << testing::why_no_drive(folder_.path());
+  if (!has_drive()) GTEST_SKIP() << test::why_no_drive(folder_.path());
   for (const Link link : {Link::h2d, Link::d2h, Link::nvme_read, Link::nvme_write}) {
     const auto lie = [link](Plan& plan) { training_of(plan).step_traffic[link] -= kLie; };
     EXPECT_THAT(told(config(), lie), ElementsAre(StartsWith(std::string(name_of(link)) + ":")));
@@ -116,7 +116,7 @@ TEST_F(LyingPlan, AboutALinkIsTold) {
 
 /// The buffer that is written claims to be larger, and the plan counts it so.
 TEST_F(LyingPlan, AboutTheSizeOfWhatIsWrittenIsTold) {
-  if (!has_drive()) GTEST_SKIP() << testing::why_no_drive(folder_.path());
+  if (!has_drive()) GTEST_SKIP() << test::why_no_drive(folder_.path());
   const auto lie = [](Plan& plan) {
     PlannedProgram& training = training_of(plan);
     const Instruction& write =
@@ -129,7 +129,7 @@ TEST_F(LyingPlan, AboutTheSizeOfWhatIsWrittenIsTold) {
 
 /// A save claims to copy more from the device.
 TEST_F(LyingPlan, AboutWhatASaveMovesIsTold) {
-  RunConfig config = testing::tiny_run(folder_.path());
+  RunConfig config = test::tiny_run(folder_.path());
   config.checkpoint.path = (folder_.path() / "out").string();
   config.checkpoint.every = 2;
   const auto lie = [](Plan& plan) {
@@ -144,7 +144,7 @@ TEST_F(LyingPlan, AboutWhatASaveMovesIsTold) {
 }
 
 TEST_F(LyingPlan, AboutAnExchangeIsTold) {
-  RunConfig config = testing::tiny_run(folder_.path());
+  RunConfig config = test::tiny_run(folder_.path());
   config.parallel.shard = 2;
   for (const Link link : {Link::all_gather, Link::reduce_scatter, Link::all_reduce}) {
     const auto lie = [link](Plan& plan) {
@@ -160,7 +160,7 @@ TEST_F(LyingPlan, AboutAnExchangeIsTold) {
 }
 
 TEST_F(LyingPlan, IsNotHeldAgainstARunThatWasStoppedBeforeItTouchedAll) {
-  RunOutcome outcome = testing::run(testing::tiny_run(folder_.path()));
+  RunOutcome outcome = test::run(test::tiny_run(folder_.path()));
   outcome.result.interrupted = true;
   peak_of(outcome.plan, Tier::device) += kLie;
   outcome.plan.training.step_traffic[Link::h2d] += kLie;
@@ -171,10 +171,10 @@ TEST_F(LyingPlan, IsNotHeldAgainstARunThatWasStoppedBeforeItTouchedAll) {
 /// something else.
 TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   const DirtyMemory dirty(true);
-  const testing::TemporaryFolder folder;
-  RunConfig config = testing::tiny_run(folder.path());
-  config.memory.device = testing::resident_bytes(config) / 2;
-  const Model model = testing::model_of(config);
+  const test::TemporaryFolder folder;
+  RunConfig config = test::tiny_run(folder.path());
+  config.memory.device = test::resident_bytes(config) / 2;
+  const Model model = test::model_of(config);
   Plan plan = make_plan(config, model);
   const std::array<Bytes, 2> honest = {plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host)};
   // Memory that the plan asks for and nothing touches.

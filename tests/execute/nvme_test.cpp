@@ -14,17 +14,17 @@
 namespace strata {
 namespace {
 
+using test::expect_the_plan_was_exact;
+using test::named_budget;
+using test::resident_bytes;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::smallest_host_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 using ::testing::AllOf;
-using testing::expect_the_plan_was_exact;
 using ::testing::HasSubstr;
-using testing::named_budget;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOutcome;
-using testing::smallest_bytes;
-using testing::smallest_host_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
 
 /// With a part of the state on the device, a part on the host and the rest on `folders`.
 RunConfig spilling_run(const std::vector<std::string>& folders, const RunConfig& resident) {
@@ -45,7 +45,7 @@ class Nvme : public ::testing::TestWithParam<Drives> {
   void SetUp() override {
     const bool uring = GetParam().engine == NvmeEngine::io_uring;
     const StoreEngine engine = uring ? StoreEngine::io_uring : StoreEngine::threads;
-    if (const std::string reason = testing::why_no_drive(first_.path(), engine); !reason.empty())
+    if (const std::string reason = test::why_no_drive(first_.path(), engine); !reason.empty())
       GTEST_SKIP() << reason;
   }
   std::vector<std::string> folders() const {
@@ -108,7 +108,7 @@ TEST_P(Nvme, ACheckpointContinuesToTheSameBits) {
   config.memory.host = smallest_host_bytes(config);
   config.checkpoint.path = (second_.path() / "checkpoints").string();
   std::atomic<bool> stop = false;
-  testing::StopAfter listener(2, stop);
+  test::StopAfter listener(2, stop);
   EXPECT_TRUE(run(config, {.stop = &stop, .listener = &listener}).result.interrupted);
   EXPECT_EQ(run(config).result.state_hash, expected);
 }
@@ -164,8 +164,7 @@ class OneFault : public IoFaults {
 /// tests/faults/every_operation.sh takes all, of more steps.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   const bool all = std::getenv("STRATA_TEST_EVERY_FAULT") != nullptr;
   RunConfig resident = tiny_run(folder.path());
   resident.train.steps = all ? 5 : 2;
@@ -204,8 +203,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
 
 TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
   config.memory.host = smallest_host_bytes(config);
   OneFault faults(40, {.error = EIO});
@@ -224,7 +222,7 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
   config.memory.host = smallest_host_bytes(config);
   config.memory.nvme_size = 4096;
   try {
-    make_plan(config, testing::model_of(config));
+    make_plan(config, test::model_of(config));
     FAIL() << "4 KiB were enough";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory.nvme.size: 4.00 KiB is too small: this run keeps"));
@@ -234,8 +232,7 @@ TEST(NvmeBudget, ThatIsTooSmallIsNamedWithWhatIsNeeded) {
 /// All tiers are as good as full of state, and one more layer has no room.
 TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   const TemporaryFolder folder;
-  if (const std::string reason = testing::why_no_drive(folder.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = tiny_run(folder.path());
   config.model.config["num_hidden_layers"] = 80;
   config.model.config["hidden_size"] = 64;
@@ -258,7 +255,7 @@ TEST(NvmeBudget, IsFilledTogetherWithTheOthersByTheLargestModel) {
   EXPECT_GE(state,
             0.95 * static_cast<double>(config.memory.device + *config.memory.host + config.memory.nvme_size));
   config.model.config["num_hidden_layers"] = 81;
-  EXPECT_THROW(make_plan(config, testing::model_of(config)), ConfigError);
+  EXPECT_THROW(make_plan(config, test::model_of(config)), ConfigError);
 }
 
 }  // namespace

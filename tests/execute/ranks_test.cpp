@@ -15,12 +15,12 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::run;
-using testing::run_ranks;
-using testing::RunOptions;
-using testing::RunOutcome;
-using testing::StopAfter;
+using test::expect_the_plan_was_exact;
+using test::run;
+using test::run_ranks;
+using test::RunOptions;
+using test::RunOutcome;
+using test::StopAfter;
 
 enum class Where { resident, host, nvme };
 
@@ -38,7 +38,7 @@ constexpr std::int64_t kSteps = 20;
 class RanksOfAnyStage : public ::testing::Test {
  protected:
   RunConfig config(const Layout& layout = {}) const {
-    RunConfig config = testing::tiny_run(folder_.path());
+    RunConfig config = test::tiny_run(folder_.path());
     config.train.batch = 12;
     config.train.microbatch = 1;
     config.train.steps = kSteps;
@@ -52,14 +52,14 @@ class RanksOfAnyStage : public ::testing::Test {
 
   RunConfig placed(RunConfig config, Where where) const {
     if (where == Where::resident) return config;
-    config.memory.device = testing::smallest_bytes(config);
+    config.memory.device = test::smallest_bytes(config);
     if (where == Where::host) return config;
     config.memory.nvme_path = {folder_.path().string()};
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
     return config;
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<Layout> {
@@ -113,7 +113,7 @@ class Gradients {
 TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   const RunConfig config = this->config(GetParam());
   RunConfig alone = this->config({.ranks = 1});
-  const Model model = testing::model_of(config);
+  const Model model = test::model_of(config);
   const RunOutcome expected = run(alone);
   const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks);
   for (const RunOutcome& rank : ranks) {
@@ -154,8 +154,7 @@ TEST_P(RanksRun, HasTheSameBitsInAnyOrderAndWithItsStateOnTheHost) {
 }
 
 TEST_P(RanksRun, HasTheSameBitsWithItsStateOnADrive) {
-  if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   EXPECT_EQ(hash_of_exact_run(Where::nvme), hash_of_exact_run(Where::resident));
 }
 
@@ -164,7 +163,7 @@ TEST_F(RanksOfAnyStage, SendWhatIsPlannedOfUnitsWhoseSumsAreMadeInPartsToo) {
   config.train.steps = 2;
   config.model.config["vocab_size"] = 1000;
   Bytes gradients = 0;
-  for (const Unit& unit : testing::model_of(config).units) gradients += unit.elements * size_of(DType::fp32);
+  for (const Unit& unit : test::model_of(config).units) gradients += unit.elements * size_of(DType::fp32);
   for (const RunOutcome& rank : run_ranks(config, 3)) {
     EXPECT_LT(rank.plan.training.moved(Link::all_reduce), 2 * gradients);  // sent whole to both others
     expect_the_plan_was_exact(rank);

@@ -17,14 +17,14 @@ namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::expect_the_plan_was_exact;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOutcome;
-using testing::smallest_bytes;
-using testing::smallest_host_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::expect_the_plan_was_exact;
+using test::resident_bytes;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::smallest_host_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 /// Without clipping, units on the host are updated during the backward pass, from the top, and saved in that
 /// order.
@@ -73,7 +73,7 @@ const std::vector<Place>& places() {
 
 /// Why a test of `place` cannot run with `folder` for a drive; empty where it can.
 std::string why_not(const Place& place, const TemporaryFolder& folder) {
-  return place.needs_drive ? testing::why_no_drive(folder.path()) : "";
+  return place.needs_drive ? test::why_no_drive(folder.path()) : "";
 }
 
 std::set<std::string> names_in(const fs::path& path) {
@@ -93,7 +93,7 @@ Content content_of(const RunConfig& config, const std::string& name) {
   const fs::path alone = config.checkpoint.path + "-" + name;
   fs::create_directories(alone);
   fs::rename(fs::path(config.checkpoint.path) / name, alone / name);
-  const Model model = testing::model_of(config);
+  const Model model = test::model_of(config);
   test::State state(model, 0);
   const auto loaded = CheckpointStore(alone, 1).load_newest(model, state.access());
   if (!loaded) return {};
@@ -175,7 +175,7 @@ TEST(SavingOnABackgroundDevice, GivesTheSameBits) {
   for (const Bytes budget : {kUnlimited, resident_bytes(config) / 2}) {
     config.memory.device = budget;
     config.checkpoint.path = (folder.path() / fmt::format("out-{}", budget == kUnlimited)).string();
-    testing::QueuedDevice device({.threads = 2, .link = {}});
+    test::QueuedDevice device({.threads = 2, .link = {}});
     const RunOutcome outcome = run(config, {.device = &device});
     EXPECT_EQ(outcome.result.state_hash, expected);
     expect_the_plan_was_exact(outcome);
@@ -277,12 +277,12 @@ TEST(SavingOnDrives, TakesNoMoreThanAUnitOfHostMemoryAndReadsNothing) {
   config.checkpoint.every = 1;
   config.memory.host = smallest_host_bytes(config);
   Bytes largest = 0;
-  for (const Unit& unit : testing::model_of(config).units) largest = std::max(largest, 4 * unit.elements);
+  for (const Unit& unit : test::model_of(config).units) largest = std::max(largest, 4 * unit.elements);
   EXPECT_LE(*config.memory.host, without + largest);
-  EXPECT_LE(make_plan(config, testing::model_of(config)).arena_bytes(Tier::host), *config.memory.host);
+  EXPECT_LE(make_plan(config, test::model_of(config)).arena_bytes(Tier::host), *config.memory.host);
   config.memory.host =
       2 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
-  const Plan plan = make_plan(config, testing::model_of(config));
+  const Plan plan = make_plan(config, test::model_of(config));
   for (const Link link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
 }
 
@@ -296,7 +296,7 @@ TEST(SavingStopped, FinishesTheCheckpointOfAStepThatWasReported) {
     config.plan.lanes = lanes;
     config.checkpoint.path = (folder.path() / (lanes == LaneMode::serial ? "serial" : "overlapped")).string();
     std::atomic<bool> stop = false;
-    testing::StopAfter listener(4, stop);
+    test::StopAfter listener(4, stop);
     const TrainResult stopped = run(config, {.stop = &stop, .listener = &listener}).result;
     EXPECT_TRUE(stopped.interrupted);
     EXPECT_EQ(stopped.saves, 2);
@@ -320,7 +320,7 @@ TEST(SavingFaults, OfAnyOperationAreOneErrorOrAWarningAndLoseNothing) {
   for (int fail_at = 6; fail_at < none.operations(); fail_at += 9) {
     fs::remove_all(config.checkpoint.path);
     test::FaultyFileSystem files(fail_at);
-    testing::Warnings warnings;
+    test::Warnings warnings;
     try {
       run(config, {.files = &files, .listener = &warnings});
       // Only an old checkpoint that cannot be removed ends no run.

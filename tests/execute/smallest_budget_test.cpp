@@ -8,12 +8,12 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::run;
-using testing::smallest_bytes;
-using testing::smallest_host_bytes;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::expect_the_plan_was_exact;
+using test::run;
+using test::smallest_bytes;
+using test::smallest_host_bytes;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 TEST(SmallestBudgetOfARun, IsEnoughAndChangesNoBit) {
   const std::vector<std::function<void(RunConfig&)>> variants = {
@@ -37,7 +37,7 @@ TEST(SmallestBudgetOfARun, IsEnoughAndChangesNoBit) {
     const std::string expected = run(config).result.state_hash;
     config.memory.device = smallest_bytes(config);
     if (config.memory.host) config.memory.host = smallest_host_bytes(config);
-    const testing::RunOutcome outcome = run(config);
+    const test::RunOutcome outcome = run(config);
     EXPECT_EQ(outcome.result.state_hash, expected);
     expect_the_plan_was_exact(outcome);
   }

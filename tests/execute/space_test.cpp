@@ -20,16 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 using test::expect_error;
 using test::names_in;
+using test::run;
 using test::SmallFileSystem;
+using test::TemporaryFolder;
+using test::tiny_run;
+using test::Warnings;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::run;
-using testing::TemporaryFolder;
-using testing::tiny_run;
-using testing::Warnings;
 using Names = std::set<std::string>;
 
 /// The first so many attempts to write a checkpoint find the disk full.
@@ -75,8 +75,8 @@ TEST_F(LackOfSpace, AtTheEndOfARunOfSeveralRanksKeepsAllAlive) {
     config_.checkpoint.path = (folder_.path() / fmt::format("out-{}", failing)).string();
     FullFileSystem full(2);
     std::vector<test::FaultyFileSystem> files(3);
-    const auto outcomes = testing::run_ranks(config_, 3, [&](int rank) {
-      return testing::RunOptions{.files = rank == failing ? static_cast<FileSystem*>(&full) : &files[rank]};
+    const auto outcomes = test::run_ranks(config_, 3, [&](int rank) {
+      return test::RunOptions{.files = rank == failing ? static_cast<FileSystem*>(&full) : &files[rank]};
     });
     EXPECT_EQ(names_in(config_.checkpoint.path), (Names{"step-00000004"}));
     // One rank goes on from it, with nothing left to do.

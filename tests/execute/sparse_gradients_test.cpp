@@ -10,9 +10,9 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::run_ranks;
-using testing::RunOutcome;
+using test::expect_the_plan_was_exact;
+using test::run_ranks;
+using test::RunOutcome;
 
 struct Layout {
   int stage = 3, ranks = 2, replicate = 1;
@@ -27,7 +27,7 @@ class SparseGradients : public ::testing::TestWithParam<Layout> {
  protected:
   /// Two microbatches of 24 tokens per rank, of a vocabulary of a thousand.
   RunConfig config() const {
-    RunConfig config = testing::tiny_run(folder_.path());
+    RunConfig config = test::tiny_run(folder_.path());
     config.model.config["vocab_size"] = 1000;
     config.model.config["tie_word_embeddings"] = false;
     config.train.batch = 2 * GetParam().ranks;
@@ -41,7 +41,7 @@ class SparseGradients : public ::testing::TestWithParam<Layout> {
   }
   std::vector<RunOutcome> run(const RunConfig& config) const { return run_ranks(config, GetParam().ranks); }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 Bytes sent(const RunOutcome& outcome) {
@@ -73,7 +73,7 @@ TEST_P(SparseGradients, GiveTheBitsOfWholeOnesForLess) {
 TEST_P(SparseGradients, GiveTheSameBitsWithTheLeastMemory) {
   RunConfig config = this->config();
   const std::string resident = run(config)[0].result.state_hash;
-  config.memory.device = testing::smallest_bytes(config);
+  config.memory.device = test::smallest_bytes(config);
   for (const RunOutcome& rank : run(config)) {
     EXPECT_EQ(rank.result.state_hash, resident);
     expect_the_plan_was_exact(rank);
@@ -81,10 +81,10 @@ TEST_P(SparseGradients, GiveTheSameBitsWithTheLeastMemory) {
 }
 
 TEST_P(SparseGradients, GiveTheSameBitsWithStateOnADrive) {
-  if (const std::string why = testing::why_no_drive(folder_.path()); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = test::why_no_drive(folder_.path()); !why.empty()) GTEST_SKIP() << why;
   RunConfig config = this->config();
   const std::string resident = run(config)[0].result.state_hash;
-  config.memory.device = testing::smallest_bytes(config);
+  config.memory.device = test::smallest_bytes(config);
   config.memory.nvme_path = {folder_.path().string()};
   config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
   EXPECT_EQ(run(config)[0].result.state_hash, resident);

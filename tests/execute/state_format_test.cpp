@@ -11,12 +11,12 @@
 namespace strata {
 namespace {
 
-using testing::expect_the_plan_was_exact;
-using testing::QueuedDevice;
-using testing::run;
-using testing::RunOutcome;
-using testing::TemporaryFolder;
-using testing::tiny_run;
+using test::expect_the_plan_was_exact;
+using test::QueuedDevice;
+using test::run;
+using test::RunOutcome;
+using test::TemporaryFolder;
+using test::tiny_run;
 
 struct Format {
   MasterFormat master;
@@ -81,12 +81,12 @@ TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
     config.model.config["hidden_size"] = 64;
     config.model.config["intermediate_size"] = 256;
     config.train.steps = 2;
-    config.memory.device = testing::smallest_bytes(config);
+    config.memory.device = test::smallest_bytes(config);
     config.memory.nvme_path = {folder.path().string()};
     config.memory.optimizer_state = TierChoice::nvme;
     const RunOutcome outcome = run(config);
     expect_the_plan_was_exact(outcome);
-    const Model model = testing::model_of(config);
+    const Model model = test::model_of(config);
     Bytes expected = 0;
     for (const Unit& unit : model.units) {
       const Bytes master = unit.elements * (bytes_per_parameter == 12 ? 4 : 2);

@@ -12,7 +12,7 @@
 #include "engine/execute/plan_check.h"
 #include "engine/plan/lower.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 RunConfig tiny_run(const std::filesystem::path& folder) {
   const std::filesystem::path corpus = folder / "corpus.txt";
@@ -129,4 +129,4 @@ Bytes smallest_host_bytes(RunConfig config) {
   return named_budget(config);
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

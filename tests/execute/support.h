@@ -9,9 +9,7 @@
 #include "engine/execute/trainer.h"
 #include "tests/base/temporary_folder.h"
 
-namespace strata::testing {
-
-using test::TemporaryFolder;
+namespace strata::test {
 
 /// A run file's values: a small Llama on some kilobytes of text in `folder`.
 RunConfig tiny_run(const std::filesystem::path& folder);
@@ -82,4 +80,4 @@ Bytes smallest_bytes(RunConfig config);
 /// The smallest host budget of a run that spills.
 Bytes smallest_host_bytes(RunConfig config);
 
-}  // namespace strata::testing
+}  // namespace strata::test

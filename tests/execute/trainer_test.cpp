@@ -12,13 +12,13 @@
 namespace strata {
 namespace {
 
+using test::resident_bytes;
+using test::run;
+using test::RunOptions;
+using test::StopAfter;
+using test::TemporaryFolder;
+using test::tiny_run;
 using ::testing::HasSubstr;
-using testing::resident_bytes;
-using testing::run;
-using testing::RunOptions;
-using testing::StopAfter;
-using testing::TemporaryFolder;
-using testing::tiny_run;
 
 TEST(Resume, ContinuesToTheSameBits) {
   const TemporaryFolder folder;
@@ -124,7 +124,7 @@ TEST(NonFiniteGradients, SkipTheStepAndAreCounted) {
   config.train.steps = 3;
   std::string before, after;
   const auto poison_second_step = [&, step = 0](const Instruction& instruction, Trainer& trainer) mutable {
-    const auto hash = [&] { return state_hash(testing::model_of(config), trainer.state().access()); };
+    const auto hash = [&] { return state_hash(test::model_of(config), trainer.state().access()); };
     if (instruction.operation == Operation::loss && step == 1) before = hash();
     if (instruction.operation == Operation::cast_gradient && instruction.unit == 1 && step == 1) {
       make_infinite(trainer, instruction.find(Role::destination));
@@ -164,7 +164,7 @@ TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
       ++step;
     }
   };
-  for (const Bytes device : {kUnlimited, testing::smallest_bytes(config)}) {
+  for (const Bytes device : {kUnlimited, test::smallest_bytes(config)}) {
     config.memory.device = device;
     const TrainResult result = run(config, {.observer = poison}).result;
     EXPECT_EQ(result.counters.skipped, 1);
@@ -178,7 +178,7 @@ TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
 TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
-  const Model model = testing::model_of(config);
+  const Model model = test::model_of(config);
   const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = 2, .link = {}});
   const RunState state(plan, model, device, {}, 60);
@@ -211,7 +211,7 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
   config.memory.device = resident_bytes(config) / 2;
-  const Model model = testing::model_of(config);
+  const Model model = test::model_of(config);
   Plan plan = make_plan(config, model);
   // A cycle that no program order gives: the first load waits for the last update of its own step.
   auto& dependencies = plan.training.dependencies;

@@ -172,7 +172,7 @@ struct Refusal {
   std::vector<std::string> parts;
 };
 
-class ArchitectureRefusal : public testing::TestWithParam<Refusal> {};
+class ArchitectureRefusal : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(ArchitectureRefusal, NamesSourceKeyValueAndWhatIsSupported) {
   std::vector<std::string> parts = GetParam().parts;
@@ -296,7 +296,7 @@ const Refusal kRefusals[] = {
     {"NoText", {{"model_type", 3}}, {"model_type is 3", "a string"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, testing::ValuesIn(kRefusals),
+INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, ::testing::ValuesIn(kRefusals),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Architecture, AnUnknownKeyIsRefusedWithTheNearestOne) {

@@ -12,12 +12,12 @@ namespace {
 
 constexpr MicrobatchShape kShape{3, 7};
 
-class UnitComputeOf : public testing::TestWithParam<TinyArchitecture> {
+class UnitComputeOf : public ::testing::TestWithParam<TinyArchitecture> {
  protected:
   TinyModel make(DType dtype) const { return TinyModel(GetParam().architecture, dtype, kShape); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Families, UnitComputeOf, testing::ValuesIn(tiny_architectures()),
+INSTANTIATE_TEST_SUITE_P(Families, UnitComputeOf, ::testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
 
 double dot(const float* a, const std::vector<double>& b) {

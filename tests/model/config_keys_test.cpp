@@ -23,7 +23,7 @@ using nlohmann::json;
 
 const json& facts() {
   static const json facts =
-      json::parse(std::ifstream(testing::source_folder() / "tests/model/config_keys.json"));
+      json::parse(std::ifstream(test::source_folder() / "tests/model/config_keys.json"));
   return facts;
 }
 

@@ -3,7 +3,7 @@
 #include "tests/collectives/thread_ranks.h"
 #include "tests/collectives_mpi/rank_of_process.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 class EmulatedRanks final : public Ranks {
@@ -28,4 +28,4 @@ std::unique_ptr<Ranks> make_ranks(int count, double /*watchdog_seconds*/) {
   return std::make_unique<EmulatedRanks>(count);
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

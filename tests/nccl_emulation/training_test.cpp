@@ -10,7 +10,7 @@
 #include "tests/nccl_emulation/nccl_emulation.h"
 #include "tests/support/queued_device.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 struct StreamOfDevice final : CUstream_st {
@@ -109,4 +109,4 @@ TEST_F(ExchangingRanks, EndTogetherWhereOneFails) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

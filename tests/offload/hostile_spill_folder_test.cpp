@@ -85,8 +85,7 @@ TEST_F(HostileSpillFolders, KeepAFolderOfAFilesName) {
 }
 
 TEST_F(HostileSpillFolders, ThatAreSwappedForALinkMeanwhileAreStillTheOnesThatWereOpened) {
-  if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
-    GTEST_SKIP() << reason;
+  if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   const Victim victim;
   {
     const SpillFolder spill = open();

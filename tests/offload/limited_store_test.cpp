@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-using testing::VirtualTime;
+using test::VirtualTime;
 
 /// Bytes in memory, moved at once.
 class MemoryStore final : public Store {
@@ -35,7 +35,7 @@ class MemoryStore final : public Store {
     StoreCount count;
   };
 
-  testing::Block memory_;
+  test::Block memory_;
 };
 
 constexpr Bytes kSize = 1 * MiB;
@@ -50,7 +50,7 @@ TEST(LimitedStore, MovesEveryByteInTheTimeOfItsRate) {
   const auto store =
       limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = 1e6}, time.clock());
   const auto queue = store->open_queue();
-  const testing::Block written(kSize, 3), read(kSize);
+  const test::Block written(kSize, 3), read(kSize);
   queue->write(0, written.bytes());
   EXPECT_EQ(queue->take_count().written, kSize);
   EXPECT_NEAR(seconds(time), kSize / 1e6, 1e-6);
@@ -65,7 +65,7 @@ TEST(LimitedStore, GivesADirectionWithoutLimitItsOwnSpeed) {
   VirtualTime time;
   const auto store =
       limit_store(std::make_unique<MemoryStore>(kSize), {.read = 4e6, .write = {}}, time.clock());
-  store->open_queue()->write(0, testing::Block(kSize).bytes());
+  store->open_queue()->write(0, test::Block(kSize).bytes());
   EXPECT_EQ(seconds(time), 0);
 }
 
@@ -74,7 +74,7 @@ TEST(LimitedStore, SharesItsTimeOutToAllQueuesAndSavesNoneUp) {
   const auto store =
       limit_store(std::make_unique<MemoryStore>(kSize), {.read = 1e6, .write = 1e6}, time.clock());
   const auto reads = store->open_queue(), writes = store->open_queue();
-  const testing::Block memory(kSize);
+  const test::Block memory(kSize);
   time.time += VirtualTime::Seconds(50);  // idle time is lost
   reads->read(0, memory.bytes());
   writes->write(0, memory.bytes());

@@ -17,7 +17,7 @@ namespace strata {
 namespace {
 namespace fs = std::filesystem;
 
-using testing::message_of;
+using test::message_of;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -77,7 +77,7 @@ class SpillFolders : public ::testing::Test {
     options_.bytes = 4 * MiB;
   }
   void SetUp() override {
-    if (const std::string reason = testing::why_no_drive(folder_.path()); !reason.empty())
+    if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty())
       GTEST_SKIP() << reason;
   }
   std::string refusal() const {
@@ -174,7 +174,7 @@ TEST_F(SpillFolders, ThatFillUpMeanwhileAreRefusedLikewise) {
 TEST_F(SpillFolders, ThatReserveNothingGetASparseFile) {
   FailedCall sparse("fallocate", EOPNOTSUPP);
   options_.faults = &sparse;
-  const testing::Block written(4 * MiB, 3), read(4 * MiB);
+  const test::Block written(4 * MiB, 3), read(4 * MiB);
   const auto store = open_store(options_);
   const auto queue = store->open_queue();
   queue->write(0, written.bytes());
@@ -236,7 +236,7 @@ TEST_F(SpillFolders, OnTwoFilesystemsAreMeasured) {
   try {
     const auto store = open_store(options_);
     EXPECT_TRUE(contains(store->describe(), "/s, write ")) << store->describe();
-    const testing::Block written(64 * MiB, 3), read(64 * MiB);
+    const test::Block written(64 * MiB, 3), read(64 * MiB);
     const auto queue = store->open_queue();
     queue->write(0, written.bytes());
     queue->read(0, read.bytes());

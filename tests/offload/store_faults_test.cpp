@@ -16,8 +16,8 @@
 namespace strata {
 namespace {
 
-using testing::Block;
-using testing::message_of;
+using test::Block;
+using test::message_of;
 
 /// A rule for each attempt, which is told how many of its direction came before.
 class Rule final : public IoFaults {
@@ -39,7 +39,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-class StoreFaults : public testing::EveryStore {
+class StoreFaults : public test::EveryStore {
  protected:
   void open(IoFaults& faults) {
     options_.faults = &faults;
@@ -69,8 +69,7 @@ class StoreFaults : public testing::EveryStore {
   std::unique_ptr<StoreQueue> queue_;
   Block memory_{16 * MiB};
 };
-INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(testing::all_store_kinds()),
-                         testing::name_of);
+INSTANTIATE_TEST_SUITE_P(Every, StoreFaults, ::testing::ValuesIn(test::all_store_kinds()), test::name_of);
 
 TEST_P(StoreFaults, BytesThatAreMovedAgainAreCountedOnce) {
   Rule rule([](const BlockAttempt& attempt, int before) {

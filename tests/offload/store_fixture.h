@@ -14,7 +14,7 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/support/drive.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 /// Aligned memory with numbers that tell every eight bytes of every seed apart.
 class Block {
@@ -85,4 +85,4 @@ class EveryStore : public ::testing::TestWithParam<StoreKind> {
   StoreOptions options_;
 };
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -10,12 +10,11 @@
 namespace strata {
 namespace {
 
-using testing::Block;
-using testing::message_of;
+using test::Block;
+using test::message_of;
 
-class StoreRoundTrip : public testing::EveryStore {};
-INSTANTIATE_TEST_SUITE_P(Every, StoreRoundTrip, ::testing::ValuesIn(testing::all_store_kinds()),
-                         testing::name_of);
+class StoreRoundTrip : public test::EveryStore {};
+INSTANTIATE_TEST_SUITE_P(Every, StoreRoundTrip, ::testing::ValuesIn(test::all_store_kinds()), test::name_of);
 
 TEST_P(StoreRoundTrip, GivesBackWhatWasWrittenAtOddMultiplesOfAPage) {
   options_.verify = true;
@@ -104,12 +103,12 @@ TEST_P(StoreRoundTrip, AllocatesNothingInATransfer) {
   const auto store = open_store(options_);
   const auto queue = store->open_queue();
   const Block block(options_.bytes);
-  const std::int64_t before = testing::allocations_so_far().all;
+  const std::int64_t before = test::allocations_so_far().all;
   for (int round = 0; round < 3; ++round) {
     queue->write(0, block.bytes());
     queue->read(0, block.bytes());
   }
-  EXPECT_EQ(testing::allocations_so_far().all, before);
+  EXPECT_EQ(test::allocations_so_far().all, before);
 }
 
 TEST_P(StoreRoundTrip, RefusesTransfersBesideItsGridOrRange) {

@@ -17,11 +17,11 @@
 namespace strata {
 namespace {
 
-using testing::kBf16Moments;
-using testing::kEveryStateType;
-using testing::kSmallest;
-using testing::kSplit;
-using testing::StateTypes;
+using test::kBf16Moments;
+using test::kEveryStateType;
+using test::kSmallest;
+using test::kSplit;
+using test::StateTypes;
 
 /// A normal number; they repeat after a prime number of them, since many take long.
 float normal(std::size_t index) {

@@ -30,7 +30,7 @@ double plain_sum(const std::vector<float>& values, std::size_t first) {
   return static_cast<double>(sum);
 }
 
-class SumOfSquares : public testing::TestWithParam<std::size_t> {};
+class SumOfSquares : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(SumOfSquares, OfFp32IsThePlainSumAtAnyAlignment) {
   for (std::size_t first : {0, 1, 3}) {
@@ -60,7 +60,7 @@ TEST_P(SumOfSquares, OfShorterTypesIsThePlainSumOfTheRoundedValues) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, SumOfSquares,
-                         testing::Values(0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 300'007));
+                         ::testing::Values(0, 1, 31, 32, 33, 4095, 4097, 65'536, 65'537, 300'007));
 
 TEST(SumOfSquaresOrder, AnyNumberOfThreadsGivesTheSameBits) {
   const auto values = normals(700'001);

@@ -9,7 +9,7 @@ Schedule schedule(ScheduleType type) {
   return {.type = type, .peak = 0.4, .minimum_ratio = 0.25, .warmup = 3, .steps = 12};
 }
 
-class AnySchedule : public testing::TestWithParam<ScheduleType> {};
+class AnySchedule : public ::testing::TestWithParam<ScheduleType> {};
 
 TEST_P(AnySchedule, WarmsUpLinearlyToThePeak) {
   const Schedule s = schedule(GetParam());
@@ -49,7 +49,8 @@ TEST_P(AnySchedule, ReachesItsEndInTheLastStepExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AnySchedule,
-                         testing::Values(ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine));
+                         ::testing::Values(ScheduleType::constant, ScheduleType::linear,
+                                           ScheduleType::cosine));
 
 TEST(ConstantSchedule, StaysAtThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleType::constant), 10), 0.4);

@@ -26,7 +26,7 @@ struct Golden {
 
 Golden load_golden(const std::string& name) {
   Golden golden;
-  golden.folder = testing::source_folder() / "tests/parity/goldens" / name;
+  golden.folder = test::source_folder() / "tests/parity/goldens" / name;
   std::ifstream(golden.folder / "golden.json") >> golden.values;
   std::ifstream file(golden.folder / "tokens.bin", std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -154,9 +154,9 @@ class Parity : public ::testing::TestWithParam<std::tuple<std::string, std::stri
  protected:
   void SetUp() override {
     const auto& [model, device] = GetParam();
-    if (const std::string why = testing::why_no_device(device); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = test::why_no_device(device); !why.empty()) GTEST_SKIP() << why;
     golden_ = load_golden(model);
-    device_ = testing::make_device(device, {.threads = 2, .link = {}});
+    device_ = test::make_device(device, {.threads = 2, .link = {}});
   }
   Outcome train_in(DType precision, LaneMode lanes) {
     RunConfig config = config_of(golden_, precision);
@@ -193,7 +193,7 @@ TEST_P(Parity, Fp16LossesFollowPyTorchInFp32) {
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
                                                               "qwen3", "mistral", "llama-padding"),
-                                            ::testing::ValuesIn(testing::device_names())),
+                                            ::testing::ValuesIn(test::device_names())),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -8,9 +8,9 @@
 namespace strata {
 namespace {
 
+using test::tiny_config;
+using test::tiny_model;
 using ::testing::HasSubstr;
-using testing::tiny_config;
-using testing::tiny_model;
 
 TEST(HostShare, IsWhatIsLeftOfTheMachineForEachRank) {
   const Model model = tiny_model();

@@ -9,8 +9,8 @@
 namespace strata {
 namespace {
 
-using testing::tiny_config;
-using testing::tiny_model;
+using test::tiny_config;
+using test::tiny_model;
 
 HostFigures figures(double flops, double link, Bytes device, std::optional<Bytes> host) {
   return {.rates = {.flops_per_second = flops,

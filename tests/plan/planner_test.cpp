@@ -9,9 +9,9 @@
 namespace strata {
 namespace {
 
+using test::tiny_config;
+using test::tiny_model;
 using ::testing::HasSubstr;
-using testing::tiny_config;
-using testing::tiny_model;
 
 std::string config_error(const RunConfig& config, const Model& model) {
   try {

@@ -12,7 +12,7 @@
 #include "engine/plan/spill.h"
 #include "tests/plan/support.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// Strategies that differ in where state lives, in how it is stored, and between ranks.
@@ -140,4 +140,4 @@ TEST(Program, SaysWhereUpdatesLeaveState) {
 }
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

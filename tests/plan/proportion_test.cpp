@@ -15,9 +15,9 @@
 namespace strata {
 namespace {
 
-using testing::StrategyOptions;
-using testing::tiny_model;
-using testing::tiny_strategy;
+using test::StrategyOptions;
+using test::tiny_model;
+using test::tiny_strategy;
 
 std::vector<Program> plain_programs() {
   std::vector<Program> programs;

@@ -12,13 +12,13 @@
 namespace strata {
 namespace {
 
-using testing::kNoLimits;
-using testing::run_in_order;
-using testing::run_in_random_order;
-using testing::StrategyOptions;
-using testing::SymbolicState;
-using testing::tiny_model;
-using testing::tiny_strategy;
+using test::kNoLimits;
+using test::run_in_order;
+using test::run_in_random_order;
+using test::StrategyOptions;
+using test::SymbolicState;
+using test::tiny_model;
+using test::tiny_strategy;
 
 constexpr SaveSchedule kSaves = {.every = 3, .steps = 8};
 
@@ -104,7 +104,7 @@ TEST(Saving, OfAnFp32RunTakesTheParameterForTheMaster) {
 TEST(Saving, IsInNoProgramThatWasNotAskedForIt) {
   const Model model = tiny_model(1);
   EXPECT_EQ(printed(lower_training(model, tiny_strategy(model)), when_saving), "");
-  RunConfig config = testing::tiny_config();
+  RunConfig config = test::tiny_config();
   config.checkpoint.every = 5;
   EXPECT_FALSE(make_strategy(config, model).saves);
   config.checkpoint.path = "out";

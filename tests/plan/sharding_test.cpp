@@ -8,9 +8,9 @@
 namespace strata {
 namespace {
 
-using testing::StrategyOptions;
-using testing::tiny_model;
-using testing::tiny_strategy;
+using test::StrategyOptions;
+using test::tiny_model;
+using test::tiny_strategy;
 
 StrategyOptions sharded(int stage, Mesh mesh = {.shard = 3}) {
   return {.microbatches = 2, .mesh = mesh, .zero_stage = stage, .reduce_dtype = DType::bf16};
@@ -235,7 +235,7 @@ TEST(Sharding, GathersNoMoreForGradientAccumulationWhereMemoryHasRoom) {
   const Model model = tiny_model(4, false);
   Bytes gathered = 0;
   for (const std::int64_t microbatches : {4, 32}) {
-    RunConfig config = testing::tiny_config({.microbatches = microbatches});
+    RunConfig config = test::tiny_config({.microbatches = microbatches});
     config.plan.order.reset();
     config.parallel.data = 4;
     const Plan plan = make_plan(config, model);
@@ -246,7 +246,7 @@ TEST(Sharding, GathersNoMoreForGradientAccumulationWhereMemoryHasRoom) {
 
 TEST(Sharding, DelaysReductionsWhereThatMovesNoMore) {
   const Model model = tiny_model(4, false);
-  RunConfig config = testing::tiny_config({.microbatches = 4});
+  RunConfig config = test::tiny_config({.microbatches = 4});
   config.parallel.data = 2;
   EXPECT_TRUE(make_plan(config, model).strategy.delays_reduction);
   config.parallel.data = 1;

@@ -13,11 +13,11 @@
 namespace strata {
 namespace {
 
+using test::refusal;
+using test::tiny_config;
+using test::tiny_model;
+using test::with_named_budgets;
 using ::testing::HasSubstr;
-using testing::refusal;
-using testing::tiny_config;
-using testing::tiny_model;
-using testing::with_named_budgets;
 
 /// One run of the grid, and how it was made, for messages.
 struct GridRun {

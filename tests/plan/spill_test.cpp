@@ -10,12 +10,12 @@
 namespace strata {
 namespace {
 
-using testing::kNoLimits;
-using testing::run_in_order;
-using testing::run_in_random_order;
-using testing::StrategyOptions;
-using testing::tiny_model;
-using testing::tiny_strategy;
+using test::kNoLimits;
+using test::run_in_order;
+using test::run_in_random_order;
+using test::StrategyOptions;
+using test::tiny_model;
+using test::tiny_strategy;
 
 /// The device's passes done, with little device memory.
 Program on_device(const StrategyOptions& options) {

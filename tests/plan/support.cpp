@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "engine/plan/level.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 /// Where values are kept: by buffer, or by the granules of bytes that the buffer covers.
@@ -220,4 +220,4 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
   return final_state(placed, memory, std::move(saved));
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -12,7 +12,7 @@
 #include "engine/plan/lower.h"
 #include "engine/plan/planner.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
@@ -55,4 +55,4 @@ SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule
 SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
                                   const SaveSchedule& saves = {});
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -10,7 +10,7 @@ std::atomic<std::int64_t> all = 0, large = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++all;
-  if (bytes >= strata::testing::kLargeAllocation) ++large;
+  if (bytes >= strata::test::kLargeAllocation) ++large;
   const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
   return std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
 }
@@ -74,10 +74,10 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
   std::free(memory);
 }
 
-namespace strata::testing {
+namespace strata::test {
 
 Allocations allocations_so_far() {
   return {all, large};
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

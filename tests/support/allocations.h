@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace strata::testing {
+namespace strata::test {
 
 /// From this size on a block counts as large: smaller ones are the small objects of libraries and schedulers.
 constexpr std::size_t kLargeAllocation = 4096;
@@ -14,4 +14,4 @@ struct Allocations {
 };
 Allocations allocations_so_far();
 
-}  // namespace strata::testing
+}  // namespace strata::test

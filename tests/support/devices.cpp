@@ -4,7 +4,7 @@
 #include "engine/device/cuda/cuda_device.h"
 #endif
 
-namespace strata::testing {
+namespace strata::test {
 
 #ifdef STRATA_CUDA
 
@@ -37,4 +37,4 @@ std::unique_ptr<Device> make_device(const std::string& /*name*/, const CpuDevice
 
 #endif
 
-}  // namespace strata::testing
+}  // namespace strata::test

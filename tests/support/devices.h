@@ -8,7 +8,7 @@
 
 #include "engine/device/cpu/cpu_device.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 /// "cpu", and "cuda" where it is built.
 std::vector<std::string> device_names();
@@ -19,4 +19,4 @@ std::string why_no_device(const std::string& name);
 /// `options` are the CPU's.
 std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOptions& options);
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "offload/store.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 /// Empty where a store with this engine works in the folder.
 inline std::string why_no_drive(const std::filesystem::path& folder,
@@ -24,4 +24,4 @@ inline std::string why_no_drive(const std::filesystem::path& folder,
   }
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

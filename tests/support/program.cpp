@@ -9,7 +9,7 @@
 
 #include "base/vector_target.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 [[maybe_unused]] const bool kMemoryIsDirty = setenv("STRATA_DIRTY_MEMORY", "1", 1) == 0;
@@ -52,4 +52,4 @@ class CaseLimit final : public ::testing::EmptyTestEventListener {
 }();
 
 }  // namespace
-}  // namespace strata::testing
+}  // namespace strata::test

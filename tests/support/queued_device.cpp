@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace strata::testing {
+namespace strata::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -211,4 +211,4 @@ void add_work(Stream& stream, std::function<void()> work) {
   static_cast<QueuedStream&>(stream).add(std::move(work));
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

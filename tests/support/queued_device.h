@@ -10,7 +10,7 @@
 
 #include "engine/device/cpu/cpu_device.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 class QueuedDevice final : public Device {
  public:
@@ -38,4 +38,4 @@ class QueuedDevice final : public Device {
 /// Has a stream of a QueuedDevice perform `work` in its order.
 void add_work(Stream& stream, std::function<void()> work);
 
-}  // namespace strata::testing
+}  // namespace strata::test

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace strata::testing {
+namespace strata::test {
 
 inline std::filesystem::path source_folder() {
   const char* variable = std::getenv("STRATA_SOURCE_DIR");
   return variable == nullptr ? STRATA_SOURCE_DIR : variable;
 }
 
-}  // namespace strata::testing
+}  // namespace strata::test

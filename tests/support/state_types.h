@@ -3,7 +3,7 @@
 
 #include "optim/state_format.h"
 
-namespace strata::testing {
+namespace strata::test {
 
 struct StateTypes {
   DType precision = DType::bf16;
@@ -16,4 +16,4 @@ inline constexpr StateTypes kEveryStateType[] = {
     {DType::fp32, {}}, {DType::fp32, kBf16Moments}, {DType::fp16, {}},           {DType::fp16, kBf16Moments},
     {DType::bf16, {}}, {DType::bf16, kSplit},       {DType::bf16, kBf16Moments}, {DType::bf16, kSmallest}};
 
-}  // namespace strata::testing
+}  // namespace strata::test
