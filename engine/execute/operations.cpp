@@ -222,7 +222,7 @@ void Operations::copy_rows(const Instruction& instruction) {
 void Operations::sum_rows(const Instruction& instruction) {
   const auto [rows, values] = rows_of(instruction);
   kernels_.sum_rows(
-      {.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks(),
+      {.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks,
        .rows = rows,
        .values = values,
        .first = share(instruction).first,

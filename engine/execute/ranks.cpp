@@ -1,21 +1,10 @@
 #include "engine/execute/ranks.h"
 
-#include <algorithm>
 #include <set>
 #include <stdexcept>
 
 namespace strata {
 namespace {
-
-/// This rank's set of the group, and the others likewise. Every rank of the world calls it.
-std::unique_ptr<Communicator> split(Communicator& world, const RankGroup& group) {
-  for (std::size_t set = 0; set < group.sets.size(); ++set) {
-    const auto found = std::ranges::find(group.sets[set], world.rank());
-    if (found == group.sets[set].end()) continue;
-    return world.split(static_cast<int>(set), static_cast<int>(found - group.sets[set].begin()));
-  }
-  return world.split(-1, 0);
-}
 
 /// Groups and the lanes that exchange values in them, in an order that all ranks share.
 std::set<std::pair<std::int32_t, Lane>> exchanging_groups(const Plan& plan) {
@@ -39,8 +28,9 @@ Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_
       saving_(world.split(0, rank_)) {
   for (const auto& [number, lane] : exchanging_groups(plan)) {
     const RankGroup& group = plan.training.program.groups[static_cast<std::size_t>(number)];
-    std::unique_ptr<Communicator> on_host = split(world, group);
-    const bool is_on_device = comm != nullptr && lane == Lane::comm && on_host && on_host->size() > 1;
+    std::unique_ptr<Communicator> on_host =
+        world.split(static_cast<int>(group.set_of(rank_)), static_cast<int>(group.part_of(rank_)));
+    const bool is_on_device = comm != nullptr && lane == Lane::comm && on_host->size() > 1;
     groups_[{number, lane}] =
         is_on_device ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
   }
@@ -49,7 +39,6 @@ Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_
 std::optional<std::string> Ranks::failure() const {
   if (std::optional<std::string> failure = outside_->failure()) return failure;
   for (const auto& [key, group] : groups_) {
-    if (!group) continue;
     if (std::optional<std::string> failure = group->failure()) return failure;
   }
   return std::nullopt;
@@ -57,7 +46,7 @@ std::optional<std::string> Ranks::failure() const {
 
 Communicator& Ranks::group(std::int32_t group, Lane lane) {
   const auto found = groups_.find({group, lane});
-  if (found == groups_.end() || !found->second)
+  if (found == groups_.end())
     throw std::logic_error("no instruction of this lane exchanges values in such a group");
   return *found->second;
 }

@@ -195,7 +195,7 @@ class Lowering {
   }
 
   std::int64_t ranks_of(DataGroup group) const {
-    return mesh().data() == 1 ? 1 : builder_.program.groups[index(number(group))].ranks();
+    return mesh().data() == 1 ? 1 : builder_.program.groups[index(number(group))].ranks;
   }
 
   static std::int32_t number(DataGroup group) { return static_cast<std::int32_t>(group); }

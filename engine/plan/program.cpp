@@ -158,12 +158,9 @@ std::string print(const Program& program, const Instruction& instruction) {
 std::string print(const Program& program) {
   const std::vector<Lifetime> live = lifetimes(program);
   std::string text;
-  for (const RankGroup& group : program.groups) {
-    fmt::format_to(std::back_inserter(text), "group {}", group.name);
-    for (const std::vector<std::int32_t>& set : group.sets)
-      fmt::format_to(std::back_inserter(text), " {{{}}}", fmt::join(set, " "));
-    text += '\n';
-  }
+  for (const RankGroup& group : program.groups)
+    fmt::format_to(std::back_inserter(text), "group {}: {} of {} ranks, {} apart\n", group.name, group.sets,
+                   group.ranks, group.stride);
   for (const StatePlace& place : program.state) {
     const std::string_view unit =
         place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);

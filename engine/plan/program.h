@@ -158,14 +158,18 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-/// Ranks that exchange values. Every rank runs the same program, so a group is all sets of ranks that do the
-/// same at once; each rank is in one of them at most.
+/// Ranks that exchange values: those along one axis of the mesh. Every rank runs the same program, so a group
+/// is all `sets` of ranks that do the same at once, and each rank is in one of them.
 struct RankGroup {
   std::string name;
-  std::vector<std::vector<std::int32_t>> sets;  ///< of equally many ranks, in the order of their parts
+  std::int64_t sets = 1;
+  std::int64_t ranks = 1;   ///< of each set
+  std::int64_t stride = 1;  ///< from one rank of a set to the next
   friend bool operator==(const RankGroup&, const RankGroup&) = default;
 
-  std::int64_t ranks() const { return std::ssize(sets.front()); }
+  std::int64_t set_of(std::int64_t rank) const { return rank / (stride * ranks) * stride + rank % stride; }
+  /// The rank's place in its set.
+  std::int64_t part_of(std::int64_t rank) const { return rank / stride % ranks; }
 };
 
 struct Exchange {

@@ -8,16 +8,9 @@ namespace strata {
 
 std::vector<RankGroup> groups_of(const Mesh& mesh) {
   if (mesh.data() == 1) return {};
-  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
-  RankGroup shard{"shard", std::vector<std::vector<std::int32_t>>(size(mesh.replicate))};
-  RankGroup replicate{"replicate", std::vector<std::vector<std::int32_t>>(size(mesh.shard))};
-  RankGroup world{"world", {{}}};
-  for (std::int32_t rank = 0; rank < mesh.data(); ++rank) {
-    shard.sets[size(mesh.replica(rank))].push_back(rank);
-    replicate.sets[size(mesh.shard_rank(rank))].push_back(rank);
-    world.sets[0].push_back(rank);
-  }
-  return {shard, replicate, world};
+  return {{.name = "shard", .sets = mesh.replicate, .ranks = mesh.shard},
+          {.name = "replicate", .sets = mesh.shard, .ranks = mesh.replicate, .stride = mesh.shard},
+          {.name = "world", .ranks = mesh.data()}};
 }
 
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {

@@ -93,14 +93,15 @@ TEST(Program, HasEveryRankOnceInEachGroupThatExchanges) {
     for (const Instruction& instruction : program.instructions) {
       if (instruction.exchange.group < 0) continue;
       const RankGroup& group = program.groups.at(static_cast<std::size_t>(instruction.exchange.group));
-      std::multiset<std::int32_t> ranks;
-      for (const std::vector<std::int32_t>& set : group.sets) {
-        EXPECT_EQ(std::ssize(set), group.ranks());
-        ranks.insert(set.begin(), set.end());
+      std::set<std::pair<std::int64_t, std::int64_t>> places;
+      for (std::int64_t rank = 0; rank < strategy.mesh.data(); ++rank) {
+        EXPECT_LT(group.set_of(rank), group.sets);
+        EXPECT_LT(group.part_of(rank), group.ranks);
+        places.emplace(group.set_of(rank), group.part_of(rank));
       }
-      EXPECT_EQ(std::ssize(ranks), strategy.mesh.data());
-      EXPECT_EQ(std::set(ranks.begin(), ranks.end()).size(), ranks.size());
-      EXPECT_GT(group.ranks(), 1) << print(program, instruction);
+      EXPECT_EQ(std::ssize(places), strategy.mesh.data());
+      EXPECT_EQ(group.sets * group.ranks, strategy.mesh.data());
+      EXPECT_GT(group.ranks, 1) << print(program, instruction);
     }
   }
 }
