@@ -23,7 +23,7 @@
 
 namespace strata {
 
-/// Throws ConfigError where the folder cannot be created, nothing can be written into it, or a rank does not
+/// Throws ConfigError if the folder cannot be created, nothing can be written into it, or a rank does not
 /// see what rank 0 writes there.
 void check_checkpoint_writable(const std::filesystem::path& path,
                                FileSystem& file_system = FileSystem::real(), Communicator* ranks = nullptr);
@@ -43,28 +43,28 @@ struct OpenCheckpoint : LoadedCheckpoint {
 class CheckpointStore {
  public:
   /// `keep` newest checkpoints stay; at least one. `ranks` is for the store alone, as checkpoints are written
-  /// beside training, and must outlive it; null where there is one rank.
+  /// beside training, and must outlive it; null if there is one rank.
   CheckpointStore(std::filesystem::path path, std::int64_t keep, FileSystem& file_system = FileSystem::real(),
                   Communicator* ranks = nullptr);
 
-  /// Makes the folder where it is missing, and keeps other runs out of it for the store's life. Throws
-  /// ConfigError where another run has it (naming the process), or nothing can be made in it; warns where the
+  /// Makes the folder if it is missing, and keeps other runs out of it for the store's life. Throws
+  /// ConfigError if another run has it (naming the process), or nothing can be made in it; warns if the
   /// filesystem has no locks. Rank 0 locks for all.
   void lock();
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();
 
-  /// Whether `saves` more checkpoints of that state fit beside those that are there: throws ConfigError where
-  /// not even one does, and warns where they will not all. So it looks at those that are there, and throws
-  /// what load_newest() throws where one is of an unknown version or cannot be read.
+  /// Whether `saves` more checkpoints of that state fit beside those that are there: throws ConfigError if
+  /// not even one does, and warns if they will not all. So it looks at those that are there, and throws
+  /// what load_newest() throws if one is of an unknown version or cannot be read.
   void check_space(const Model& model, const StateAccess& state, std::int64_t saves);
 
   /// Whether there is room for another one, as far as rank 0, which asks, can tell after check_space().
   bool has_space() const;
 
   /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError
-  /// where the disk is full or fails, here or when it is finished; the new checkpoint is gone with its
-  /// writer (or, where a rank gives up in the middle, at the latest with remove_leftovers()), and those
+  /// if the disk is full or fails, here or when it is finished; the new checkpoint is gone with its
+  /// writer (or, if a rank gives up in the middle, at the latest with remove_leftovers()), and those
   /// before it are untouched.
   std::unique_ptr<CheckpointWriter> begin(const Model& model, std::int64_t step,
                                           std::vector<SavedUnit> units);
@@ -74,9 +74,9 @@ class CheckpointStore {
   /// All of that at once, with state that nothing changes meanwhile.
   void save(const Model& model, const Progress& progress, const StateAccess& state);
 
-  /// Loads the newest checkpoint that is whole; nothing where there is none. Padding in the state becomes
-  /// zero. Only what is proven to be damaged is skipped: throws IoError where a file cannot be read. Throws
-  /// ConfigError where that checkpoint holds another model, or where there are checkpoints and all are
+  /// Loads the newest checkpoint that is whole; nothing if there is none. Padding in the state becomes
+  /// zero. Only what is proven to be damaged is skipped: throws IoError if a file cannot be read. Throws
+  /// ConfigError if that checkpoint holds another model, or if there are checkpoints and all are
   /// damaged. The state is written to only after everything was checked.
   std::optional<LoadedCheckpoint> load_newest(const Model& model, const StateAccess& state);
   /// As load_newest(), for whoever reads the state a piece at a time. `model` must outlive the result.

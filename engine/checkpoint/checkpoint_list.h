@@ -1,6 +1,6 @@
 // The checkpoints in a folder, and the names that tell them from whatever else a user keeps there:
-// step-00000100, or step-00000100-2 where that was taken; step-00000100.tmp while it is written, or once it
-// is being removed; step-00000100.damaged where it was set aside. Used by one thread.
+// step-00000100, or step-00000100-2 if that was taken; step-00000100.tmp while it is written, or once it
+// is being removed; step-00000100.damaged if it was set aside. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace strata {
 struct CheckpointEntry {
   std::filesystem::path folder;
   std::optional<Manifest> manifest;  ///< nothing: damaged
-  std::string damage;                ///< what proves that it cannot be used; empty where nothing is known
+  std::string damage;                ///< what proves that it cannot be used; empty if nothing is known
   bool stays = false;                ///< it could not be removed, which was said
 
   Bytes bytes() const;
 };
 
-/// Newest first, those without a manifest before all. Nothing where there is no such folder. Throws IoError
-/// where a manifest cannot be read: it may be that of the newest one; and UnknownVersionError.
+/// Newest first, those without a manifest before all. Nothing if there is no such folder. Throws IoError
+/// if a manifest cannot be read: it may be that of the newest one; and UnknownVersionError.
 std::vector<CheckpointEntry> list_checkpoints(FileSystem& file_system, const std::filesystem::path& path);
 
 /// What saves and removals of dead runs left.

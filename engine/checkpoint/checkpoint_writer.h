@@ -42,7 +42,7 @@ class CheckpointWriter {
   /// the writer. All ranks construct one together. Throws IoError.
   CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
                    Communicator* ranks = nullptr);
-  /// Where finish() was not called, other ranks are told, as they would wait for this one.
+  /// If finish() was not called, other ranks are told, as they would wait for this one.
   ~CheckpointWriter();
 
   /// The next unit's state of one kind, read a piece after the other. What fails here, on whatever rank, is

@@ -23,7 +23,7 @@
 
 namespace strata {
 
-/// config.json of a folder. Throws ConfigError where the folder, the file or anything in it is wrong.
+/// config.json of a folder. Throws ConfigError if the folder, the file or anything in it is wrong.
 nlohmann::json read_hf_config(const std::filesystem::path& folder);
 
 class HfFolder {
@@ -66,8 +66,8 @@ struct HfExport {
 };
 
 /// Writes a new folder for from_pretrained. It appears under its name when it is whole and on the disk; until
-/// then it stands beside it, under a name that nothing had. Throws ConfigError where `folder` exists and is
-/// not empty, IoError where writing fails; then nothing is left behind.
+/// then it stands beside it, under a name that nothing had. Throws ConfigError if `folder` exists and is
+/// not empty, IoError if writing fails; then nothing is left behind.
 void save_hf_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
                     const HfExport& options, FileSystem& file_system = FileSystem::real());
 

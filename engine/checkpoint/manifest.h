@@ -56,22 +56,22 @@ constexpr const char* kManifestName = "manifest.json";
 
 std::string to_text(const Manifest& manifest);
 
-/// Throws DamageError that names `path` where the manifest is damaged, and UnknownVersionError.
+/// Throws DamageError that names `path` if the manifest is damaged, and UnknownVersionError.
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
-/// Likewise; a DamageError too where it is missing. Throws IoError where it cannot be read.
+/// Likewise; a DamageError too if it is missing. Throws IoError if it cannot be read.
 Manifest read_manifest(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
 /// How much a rank reads before all meet again: none waits for another longer than this takes.
 inline constexpr Bytes kVerifiedBetweenMeetings = GiB;
 
-/// Throws DamageError that names the file where one of the checkpoint's is missing, truncated or changed, and
-/// IoError where one cannot be read; reads them from front to back. Of several ranks each reads its share:
+/// Throws DamageError that names the file if one of the checkpoint's is missing, truncated or changed, and
+/// IoError if one cannot be read; reads them from front to back. Of several ranks each reads its share:
 /// every size()-th file. All call it together and throw the same.
 void verify_files(const std::filesystem::path& folder, const Manifest& manifest,
                   FileSystem& file_system = FileSystem::real(), Communicator* ranks = nullptr,
                   Bytes between_meetings = kVerifiedBetweenMeetings);
 
-/// What tells two models apart, for a person: "hidden 768 vs 512, layers 12 vs 6". Empty where one can go on
+/// What tells two models apart, for a person: "hidden 768 vs 512, layers 12 vs 6". Empty if one can go on
 /// with the other's state.
 std::string difference(const Architecture& stored, const Architecture& expected);
 

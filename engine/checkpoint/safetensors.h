@@ -30,13 +30,13 @@ std::string format_shape(std::span<const std::int64_t> shape);
 
 class SafetensorsReader {
  public:
-  /// Throws ConfigError that names the file where anything about it is not as the format demands; a file that
+  /// Throws ConfigError that names the file if anything about it is not as the format demands; a file that
   /// ends early is called truncated, with the bytes it should have and those it has.
   explicit SafetensorsReader(const std::filesystem::path& path, FileSystem& file_system = FileSystem::real());
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  /// Throws ConfigError where there is no such tensor.
+  /// Throws ConfigError if there is no such tensor.
   const StoredTensor& at(const std::string& name) const;
 
   /// Elements [first, first + out.size()) of a tensor of F32, BF16 or F16 as floats. Throws ConfigError for
@@ -69,7 +69,7 @@ class SafetensorsWriter {
   void finish();
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// Of the whole file. REQUIRES: finish() was called.
+  /// These are of the whole file. REQUIRES: finish() was called.
   std::int64_t bytes() const { return file_.bytes(); }
   std::uint64_t checksum() const { return file_.checksum(); }
 

@@ -56,7 +56,7 @@ nlohmann::json read_header(const FileReader& file, std::int64_t& data_start) {
   return header;
 }
 
-/// A JSON array of integers that are not negative; nothing where it is something else.
+/// A JSON array of integers that are not negative; nothing if it is something else.
 std::optional<std::vector<std::int64_t>> integers(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_array()) return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<std::vector<std::int64_t>> integers(const nlohmann::json& object, 
   return values;
 }
 
-/// The product of the shape times the size of an element; nothing where it overflows.
+/// The product of the shape times the size of an element; nothing if it overflows.
 std::optional<std::int64_t> checked_bytes(std::span<const std::int64_t> shape, std::int64_t element) {
   std::int64_t bytes = element;
   for (const std::int64_t size : shape) {

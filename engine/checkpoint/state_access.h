@@ -1,5 +1,5 @@
 // How a checkpoint reaches a run's training state wherever it lives: a unit at a time, so that a tier that
-// cannot show all of it at once (a file on NVMe) serves too, and a range of it where ranks share the state.
+// cannot show all of it at once (a file on NVMe) serves too, and a range of it if ranks share the state.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct StateAccess {
   std::function<FlatRange(std::size_t unit)> saved;
   /// The values of saved(unit); valid until the next call.
   std::function<std::span<const float>(std::size_t unit, StateKind kind)> read;
-  /// What this rank wants from a checkpoint: at least what it holds, and all of the masters where it keeps a
+  /// What this rank wants from a checkpoint: at least what it holds, and all of the masters if it keeps a
   /// parameter whole.
   std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
   /// `fill` gets the buffer of loaded(unit, kind) to write all of.

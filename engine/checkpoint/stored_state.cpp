@@ -20,7 +20,7 @@ std::string part_name(const std::string& tensor, std::int64_t first, std::int64_
   return fmt::format("{}[{}:{}]", tensor, first, last);
 }
 
-/// What part_name() was made of; nothing where it is another name.
+/// What part_name() was made of; nothing if it is another name.
 struct ParsedName {
   std::string tensor;
   std::int64_t first = 0, last = 0;
@@ -46,7 +46,7 @@ std::map<std::string, const TensorSpec*> tensors_by_name(const Model& model) {
   return tensors;
 }
 
-/// What the tensor of this name in a file is of the model. Throws DamageError where it is nothing of it.
+/// What the tensor of this name in a file is of the model. Throws DamageError if it is nothing of it.
 TensorPiece piece_of(const std::string& name, const StoredTensor& stored, const fs::path& file,
                      const std::map<std::string, const TensorSpec*>& tensors) {
   const std::optional<ParsedName> part = parse_part_name(name);

@@ -29,7 +29,7 @@ TensorToWrite stored_form(const TensorPiece& piece);
 
 class StoredState {
  public:
-  /// Reads the headers of the files. Throws DamageError that names the file, or the folder, where they do not
+  /// Reads the headers of the files. Throws DamageError that names the file, or the folder, if they do not
   /// hold every element of the model's state just once. `model` must outlive this.
   StoredState(const std::filesystem::path& folder, const Manifest& manifest, const Model& model,
               FileSystem& file_system = FileSystem::real());

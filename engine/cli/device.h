@@ -12,22 +12,22 @@ namespace strata {
 
 LinkLimit link_limit(const RunConfig& config);
 
-/// Ranks of one host take its GPUs in turn. Throws ConfigError where this program was built without it,
-/// DeviceError where the machine has none.
+/// Ranks of one host take its GPUs in turn. Throws ConfigError if this program was built without it,
+/// DeviceError if the machine has none.
 std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0);
 
-/// How GPUs exchange values themselves, by NCCL; empty where the host does it for the device.
+/// How GPUs exchange values themselves, by NCCL; empty if the host does it for the device.
 MakeDeviceGroup device_groups(const RunConfig& config);
 
 /// What the run's kernels set up besides the plan's memory; no device is touched. Nothing is known of GPUs
-/// where this program was built without CUDA. Throws ConfigError where the run is too large to plan.
+/// if this program was built without CUDA. Throws ConfigError if the run is too large to plan.
 std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model);
 
-/// Of those, what lies in the host's memory.
+/// Adds up those of them that lie in the host's memory.
 Bytes in_host_memory(const RunConfig& config, const std::vector<ScratchPart>& scratch);
 
-/// memory.device of a run on `device`: what the run file gives, or all there is beside `kernels` where that
-/// is unlimited. Throws ConfigError where the device has less.
+/// memory.device of a run on `device`: what the run file gives, or all there is beside `kernels` if that
+/// is unlimited. Throws ConfigError if the device has less.
 Bytes device_budget(const RunConfig& config, const Device& device, Bytes kernels);
 
 }  // namespace strata

@@ -36,7 +36,7 @@ namespace {
 
 enum class Grade { good, weak, bad };
 
-/// What was found, and how to mend it where it is not good.
+/// What was found, and how to mend it if it is not good.
 struct Finding {
   Grade grade = Grade::good;
   std::string subject, found, mend = {};

@@ -1,6 +1,6 @@
 // The processes of a command: one, or the ranks that mpirun or srun started together. What goes wrong on one
 // of them ends all, and reaches the user once. While a job lives, a watchdog looks at what its process waits
-// for: where a drive or a file server does not answer, the process says so and leaves at once, for nothing
+// for: if a drive or a file server does not answer, the process says so and leaves at once, for nothing
 // can be unwound whose memory the drive may still write.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace strata {
 
 class Job {
  public:
-  /// Starts MPI where a launcher started this process as one of several. Throws CommError.
+  /// Starts MPI if a launcher started this process as one of several. Throws CommError.
   Job();
 
   int rank() const { return world_ ? world_->rank() : 0; }
@@ -35,11 +35,11 @@ class Job {
   /// What the user can do after a hang, until the next call: the end of a sentence. Any thread may call.
   void set_advice(std::string advice);
 
-  /// Performs `work` on every rank and returns its status. Where it throws on one, all end, and the user is
-  /// told why, once where the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
+  /// Performs `work` on every rank and returns its status. If it throws on one, all end, and the user is
+  /// told why, once if the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
   int run(const std::function<int()>& work);
-  /// Tells the user and the other ranks of `error`, where nothing was told before. For who fails and may not
-  /// come to throw it, since it waits for others. Any thread may call.
+  /// Tells the user and the other ranks of `error`, if nothing was told before. Whoever fails and may not
+  /// come to throw it, since it waits for others, calls this. Any thread may call.
   void tell(const std::exception& error);
 
  private:

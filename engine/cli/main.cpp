@@ -87,7 +87,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    static_cast<void>(strata::vector_target());  // throws where the environment names none
+    static_cast<void>(strata::vector_target());  // throws if the environment names none
     return strata::run(argc, argv);
   } catch (const strata::ConfigError& error) {
     strata::say(error.what());

@@ -35,7 +35,7 @@ std::string hash_of_samples(const RunConfig& config, const BatchLoader& data) {
   return hex(hash.digest());
 }
 
-/// Of the text that strata plan --program prints, which says all of it.
+/// Hashes the text that strata plan --program prints, which says all of it.
 std::string hash_of(const Program& program) {
   return hex(hash_text(print(program)));
 }

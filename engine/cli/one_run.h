@@ -12,10 +12,10 @@
 namespace strata {
 
 /// Makes `config`'s budgets the smallest of all ranks; the rates to plan by are so, too. Throws ConfigError
-/// where a rank's profile cannot be read.
+/// if a rank's profile cannot be read.
 MachineRates agree_on_hosts(RunConfig& config, Communicator* world);
 
-/// Throws ConfigError on every rank where run file, model, data or --fresh differ, naming what, and where.
+/// Throws ConfigError on every rank if run file, model, data or --fresh differ, naming what, and where.
 void require_one_run(const RunConfig& config, const Architecture& architecture, const BatchLoader& data,
                      bool fresh, Communicator* world);
 

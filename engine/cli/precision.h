@@ -14,7 +14,7 @@ namespace strata {
 /// Whose CPU computes bf16 without instructions for it: this process's, as a rank of `world`; empty if it has
 /// them.
 std::string without_bf16(const Communicator* world);
-/// The machine whose profile plan.machine names, where that says it; else this one.
+/// The machine whose profile plan.machine names, if that says it; else this one.
 std::string without_bf16_where_planned(const RunConfig& config);
 
 struct AgreedPrecision {
@@ -24,11 +24,11 @@ struct AgreedPrecision {
 
 /// Sets train.precision if it is auto: that of the newest checkpoint unless the run is `fresh`, else what
 /// choose_precision() says of what all ranks give as `without_bf16`. Every rank calls it; a null world is a
-/// run of one rank. Throws ConfigError where ranks were given different ones, or a checkpoint cannot be read.
+/// run of one rank. Throws ConfigError if ranks were given different ones, or a checkpoint cannot be read.
 AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::string& without_bf16,
                                    Communicator* world);
 
-/// make_plan(). Where it refuses an fp32 that was chosen and bf16 would fit, the error says so.
+/// make_plan(). If it refuses an fp32 that was chosen and bf16 would fit, the error says so.
 Plan plan_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
              const MachineRates& rates);
 

@@ -26,11 +26,11 @@ constexpr const char* kMemoryKey = "memory_bytes";
 constexpr const char* kBf16Key = "bf16_instructions";
 
 /// Memory of the machine whose profile is at `path`, and whether its CPU has bf16 instructions; nothing for
-/// an empty path, or where the profile does not say.
+/// an empty path, or if the profile does not say.
 std::optional<Bytes> profiled_memory(const std::string& path);
 std::optional<bool> profiled_bf16(const std::string& path);
 
-/// Throws ConfigError where write_json() could not write to `path`, which is the value of `option`, before a
+/// Throws ConfigError if write_json() could not write to `path`, which is the value of `option`, before a
 /// long run finds out at its end.
 void check_json_path(std::string_view option, const std::string& path);
 

@@ -23,11 +23,11 @@ struct Key {
   std::string doc;   ///< one or more sentences
   /// Reads the node into the field; throws value::WrongValue.
   std::function<void(RunConfig&, const YAML::Node&)> set;
-  /// The value as YAML flow text; empty where it counts as not given.
+  /// The value as YAML flow text; empty if it counts as not given.
   std::function<std::string(const RunConfig&)> get;
   /// What is wrong with the value, alone or beside others: a sentence without the key. Empty: nothing.
   std::function<std::string(const RunConfig&)> check;
-  /// Other keys that `check` reads: where this key is not given, the error points at the first of them that
+  /// Other keys that `check` reads: if this key is not given, the error points at the first of them that
   /// is.
   std::vector<std::string> related;
 };

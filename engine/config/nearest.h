@@ -5,7 +5,7 @@
 
 namespace strata {
 
-/// "did you mean 'optimizer.lr'?", or where nothing is near, the keys of the section that `unknown` is in.
+/// "did you mean 'optimizer.lr'?", or if nothing is near, the keys of the section that `unknown` is in.
 std::string suggest_key(const std::string& unknown);
 
 /// The names of the keys and sections directly inside `section` (empty: the top level): "type, lr, betas".

@@ -29,7 +29,7 @@ enum class Decay : std::uint8_t { matrices, all };
 /// How fp32 masters and moments are stored: optim/state_format.h.
 enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
-/// Of gradients on their way between ranks.
+/// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 
 struct RunConfig {
@@ -88,11 +88,11 @@ struct RunConfig {
   struct ParallelSection {
     std::int64_t data = 1;                   ///< ranks that share a batch
     std::int64_t replicate = 1;              ///< of them hold the same shard
-    std::optional<std::int64_t> shard = {};  ///< where given, data / replicate
+    std::optional<std::int64_t> shard = {};  ///< if given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
     int zero_stage = 3;
     ReduceDtype reduce_dtype = ReduceDtype::fp32;
-    bool sparse_gradients = true;  ///< the embedding's goes between ranks as rows where that is less
+    bool sparse_gradients = true;  ///< the embedding's goes between ranks as rows if that is less
     friend bool operator==(const ParallelSection&, const ParallelSection&) = default;
   } parallel;
 

@@ -165,7 +165,7 @@ void add_train(std::vector<Key>& keys) {
                    at_least_one);
 }
 
-/// Loss scaling must not look as if it did something where it does nothing.
+/// Loss scaling must not look as if it did something when it does nothing.
 std::string check_loss_scale(const RunConfig& config) {
   using S = RunConfig::TrainSection;
   const S defaults;

@@ -35,7 +35,7 @@ std::optional<double> parse_number(std::string_view text) {
   return result && std::isfinite(*result) ? result : std::nullopt;
 }
 
-/// A double-quoted scalar of YAML and, where the text is UTF-8, of JSON. A path may be of any bytes, which
+/// A double-quoted scalar of YAML and, if the text is UTF-8, of JSON. A path may be of any bytes, which
 /// stay as they are.
 std::string quoted(const std::string& text) {
   std::string result = "\"";

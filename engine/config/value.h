@@ -1,6 +1,6 @@
 // How one value of the run file is read from YAML and written back, per kind of value. Each kind is a struct
 // with `type` (its name for a person), read() and write(); write() gives YAML flow text that read() turns
-// into the same value, or "" where the value counts as not given.
+// into the same value, or "" if the value counts as not given.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct WrongValue : std::runtime_error {
 constexpr std::int64_t kMaxDepth = 64;
 [[noreturn]] void refuse_depth();
 
-/// The text itself; throws WrongValue where it is not UTF-8, as JSON's texts and keys are.
+/// The text itself; throws WrongValue if it is not UTF-8, as JSON's texts and keys are.
 const std::string& utf8(const std::string& text);
 
 /// The text of a scalar, in quotes or not: JSON has no other words. Throws WrongValue that names `expected`.
@@ -73,14 +73,14 @@ struct Boolean {
   static std::string write(bool value) { return value ? "true" : "false"; }
 };
 
-/// Not given where empty.
+/// Not given if empty.
 struct Text {
   static std::string type() { return "text"; }
   static std::string read(const YAML::Node& node);
   static std::string write(const std::string& value);
 };
 
-/// One text or a list of them; not given where empty.
+/// One text or a list of them; not given if empty.
 struct TextList {
   static std::string type() { return "text or list of texts"; }
   static std::vector<std::string> read(const YAML::Node& node);
@@ -102,7 +102,7 @@ struct Rate {
 };
 
 /// Any map, its plain scalars typed as in JSON (null, true, 1, 2.5; everything else text, in UTF-8); not
-/// given where empty.
+/// given if empty.
 struct Json {
   static std::string type() { return "map"; }
   static nlohmann::json read(const YAML::Node& node);

@@ -96,7 +96,7 @@ void check_nodes(const std::string& text, const Source& source) {
   }
 }
 
-/// The value of an escape such as \ud83d at `position`; 0 where there is none.
+/// The value of an escape such as \ud83d at `position`; 0 if there is none.
 std::uint32_t escaped_unit(const std::string& text, std::size_t position) {
   std::uint32_t value = 0;
   if (text.size() < position + 6 || text[position] != '\\' || text[position + 1] != 'u') return 0;

@@ -23,7 +23,7 @@ struct Source {
 /// Throws ConfigError: "<place>: <sentence>".
 [[noreturn]] void fail(const std::string& place, const std::string& sentence);
 
-/// The one document of `text`, YAML or JSON; null where it is empty. Throws ConfigError with the place where
+/// The one document of `text`, YAML or JSON; null if it is empty. Throws ConfigError with the place if
 /// it is neither, has a second document, or is deeper or larger than any run file.
 YAML::Node parse_yaml(const std::string& text, const Source& source);
 

@@ -32,7 +32,7 @@ Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double val
 
 class BatchLoader {
  public:
-  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError where a
+  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError if a
   /// pattern matches no file, a file is not what it should be, an id is not in the vocabulary, or there are
   /// too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
@@ -45,7 +45,7 @@ class BatchLoader {
             std::span<std::int32_t> targets) const;
 
   /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
-  /// all that is held out. The last one begins anew with the first held-out samples where they do not fill
+  /// all that is held out. The last one begins anew with the first held-out samples if they do not fill
   /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets) const;
@@ -56,7 +56,7 @@ class BatchLoader {
 
   std::int64_t training_sequences() const { return split_.training.count; }
   std::int64_t validation_sequences() const { return split_.validation.count; }
-  /// train.validation_batches, or as many as the held-out data fills; 0 where nothing is held out.
+  /// train.validation_batches, or as many as the held-out data fills; 0 if nothing is held out.
   std::int64_t validation_microbatches() const;
 
   /// Where sampling stands before step `step`: what a checkpoint stores, and a resumed run compares.
@@ -73,7 +73,7 @@ class BatchLoader {
   std::optional<TokenSource> held_out_;  ///< files of data.validation; nothing: the end of training_
   Split split_;
   Sampler sampler_;
-  std::optional<Permutation> validation_order_;  ///< nothing where nothing is held out
+  std::optional<Permutation> validation_order_;  ///< nothing if nothing is held out
 };
 
 }  // namespace strata

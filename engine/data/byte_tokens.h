@@ -8,8 +8,8 @@
 
 namespace strata {
 
-/// What a user should know about data.tokenizer bytes with the model of model.path; empty where nothing is to
-/// be said. Throws ConfigError where the folder has a tokenizer of its own, so that a byte is certainly not
+/// What a user should know about data.tokenizer bytes with the model of model.path; empty if nothing is to
+/// be said. Throws ConfigError if the folder has a tokenizer of its own, so that a byte is certainly not
 /// the id of a byte there.
 std::string doubt_about_bytes(const RunConfig& config, std::int64_t vocabulary);
 

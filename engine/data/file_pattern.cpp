@@ -23,7 +23,7 @@ bool has_wildcard(const std::string& component) {
   return component.find_first_of("*?[") != std::string::npos;
 }
 
-/// The entries of a folder; none where it is no folder.
+/// The entries of a folder; none if it is no folder.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;

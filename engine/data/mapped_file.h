@@ -12,7 +12,7 @@ namespace strata {
 
 class MappedFile {
  public:
-  /// Throws ConfigError where the file cannot be opened or is not a regular file, IoError where it cannot be
+  /// Throws ConfigError if the file cannot be opened or is not a regular file, IoError if it cannot be
   /// mapped.
   explicit MappedFile(std::string path);
   ~MappedFile();

@@ -152,7 +152,7 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
 }
 
 /// True for the first ids of a file of 4-byte ids that are read as 2-byte ones: every second one is the high
-/// half of an id, so 0, or a small number where ids go beyond 65535; and ids that matter are not all 0.
+/// half of an id, so 0, or a small number if ids go beyond 65535; and ids that matter are not all 0.
 bool looks_like_four_bytes(const MappedFile& file) {
   constexpr std::int64_t kLooked = 4096, kFewest = 64, kLargestHigh = 15;
   const std::int64_t pairs = std::min(kLooked, size_of(file) / 4);

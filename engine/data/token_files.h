@@ -14,7 +14,7 @@ namespace strata {
 
 /// The files that the patterns name, sorted by path, each once. With Tokenizer::none these are .bin files; a
 /// pattern may also be Megatron's prefix without .bin. `key` is the run file's key, for errors. Throws
-/// ConfigError where a pattern matches nothing or matches a file of another kind.
+/// ConfigError if a pattern matches nothing or matches a file of another kind.
 std::vector<std::string> find_token_files(const std::vector<std::string>& patterns, Tokenizer tokenizer,
                                           const std::string& key);
 
@@ -22,14 +22,14 @@ std::vector<std::string> find_token_files(const std::vector<std::string>& patter
 TokenSegment open_text(const std::string& path);
 
 /// The token ids of a .bin file. Its kind is found by itself:
-/// - Megatron, where an .idx lies beside it (core/datasets/indexed_dataset.py: magic "MMIDIDX\0\0", version
+/// - Megatron, if an .idx lies beside it (core/datasets/indexed_dataset.py: magic "MMIDIDX\0\0", version
 /// 1, type code,
 ///   counts, lengths, byte offsets): uint8, uint16 or int32 by its type code;
 /// - llm.c, by the magic number in its 256-word header (dev/data/data_common.py): 20240520 version 1 is
 /// uint16, 20240801
 ///   version 7 is uint32;
 /// - otherwise no header, as nanoGPT writes them: ids of `token_bytes`, 2 or 4.
-/// Throws ConfigError where the file's size contradicts its header or the type of ids.
+/// Throws ConfigError if the file's size contradicts its header or the type of ids.
 TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes);
 
 }  // namespace strata

@@ -21,8 +21,8 @@ struct LinkLimit {
 class Event {
  public:
   virtual ~Event() = default;
-  /// Waits until everything issued before the last record has finished; false where that takes longer than
-  /// `seconds`. Throws DeviceError where the device failed.
+  /// Waits until everything issued before the last record has finished; false if that takes longer than
+  /// `seconds`. Throws DeviceError if the device failed.
   virtual bool wait(double seconds) = 0;
   /// Time on the device between two records. REQUIRES: both have been waited for.
   virtual double seconds_since(const Event& start) const = 0;
@@ -73,15 +73,15 @@ class Device {
   virtual std::string name() const = 0;
   /// Whether host code may read and write the device's memory through the same pointers.
   virtual bool host_addressable() const = 0;
-  /// What allocate() can give at most; kUnlimited where memory is the host's own. What kernels set up for
+  /// What allocate() can give at most; kUnlimited if memory is the host's own. What kernels set up for
   /// themselves comes out of it, too.
   virtual Bytes available_bytes() const = 0;
-  /// Throws DeviceError where there is not that much.
+  /// Throws DeviceError if there is not that much.
   virtual std::unique_ptr<DeviceMemory> allocate(Bytes bytes) = 0;
   /// Host memory that streams copy from and to. It must stay mapped while the object lives.
   virtual std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
-  /// Of the kernels of its streams.
+  /// These hold for the kernels of its streams.
   virtual const ScratchRules& scratch_rules() const = 0;
 };
 

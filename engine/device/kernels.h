@@ -59,7 +59,7 @@ struct NormForward {
 /// input_gradient = d norm / d input (+ addend); weight_gradient, bias_gradient are added to.
 struct NormBackward {
   NormKind kind;
-  Matrix input;  ///< what was normalised (`sum` where the forward had an addend)
+  Matrix input;  ///< what was normalised (`sum` if the forward had an addend)
   Matrix weight;
   Matrix mean = {};
   Matrix reciprocal_deviation;
@@ -67,7 +67,7 @@ struct NormBackward {
   Matrix addend = {};         ///< optional: gradient that joins from the residual branch
   Matrix input_gradient;      ///< may be `out_gradient` or `addend` itself
   Matrix weight_gradient;     ///< fp32 [1, columns]
-  Matrix bias_gradient = {};  ///< fp32 [1, columns]; where the forward had a bias
+  Matrix bias_gradient = {};  ///< fp32 [1, columns]; if the forward had a bias
 };
 
 /// Shape of causal self-attention over `batch` sequences of `sequence` tokens: row b·sequence + t of a matrix
@@ -129,7 +129,7 @@ struct EmbeddingBackward {
   std::int64_t sequence = 0;
   Matrix out_gradient;                  ///< [tokens, hidden]
   Matrix table_gradient;                ///< fp32
-  Matrix positions_gradient;            ///< fp32, where positions are learned
+  Matrix positions_gradient;            ///< fp32, if positions are learned
   std::int32_t padding_token = kNoRow;  ///< nothing is added to its row of the table: torch's padding_idx
 };
 
@@ -144,7 +144,7 @@ struct RowSum {
   Matrix out;              ///< [1, elements], dtype of values; elements that lie behind the table become zero
 };
 
-/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, where
+/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, if
 /// it is skipped, round_masters().
 struct AdamWUpdate {
   const StepScalars* scalars =

@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// Does not own. An empty view (`data == nullptr`) stands for "not given" where a kernel's operand is
+/// Does not own. An empty view (`data == nullptr`) stands for "not given" if a kernel's operand is
 /// optional.
 struct Matrix {
   void* data = nullptr;

@@ -120,7 +120,7 @@ void Executor::wait_until_idle(std::size_t lane) {
   for (const std::int32_t index : program_.dependencies.lanes[lane]) finish_previous(lane, index);
 }
 
-/// False where the step was abandoned instead.
+/// False if the step was abandoned instead.
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool is_performed = performs(instruction, step);
@@ -181,7 +181,7 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
   add_busy(lane, issued.end->seconds_since(*issued.start));
 }
 
-/// The device may have a step's work before it, which may take long: it hangs where it ends nothing of it.
+/// The device may have a step's work before it, which may take long: it hangs if it ends nothing of it.
 void Executor::wait_for(Event& event, std::int32_t index) {
   const AtWork at_work;
   constexpr double kLooks = 8, kLongestSeconds = 1;  // between looks at the device, and for ranks that failed
@@ -277,7 +277,7 @@ bool Executor::ready(std::int32_t index, std::int64_t step) const {
   return true;
 }
 
-/// False where the lane should end instead.
+/// False if the lane should end instead.
 bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step) {
   std::unique_lock lock(mutex_);
   LaneState& state = lanes_[lane];

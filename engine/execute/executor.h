@@ -69,7 +69,7 @@ class Executor {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// How far lanes and device have come: unequal to what it was before where anything has begun or ended.
+  /// How far lanes and device have come: unequal to what it was before, if anything has begun or ended.
   struct Advance {
     std::int64_t issued = 0, ended = 0;
     friend bool operator==(const Advance&, const Advance&) = default;

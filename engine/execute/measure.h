@@ -1,5 +1,5 @@
 // What measurements of a machine are made of: time on the host and on a device, and memory to work on.
-// Waiting throws DeviceError where a device takes longer than two minutes.
+// Waiting throws DeviceError if a device takes longer than two minutes.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 namespace strata {
 
 double seconds_on_host(const std::function<void()>& work);
-/// Of what `issue` issues to `stream`, by the device's clock.
+/// Times what `issue` issues to `stream`, by the device's clock.
 double seconds_on_device(Stream& stream, const std::function<void()>& issue);
 
 void wait_for(Event& event);
-/// For all that the stream was given.
+/// Waits for all that the stream was given.
 void wait_for_all(Stream& stream);
 
 /// Random numbers of N(0, 1), over and over. Zeros would not do: a GPU draws less power on them, and runs

@@ -16,7 +16,7 @@ namespace strata {
 /// What was touched and moved.
 struct MeterCount {
   Traffic traffic;
-  /// Of each tier the end of the highest byte that was touched, rounded up to whole buffer pages: what
+  /// For each tier, the end of the highest byte that was touched, rounded up to whole buffer pages, which
   /// buffers are aligned to.
   std::array<Bytes, kTiers.size()> peak_bytes = {};
   Bytes outside_bytes = 0;  ///< ranges that lie in no tier's memory

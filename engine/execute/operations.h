@@ -62,7 +62,7 @@ class Operations {
     OptimizerSettings optimizer;
     StateSaver* saver = nullptr;                ///< of a program that saves
     Ranks* ranks = nullptr;                     ///< of a program that exchanges values with others
-    std::function<bool()> stop_requested = {};  ///< of this rank, where there are several
+    std::function<bool()> stop_requested = {};  ///< of this rank, if there are several
     std::function<void(std::int64_t step)> on_stop_agreed =
         {};  ///< some rank's stop reached all in this step
     int threads = 1;
@@ -73,7 +73,7 @@ class Operations {
   void perform(const Instruction& instruction, std::int64_t step);
 
   /// Bytes that this rank has sent so far in the instruction's group of ranks, by the group's own count; 0
-  /// where the instruction has no group.
+  /// if the instruction has no group.
   Bytes sent_bytes(const Instruction& instruction) const;
 
   /// What instructions have touched and copied since the call before, counted where it happened; without what

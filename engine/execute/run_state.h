@@ -33,7 +33,7 @@ struct TierMemory {
 /// How values lie in an operand of optimizer state.
 StoredAs stored_as(ElementType type);
 
-/// The ways to the nvme tier, one for each lane that uses it; null where the run has none.
+/// The ways to the nvme tier, one for each lane that uses it; null if the run has none.
 struct SpillQueues {
   StoreQueue* reads = nullptr;
   StoreQueue* writes = nullptr;
@@ -53,7 +53,7 @@ class RunState {
   /// that out.
   FlatRange held(std::size_t unit) const;
   FlatRange saved(std::size_t unit) const;
-  /// What it must be given: all of a master where it keeps the parameter whole.
+  /// What it must be given: all of a master if it keeps the parameter whole.
   FlatRange loaded(std::size_t unit, StateKind kind) const;
 
   /// The values of saved(unit), wherever they live and however they are stored; valid until the next call.
@@ -71,11 +71,11 @@ class RunState {
   std::span<const std::byte> read(BufferId id) { return read(id, stored_); }
   void write(BufferId id, std::span<const std::byte> bytes);
 
-  /// The scale of the next step's loss; 1 where the run has none.
+  /// The scale of the next step's loss; 1 if the run has none.
   LossScale loss_scale();
   void write_loss_scale(const LossScale& scale);
 
-  /// Sets the rates of the nvme tier, where there is one: the better of two large transfers each way. Before
+  /// Sets the rates of the nvme tier, if there is one: the better of two large transfers each way. Before
   /// there is any state.
   void measure_nvme(MachineRates& rates);
   std::string describe_nvme() const { return store_ ? store_->describe() : ""; }
@@ -85,7 +85,7 @@ class RunState {
     for (Arena* memory : {&stored_, &stored_parameter_, &values_}) *memory = Arena();
   }
 
-  /// Tables that units read (rotary positions), where the model has any.
+  /// Tables that units read (rotary positions), if the model has any.
   void write_constants();
 
  private:
@@ -103,12 +103,12 @@ class RunState {
   const StatePlace* find_place(StatePart part) const;
   BufferId high_halves(std::size_t unit) const;
   const Buffer& buffer(BufferId id) const { return plan_.training.program.buffer(id); }
-  /// The buffer's own bytes, or nothing where the host cannot address them.
+  /// The buffer's own bytes, or nothing if the host cannot address them.
   std::byte* address(BufferId id) const;
   /// Host memory for the contents of a buffer that has no address: where a step has those of the nvme tier
   /// when it updates them, and `memory`, as large as need be, for others.
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
-  /// Likewise, staged in `memory` where the host cannot address it.
+  /// Likewise, staged in `memory` if the host cannot address it.
   std::span<const std::byte> read(BufferId id, Arena& memory);
   /// Memory for values that are stored otherwise.
   std::span<float> values_of(std::int64_t elements);
@@ -127,7 +127,7 @@ class RunState {
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;
   std::unique_ptr<DeviceMemory> device_memory_;
-  std::unique_ptr<Store> store_;  ///< none where the plan puts nothing there
+  std::unique_ptr<Store> store_;  ///< none if the plan puts nothing there
   std::unique_ptr<StoreQueue> reads_, writes_;
   DeviceCopy copy_;
   Arena stored_,

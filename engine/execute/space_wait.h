@@ -1,4 +1,4 @@
-// The save that ends a run, where the disk is full: what was trained would be lost, so it is tried again
+// The save that ends a run, when the disk is full: what was trained would be lost, so it is tried again
 // while somebody makes room.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace strata {
 
 struct SpaceWait {
   double seconds = 0;               ///< from the first failure on
-  std::function<bool()> has_space;  ///< asked on rank 0: false where another attempt would be in vain
-  std::function<bool()> is_over;    ///< likewise: true where nobody wants to wait any longer
+  std::function<bool()> has_space;  ///< asked on rank 0: false if another attempt would be in vain
+  std::function<bool()> is_over;    ///< likewise: true if nobody wants to wait any longer
   std::function<void(const std::string& why)> on_wait;  ///< before the first attempt after the failure
   Communicator* ranks = nullptr;
 };

@@ -31,7 +31,7 @@ class StateSaver {
     std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
     DType precision;                                  ///< what the run computes in
-    std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after so many steps is whole
+    std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after `step` steps is whole
     std::function<void(const std::string& sentence)> on_lack_of_space;  ///< it is gone, and the run goes on
   };
   explicit StateSaver(Setup setup);

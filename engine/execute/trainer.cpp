@@ -70,7 +70,7 @@ LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t rank
   };
 }
 
-/// Of some weights of each unit: finds folders that hold other weights of the same shapes.
+/// Hashes some weights of each unit: finds folders that hold other weights of the same shapes.
 std::string hash_of_samples(const HfFolder& folder, const Model& model) {
   constexpr std::int64_t kSamples = 256;
   StreamingHash hash;
@@ -94,7 +94,7 @@ void fill_in_pieces(std::span<float> values, const Fill& fill) {
   });
 }
 
-/// The next multiple of `every` after `step`, or `limit` where that comes first or `every` is 0.
+/// The next multiple of `every` after `step`, or `limit` if that comes first or `every` is 0.
 std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
   return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
 }
@@ -197,7 +197,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   };
   if (ranks_) {
     executor.ranks_failure = [this] { return ranks_->failure(); };
-    executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by who waits for it
+    executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by one that waits for it
   }
   if (plan_.validation) {
     validation_operations_.emplace(
@@ -232,7 +232,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
     run_steps(next_multiple(counters.step, config_.train.validate_every, config_.train.steps), listener);
     validate(listener);
   }
-  save(listener);  // also where a stop came before the first step
+  save(listener);  // also if a stop came before the first step
   result_.interrupted = counters.step < config_.train.steps;
   result_.counters = counters;
   result_.measured = training_->measurements();

@@ -74,7 +74,7 @@ class Trainer {
     IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
     FileSystem* files = &FileSystem::real();  ///< of checkpoints
     Communicator* world = nullptr;            ///< of a run of several ranks; outlives the trainer
-    MakeDeviceGroup make_device_group = {};   ///< where the device exchanges values between ranks itself
+    MakeDeviceGroup make_device_group = {};   ///< if the device exchanges values between ranks itself
     /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
     std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
@@ -90,9 +90,9 @@ class Trainer {
   /// Communicator::abort().
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
-  /// Adds what the nvme tier can do, where the run uses it. Only before train().
+  /// Adds what the nvme tier can do, if the run uses it. Only before train().
   void measure_nvme(MachineRates& rates) { state_->measure_nvme(rates); }
-  /// One line about the nvme tier's files; empty where the run has none.
+  /// One line about the nvme tier's files; empty if the run has none.
   std::string describe_nvme() const { return state_->describe_nvme(); }
 
   /// For tests, while no lane runs.
@@ -128,7 +128,7 @@ class Trainer {
   UnitCompute compute_;
   std::vector<UnitShare> shares_;  ///< this rank's
   std::optional<CheckpointStore> checkpoints_;
-  std::optional<StateSaver> saver_;  ///< where steps save
+  std::optional<StateSaver> saver_;  ///< if steps save
   std::optional<Operations> training_operations_, validation_operations_;
   std::optional<Executor> training_, validation_;
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()

@@ -11,7 +11,7 @@ namespace strata {
 /// Elements of this rank's shard that belong to one tensor.
 struct UpdatedPart {
   std::int64_t at = 0, count = 0;
-  bool decays = false;  ///< its weights do, and not only where all do
+  bool decays = false;  ///< its weights do, and not only if all do
 };
 
 struct UnitShare {

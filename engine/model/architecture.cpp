@@ -18,7 +18,7 @@ constexpr std::int64_t kLargestWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kLargestCount = 100'000;
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 30;  // kernels mark the absence of a row by it
 
-/// What HF's config classes of transformers 5 assume where a key is absent.
+/// What HF's config classes of transformers 5 assume if a key is absent.
 struct LlamaDefaults {
   std::int64_t vocabulary, intermediate, max_positions;
   std::optional<std::int64_t> kv_heads, head_dimension;  // nothing: as many as heads; hidden / heads
@@ -36,7 +36,7 @@ void require_plain(JsonReader& reader, const std::string& key, bool plain) {
   if (reader.boolean(key, plain) != plain) reader.refuse(key, fmt::format("supported: {}", plain));
 }
 
-/// Options that are off where they are null or empty.
+/// Options that are off if they are null or empty.
 void require_empty(JsonReader& reader, const std::string& key, const std::string& expected) {
   if (reader.has(key) && !reader.at(key).empty()) reader.refuse(key, expected);
 }
@@ -137,7 +137,7 @@ RopeOptions::Llama3 read_llama3_rope(JsonReader& reader, JsonReader& outside, co
   return llama3;
 }
 
-/// Rope settings live in rope_parameters (transformers 5), or in rope_scaling and rope_theta (before). Where
+/// Rope settings live in rope_parameters (transformers 5), or in rope_scaling and rope_theta (before). If
 /// both are given, transformers lets rope_scaling win, a theta inside win over one outside, and the original
 /// number of positions outside over that inside.
 RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where) {
@@ -171,7 +171,7 @@ RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::stri
   return rope;
 }
 
-/// Without a window, transformers fails where layer_types names layers that should have one.
+/// Without a window, transformers fails if layer_types names layers that should have one.
 [[noreturn]] void refuse_missing_window(const JsonReader& reader) {
   reader.refuse("layer_types",
                 "sliding_attention needs use_sliding_window: true and a sliding_window; give both, or list "
@@ -221,7 +221,7 @@ void read_llama_sizes(JsonReader& reader, Architecture& a) {
         "num_attention_heads {} is not a multiple of num_key_value_heads {}{}", a.heads, a.kv_heads,
         reader.has("num_key_value_heads") ? "" : ", its default; set num_key_value_heads"));
   }
-  // LlamaConfig refuses what does not divide even where head_dim is given, so that a file of ours must not
+  // LlamaConfig refuses what does not divide even if head_dim is given, so that a file of ours must not
   // have it.
   const bool needs_division =
       a.model_type == "llama" || (!defaults.head_dimension && !reader.has("head_dim"));

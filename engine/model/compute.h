@@ -22,7 +22,7 @@ class UnitCompute {
   UnitCompute(const Model& model, DType dtype, MicrobatchShape shape);
 
   Bytes boundary_bytes() const;  ///< of one [tokens, hidden] activation or its gradient
-  Bytes constant_bytes() const;  ///< tables every unit may read; zero where the family has none
+  Bytes constant_bytes() const;  ///< tables every unit may read; zero if the family has none
   void fill_constants(std::span<std::byte> host) const;
 
   /// Bytes of saved activations per microbatch when the unit is not recomputed. Zero for embedding and head.

@@ -18,7 +18,7 @@ struct BlockLayers {
   std::optional<NormLayer> query_norm, key_norm;  ///< over head_dimension
   LinearLayer attention_out;
   NormLayer mlp_norm;
-  LinearLayer up;  ///< gate and up as one where the activation is gated
+  LinearLayer up;  ///< gate and up as one if the activation is gated
   LinearLayer down;
 };
 

@@ -22,7 +22,7 @@ class EmbeddingCompute {
   std::int64_t hidden_, vocabulary_, max_positions_;
   std::int32_t padding_token_;             ///< kNoRow: none
   std::int64_t table_;                     ///< offset in the flat parameter
-  std::optional<std::int64_t> positions_;  ///< offset, where positions are learned
+  std::optional<std::int64_t> positions_;  ///< offset, if positions are learned
 };
 
 class HeadCompute {
@@ -42,7 +42,7 @@ class HeadCompute {
   void forward(Kernels& kernels, const UnitMemory& memory) const;
   void backward(Kernels& kernels, const UnitMemory& memory, float gradient_scale) const;
 
-  /// Of the one product of a forward; a backward executes three.
+  /// Counts the one product of a forward; a backward executes three.
   double forward_flops() const { return projection_.flops(shape_.tokens()); }
 
  private:

@@ -38,7 +38,7 @@ struct LinearLayer {
   std::int64_t outputs = 0;
   WeightOrder order = WeightOrder::linear;
   std::int64_t weight = 0;           ///< offset in the flat parameter
-  std::optional<std::int64_t> bias;  ///< offset, where there is one
+  std::optional<std::int64_t> bias;  ///< offset, if there is one
 
   /// `accumulate` adds to what `out` holds: the residual stream.
   void forward(Kernels& kernels, const FlatParameter& flat, const Matrix& x, const Matrix& out,
@@ -49,7 +49,7 @@ struct LinearLayer {
   /// Overwrites x_gradient.
   void input_gradient(Kernels& kernels, const FlatParameter& flat, const Matrix& out_gradient,
                       const Matrix& x_gradient) const;
-  /// Of one product with `tokens` rows; a backward pass has two such.
+  /// Counts one product with `tokens` rows; a backward pass has two such.
   double flops(std::int64_t tokens) const;
 
  private:
@@ -71,7 +71,7 @@ struct NormLayer {
   float epsilon = 0;
   std::int64_t columns = 0;
   std::int64_t weight = 0;           ///< offset in the flat parameter
-  std::optional<std::int64_t> bias;  ///< offset, where there is one
+  std::optional<std::int64_t> bias;  ///< offset, if there is one
 
   /// out = norm(x); out may be x.
   void forward(Kernels& kernels, const FlatParameter& flat, const Matrix& x, const Matrix& out,
@@ -89,7 +89,7 @@ struct NormLayer {
 /// The tensor whose HF name is `name`, or ends with `.name`. REQUIRES: there is one.
 const TensorSpec& find_tensor(const Unit& unit, std::string_view name);
 
-/// The layer made of the adjacent matrices `name.weight` (and `name.bias`, where the unit has them), in this
+/// The layer made of the adjacent matrices `name.weight` (and `name.bias`, if the unit has them), in this
 /// order.
 LinearLayer find_linear(const Unit& unit, WeightOrder order, std::initializer_list<std::string_view> names);
 

@@ -48,7 +48,7 @@ struct BlockSizes {
   std::int64_t tokens, hidden, heads;
   std::int64_t all_heads;  ///< query and key heads
   std::int64_t query, query_key, query_key_value;
-  std::int64_t pre_activation;  ///< gate and up side by side where the activation is gated
+  std::int64_t pre_activation;  ///< gate and up side by side if the activation is gated
   std::int64_t activation;
   bool gated;
   bool qk_norm;
@@ -57,8 +57,8 @@ struct BlockSizes {
 /// What backward needs of forward and is expensive to recompute. Norm and activation outputs are cheap and
 /// not here.
 struct BlockActivations {
-  Matrix qkv;  ///< rotated in place; before the per-head norm where there is one, whose gradient needs it
-  Matrix attention;    ///< of [tokens, query]
+  Matrix qkv;        ///< rotated in place; before the per-head norm if there is one, whose gradient needs it
+  Matrix attention;  ///< of [tokens, query]
   Matrix log_sum_exp;  ///< fp32 [batch · heads, sequence]
   Matrix mid;          ///< residual stream between attention and MLP
   Matrix pre_activation;
@@ -98,7 +98,7 @@ BlockForwardMemory saving_forward_memory(Scratch& workspace, Scratch& saved, con
 /// Forward that keeps nothing; activations.mid is `output`, to which the MLP then adds.
 BlockForwardMemory plain_forward_memory(Scratch& workspace, const BlockSizes& sizes, const NormLayer& norm,
                                         const Matrix& output);
-/// Backward with activations in `saved`, or, where it is null, recomputed into the workspace.
+/// Backward with activations in `saved`, or, if it is null, recomputed into the workspace.
 BlockBackwardMemory backward_memory(Scratch& workspace, Scratch* saved, const BlockSizes& sizes,
                                     const NormLayer& norm, const Matrix& input_gradient);
 

@@ -14,10 +14,10 @@ class JsonReader;
 /// A family's keys for dropout in the language model.
 std::span<const std::string_view> dropout_keys(Family family);
 
-/// Its value, HF's default where it is absent. Throws ConfigError where that is no probability.
+/// Its value, HF's default if it is absent. Throws ConfigError if that is no probability.
 double read_dropout(JsonReader& reader, std::string_view key);
 
-/// One sentence that names the dropout of a config that parse_architecture() takes; empty where there is
+/// One sentence that names the dropout of a config that parse_architecture() takes; empty if there is
 /// none.
 std::string dropout_warning(const nlohmann::json& config, const std::string& where);
 

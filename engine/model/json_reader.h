@@ -13,11 +13,11 @@
 
 namespace strata {
 
-/// A null is refused like any other value of the wrong type; where HF's None means something, ask is_null().
+/// A null is refused like any other value of the wrong type; if HF's None means something, ask is_null().
 /// Everything throws ConfigError.
 class JsonReader {
  public:
-  /// `where` opens every error. REQUIRES: `object` outlives the reader. Throws where it is no JSON object.
+  /// `where` opens every error. REQUIRES: `object` outlives the reader. Throws if it is no JSON object.
   JsonReader(const nlohmann::json& object, std::string where);
 
   /// The key is there and is not null.
@@ -43,7 +43,7 @@ class JsonReader {
   void refuse_unknown_keys() const;
 
  private:
-  /// Its value, null where that is null; nullptr where it is absent.
+  /// Its value, null if that is null; nullptr if it is absent.
   const nlohmann::json* find(const std::string& key);
   [[noreturn]] void missing(const std::string& key) const;
 

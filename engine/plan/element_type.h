@@ -37,7 +37,7 @@ constexpr ElementType element_type(DType dtype) {
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
-/// Throws std::logic_error where kernels compute with no such elements.
+/// Throws std::logic_error if kernels compute with no such elements.
 constexpr DType dtype_of(ElementType type) {
   switch (type) {
     case ElementType::fp32:

@@ -13,7 +13,7 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   std::int64_t unit = 0;
   for (const Unit& each : model.units) unit = std::max(unit, each.elements);
   const std::int64_t shard = strategy.mesh.shard_elements(unit);
-  // Values to load: of a master all, where a rank keeps the parameter whole.
+  // Values to load: of a master all, if a rank keeps the parameter whole.
   Bytes bytes =
       (strategy.zero_stage < 3 ? strategy.mesh.gathered_elements(unit) : shard) * size_of(DType::fp32);
   // As they are stored on a device that the host cannot address; and another rank's, while they are hashed.

@@ -37,10 +37,10 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model);
 
 /// Sets budgets that are unlimited and whose tier is this memory or these drives: memory.nvme.size,
 /// memory.host, and on the CPU memory.device. There the last two are of one memory: what one is not given is
-/// the other's, and where both are unlimited each is half.
+/// the other's, and if both are unlimited each is half.
 void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share);
 
-/// What to say of budgets that the machine does not have; empty where it has them.
+/// What to say of budgets that the machine does not have; empty if it has them.
 std::string warn_of_budgets(const RunConfig& config, const HostShare& share);
 
 }  // namespace strata

@@ -26,7 +26,7 @@ HostFigures host_figures(const RunConfig& config);
 std::string to_text(const HostFigures& figures);
 HostFigures figures_from_text(const std::string& text);
 
-/// The smallest rates and budgets; cores copy where they do anywhere. No host budget where one has none: then
+/// The smallest rates and budgets; cores copy if they do anywhere. No host budget if one has none: then
 /// the run files differ. REQUIRES: one at least.
 HostFigures smallest(const std::vector<HostFigures>& all);
 

@@ -393,7 +393,7 @@ class Lowering {
     if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
-  /// Of the embedding's gradient, those that this rank's tokens touch.
+  /// Copies those rows of the embedding's gradient that this rank's tokens touch.
   void copy_rows() {
     on_compute(Operation::copy_rows, 0, -1,
                {{Role::gradient, &unit_values(0).gradient, Access::read},

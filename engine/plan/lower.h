@@ -8,8 +8,8 @@
 
 namespace strata {
 
-/// One optimizer step: load, forward, backward, gradient norm, update; where nothing waits for the norm of
-/// all gradients, a unit that is updated on the host is updated as soon as its gradient is there. Where some
+/// One optimizer step: load, forward, backward, gradient norm, update; if nothing waits for the norm of
+/// all gradients, a unit that is updated on the host is updated as soon as its gradient is there. If some
 /// steps save, a unit's way to the checkpoint begins once it is updated. In both orders a unit's gradient
 /// sums microbatches 0, 1, … and the embedding's backward comes last for all of them, so that the order
 /// changes no bit (a tied head adds to the same gradient first).

@@ -27,7 +27,7 @@ TierUse tier_use(const Program& placed, Tier tier);
 /// Bytes that each tier may hold.
 using TierBudgets = std::array<Bytes, kTiers.size()>;
 
-/// Throws std::logic_error naming the instruction and buffer where a placed program is wrong: something is
+/// Throws std::logic_error naming the instruction and buffer if a placed program is wrong: something is
 /// read before it was written, or in more steps than it is written in, two live buffers overlap, a buffer
 /// leaves its budget, an operand is larger than its buffer, a transfer's ends differ.
 void verify(const Program& placed, const TierBudgets& budgets);

@@ -23,7 +23,7 @@ Program with_places(Program program, Tier tier) {
 }
 
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
-/// nothing where it does not fit even with the least that they can be moved.
+/// nothing if it does not fit even with the least that they can be moved.
 std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget,
                                       Bytes smallest, Bytes allowed) {
   const auto prefetched = [&](Bytes filled) {
@@ -39,7 +39,7 @@ std::optional<Program> fit_prefetched(const Program& resident, const Level& leve
   }
 }
 
-/// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing where
+/// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing if
 /// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
 /// placement over what live bytes promise: then passes get that much less to fill.
 std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
@@ -67,7 +67,7 @@ bool fits_host(const Program& placed, const RunConfig& config) {
   return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
 }
 
-/// A plain program as it is where values may leave the device; where there is no other tier they all stay.
+/// A plain program, unchanged if values may leave the device; if there is no other tier they all stay.
 Program as_tiers_allow(Program plain, const RunConfig& config) {
   return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited);
 }
@@ -77,7 +77,7 @@ Program with_spilled(const Program& program, const SpillOrder& order, std::size_
 }
 
 /// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
-/// for so many of the largest visit. The device's part of the program stays as it is, with its places.
+/// for `visits` of the largest visits. The device's part of the program stays as it is, with its places.
 std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
   const std::size_t end = order.buffers.size() + 1;
   const HostNeeds needs(program, order.buffers);
@@ -108,7 +108,7 @@ Program lower_validation_in(Order order, const Model& model, Strategy strategy, 
   return as_tiers_allow(lower_validation(model, strategy), config);
 }
 
-/// In the training's order; where that keeps more than it may, in the order that keeps less. False where the
+/// In the training's order; if that keeps more than it may, in the order that keeps less. False if the
 /// device has no room for either.
 bool place_validation(const Model& model, Placement& placement, const RunConfig& config) {
   if (placement.strategy.validation_microbatches == 0) return true;
@@ -174,8 +174,8 @@ Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
   return may_stay ? std::min(unspilled, spilled) : spilled;
 }
 
-/// What the host has no room for goes to the nvme tier; nothing where that leaves too little room for so many
-/// visits.
+/// What the host has no room for goes to the nvme tier; nothing if that leaves too little room for
+/// `visits` visits.
 std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
   const SpillOrder order = find_spill_order(placement.training, config.memory);
   if (fits_host(placement, config) && order.forced == 0) return placement;
@@ -220,7 +220,7 @@ struct Attempt {
   std::optional<Tier> full = {};
 };
 
-/// With the state of so many units on the device.
+/// Tries it with the state of `units` units on the device.
 Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
                 Shortage& shortage) {
   Placement placement{with_device_state(choice, units), {}};

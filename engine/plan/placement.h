@@ -24,8 +24,8 @@ struct Shortage {
 
 /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
 /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
-/// anything moving more for it; where the tiers beyond do not hold the rest, as many more as that takes.
-/// Nothing where no number fits.
+/// anything moving more for it; if the tiers beyond do not hold the rest, as many more as that takes.
+/// Nothing if no number fits.
 std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
                                         Shortage& shortage);
 
@@ -57,7 +57,7 @@ std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) 
   return low;
 }
 
-/// The same where it is mostly one of the ends, which are then found by one or two questions.
+/// The same if it is mostly one of the ends, which are then found by one or two questions.
 template <typename Holds>
 std::size_t first_number_from_ends(std::size_t low, std::size_t high, const Holds& holds) {
   if (low >= high || holds(low)) return low;
@@ -65,7 +65,7 @@ std::size_t first_number_from_ends(std::size_t low, std::size_t high, const Hold
   return first_number(low + 1, high - 1, holds);
 }
 
-/// The same where it is mostly one of the lowest: in about twice the logarithm of the distance from `low`.
+/// The same if it is mostly one of the lowest: in about twice the logarithm of the distance from `low`.
 template <typename Holds>
 std::size_t first_number_near_low(std::size_t low, std::size_t high, const Holds& holds) {
   for (std::size_t step = 1; low < high; step *= 2) {

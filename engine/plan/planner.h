@@ -45,7 +45,7 @@ struct Plan {
   Bytes arena_bytes(Tier tier) const;
 };
 
-/// Throws ConfigError where the budgets cannot hold the run, naming what does not fit and the smallest budget
+/// Throws ConfigError if the budgets cannot hold the run, naming what does not fit and the smallest budget
 /// that would.
 ///
 /// A pure function of its arguments: ranks that give the same get the same. Of `config` it reads neither

@@ -16,7 +16,7 @@ struct PrecisionFacts {
     DType precision = DType::bf16;
   };
 
-  std::optional<Stored> stored;  ///< where the run goes on
+  std::optional<Stored> stored;  ///< if the run goes on
   /// Whose CPU has no bf16 instructions, "this CPU (vector code avx2)"; empty if all ranks' have them.
   std::string without_bf16;
 };

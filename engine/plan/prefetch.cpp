@@ -69,7 +69,7 @@ class Prefetch {
     return written_back;
   }
 
-  /// Of a parameter that is gathered for a pass and gone after it.
+  /// Whether it gathers a parameter for one pass, after which the whole parameter is gone.
   bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
     if (level_.near != Tier::device || instruction.operation != Operation::all_gather) return false;
     const BufferId whole = instruction.writes[0].buffer;
@@ -91,7 +91,7 @@ class Prefetch {
     }
     for (const Transfer& fetch : fetches_) {
       extend(fetch.near, fetch.slot, fetch.slot);
-      extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, where it is a shard that stays
+      extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, if it is a shard that stays
       if (fetch.gathered >= 0) extend(fetch.gathered, fetch.slot, fetch.slot);
     }
     for (const Transfer& write_back : write_backs_)
@@ -178,7 +178,7 @@ class Prefetch {
           if (writes) raise(written[static_cast<std::size_t>(operand.buffer)], passed);
         });
       }
-      // Others may use what is in the near buffer before, where that is not made for this fetch alone.
+      // Others may use what is in the near buffer before, if that is not made for this fetch alone.
       floor = std::max({floor, written[static_cast<std::size_t>(fetch.home)],
                         touched[static_cast<std::size_t>(fetch.near)],
                         fetch.gathered < 0 ? 0 : touched[static_cast<std::size_t>(fetch.gathered)]});

@@ -67,7 +67,7 @@ enum class Operation : std::uint8_t {
   sum_losses,         ///< tokens' losses → the step's sums
   loss,               ///< the step's mean loss, from the sums of all ranks
   step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
-  grad_norm,          ///< the global norm; where updates wait for it also their scalars
+  grad_norm,          ///< the global norm; if updates wait for it also their scalars
   adamw,              ///< of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole

@@ -16,7 +16,7 @@ struct Value {
   ElementType type = ElementType::byte;
   std::int64_t elements = 0;
   BufferId home = -1;      ///< on the host; made when first needed
-  BufferId resident = -1;  ///< device buffer, where the value lives on the device
+  BufferId resident = -1;  ///< device buffer, if the value lives on the device
   bool pinned = false;     ///< gets a resident buffer with its first use
   bool at_home = false;    ///< of a value with both buffers: the host's is as new as the device's
   bool scratch = false;    ///< dies with its instruction: never copied

@@ -22,20 +22,20 @@ struct MachineRates {
 
 /// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
 nlohmann::json rates_json(const MachineRates& rates);
-/// Throws nlohmann's exception where a rate is missing.
+/// Throws nlohmann's exception if a rate is missing.
 MachineRates rates_from_json(const nlohmann::json& json);
 
-/// The profile that rates_json() gives. Throws ConfigError that names `path` where `text` is none.
+/// The profile that rates_json() gives. Throws ConfigError that names `path` if `text` is none.
 MachineRates parse_profile(std::string_view text, const std::string& path);
 
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones,
 /// so that a plan does not depend on how busy the machine is. Only their ratios matter. CPU: 400 GFLOP/s per
-/// core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link where that is slower. CUDA: an
+/// core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link if that is slower. CUDA: an
 /// H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way. Drives read 6 GB/s and write 4,
-/// or what memory.nvme.limit lets them. Throws ConfigError where the profile cannot be read.
+/// or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 
-/// Seconds of a step by given rates. Where the cores copy, the times of copies and of computing add up; a
+/// Seconds of a step by given rates. If the cores copy, the times of copies and of computing add up; a
 /// limited link can take longer than both.
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h);
 

@@ -173,7 +173,7 @@ void Residency::choose(Bytes budget) {
   }
 }
 
-/// A write-back is needed where the home is read, or fetched again before the next write; the next step may
+/// A write-back is needed if the home is read, or fetched again before the next write; the next step may
 /// read one that is persistent.
 bool Residency::needs_write_back(const Visit& written) {
   for (const Visit* v = &written;;) {

@@ -45,7 +45,7 @@ class Residency {
     BufferId home = -1;
     std::int32_t use = -1, fetch = -1, write_back = -1;
     bool writes = false;
-    std::int32_t next = -1;  ///< the visit that wants this value again, where keeping it would save a fetch
+    std::int32_t next = -1;  ///< the visit that wants this value again, if keeping it would save a fetch
     bool kept = false;       ///< the value stays on the near tier until `next`
     bool home_read_before_next = false;
     std::int32_t first_fetch =

@@ -5,7 +5,7 @@
 
 namespace strata {
 
-/// Every so many steps, and the last of the run. Steps count from 0.
+/// A step saves if it is the last of `every` steps, or of the run. Steps count from 0.
 struct SaveSchedule {
   std::int64_t every = 0;  ///< 0: no step does
   std::int64_t steps = 0;  ///< of the whole run

@@ -50,7 +50,7 @@ std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy&
   return counts;
 }
 
-/// Calls consider(strategy) for exchanges under the next unit's backward pass, where there are any, and
+/// Calls consider(strategy) for exchanges under the next unit's backward pass, if there are any, and
 /// without that.
 template <typename Consider>
 void with_and_without_delay(Strategy strategy, const Consider& consider) {
@@ -92,14 +92,14 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
       consider(with_saved_blocks(strategy, saved));
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
-    // Exchanges that are delayed hide behind computing, where no gradient has to leave the device for it.
+    // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
     return std::tuple(a.seconds, a.traffic, !a.strategy.delays_reduction, a.live) <
            std::tuple(b.seconds, b.traffic, !b.strategy.delays_reduction, b.live);
   });
   return result;
 }
 
-/// Where all state must be on the device, room for it is what choices compete for.
+/// If all state must be on the device, room for it is what choices compete for.
 Strategy base_strategy(const RunConfig& config, const Model& model) {
   return with_device_state(make_strategy(config, model),
                            all_state_on_device(config) ? model.units.size() : 0);

@@ -8,12 +8,12 @@
 
 namespace strata {
 
-/// The cheapest placement by `rates` that holds all budgets. Nothing where there is none; then `shortage`
+/// The cheapest placement by `rates` that holds all budgets. Nothing if there is none; then `shortage`
 /// says what tiers beyond the device lack, if it is they.
 std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, const MachineRates& rates,
                                        Shortage& shortage);
 
-/// The least memory.device that find_cheapest() finds a placement for, where the tiers beyond have room
+/// The least memory.device that find_cheapest() finds a placement for, if the tiers beyond have room
 /// enough.
 Bytes smallest_device_bytes(const RunConfig& config, const Model& model);
 

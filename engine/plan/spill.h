@@ -17,7 +17,7 @@ namespace strata {
 /// them on the host (they are left out).
 struct SpillOrder {
   std::vector<BufferId> buffers;
-  std::size_t forced = 0;  ///< the first so many must go
+  std::size_t forced = 0;  ///< this many, the first ones, must go
 };
 SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySection& memory);
 

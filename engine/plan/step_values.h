@@ -18,12 +18,12 @@ struct UnitValues {
 struct StepValues {
   std::vector<UnitValues> units;
   std::vector<Value> tokens, targets, losses;  ///< per microbatch
-  /// Of the embedding's gradient where it travels as rows: this rank's, and all ranks'.
+  /// These hold the embedding's gradient if it travels as rows: this rank's, and all ranks'.
   Value rows, row_values, all_rows, all_row_values;
   Value constants, step_sums, step_scalars, loss_scale, step_record;
 };
 
-/// Of a step of so many microbatches on this rank.
+/// Makes the values of a step of `microbatches` microbatches on this rank.
 StepValues make_step_values(const Model& model, const Strategy& strategy, const UnitCompute& compute,
                             std::int64_t microbatches);
 

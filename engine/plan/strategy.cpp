@@ -32,7 +32,7 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   const Bytes dense =
       strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
   // All ranks' rows lie beside the gradient of which they become the sum. So does the parameter in the
-  // backward pass of a head with weights of its own: where they are no more, no budget has to be larger.
+  // backward pass of a head with weights of its own: if they are no more, no budget has to be larger.
   const bool have_room =
       strategy.mesh.shard > 1 || ranks * rows * row <= embedding.elements * size_of(strategy.precision);
   return sparse < dense && have_room ? rows : 0;

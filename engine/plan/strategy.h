@@ -22,10 +22,10 @@ struct Mesh {
   /// Which shard a data-parallel rank has, and which of the groups that have all of them it is in.
   std::int64_t shard_rank(std::int64_t rank) const { return rank % shard; }
   std::int64_t replica(std::int64_t rank) const { return rank / shard; }
-  /// Ranks that add up their gradients first: those of different shards, or where there are none the
+  /// Ranks that add up their gradients first: those of different shards, or if there are none the
   /// replicas.
   std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
-  /// Elements of a shard of a flat parameter of so many: equally many on all ranks, the last ones' padded.
+  /// Elements of a shard of a flat parameter of `elements`: equally many on all ranks, the last ones' padded.
   std::int64_t shard_elements(std::int64_t elements) const {
     return shard == 1 ? elements : align_up((elements + shard - 1) / shard, kShardAlignment);
   }
@@ -44,7 +44,7 @@ struct Strategy {
   Mesh mesh;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
   DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
-  bool sparse_gradients = true;  ///< the embedding's gradient goes between ranks as rows where that is less
+  bool sparse_gradients = true;      ///< the embedding's gradient goes between ranks as rows if that is less
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
@@ -63,7 +63,7 @@ struct Strategy {
   bool scales_loss() const { return precision == DType::fp16; }
 };
 
-/// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none where
+/// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none if
 /// there is one rank only.
 enum class DataGroup : std::int32_t {
   shard,      ///< ranks that hold the other shards of the same state
@@ -75,14 +75,14 @@ std::vector<RankGroup> groups_of(const Mesh& mesh);
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
 
-/// Microbatches that each rank has a part in, of so many that all ranks share; the last ranks' last ones may
-/// not count.
+/// Microbatches that each rank has a part in, if all ranks share `microbatches`; the last ranks' last ones
+/// may not count.
 inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
   return (microbatches + mesh.data() - 1) / mesh.data();
 }
 
 /// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in
-/// place of all of it: as many as it has tokens in a step. 0 where it sends all of it, since that is less to
+/// place of all of it: as many as it has tokens in a step. 0 if it sends all of it, since that is less to
 /// send or to hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
 std::int64_t sent_rows(const Model& model, const Strategy& strategy);
 

@@ -37,7 +37,7 @@ nlohmann::json by_link(const Value& value) {
   return json;
 }
 
-/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null where unlimited.
+/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null if unlimited.
 nlohmann::json tier_json(const Plan& plan, Tier tier);
 /// "device  peak 1.20 GiB of 2.00 GiB: parameter 300.00 MiB, …".
 std::string tier_text(const Plan& plan, Tier tier);

@@ -78,7 +78,7 @@ std::string ProgressLine::line_of(const StepReport& report) const {
 }
 
 void ProgressLine::say_if_skipped(const StepReport& report) {
-  constexpr std::int64_t kNamed = 10;  // loss scaling alone may skip so many at the start
+  constexpr std::int64_t kNamed = 10;  // loss scaling alone may skip this many at the start
   skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
   if (skipped_in_a_row_ == 0 || skipped_in_a_row_ > kNamed) return;
   say(fmt::format("step {}: gradients that are not finite update nothing", report.step + 1));

@@ -48,7 +48,7 @@ class ProgressLine : public TrainListener {
 /// One JSON object per step and per validation, appended to report.metrics; each line is flushed.
 class MetricsLog : public TrainListener {
  public:
-  /// Throws ConfigError where the file cannot be opened.
+  /// Throws ConfigError if the file cannot be opened.
   explicit MetricsLog(const std::string& path);
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;

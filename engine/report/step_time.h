@@ -16,7 +16,7 @@ double median(std::vector<double> values);
 
 struct StepTime {
   double seconds = 0;        ///< the median
-  std::int64_t samples = 0;  ///< it is the median of so many
+  std::int64_t samples = 0;  ///< it is the median of this many
   /// Whether steps ran without a pause between them. Otherwise each was begun and drained by itself, and its
   /// seconds are the sum of both.
   bool overlapped = false;

@@ -41,7 +41,7 @@ struct ScoreRows {
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-/// Two rows of one column block: into a panel, and, where `rows` is given, also as rows.
+/// Two rows of one column block: into a panel, and, if `rows` is given, also as rows.
 HWY_INLINE void store_pair(const Float* values, std::int64_t column, float* panel, float* rows,
                            std::int64_t stride) {
   store(values[0], panel + column);

@@ -53,7 +53,7 @@ using BlockProductFunction = void (*)(const BlockProduct&);
 BlockProductFunction block_product_for(DType dtype);
 /// Portable vector code: what block_product_for falls back to, and what tests compare with.
 BlockProductFunction portable_block_product_for(DType dtype);
-/// AVX-512 BF16 dot products, or null where the machine or the compiler's target has none.
+/// AVX-512 BF16 dot products, or null if the machine or the compiler's target has none.
 BlockProductFunction avx512_bf16_block_product();
 
 }  // namespace strata

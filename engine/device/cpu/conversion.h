@@ -5,7 +5,7 @@
 
 namespace strata {
 
-/// to = from, each element rounded to nearest even where `to` is narrower. REQUIRES: equal shapes.
+/// to = from, each element rounded (to nearest, ties to even) if `to` is narrower. REQUIRES: equal shapes.
 void convert(const Matrix& from, const Matrix& to);
 
 }  // namespace strata

@@ -68,7 +68,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       scratch_rules_(pool_->threads()),
       to_device_(options.link.to_device),
       to_host_(options.link.to_host) {
-  static_cast<void>(vector_target());  // throws before a kernel could, where the environment names none
+  static_cast<void>(vector_target());  // throws before a kernel could, if the environment names none
 }
 CpuDevice::~CpuDevice() = default;
 

@@ -141,7 +141,7 @@ HWY_EXPORT(add);
 HWY_EXPORT(swiglu);
 HWY_EXPORT(swiglu_backward);
 
-/// A matrix whose rows follow each other as one of rows of about a task's size, where that comes out even;
+/// A matrix whose rows follow each other as one of rows of about a task's size, if that comes out even;
 /// else itself.
 std::int64_t balanced_columns(std::int64_t elements, std::int64_t columns) {
   std::int64_t width = columns;

@@ -11,7 +11,7 @@ namespace strata {
 
 class LinkThrottle {
  public:
-  /// Unlimited where no rate is given. REQUIRES: bytes_per_second > 0.
+  /// Unlimited if no rate is given. REQUIRES: bytes_per_second > 0.
   explicit LinkThrottle(std::optional<double> bytes_per_second, PacingClock clock = PacingClock::steady());
 
   /// Copies, and returns when both the bytes and their time have passed.

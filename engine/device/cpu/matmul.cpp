@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kTileRows = 512;
 constexpr std::int64_t kTileColumns = 768;
 constexpr std::int64_t kSmallestTile = 128;
-/// Tiles that keep this many threads busy, where the output is large enough.
+/// Tiles that keep this many threads busy, if the output is large enough.
 constexpr std::int64_t kTiles = 16;
 /// Edges fall on multiples of this: whole vectors.
 constexpr std::int64_t kTileUnit = 64;

@@ -186,7 +186,7 @@ void pack_second_vectors(const Matrix& from, bool transposed, float* widened, fl
   }
 }
 
-/// The first operand's rows, or sixes where it is stored as [depth, rows].
+/// The first operand's rows, or sixes if it is stored as [depth, rows].
 void pack_first_vectors(const Matrix& from, bool transposed, float* widened, float* to) {
   if (!transposed) {
     with_storage_type(from.dtype, [&]<class T>(T) HWY_ATTR {

@@ -18,7 +18,7 @@ constexpr std::int64_t kPackedRowStride = kPackedDepth + 16;
 /// The widest panel of any instruction set, in floats.
 constexpr std::int64_t kWidestPanel = 32;
 
-/// The first operand's rows, or sixes of rows of each depth where it is `transposed`: stored as [depth,
+/// The first operand's rows, or sixes of rows of each depth if it is `transposed`: stored as [depth,
 /// rows]. `widened` has room for kPackedRows, `to` for kPackedRows rows. REQUIRES: no more than these and
 /// kPackedDepth.
 void pack_first(const Matrix& from, bool transposed, float* widened, float* to);

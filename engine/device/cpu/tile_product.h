@@ -37,7 +37,7 @@ Bf16Route bf16_route_of_this_machine();
 /// is split.
 Bytes scratch_bytes(const TileProduct& product, Bf16Route route = bf16_route_of_this_machine());
 
-/// `bias` is null where the product has none. `scratch` belongs to the calling thread.
+/// `bias` is null if the product has none. `scratch` belongs to the calling thread.
 void multiply_tile(const TileProduct& product, const void* a, const void* b, void* out, const void* bias,
                    std::byte* scratch, Bf16Route route = bf16_route_of_this_machine());
 

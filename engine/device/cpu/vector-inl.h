@@ -138,7 +138,7 @@ HWY_INLINE float maximum(Float value) {
   return hn::GetLane(hn::MaxOfLanes(FloatTag(), value));
 }
 
-/// exp, relative error below 3e-7 (Cephes' expf polynomial). 0 where the result is no normal number, infinite
+/// exp, relative error below 3e-7 (Cephes' expf polynomial). 0 if the result is no normal number, infinite
 /// from 2^127.5 on; NaN stays NaN.
 HWY_INLINE Float exponential(Float x) {
   const FloatTag d;
@@ -162,7 +162,7 @@ HWY_INLINE Float exponential(Float x) {
   return hn::IfThenZeroElse(hn::Lt(x, broadcast(-87.3365F)), p);
 }
 
-/// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)): 1 where the exponential vanishes, 0 where it is infinite. A
+/// 1 / (1 + exp(x)) and 1 / (1 + exp(-x)): 1 if the exponential vanishes, 0 if it is infinite. A
 /// division, since processors' estimates of reciprocals differ, and gelu's slope multiplies what one is short
 /// of 1 by x³.
 HWY_INLINE Float sigmoid_of_negated(Float x) {

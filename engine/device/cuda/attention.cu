@@ -1,4 +1,4 @@
-// Causal attention in plain fp32 arithmetic: what runs where cuDNN does not, and what it is compared with. A
+// Causal attention in plain fp32 arithmetic: what runs if cuDNN does not, and what it is compared with. A
 // block owns one tile of one head and meets the other tiles in ascending order, so every sum has a fixed
 // order (Dao et al. 2022).
 #include <algorithm>

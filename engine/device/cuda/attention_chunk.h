@@ -28,13 +28,13 @@ inline std::int64_t largest_divisor(std::int64_t number, std::int64_t limit) {
   return divisor;
 }
 
-/// Of one key/value head of one sequence, for the heads that read it.
+/// Counts the bytes of scores of one key/value head of one sequence, for the heads that read it.
 inline Bytes score_bytes(const AttentionShape& shape) {
   const Bytes scores = align_up(shape.sequence, 64) * align_up(shape.sequence, 128) * size_of(DType::bf16);
   return shape.heads / shape.kv_heads * scores;
 }
 
-/// Equal chunks that cover the shape; nothing where one key/value head alone is too large.
+/// Equal chunks that cover the shape; nothing if one key/value head alone is too large.
 inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape) {
   const Bytes kv_head = score_bytes(shape);
   if (kv_head > kLargestAttentionChunkBytes) return std::nullopt;

@@ -173,7 +173,7 @@ class CudnnAttention::Plans {
     if (handle_ != nullptr) cudnnDestroy(handle_);
   }
 
-  /// A graph that was built for the problem; null where cuDNN refuses it.
+  /// A graph that was built for the problem; null if cuDNN refuses it.
   fe::graph::Graph* find(const Problem& problem) {
     const auto [known, fresh] = graphs_.try_emplace(problem);
     if (fresh) known->second = build(problem);

@@ -15,7 +15,7 @@ class CudnnAttention {
   CudnnAttention();
   ~CudnnAttention();
 
-  /// Enqueues the call. False, with nothing enqueued, where cuDNN does not compute it: fp32, operands that
+  /// Enqueues the call. False, with nothing enqueued, if cuDNN does not compute it: fp32, operands that
   /// are not aligned to 16 bytes, a head_dimension that it lacks. The answer depends on shape, strides and
   /// dtype alone.
   bool forward(const CudaContext& context, const AttentionForward& call);

@@ -1,4 +1,4 @@
-// What surrounds a matrix product where cuBLASLt does not add the bias itself.
+// What surrounds a matrix product if cuBLASLt does not add the bias itself.
 #pragma once
 
 #include "engine/device/cuda/context.h"

@@ -13,7 +13,7 @@ namespace strata {
 class CudaScratch {
  public:
   virtual ~CudaScratch() = default;
-  /// At least `bytes`, aligned to 256, contents unspecified. Grows where less was reserved.
+  /// At least `bytes`, aligned to 256, contents unspecified. Grows if less was reserved.
   virtual std::byte* at_least(Bytes bytes) = 0;
 };
 

@@ -1,6 +1,6 @@
 // Softmax cross entropy and its gradient in place of the logits, a block per row. The row is read once for
 // its running maximum and sum (Milakov & Gimelshein 2018), and once more for the gradient: from shared memory
-// where it fits.
+// if it fits.
 #include <algorithm>
 #include <cassert>
 #include <cfloat>

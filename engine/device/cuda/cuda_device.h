@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// A sentence on why GPU `index` cannot be used, and what to do about it; empty where it can.
+/// A sentence on why GPU `index` cannot be used, and what to do about it; empty if it can.
 std::string why_no_cuda_device(int index = 0);
 
 /// GPUs that this process sees.
@@ -18,21 +18,21 @@ int cuda_devices();
 
 class CudaDevice final : public Device {
  public:
-  /// Throws DeviceError with why_no_cuda_device(index) where there is a reason.
+  /// Throws DeviceError with why_no_cuda_device(index) if there is a reason.
   explicit CudaDevice(int index = 0);
 
   /// "NVIDIA H200, 140 GiB"
   std::string name() const override { return name_; }
   bool host_addressable() const override { return false; }
-  /// Of the memory that is free now.
+  /// Counts the memory that is free now.
   Bytes available_bytes() const override;
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
-  /// Pages that are not touched yet come from the GPU's NUMA node where they can.
+  /// Pages that are not touched yet come from the GPU's NUMA node if they can.
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
   std::unique_ptr<Stream> make_stream() override;
   const ScratchRules& scratch_rules() const override { return scratch_rules_; }
 
-  /// NUMA node of the host memory next to the GPU; -1 where the system does not say.
+  /// NUMA node of the host memory next to the GPU; -1 if the system does not say.
   int numa_node() const { return numa_node_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// Throws DeviceError "`what` (CUDA's words)" where `status` is not success, and clears the thread's last
+/// Throws DeviceError "`what` (CUDA's words)" if `status` is not success, and clears the thread's last
 /// error, so that a later call does not report this one again.
 void check_cuda(cudaError_t status, const char* what);
 void check_cublas(cublasStatus_t status, const char* what);

@@ -1,5 +1,5 @@
 // The GPU's kernels on one stream (contracts: engine/device/kernels.h). Products go to cuBLASLt, attention to
-// cuDNN where it computes the call, everything else to the kernels of this folder. Operands are in the GPU's
+// cuDNN if it computes the call, everything else to the kernels of this folder. Operands are in the GPU's
 // memory.
 #pragma once
 
@@ -45,7 +45,7 @@ class CudaKernels final : public Kernels {
   void sum_of_squares(const Matrix& x, double* sum) override;
 
  private:
-  /// Memory that is replaced by more where that is asked for.
+  /// Memory that is replaced by more if that is asked for.
   class Scratch final : public CudaScratch {
    public:
     Scratch(int device, CUstream_st* stream) : device_(device), stream_(stream) {}

@@ -111,11 +111,11 @@ struct Sum {
   __device__ static float combine(float a, float b) { return a + b; }
 };
 struct Maximum {
-  /// Of a number and NaN: the number.
+  /// Gives the number, if one of the two is NaN.
   __device__ static float combine(float a, float b) { return fmaxf(a, b); }
 };
 
-/// Of a whole warp; every lane gets the same bits.
+/// Combines the values of a whole warp; every lane gets the same bits.
 template <typename Reduction>
 __device__ __forceinline__ float over_warp(float value) {
 #pragma unroll
@@ -126,7 +126,7 @@ __device__ __forceinline__ float over_warp(float value) {
 }
 
 /// Each value over a row of the block's threads, which are whole warps; every thread gets the same bits.
-/// Where a row has more than one warp the block has one row, and all of its threads must call this.
+/// If a row has more than one warp the block has one row, and all of its threads must call this.
 template <typename Reduction, int count>
 __device__ __forceinline__ void each_over_block(float (&values)[count]) {
 #pragma unroll

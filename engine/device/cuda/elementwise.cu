@@ -1,5 +1,5 @@
 // Kernels whose every output element depends on the input elements at its own place only: activations, sums,
-// casts. One kernel runs them all: a thread moves 16 bytes of each operand where all are aligned for that,
+// casts. One kernel runs them all: a thread moves 16 bytes of each operand if all are aligned for that,
 // and single elements otherwise.
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kElementThreads = 256;
 constexpr std::int64_t kMostElementBlocksDown = 65535;
 
-/// Operands of one shape. They may be the same memory where their elements are at the same places.
+/// Operands of one shape. They may be the same memory if their elements are at the same places.
 template <typename Operation, typename In, typename Out>
 struct Elementwise {
   std::int64_t rows, columns;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kElementThreads) elementwise_kernel(Elementwis
   }
 }
 
-/// Where the rows of all operands lie end to end they are one long row.
+/// If the rows of all operands lie end to end they are one long row.
 template <typename Operation, typename In, typename Out>
 void join_rows(Elementwise<Operation, In, Out>& x) {
   const auto follow = [&](const auto& operand) { return operand.stride == x.columns; };

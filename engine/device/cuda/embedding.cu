@@ -208,7 +208,7 @@ unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
   return static_cast<unsigned>(divide_rounding_up(count, per_block));
 }
 
-/// The columns of one thread at a time: `most` where all operands are aligned for it.
+/// The columns of one thread at a time: `most` if all operands are aligned for it.
 template <int most, typename Call, typename... Operands>
 void with_run(std::int64_t columns, const Call& call, const Rows<Operands>&... operands) {
   if (columns % most == 0 && (is_aligned<most>(operands) && ...)) {

@@ -9,7 +9,7 @@
 
 namespace strata {
 
-/// Throws DeviceError with CUDA's words where `status` is not success.
+/// Throws DeviceError with CUDA's words if `status` is not success.
 void check_cuda(cudaError_t status, const char* what);
 
 /// Enqueues kernel(arguments...) on `stream`.

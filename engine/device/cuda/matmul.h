@@ -22,7 +22,7 @@ class CudaMatmul {
   CudaMatmul(const CudaMatmul&) = delete;
   CudaMatmul& operator=(const CudaMatmul&) = delete;
 
-  /// Throws DeviceError where cuBLASLt has no algorithm.
+  /// Throws DeviceError if cuBLASLt has no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
   Bytes workspace_bytes() const { return workspace_.size(); }

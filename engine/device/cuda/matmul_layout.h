@@ -32,7 +32,7 @@ struct ColumnMajorProduct {
   std::int64_t rows = 0, columns = 0, depth = 0;
   Operand left, right, out;
   bool accumulate = false;
-  /// Of the bias's address; 0: none. The bias has one element for each row, of out's dtype.
+  /// The bias's address is aligned to this; 0: none. The bias has one element for each row, of out's dtype.
   int bias_alignment = 0;
 
   auto operator<=>(const ColumnMajorProduct&) const = default;

@@ -63,7 +63,7 @@ template <int width, int runs, typename T>
 __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= x.rows)
-    return;  // with its whole warp, and there are several rows only where no warp waits for another
+    return;  // with its whole warp, and there are several rows only if no warp waits for another
   const T* source = x.addend.data == nullptr ? x.input.row(row) : x.sum.row(row);
   const auto again = [&](std::int64_t column) { return load_run<width>(source + column); };
   ThreadRow<Run<T, width>, width, runs> values(x.columns);

@@ -39,7 +39,7 @@ struct InputAndGradient {
 };
 
 /// Sums over a chunk's rows for the runs of columns of a thread: in registers, or in their places of
-/// GradientOperands where `runs` is 0.
+/// GradientOperands if `runs` is 0.
 template <int width, int runs, typename T>
 class ParameterSums {
  public:
@@ -186,7 +186,7 @@ Chunks cut(std::int64_t rows, std::int64_t threads) {
   return {chunk_rows, divide_rounding_up(rows, chunk_rows)};
 }
 
-/// Threads of a block for aligned operands of so many runs in a row.
+/// Threads of a block for aligned operands of `runs` runs in a row.
 std::int64_t aligned_threads(std::int64_t runs) {
   if (runs <= kMostGradientThreads) return whole_warps(runs);
   return runs <= 2 * kMostGradientThreads ? whole_warps(divide_rounding_up(runs, 2)) : kLongGradientThreads;

@@ -11,8 +11,8 @@ constexpr std::int64_t whole_warps(std::int64_t threads) {
   return divide_rounding_up(threads, kWarp) * kWarp;
 }
 
-/// Every blockDim.x-th run of `width` columns: as `Kept`, in registers, where there are up to `runs` of them;
-/// read again each time where `runs` is 0. REQUIRES: width divides columns.
+/// Every blockDim.x-th run of `width` columns: as `Kept`, in registers, if there are up to `runs` of them;
+/// read again each time if `runs` is 0. REQUIRES: width divides columns.
 template <typename Kept, int width, int runs>
 class ThreadRow {
  public:
@@ -28,7 +28,7 @@ class ThreadRow {
     for_each(read, body);
   }
 
-  /// Calls body(i, column, what was read), and `read` only where `runs` is 0.
+  /// Calls body(i, column, what was read), and `read` only if `runs` is 0.
   template <typename Read, typename Body>
   __device__ __forceinline__ void for_each(const Read& read, const Body& body) const {
     if constexpr (runs == 0) {

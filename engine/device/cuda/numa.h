@@ -8,10 +8,10 @@
 
 namespace strata {
 
-/// NUMA node of a PCI device, named as "0000:1B:00.0"; -1 where the system does not say.
+/// NUMA node of a PCI device, named as "0000:1B:00.0"; -1 if the system does not say.
 int numa_node_of_pci(std::string bus_id, const std::filesystem::path& sysfs = "/sys");
 
-/// Asks for pages of `node` where `memory` is not touched yet. A wish: where it cannot be granted, or `node`
+/// Asks for pages of `node` where `memory` is not touched yet. A wish: if it cannot be granted, or `node`
 /// is -1, pages come from wherever the system likes.
 void prefer_numa_node(std::span<std::byte> memory, int node);
 

@@ -124,7 +124,7 @@ __device__ void perform_run(const Update<Precision, Master, Moment>& x, std::int
   }
 }
 
-/// `run`: kUpdateRun where every array is aligned for it, or 1.
+/// `run`: kUpdateRun if every array is aligned for it, or 1.
 template <int run, typename Precision, typename Master, typename Moment>
 __global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision, Master, Moment> x) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
