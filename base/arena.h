@@ -15,7 +15,7 @@ namespace strata {
 class Arena {
  public:
   Arena() = default;
-  /// Throws DeviceError where the machine cannot give `bytes`.
+  /// Throws DeviceError if the machine cannot give `bytes`.
   explicit Arena(Bytes bytes);
   ~Arena();
   Arena(Arena&& other) noexcept;

@@ -25,7 +25,7 @@ constexpr Bytes align_up(Bytes bytes, Bytes alignment = kAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// "2GiB", "512MB", "1.5 kB", "4096" or "unlimited" as bytes; nothing where the text is not a size.
+/// "2GiB", "512MB", "1.5 kB", "4096" or "unlimited" as bytes; nothing if the text is not a size.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
 /// Bytes for a person, in binary units: "1.50 GiB".

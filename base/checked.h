@@ -15,14 +15,14 @@ namespace strata {
       "data.sequence_length smaller");
 }
 
-/// Throws ConfigError where the sum is more than an int64 holds.
+/// Throws ConfigError if the sum is more than an int64 holds.
 constexpr std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) refuse_size();
   return sum;
 }
 
-/// Throws ConfigError where the product is more than an int64 holds.
+/// Throws ConfigError if the product is more than an int64 holds.
 template <std::convertible_to<std::int64_t>... Factors>
 constexpr std::int64_t checked_product(Factors... factors) {
   std::int64_t product = 1;

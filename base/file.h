@@ -24,8 +24,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   static FileSystem& real();
 
-  /// Creates a file for writing; returns its descriptor. Throws where there is anything by that name, a link
-  /// too, and where its folder is a link.
+  /// Creates a file for writing; returns its descriptor. Throws if there is anything by that name, a link
+  /// too, and if its folder is a link.
   virtual int create(const std::filesystem::path& path);
   /// Writes all of `bytes` at the descriptor's position. `path` is for the error.
   virtual void write(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
@@ -37,7 +37,7 @@ class FileSystem {
   virtual void sync_folder(const std::filesystem::path& path);
   /// Creates the folder and those above it, on the disk when the call returns; an existing one is fine.
   virtual void create_folders(const std::filesystem::path& path);
-  /// Creates one folder. Throws where there is anything by that name.
+  /// Creates one folder. Throws if there is anything by that name.
   virtual void create_folder(const std::filesystem::path& path);
   /// Removes a file or a link, or a folder with everything in it, but nothing that a link leads to; a missing
   /// one is fine.
@@ -50,11 +50,11 @@ class FileSystem {
   /// end.
   virtual std::size_t read(int descriptor, std::int64_t offset, std::span<std::byte> out,
                            const std::filesystem::path& path);
-  /// Whether anything has that name, a link to nothing too. Throws where that cannot be told.
+  /// Whether anything has that name, a link to nothing too. Throws if that cannot be told.
   virtual bool exists(const std::filesystem::path& path);
   /// The names in a folder, in their order.
   virtual std::vector<std::string> list(const std::filesystem::path& folder);
-  /// What this user may still write to an existing folder's filesystem; kUnlimited where that does not tell.
+  /// What this user may still write to an existing folder's filesystem; kUnlimited if that does not tell.
   virtual Bytes free_bytes(const std::filesystem::path& folder);
 };
 
@@ -83,7 +83,7 @@ class FileWriter {
   void finish();
 
   const std::filesystem::path& path() const { return path_; }
-  /// Of everything written so far.
+  /// Counts everything written so far.
   std::int64_t bytes() const { return bytes_; }
   std::uint64_t checksum() const { return hash_.digest(); }
 
@@ -102,7 +102,7 @@ class FileReader {
 
   const std::filesystem::path& path() const { return path_; }
   std::int64_t size() const { return size_; }
-  /// Fills `out` from `offset`. Throws IoError where the file ends before that.
+  /// Fills `out` from `offset`. Throws IoError if the file ends before that.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -112,7 +112,7 @@ class FileReader {
   std::int64_t size_ = 0;
 };
 
-/// Also true of a link to nothing, and where it cannot be told, for want of permission say: opening it then
+/// Also true of a link to nothing, and if it cannot be told, for want of permission say: opening it then
 /// gives the reason. Never throws.
 bool is_there(const std::filesystem::path& path);
 

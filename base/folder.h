@@ -23,25 +23,25 @@ class Folder {
 
   /// A folder in this one; a link by that name is refused.
   Folder open(const std::string& name) const;
-  /// Makes a folder, with a mode that the umask narrows. False where something has the name already.
+  /// Makes a folder, with a mode that the umask narrows. False if something has the name already.
   bool make(const std::string& name, mode_t mode = 0777) const;
   /// Opens a file in this folder with open(2)'s `flags`; a link by that name is refused.
   FileDescriptor open_file(const std::string& name, int flags, mode_t mode = 0666) const;
 
-  /// Tells of the name itself, also where that is a link; nothing where it is not there.
+  /// Tells of the name itself, also if that is a link; nothing if it is not there.
   std::optional<struct stat> status(const std::string& name) const;
   /// Tells of the folder.
   struct stat status() const;
-  /// What this user may still write to its filesystem; kUnlimited where that does not tell.
+  /// What this user may still write to its filesystem; kUnlimited if that does not tell.
   Bytes free_bytes() const;
   /// Lists everything in the folder, sorted.
   std::vector<std::string> names() const;
 
-  /// Removes a file, or a link, but not where that leads. False where it is not there.
+  /// Removes a file, or a link, but not where that leads. False if it is not there.
   bool remove_file(const std::string& name) const;
-  /// Removes an empty folder. False where it is not there.
+  /// Removes an empty folder. False if it is not there.
   bool remove_folder(const std::string& name) const;
-  /// Removes a file or a link, or a folder with everything in it. False where it is not there.
+  /// Removes a file or a link, or a folder with everything in it. False if it is not there.
   bool remove_tree(const std::string& name) const;
   /// Replaces `to` if it is a file, a link or an empty folder.
   void rename(const std::string& from, const std::string& to) const;

@@ -81,7 +81,7 @@ FolderLock::~FolderLock() {
   }
 }
 
-/// Who gives up a lock removes its file: whoever opened that one meanwhile has to begin again. Each time
+/// Whoever gives up a lock removes its file: whoever opened that one meanwhile has to begin again. Each time
 /// somebody else has had the lock, so that many times in a row are no coincidence.
 FileDescriptor FolderLock::take() const {
   constexpr int kAttempts = 100;

@@ -18,8 +18,8 @@ struct FolderInUseError : ConfigError {
 
 class FolderLock {
  public:
-  /// Makes the file where it is missing, and locks it. Throws FolderInUseError where another has it, and
-  /// SystemError: with ENOENT where the folder itself was removed meanwhile, and where `name` is
+  /// Makes the file if it is missing, and locks it. Throws FolderInUseError if another has it, and
+  /// SystemError: with ENOENT if the folder itself was removed meanwhile, and if `name` is
   /// not a file of its own (a link, a pipe, a folder, another name of a file that lies elsewhere).
   FolderLock(Folder folder, std::string name);
   /// Removes the file, and gives up the lock.

@@ -17,10 +17,10 @@ struct JsonBudget {
   std::int64_t values = 2'000'000;   ///< of all kinds; a description of 250,000 tensors
 };
 
-/// Throws ConfigError with `where`, line and column where the text is not JSON or exceeds the budget.
+/// Throws ConfigError with `where`, line and column if the text is not JSON or exceeds the budget.
 nlohmann::json parse_json(std::string_view text, const std::string& where, const JsonBudget& budget = {});
 
-/// The file's one JSON object; throws ConfigError likewise, and IoError where the file cannot be read.
+/// The file's one JSON object; throws ConfigError likewise, and IoError if the file cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
 
 /// JSON text of any value. Bytes that are no UTF-8, which file names may have, become U+FFFD.

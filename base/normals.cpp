@@ -1,6 +1,6 @@
 // Compiled once per instruction set by foreach_target. Vectors of logarithms and cosines differ from the C
-// library's in their last bits, 2^-51 at most where all arguments that occur were compared. So a number is
-// taken from the vector only where everything within 2^-45 of it rounds to the same float; of others, one in
+// library's in their last bits, 2^-51 at most when all arguments that occur were compared. So a number is
+// taken from the vector only if everything within 2^-45 of it rounds to the same float; of others, one in
 // about a million, the scalar code makes the float.
 #include "base/normals.h"
 
@@ -64,7 +64,7 @@ HWY_INLINE hn::Vec<Doubles> as_doubles(Word word) {
   return hn::Sub(hn::BitCast(Doubles(), bits), hn::Set(Doubles(), 0x1p52));
 }
 
-/// CounterRandom::normal() in vectors; true where all lanes are sure to have its bits.
+/// CounterRandom::normal() in vectors; true if all lanes are sure to have its bits.
 HWY_INLINE bool normals(std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
                         hn::Vec<Floats>& result) {
   const Doubles d;

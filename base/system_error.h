@@ -18,7 +18,7 @@ struct SystemError : IoError {
   int code;  ///< an errno
 };
 
-/// Throws SystemError: "cannot OPERATION PATH: REASON", with advice where the disk is full.
+/// Throws SystemError: "cannot OPERATION PATH: REASON", with advice if the disk is full.
 [[noreturn]] void throw_system_error(std::string_view operation, const std::filesystem::path& path, int code);
 
 }  // namespace strata

@@ -36,7 +36,7 @@ struct FreeBitmap {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
 
-/// What this process may run on; null where the system does not say.
+/// What this process may run on; null if the system does not say.
 Bitmap allowed_processors(const Topology& topology) {
   Bitmap allowed(hwloc_bitmap_alloc());
   if (!topology.loaded() || hwloc_get_cpubind(topology.get(), allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)

@@ -82,7 +82,7 @@ bool vector_target_is_capped() {
 }
 
 bool cap_highway() {
-  // Who asks for the target is told of a name that is none; no error may leave a program that is being
+  // Whoever asks for the target is told of a name that is none; no error may leave a program that is being
   // loaded.
 #if HWY_ARCH_X86
   if (choice().is_capped) hwy::DisableTargets(kHighway[static_cast<std::size_t>(choice().target)] - 1);

@@ -14,7 +14,7 @@ enum class VectorTarget : std::uint8_t { baseline, sse4, avx2, avx512, avx512_bf
 
 std::string_view name_of(VectorTarget target);
 
-/// The one in use. A cap that the processor does not reach leaves its best. Throws ConfigError where
+/// The one in use. A cap that the processor does not reach leaves its best. Throws ConfigError if
 /// STRATA_VECTOR_TARGET is no target's name.
 VectorTarget vector_target();
 /// Whether STRATA_VECTOR_TARGET is set: then libraries must not choose better instructions by themselves

@@ -19,7 +19,7 @@ namespace strata {
 class WatchedWait {
  public:
   /// `describe` is asked by another thread, at any time while this lives: "writing /data/out/x". It waits for
-  /// nothing. Nothing is allocated where it captures no more than two pointers.
+  /// nothing. Nothing is allocated if it captures no more than two pointers.
   explicit WatchedWait(std::function<std::string()> describe);
   ~WatchedWait();
   WatchedWait(const WatchedWait&) = delete;

@@ -1,6 +1,6 @@
 // AdamW against a bare stream of the same bytes per parameter, 28 with an fp32 master and fp32 moments and 18
 // to 26 in the other formats: master, exp_avg and exp_avg_sq read and written, bf16 gradient read, bf16
-// parameter written, and read where it is half of the master. Both prefetch and store in the way that was
+// parameter written, and read if it is half of the master. Both prefetch and store in the way that was
 // found fastest. Where arrays start decides whether their lines collide in caches, so the bound is the stream
 // in the fastest of several layouts, among them that of the update and arrays without gaps. The two alternate
 // on the same memory, an arena as a run has it, and the ratio is the median of the ratios of neighbours, so
@@ -49,7 +49,7 @@ HWY_INLINE hn::Vec<Words> load_words(const T* from) {
   }
 }
 
-/// `streamed`: past the caches, where the vector is large enough for that.
+/// `streamed`: past the caches, if the vector is large enough for that.
 template <bool streamed, class T>
 HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
   if constexpr (sizeof(T) == 4) {

@@ -180,7 +180,7 @@ FileDescriptor unnamed_file(const std::string& folder) {
   return file;
 }
 
-/// Every block of the file through `transfer(buffer, offset)`, on some threads; false where one failed.
+/// Every block of the file through `transfer(buffer, offset)`, on some threads; false if one failed.
 template <typename Transfer>
 bool for_each_block(Arena& buffers, const Transfer& transfer) {
   std::atomic<Bytes> next = 0;

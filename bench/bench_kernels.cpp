@@ -141,7 +141,7 @@ AttentionShape attention_shape() {
           .scale = 1 / std::sqrt(static_cast<float>(s.head_dimension()))};
 }
 
-/// Of `products` causal matrix products.
+/// Counts the operations of `products` causal matrix products.
 double attention_operations(int products) {
   const Shapes& s = shapes();
   return products * static_cast<double>(s.tokens()) * static_cast<double>(s.sequence * s.hidden);

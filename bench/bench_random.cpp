@@ -1,6 +1,6 @@
 // Random initial weights: one at a time by scalar code, in vectors on one thread, and in vectors on all. The
 // three alternate, so that another program on the machine disturbs all alike; the ratios are medians of those
-// of neighbours, of CPU seconds, and of wall time where all threads work.
+// of neighbours, of CPU seconds, and of wall time when all threads work.
 //   build/bench/bench_random [NUMBERS [THREADS [ROUNDS]]]
 #include <fmt/format.h>
 

@@ -113,7 +113,7 @@ void measure(int rounds) {
   const pid_t parent = getpid(), child = fork();
   if (child < 0) fail("no second process");
   alarm(300);                                 // ends whoever waits for the other in vain
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets the other read, where that has to be allowed
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets the other read, if that has to be allowed
   Pair pair{arrivals, child == 0 ? 1U : 0U, child == 0 ? parent : child};
   std::vector<std::vector<Way>> ways;
   for (const Memory& memory : memories) {

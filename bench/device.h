@@ -23,7 +23,7 @@ inline int threads_from_environment() {
   return threads == nullptr ? 0 : std::atoi(threads);
 }
 
-/// Throws DeviceError where there is no such device.
+/// Throws DeviceError if there is no such device.
 inline std::unique_ptr<Device> make_device_from_environment() {
   const char* variable = std::getenv("STRATA_BENCH_DEVICE");
   const std::string kind = variable == nullptr ? "cpu" : variable;

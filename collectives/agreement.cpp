@@ -23,7 +23,7 @@ enum Outcome : char {
   kDefect = 'x'
 };
 
-/// A SystemError's text ends with its code, in so many digits.
+/// A SystemError's text ends with its code, in kCodeDigits digits.
 constexpr std::size_t kCodeDigits = 8;
 
 std::string code_text(int code) {

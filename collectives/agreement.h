@@ -1,4 +1,4 @@
-// Ranks that come to one result: where an action fails on one of them, it fails on all, with that rank's
+// Ranks that come to one result: if an action fails on one of them, it fails on all, with that rank's
 // sentence, and none is left waiting. Every rank of the group makes the same calls in the same order. A group
 // of one, or a null communicator, just performs the action.
 #pragma once
@@ -18,7 +18,7 @@ void on_first_rank(Communicator* ranks, const std::function<void()>& action);
 /// Likewise; every rank gets the text that `action` gave on rank 0.
 std::string text_of_first_rank(Communicator* ranks, const std::function<std::string()>& action);
 
-/// Performs `action` on every rank. Where it throws on some, every rank throws what the first of them met.
+/// Performs `action` on every rank. If it throws on some, every rank throws what the first of them met.
 /// Returns when all are done.
 void on_every_rank(Communicator* ranks, const std::function<void()>& action);
 /// Likewise; every rank gets all texts, by rank.

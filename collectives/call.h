@@ -16,10 +16,10 @@ std::string_view name_of(ReduceOp op);
 /// What a rank asks of its group, without the memory.
 struct Call {
   std::string_view operation;
-  std::optional<std::size_t> count = {};  ///< where it has one
+  std::optional<std::size_t> count = {};  ///< if it has one
   Element element = Element::byte;
-  std::optional<ReduceOp> op = {};  ///< where values are reduced
-  std::optional<int> root = {};     ///< where one rank's values go to all
+  std::optional<ReduceOp> op = {};  ///< if values are reduced
+  std::optional<int> root = {};     ///< if one rank's values go to all
 
   friend bool operator==(const Call&, const Call&) = default;
 };

@@ -1,6 +1,6 @@
 // A group of ranks that exchange values. Three implementations: threads (ranks of one process, for tests and
 // for studying failures), mpi (processes, in host memory) and nccl (GPUs, ordered by a stream). Shaped like
-// NCCL: counts are std::size_t, every rank of the group makes the same calls in the same order (where one
+// NCCL: counts are std::size_t, every rank of the group makes the same calls in the same order (if one
 // does not, threads and mpi say so), an error on one rank ends the calls of all. One thread calls a
 // communicator at a time; different communicators, also of the same ranks, may be used from different threads
 // at once.
@@ -44,10 +44,10 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// `send`: count elements. `receive`: size() · count, rank r's from r · count on. In place where `send` is
+  /// `send`: count elements. `receive`: size() · count, rank r's from r · count on. In place if `send` is
   /// this rank's part of `receive`.
   virtual void all_gather(const void* send, void* receive, std::size_t count, Element element) = 0;
-  /// `send`: size() · count elements, those for rank r from r · count on. `receive`: count. In place where
+  /// `send`: size() · count elements, those for rank r from r · count on. `receive`: count. In place if
   /// `receive` is this rank's part of `send`; the rest of `send` is then of no meaning.
   virtual void reduce_scatter(const void* send, void* receive, std::size_t count, Element element,
                               ReduceOp op = ReduceOp::sum) = 0;
@@ -69,7 +69,7 @@ class Communicator {
   virtual void end_group() = 0;
 
   /// Ranks that give the same color form a new group, in the order of their keys, and of their ranks here
-  /// where those are equal. Every rank calls it; a negative color gives null. split(0, rank()) is an
+  /// if those are equal. Every rank calls it; a negative color gives null. split(0, rank()) is an
   /// independent copy.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 

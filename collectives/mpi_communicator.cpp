@@ -91,7 +91,7 @@ void MpiCommunicator::post(MpiMessage& message) {
   progress_->post(message);
 }
 
-/// Nothing where there are no bytes: the other end knows.
+/// Does nothing if there are no bytes: the other end knows.
 void MpiCommunicator::post(std::size_t round, Direction direction, const std::byte* data, std::size_t bytes,
                            int peer) {
   if (bytes == 0) return;
@@ -118,7 +118,7 @@ void MpiCommunicator::post_note(std::size_t round, Direction direction, int peer
   progress_->post(slot.back().message);
 }
 
-/// Receives data only from peers that make the same call: where a message is longer than its place, Open MPI
+/// Receives data only from peers that make the same call: if a message is longer than its place, Open MPI
 /// may write past the end.
 void MpiCommunicator::hear_notes(std::size_t round) {
   for (Posted& each : slots_[round % kDepth]) {
@@ -174,7 +174,7 @@ std::vector<Note> MpiCommunicator::exchange_notes(const std::vector<Note>& notes
   return received;
 }
 
-/// Lets the others read so many bytes of `data` each, until close().
+/// Lets each of the others read `bytes` bytes of `data`, until close().
 void MpiCommunicator::open(const std::byte* data, std::size_t bytes) {
   read_.assign(members_.size(), note_);
   Note own = note_;

@@ -82,7 +82,7 @@ class MpiCommunicator final : public Communicator {
   void read(int rank, std::size_t offset, std::byte* to, std::size_t bytes);
   void close();
 
-  /// `own` is this rank's part, of so many bytes like all, and may be in its place already.
+  /// `own` is this rank's part, of `part` bytes as every rank's is, and may be in its place already.
   void gather(const std::byte* own, std::byte* data, std::size_t part);
   /// Each rank has a part of `send`, of `count` elements; this one's is folded into `receive`.
   void fold(const std::byte* send, std::byte* receive, std::size_t count, ReduceOp op);

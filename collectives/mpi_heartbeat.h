@@ -17,7 +17,7 @@ class MpiHeartbeat {
 
   /// `heard` is set to the latest moment at which any rank was known to be at work, this one too.
   MpiHeartbeat(MPI_Comm comm, std::atomic<Clock::time_point>& heard);
-  /// Hears, and tells where it is time, which is `interval_seconds` after it told the last time.
+  /// Hears, and tells when it is time, which is `interval_seconds` after it told the last time.
   void beat(double interval_seconds);
   /// Before MPI ends, and when all ranks have met: takes back what nobody will send any more.
   void end();

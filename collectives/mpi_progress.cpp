@@ -37,7 +37,7 @@ constexpr std::size_t kReadAtOnce = std::size_t{4} << 20;
 constexpr std::size_t kReasonBytes = 2048;
 using Reason = std::array<char, kReasonBytes>;
 
-/// Whether `done` within the time; for the end, where nothing is in a hurry.
+/// Whether `done` within the time; for the end, when nothing is in a hurry.
 bool poll(const std::function<bool()>& done, double seconds) {
   const auto end = Clock::now() + duration<double>(seconds);
   while (!done()) {
@@ -62,7 +62,7 @@ struct MpiProgress::Requests {
   bool owns_mpi = false;
   MPI_Comm messages_comm = MPI_COMM_NULL, control_comm = MPI_COMM_NULL;
   std::vector<MPI_Request> requests;
-  std::vector<MpiMessage*> messages;  ///< of the requests; null where the owner has left
+  std::vector<MpiMessage*> messages;  ///< of the requests; null if the owner has left
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
   Reason heard{};                          ///< why another rank failed,

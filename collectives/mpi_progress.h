@@ -5,7 +5,7 @@
 // Failure. The first reason wins and goes to all ranks. The thread then lets what has begun arrive, takes
 // back the rest, lets this process's readers of other ranks' memory finish, and meets the other ranks, which
 // do the same. Only after that do the waits end: nobody touches memory whose owner was told that the call
-// failed. Where the ranks do not meet, one may be stopped with a message half way, so no call returns: the
+// failed. If the ranks do not meet, one may be stopped with a message half way, so no call returns: the
 // thread says the reason and ends all processes.
 #pragma once
 
@@ -62,7 +62,7 @@ class MpiProgress {
   void set_watchdog(double seconds) { watchdog_seconds_ = seconds; }
 
   void post(MpiMessage& message);
-  /// Throws CommError where the message does not come while no rank is at work, or where all has failed;
+  /// Throws CommError if the message does not come while no rank is at work, or if all has failed;
   /// `call` is what it belongs to.
   void wait(const MpiMessage& message, const Call& call);
 
@@ -70,7 +70,7 @@ class MpiProgress {
   /// one, too.
   bool reads_memory() const { return reads_memory_; }
   bool read_each_other(std::span<const int> ranks) const;
-  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, where that fails.
+  /// Copies from the memory of a rank on this host. Throws CommError, like a wait, if that fails.
   void read(int rank, std::uintptr_t from, std::byte* to, std::size_t bytes, const Call& call);
 
   /// Throws CommError if all has failed.

@@ -12,17 +12,17 @@ class MpiProgress;
 
 struct MpiOptions {
   double watchdog_seconds = 900;  ///< a call waits for a message no longer
-  /// In long gathers and reductions within a host, where the kernel allows it.
+  /// In long gathers and reductions within a host, if the kernel allows it.
   bool reads_memory = true;
 };
 
 /// MPI ends when the world and its communicators are gone, which waits for the other processes, the
-/// watchdog's time at most; after a failure some seconds at most, and where they are not all there MPI is
+/// watchdog's time at most; after a failure some seconds at most, and if they are not all there MPI is
 /// left as it is, whereupon the launcher ends them. So a process has one world in its life, unless MPI ran
 /// before: then it needs MPI_THREAD_MULTIPLE, and goes on.
 class MpiWorld {
  public:
-  /// Starts MPI. Throws CommError where that fails.
+  /// Starts MPI. Throws CommError if that fails.
   explicit MpiWorld(const MpiOptions& options = {});
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
@@ -37,7 +37,7 @@ class MpiWorld {
   /// Whether ranks of one host read each other's memory.
   bool reads_memory() const;
 
-  /// Ends this process and all others at once, by the launcher: the last resort where ranks may hang. Any
+  /// Ends this process and all others at once, by the launcher: the last resort if ranks may hang. Any
   /// thread may call.
   [[noreturn]] void end_all_ranks(int status);
 

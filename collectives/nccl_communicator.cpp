@@ -155,7 +155,7 @@ class NcclCommunicator final : public Communicator {
   std::string self() const { return fmt::format("rank {}", rank()); }
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }
 
-  /// Throws where the group has failed already.
+  /// Throws if the group has failed already.
   Call begin(const Call& call) {
     end_with_other_ranks(call);
     ncclResult_t state = ncclSuccess;

@@ -20,7 +20,7 @@ struct NcclOptions {
 };
 
 /// The ranks of `host`, which becomes part of it: host memory is what NCCL's start and the news of a failure
-/// travel through. All ranks call it. Throws CommError where NCCL is missing or fails.
+/// travel through. All ranks call it. Throws CommError if NCCL is missing or fails.
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
                                                      const NcclOptions& options);
 

@@ -25,7 +25,7 @@ struct NcclLibrary {
   decltype(&ncclGroupEnd) group_end;
 };
 
-/// Loads it once. Throws CommError where there is none, or one without a function. Any thread may call.
+/// Loads it once. Throws CommError if there is none, or one without a function. Any thread may call.
 const NcclLibrary& nccl_library();
 
 }  // namespace strata

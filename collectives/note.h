@@ -1,5 +1,5 @@
 // What a rank tells another ahead of the data of a call: which call it is, and its number. Two calls that do
-// not belong together are found by it, even where their data have the same length. Between ranks that read
+// not belong together are found by it, even if their data have the same length. Between ranks that read
 // each other's memory it also says where the data lie.
 #pragma once
 

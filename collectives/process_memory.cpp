@@ -17,7 +17,7 @@ namespace {
 /// The kernel copies somewhat less than 2 GiB at once.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
-/// Bytes copied, at most so many; -1 where errno says why none are.
+/// Returns the bytes copied, at most `bytes`; -1 if none are, and errno says why.
 ssize_t read_some(pid_t process, std::uintptr_t from, std::byte* to, std::size_t bytes) {
   const iovec local = {to, std::min(bytes, kMostBytes)};
   const iovec remote = {reinterpret_cast<void*>(from), local.iov_len};  // NOLINT(performance-no-int-to-ptr)

@@ -1,4 +1,4 @@
-// The memory of other processes of this host: the kernel copies from it, where it lets this process look.
+// The memory of other processes of this host: the kernel copies from it, if it lets this process look.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ ProcessMark mark_of_this_process();
 /// Whether memory of the process that made the mark can be read here.
 bool can_read(const ProcessMark& mark);
 
-/// Copies from the memory of another process. Throws IoError where the kernel refuses, or the process is
+/// Copies from the memory of another process. Throws IoError if the kernel refuses, or the process is
 /// gone.
 void read_memory(pid_t process, std::uintptr_t from, std::byte* to, std::size_t bytes);
 

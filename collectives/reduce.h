@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// Where a result is written: past the caches where there is more of it than they hold, which saves reading
+/// Where a result is written: past the caches if there is more of it than they hold, which saves reading
 /// what is overwritten.
 enum class Stores : std::uint8_t { through_caches, past_caches };
 

@@ -28,7 +28,7 @@ constexpr SharedSum<Number> share_sum(Number count, std::type_identity_t<Number>
   return {.part = count / ranks, .rest = count % ranks};
 }
 
-/// In an all_gather, a reduce_scatter or an all_to_all of parts of so many bytes.
+/// In an all_gather, a reduce_scatter or an all_to_all of parts of `part_bytes` bytes.
 template <std::integral Number>
 constexpr Number sent_in_parts(Number part_bytes, std::type_identity_t<Number> ranks) {
   return (ranks - 1) * part_bytes;

@@ -81,7 +81,7 @@ class ThreadGroup {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// Returns once `ready`; throws where the world fails before, or the watchdog's time is over, naming
+  /// Returns once `ready`; throws if the world fails before, or the watchdog's time is over, naming
   /// `peers()`.
   void await(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
              const std::function<std::string()>& peers);

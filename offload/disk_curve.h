@@ -16,8 +16,8 @@ struct CurvePoint {
 };
 
 /// Writes and reads a file of `bytes` in `folder` at every block size and depth, with the engine that a store
-/// would use. Takes a second or so per point; the file is gone afterwards. Throws ConfigError where a store
-/// could not use the folder (missing, in use, without O_DIRECT, too small), IoError where a transfer fails.
+/// would use. Takes a second or so per point; the file is gone afterwards. Throws ConfigError if a store
+/// could not use the folder (missing, in use, without O_DIRECT, too small), IoError if a transfer fails.
 std::vector<CurvePoint> measure_disk_curve(const std::string& folder, Bytes bytes,
                                            const std::vector<Bytes>& blocks, const std::vector<int>& depths);
 

@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// Writes and reads back `bytes` in a file of its own, which is gone afterwards. Throws IoError where that
+/// Writes and reads back `bytes` in a file of its own, which is gone afterwards. Throws IoError if that
 /// fails.
 DiskSpeed measure_disk_speed(const SpillFolder& folder, BlockEngine& engine, Bytes bytes);
 

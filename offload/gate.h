@@ -9,7 +9,7 @@ namespace strata {
 /// Any thread may call.
 class Gate {
  public:
-  /// False where the gate is closed; otherwise leave() has to follow, from whichever thread.
+  /// False if the gate is closed; otherwise leave() has to follow, from whichever thread.
   bool enter() {
     const std::lock_guard lock(mutex_);
     if (!closed_) ++inside_;

@@ -20,7 +20,7 @@ struct BlockFault {
   static constexpr Bytes kAll = -1;
 
   int error = 0;             ///< an errno: the operation fails with it and touches nothing
-  Bytes limit = kAll;        ///< only so many bytes are carried out and reported; 0 looks like the file's end
+  Bytes limit = kAll;        ///< this many bytes are carried out and reported; 0 looks like the file's end
   bool torn = false;         ///< with `limit`: success is reported nevertheless
   Bytes flipped_bit = -1;    ///< this bit of what was read is wrong, counted from the operation's first byte
   double delay_seconds = 0;  ///< the operation starts so much later, and so do those after it in its queue

@@ -36,7 +36,7 @@ std::string spill_name(int rank) {
   return rank > 0 ? fmt::format("strata-spill-{}", rank) : "strata-spill";
 }
 
-/// The rank whose spill folder has this name; -1 where it is no such folder's.
+/// The rank whose spill folder has this name; -1 if it is no such folder's.
 int rank_of(const std::string& name) {
   const std::string prefix = spill_name(0) + "-";
   int rank = -1;
@@ -58,7 +58,7 @@ Folder open_named(const std::string& folder) {
 }
 
 /// A run that ends removes its lock and its folder. Whoever has opened that folder meanwhile has to begin
-/// again; so many times in a row are no coincidence.
+/// again; kAttempts times in a row are no coincidence.
 std::unique_ptr<FolderLock> lock_folder(const Folder& parent, const std::string& name) {
   constexpr int kAttempts = 100;
   for (int attempt = 1;; ++attempt) {

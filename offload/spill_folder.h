@@ -17,7 +17,7 @@
 
 namespace strata {
 
-/// What is free in these folders together, a filesystem that several lie on counted once; kUnlimited where
+/// What is free in these folders together, a filesystem that several lie on counted once; kUnlimited if
 /// one cannot be asked.
 Bytes free_for_spilling(const std::vector<std::string>& folders);
 
@@ -29,7 +29,7 @@ struct SpillFile {
 
 class SpillFolder {
  public:
-  /// Locks, and removes what a dead run left. Throws ConfigError where the folder is missing, another run has
+  /// Locks, and removes what a dead run left. Throws ConfigError if the folder is missing, another run has
   /// it (naming the process), nothing can be made in it, or its spill folder is a link, another user's, or
   /// holds what is not Strata's.
   SpillFolder(const std::string& folder, IoFaults* faults, const RankOfRun& rank = {});
@@ -39,7 +39,7 @@ class SpillFolder {
   SpillFolder& operator=(const SpillFolder&) = delete;
 
   /// A new file whose `bytes` are reserved. REQUIRES: `name` is one that a later run removes as ours
-  /// (kFileNames). Throws ConfigError where the folder cannot do O_DIRECT at kStoreAlignment or has not
+  /// (kFileNames). Throws ConfigError if the folder cannot do O_DIRECT at kStoreAlignment or has not
   /// enough free space.
   SpillFile make_file(const std::string& name, Bytes bytes) const;
 

@@ -58,7 +58,7 @@ bool on_one_filesystem(const Folders& folders) {
   });
 }
 
-/// Of each folder's disk. Folders that share a disk are equally fast, and one alone has nobody to share with.
+/// Measures each folder's disk. Folders on one disk are equally fast, and one alone has nobody to share with.
 std::vector<DiskSpeed> find_speeds(const Folders& folders, const EngineChoice& engine, Bytes store_bytes) {
   std::vector<DiskSpeed> speeds(folders.size());
   if (on_one_filesystem(folders)) return speeds;

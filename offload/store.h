@@ -36,7 +36,7 @@ struct StoreOptions {
   std::vector<std::string> folders;
   RankOfRun rank = {};
   Bytes bytes = 0;
-  /// automatic: io_uring, or a pool of threads with pread and pwrite where the system forbids it.
+  /// automatic: io_uring, or a pool of threads with pread and pwrite if the system forbids it.
   StoreEngine engine = StoreEngine::automatic;
   /// Keeps a checksum of everything that is written, and checks what is read against it. Then a read must
   /// have the offset and size of a write before it.
@@ -52,7 +52,7 @@ struct StoreCount {
 };
 
 /// One lane's way to the store. Used by one thread at a time. A transfer waits for its drive without limit,
-/// and so does who lets go of the queue: the drive owns the memory meanwhile. A Watchdog
+/// and so does whoever lets go of the queue: the drive owns the memory meanwhile. A Watchdog
 /// (base/watchdog.h) tells of one that does not advance.
 class StoreQueue {
  public:
@@ -80,7 +80,7 @@ class Store {
 };
 
 /// Locks the folders, removes what dead runs left in them, and gives the files their size. Throws ConfigError
-/// where a folder is in use (naming the process), is missing, cannot do O_DIRECT, or has not enough free
+/// if a folder is in use (naming the process), is missing, cannot do O_DIRECT, or has not enough free
 /// space (naming needed and free bytes).
 std::unique_ptr<Store> open_store(const StoreOptions& options);
 

@@ -30,7 +30,7 @@ struct StoreState {
 
 class ThreadedQueue final : public StoreQueue {
  public:
-  /// Throws IoError where the engine cannot be made.
+  /// Throws IoError if the engine cannot be made.
   explicit ThreadedQueue(std::shared_ptr<StoreState> state);
   /// Returns when nothing is in flight.
   ~ThreadedQueue() override;

@@ -37,7 +37,7 @@ class StripeMap {
 
   /// From `offset` to the end of its block, or to `end`.
   StripePiece piece(Bytes offset, Bytes end) const;
-  /// The first offset from `offset` on that lies in `file`; `end` where there is none before it.
+  /// The first offset from `offset` on that lies in `file`; `end` if there is none before it.
   Bytes next_in(int file, Bytes offset, Bytes end) const;
 
  private:

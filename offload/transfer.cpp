@@ -109,7 +109,7 @@ void Transfer::fill() {
   }
 }
 
-/// The rest of the slot's piece; releases the slot where a fault lets nothing come of it.
+/// The rest of the slot's piece; releases the slot if a fault lets nothing come of it.
 void Transfer::start(int index) {
   Slot& slot = slots_[static_cast<std::size_t>(index)];
   const SpillFile& file = files_.files[static_cast<std::size_t>(slot.piece.file)];

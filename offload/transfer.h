@@ -23,7 +23,7 @@ struct TransferRequest {
   Bytes length = 0;
 };
 
-/// Blocks that a transfer over so many files has in flight at most: the slots that its engine needs.
+/// Blocks that a transfer over `files` files has in flight at most: the slots that its engine needs.
 int transfer_slots(int files);
 
 /// Used by the engine's thread. Allocates only when it is made or fails.
@@ -51,7 +51,7 @@ class Transfer {
   };
   /// A file's part of the transfer.
   struct Lane {
-    Bytes next = 0;  ///< in the store; the request's end where nothing is left
+    Bytes next = 0;  ///< in the store; the request's end if nothing is left
     Bytes in_flight = 0;
   };
   struct Finished {

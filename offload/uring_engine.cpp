@@ -57,7 +57,7 @@ class UringEngine final : public BlockEngine {
   std::size_t reap(std::span<BlockResult> results) override;
 
  private:
-  /// Whether to call again; throws where that would not help.
+  /// Whether to call again; throws if that would not help.
   static bool try_again(int result);
 
   io_uring ring_{};

@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// Throws IoError where the system gives no ring.
+/// Throws IoError if the system gives no ring.
 std::unique_ptr<BlockEngine> make_uring_engine(int slots);
 
 /// Why rings cannot be used here, as an errno; 0: they can. Makes one and drops it.

@@ -26,7 +26,7 @@ struct AdamWStep {
 AdamWCoefficients coefficients(const AdamWStep& step);
 
 /// theta -= lr·wd·theta; m = b1·m + (1-b1)·g; v = b2·v + (1-b2)·g²; theta -= lr/(1-b1^t) · m /
-/// (sqrt(v/(1-b2^t)) + eps). Theta moves by the fp32 m and v; they are rounded where they are stored.
+/// (sqrt(v/(1-b2^t)) + eps). Theta moves by the fp32 m and v; they are rounded when they are stored.
 void adamw(const AdamWCoefficients& step, const AdamWState& state);
 
 /// What a skipped step does instead: a parameter that is a rounded copy of its master may be nothing but what

@@ -15,13 +15,13 @@ struct StateFormat {
   bool split_master = false;    ///< see split_master.h. REQUIRES: precision bf16
   DType moments = DType::fp32;  ///< exp_avg and exp_avg_sq: fp32, or bf16 with stochastic rounding
 
-  /// Bytes per parameter of the buffer `master`; 0 where there is none.
+  /// Bytes per parameter of the buffer `master`; 0 if there is none.
   constexpr Bytes master_bytes(DType precision) const {
     if (precision == DType::fp32) return 0;
     return split_master ? size_of(DType::bf16) : size_of(DType::fp32);
   }
   constexpr Bytes moment_bytes() const { return size_of(moments); }
-  /// Of parameter, master and both moments.
+  /// Counts parameter, master and both moments.
   constexpr Bytes state_bytes(DType precision) const {
     return size_of(precision) + master_bytes(precision) + 2 * moment_bytes();
   }

@@ -1,5 +1,5 @@
 // Rounding to bf16 up or down at random, in proportion to what is nearer, so that sums of many small changes
-// keep their mean where rounding to nearest would lose each of them (Gupta et al. 2015). The random bits are
+// keep their mean when rounding to nearest would lose each of them (Gupta et al. 2015). The random bits are
 // a hash of counters: they depend only on the run's seed, the count of updates, the unit and the element's
 // index in it, and so not on placement, threads, vectors or device. Constexpr, so that CUDA code may use it.
 #pragma once

@@ -36,7 +36,7 @@ class Process {
 
   pid_t id() const { return id_; }
   void send(int signal) const;
-  /// Reads until the program ends. Fails the test where that takes more than two minutes.
+  /// Reads until the program ends. Fails the test if that takes more than two minutes.
   Outcome wait();
 
  private:
@@ -54,13 +54,13 @@ class LinePipe {
   LinePipe(const LinePipe&) = delete;
   LinePipe& operator=(const LinePipe&) = delete;
 
-  /// True when `lines` more lines have come; false where the writer ended before, or after two minutes.
+  /// True when `lines` more lines have come; false if the writer ended before, or after two minutes.
   bool wait_for_lines(int lines);
   /// Takes what comes within this time, if anything does.
   void listen_for(double seconds);
 
  private:
-  /// False where nothing can come any more within `seconds`.
+  /// False if nothing can come any more within `seconds`.
   bool read_some(double seconds);
 
   int descriptor_ = -1;

@@ -33,7 +33,7 @@ class Workspace : public ::testing::Test {
   Outcome strata(const Arguments& arguments, Process::Options options = {}) const;
   /// The same command on several ranks, which mpirun starts.
   Process start_ranks(int ranks, const Arguments& arguments) const;
-  /// Each with arguments of its own, and a STRATA_VECTOR_TARGET where it has a name there.
+  /// Each has arguments of its own, and a STRATA_VECTOR_TARGET if `targets` has a name for it.
   Outcome strata_on_ranks(const std::vector<Arguments>& ranks, const Arguments& targets = {}) const;
   Outcome strata_on_ranks(int ranks, const Arguments& arguments) const {
     return start_ranks(ranks, arguments).wait();
@@ -55,7 +55,7 @@ class Workspace : public ::testing::Test {
 /// `parts`.
 void expect_sentence(const Outcome& outcome, int status, std::initializer_list<std::string> parts);
 
-/// The number in "(123 bytes)" of the last line; fails the test where there is none.
+/// The number in "(123 bytes)" of the last line; fails the test if there is none.
 std::string bytes_in_sentence(const Outcome& outcome);
 
 }  // namespace strata::test

@@ -117,7 +117,7 @@ TEST_P(Failure, PartsOfDifferentLengthsDoNotMatch) {
   });
 }
 
-/// Rank 0 gathers where the others reduce; what each sends and receives is equally long.
+/// Rank 0 gathers while the others reduce; what each sends and receives is equally long.
 void meet_in_different_calls(Communicator& group, std::size_t count) {
   const auto size = static_cast<std::size_t>(group.size());
   std::vector<float> part(count), whole(count * size);

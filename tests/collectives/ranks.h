@@ -24,7 +24,7 @@ std::vector<int> rank_counts();
 /// Whether reductions fold the ranks in their order, to the bit. Otherwise only within what any order rounds.
 bool folds_in_order();
 
-/// `watchdog_seconds` is of no effect where the launch has decided it.
+/// `watchdog_seconds` is of no effect if the launch has decided it.
 std::unique_ptr<Ranks> make_ranks(int count, double watchdog_seconds = 60);
 
 }  // namespace strata::test

@@ -12,8 +12,8 @@
 
 namespace strata::test {
 
-/// Calls `body` with the communicator of each rank, on a thread of its own. What each rank threw; null where
-/// it did not.
+/// Calls `body` with the communicator of each rank, on a thread of its own. Returns what each rank threw;
+/// null if it did not.
 inline std::vector<std::exception_ptr> outcomes_of_ranks(int ranks,
                                                          const std::function<void(Communicator&)>& body) {
   constexpr double kWatchdogSeconds = 60;  // a rank that waits in vain fails the test, late but surely

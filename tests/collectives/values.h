@@ -41,7 +41,7 @@ void with_element(Element element, Body&& body) {
   }
 }
 
-/// Of both signs and of magnitudes so different that every order of adding them gives other bits.
+/// Gives values of both signs, of magnitudes so different that every order of adding them gives other bits.
 inline float float_at(int rank, std::size_t index) {
   static const std::vector<float> values = [] {
     const CounterRandom random(11, 1);
@@ -113,7 +113,7 @@ template <class T>
   return ::testing::AssertionSuccess();
 }
 
-/// Whether these are the values folded over `ranks` ranks: the bits, or where the order of a sum is free,
+/// Whether these are the values folded over `ranks` ranks: the bits, or if the order of a sum is free,
 /// within its rounding.
 template <class T>
 ::testing::AssertionResult is_fold(const std::vector<T>& actual, int ranks, std::size_t first, ReduceOp op) {

@@ -119,7 +119,7 @@ class StagedCommunicator final : public Communicator {
  private:
   struct Staged {
     DeviceBytes device;
-    void* host;  ///< where a received message goes; null where it is sent
+    void* host;  ///< where a received message goes; null if it is sent
   };
 
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }

@@ -162,8 +162,8 @@ void Emulator::start_warp(unsigned warp) {
   if (!released_) run_warp(warp);
 }
 
-/// Until all its threads wait for other warps, so that what lacks a barrier goes wrong, or a barrier lets the
-/// whole block go on. False where none was ready.
+/// Runs a warp until all its threads wait for other warps, so that what lacks a barrier goes wrong, or a
+/// barrier lets the whole block go on. Returns false if none was ready.
 bool Emulator::run_warp(unsigned warp) {
   bool any = false;
   for (bool ready = true; ready;) {

@@ -22,7 +22,7 @@ class CudaLibraries : public EveryImplementation {
   void expect_attention_agrees_both_ways(const AttentionShape& shape) {
     for (Scenario scenario :
          {attention_scenario(shape, DType::bf16, 0), attention_backward_scenario(shape, DType::bf16, 0)}) {
-      // Of log_sum_exp: products of bf16 numbers, accumulated in another order.
+      // log_sum_exp adds products of bf16 numbers in another order.
       scenario.fp32_tolerance = 1e-3;
       expect_agrees(scenario);
     }

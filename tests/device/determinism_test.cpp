@@ -10,7 +10,7 @@ constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
 TEST(AnyThreadCount, GivesTheSameProduct) {
   for (const DType dtype : kDTypes) {
     for (const bool transposed : {false, true}) {
-      // A small output with a long depth and a transposed left operand: where libraries split the depth among
+      // A small output with a long depth and a transposed left operand: libraries split such a depth among
       // threads.
       expect_same_bits_for_any_thread_count(matmul_scenario(
           {.m = 64, .n = 64, .k = 8192, .transpose_a = transposed, .accumulate = true, .dtype = dtype}));

@@ -14,7 +14,7 @@ namespace strata {
 struct ImplementationChoice {
   std::string name;
   std::unique_ptr<Implementation> (*make)(const std::string& name);
-  std::string (*why_missing)(const std::string& name);  ///< empty where this machine has it
+  std::string (*why_missing)(const std::string& name);  ///< empty if this machine has it
 };
 std::ostream& operator<<(std::ostream& out, const ImplementationChoice& choice);
 /// The last part of a test's name.
@@ -23,7 +23,7 @@ std::string name_of_choice(const ::testing::TestParamInfo<ImplementationChoice>&
 /// This program's.
 std::vector<ImplementationChoice> implementation_choices();
 
-/// A test for one choice; skipped where the machine doesn't have it.
+/// A test for one choice; skipped if the machine doesn't have it.
 class EveryImplementation : public ::testing::TestWithParam<ImplementationChoice> {
  protected:
   void SetUp() override;

@@ -1,6 +1,6 @@
-// One scenario per kernel and size: the calls that the tests of this folder make. Where a scenario has a
+// One scenario per kernel and size: the calls that the tests of this folder make. If a scenario has a
 // padding unit, every operand has another padding, of that many elements times some number: 1 makes rows
-// start anywhere, 8 where 16-byte accesses may.
+// start anywhere, 8 only where 16-byte accesses may.
 #pragma once
 
 #include "tests/device/scenario.h"
@@ -59,7 +59,7 @@ Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequen
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
                                      std::int32_t padding_token = kNoRow);
-/// With a loss scale too where `scaled`.
+/// With a loss scale too if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false);
 

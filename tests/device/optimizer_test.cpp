@@ -110,7 +110,7 @@ class OptimizerKernels : public EveryImplementation {
     expect_same_bits(updated(stretch, scalars, decay), expected);
   }
 
-  /// Of `elements` from `first` on.
+  /// Adds up the squares of `elements` elements from `first` on.
   double sum_of_squares_of(OperandMemory x, std::int64_t first, std::int64_t elements) {
     std::optional<double> result;
     for (int run = 0; run < implementation().runs(); ++run) {

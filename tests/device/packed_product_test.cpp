@@ -35,7 +35,7 @@ struct Operands {
   OperandMemory a, b, bias, out;
 };
 
-/// Of the rows and columns from there on, as a tile is given them.
+/// Multiplies the rows and columns from `row` and `column` on, as a tile is given them.
 void multiply(const Case& c, Operands& o, std::int64_t row = 0, std::int64_t column = 0) {
   const Matrix a =
       c.transpose_a ? o.a.view().column_slice(row, c.m - row) : o.a.view().row_slice(row, c.m - row);

@@ -26,7 +26,7 @@ OperandMemory zeros(DType dtype, std::int64_t rows, std::int64_t columns) {
   return result;
 }
 
-/// Of sizes between which the order of additions shows, and zeros of both signs.
+/// Gives values of sizes that let the order of additions show, and zeros of both signs.
 float value_of(std::int64_t rank, std::int32_t row, std::int64_t column) {
   const auto i = rank * 1009 + row * 31 + column;
   if (column == 3) return -0.0F;

@@ -92,7 +92,7 @@ std::vector<OperandMemory> run_on_cpu(const Scenario& scenario, int threads);
 /// Runs the scenario on the CPU with 1, 2 and 3 threads; every byte of every operand must be equal.
 void expect_same_bits_for_any_thread_count(const Scenario& scenario);
 
-/// ‖actual - expected‖ / ‖expected‖; infinite where a value is not finite.
+/// ‖actual - expected‖ / ‖expected‖; infinite if a value is not finite.
 double relative_error(const OperandMemory& actual, const OperandMemory& expected);
 
 }  // namespace strata

@@ -26,7 +26,7 @@ OperandMemory with_nan(std::int64_t columns, std::int64_t place) {
 
 class SpecialValues : public EveryImplementation {
  protected:
-  /// Of a call that reads operand 0 and writes operand 1.
+  /// Makes a call that reads operand 0 and writes operand 1.
   template <typename Call>
   OperandMemory result_of(const OperandMemory& input, const OperandMemory& output, const Call& call) {
     const Scenario scenario{"", {input, output}, [&](Kernels& kernels, const std::vector<Matrix>& x) {

@@ -66,8 +66,8 @@ TEST(LongInstruction, ThatWaitsForAStepOfADeviceEndsNoRun) {
   EXPECT_GT(took.count(), 2) << "the test shows nothing";
 }
 
-/// The drive answers once the watchdog has spoken: where the program leaves, the test goes on, to the same
-/// bits.
+/// The drive answers once the watchdog has spoken: the program would leave then; the test goes on, to the
+/// same bits.
 TEST(Hang, OfADriveIsToldOfWhileTheRunWaits) {
   const TemporaryFolder folder;
   if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;

@@ -64,7 +64,7 @@ class LyingPlan : public ::testing::Test {
     const RunOutcome outcome = test::run(config, {.files = &test::quick(), .change_plan = std::move(lie)});
     return differences_from_plan(outcome.plan, outcome.result);
   }
-  /// Of all ranks; each must say the same.
+  /// Asks all ranks; each must say the same.
   std::vector<std::string> told_to_ranks(RunConfig config, const std::function<void(Plan&)>& lie) const {
     const std::vector<RunOutcome> ranks =
         test::run_ranks(std::move(config), 2, [&](int) { return RunOptions{.change_plan = lie}; });

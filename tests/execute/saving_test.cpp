@@ -71,7 +71,7 @@ const std::vector<Place>& places() {
   return all;
 }
 
-/// Why a test of `place` cannot run with `folder` for a drive; empty where it can.
+/// Why a test of `place` cannot run with `folder` for a drive; empty if it can.
 std::string why_not(const Place& place, const TemporaryFolder& folder) {
   return place.needs_drive ? test::why_no_drive(folder.path()) : "";
 }
@@ -88,7 +88,7 @@ struct Content {
   Progress progress;
 };
 
-/// Of checkpoint.path/`name`, which moves into a folder of its own so that it is the newest there.
+/// Reads checkpoint.path/`name`, which moves into a folder of its own so that it is the newest there.
 Content content_of(const RunConfig& config, const std::string& name) {
   const fs::path alone = config.checkpoint.path + "-" + name;
   fs::create_directories(alone);

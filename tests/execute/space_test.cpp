@@ -1,4 +1,4 @@
-// Runs whose disk is full: refused before the first step where that is certain; otherwise a checkpoint that
+// Runs whose disk is full: refused before the first step if that is certain; otherwise a checkpoint that
 // finds no space is said, and the one that ends the run is tried again.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Names = std::set<std::string>;
 
-/// The first so many attempts to write a checkpoint find the disk full.
+/// The first `attempts` attempts to write a checkpoint find the disk full.
 class FullFileSystem : public test::FaultyFileSystem {
  public:
   explicit FullFileSystem(int attempts) : attempts_(attempts) {}

@@ -49,7 +49,7 @@ TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNo
   }
 }
 
-/// The state's hash where a run of format `to` has loaded the checkpoint of `config`'s last step.
+/// The state's hash once a run of format `to` has loaded the checkpoint of `config`'s last step.
 std::string hash_when_loaded(const RunConfig& config, const Format& to) {
   const RunOutcome outcome = run(with_format(config, to));
   EXPECT_TRUE(outcome.result.steps.empty());

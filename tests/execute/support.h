@@ -61,7 +61,7 @@ struct RunOutcome {
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
 
-/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. Where
+/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. If
 /// some fail, what the first of them threw.
 std::vector<RunOutcome> run_ranks(
     RunConfig config, int ranks,

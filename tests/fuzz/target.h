@@ -17,7 +17,7 @@
 
 namespace strata::fuzz {
 
-/// Ends the process where `read` throws anything but a ConfigError: libFuzzer takes an exception that escapes
+/// Ends the process if `read` throws anything but a ConfigError: libFuzzer takes an exception that escapes
 /// for a finding.
 template <typename Read>
 void expect_read_or_refused(const Read& read) {
@@ -33,7 +33,7 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
-/// A folder in memory, where there is /dev/shm, for readers of files. It is the process's own and stays when
+/// A folder in memory, if there is /dev/shm, for readers of files. It is the process's own and stays when
 /// that crashes.
 inline const std::filesystem::path& folder() {
   static const std::filesystem::path path = [] {
@@ -54,7 +54,7 @@ inline std::filesystem::path write(const std::string& name, std::string_view con
   return path;
 }
 
-/// The part of `input` before the first line that is "--", which it loses together with that line; all where
+/// The part of `input` before the first line that is "--", which it loses together with that line; all if
 /// there is none. So one input can be several files.
 inline std::string_view next_part(std::string_view& input) {
   constexpr std::string_view kSeparator = "\n--\n";

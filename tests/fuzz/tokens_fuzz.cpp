@@ -1,5 +1,5 @@
-// A .bin file of token ids (2 bytes, 4 bytes, llm.c's), with a Megatron index where the input has a second
-// part, and a pattern of file names where it has a third.
+// A .bin file of token ids (2 bytes, 4 bytes, llm.c's), with a Megatron index if the input has a second
+// part, and a pattern of file names if it has a third.
 #include <array>
 
 #include "engine/data/file_pattern.h"

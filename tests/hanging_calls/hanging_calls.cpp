@@ -42,7 +42,7 @@ bool is_on(int descriptor) {
          std::strstr(path.data(), hang().part.c_str()) != nullptr;
 }
 
-/// Returns where the call is not to hang.
+/// Returns if the call is not to hang.
 void meet(const char* call, int descriptor) {
   static std::atomic<std::int64_t> calls = 0;
   if (hang().call != call || (descriptor >= 0 && !is_on(descriptor)) || ++calls < hang().count) return;

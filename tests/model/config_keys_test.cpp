@@ -29,7 +29,7 @@ const json& facts() {
 
 constexpr std::int64_t kSequence = 12;  ///< of list_config_keys.py
 
-/// What Strata makes of a config: a model, perhaps with a warning, or nothing where it is refused.
+/// What Strata makes of a config: a model, perhaps with a warning, or nothing if it is refused.
 struct Reading {
   Architecture architecture;
   bool warned = false;
@@ -74,7 +74,7 @@ class ConfigKeys : public ::testing::TestWithParam<std::string> {
 
 TEST_P(ConfigKeys, HaveTheirMeaningInTransformersOrAreRefused) {
   for (const json& group : family()["keys"]) {
-    // Where no value changes anything, a rejected one is of another type, which changes nothing either.
+    // If no value changes anything, a rejected one is of another type, which changes nothing either.
     const bool matters = !group["changes"].empty();
     const bool is_float =
         std::ranges::any_of(group["changes"], [](const json& v) { return v.is_number_float(); });

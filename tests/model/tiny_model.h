@@ -28,7 +28,7 @@ class GuardedMemory {
   std::vector<std::byte> bytes_;
 };
 
-/// A named architecture of few parameters. The sizes are odd where the family lets them.
+/// A named architecture of few parameters. The sizes are odd if the family lets them.
 struct TinyArchitecture {
   std::string name;
   Architecture architecture;
@@ -62,7 +62,7 @@ class TinyModel {
  private:
   struct Activations {
     std::vector<GuardedMemory> boundaries;  ///< output of each unit but the head
-    std::vector<GuardedMemory> saved;       ///< of each unit; empty where nothing was kept
+    std::vector<GuardedMemory> saved;       ///< of each unit; empty if nothing was kept
   };
   std::vector<GuardedMemory> parameter_memory() const;
   Activations forward(std::vector<GuardedMemory>& parameters, bool save);

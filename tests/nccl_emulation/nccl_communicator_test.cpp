@@ -1,4 +1,4 @@
-// What the NCCL communicator does where NCCL or another rank fails.
+// What the NCCL communicator does when NCCL or another rank fails.
 #include <gtest/gtest.h>
 
 #include <chrono>

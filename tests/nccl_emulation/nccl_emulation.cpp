@@ -15,14 +15,14 @@
 /// The rank's two groups: what streams do goes through one, splits through the other.
 struct ncclComm {
   std::shared_ptr<strata::Communicator> streams, splits;
-  std::function<bool()> finished = {};  ///< whether the call in progress is; empty where none is
+  std::function<bool()> finished = {};  ///< whether the call in progress is; empty if none is
   std::shared_ptr<std::atomic<bool>> failed = std::make_shared<std::atomic<bool>>(false);
 };
 
 namespace strata {
 namespace {
 
-constexpr double kWatchdogSeconds = 900;  // far beyond a test's: who waits must be aborted
+constexpr double kWatchdogSeconds = 900;  // far beyond a test's: whoever waits must be aborted
 
 /// Where the ranks of a new group meet.
 struct Start {

@@ -149,7 +149,7 @@ void expect_losses(const TrainResult& result, const nlohmann::json& golden, doub
   }
 }
 
-/// Of a model on a device.
+/// Compares a model on a device with its goldens.
 class Parity : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   void SetUp() override {

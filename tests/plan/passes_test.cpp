@@ -80,7 +80,7 @@ int count(const Program& program, Operation operation) {
   return n;
 }
 
-/// Of ranks that send rows of the embedding's gradient.
+/// Gives options of ranks that send rows of the embedding's gradient.
 std::vector<StrategyOptions> sparse_options() {
   std::vector<StrategyOptions> options;
   for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 3}}) {

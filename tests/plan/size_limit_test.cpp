@@ -1,5 +1,5 @@
 // Whatever numbers a user gives: a plan or one sentence, soon, and never a crash. Every integer key of the
-// run file and every size of a model, alone and in pairs, at values where products wrap around or memory
+// run file and every size of a model, alone and in pairs, at values at which products wrap around or memory
 // would be taken in proportion.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

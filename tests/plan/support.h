@@ -37,7 +37,7 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
 RunConfig tiny_config(const StrategyOptions& options = {});
 
-/// Why the run cannot be planned; empty where it can.
+/// Why the run cannot be planned; empty if it can.
 std::string refusal(const RunConfig& config, const Model& model);
 
 /// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".

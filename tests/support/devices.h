@@ -1,4 +1,4 @@
-// The devices that tests of whole runs go through: the CPU, and a GPU where the program is built with CUDA. A
+// The devices that tests of whole runs go through: the CPU, and a GPU if the program is built with CUDA. A
 // test of a GPU that is not there is skipped and says why.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace strata::test {
 
-/// "cpu", and "cuda" where it is built.
+/// "cpu", and "cuda" if it is built.
 std::vector<std::string> device_names();
 
-/// Empty where the machine has the device.
+/// Empty if the machine has the device.
 std::string why_no_device(const std::string& name);
 
 /// `options` are the CPU's.

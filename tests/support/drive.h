@@ -10,7 +10,7 @@
 
 namespace strata::test {
 
-/// Empty where a store with this engine works in the folder.
+/// Empty if a store with this engine works in the folder.
 inline std::string why_no_drive(const std::filesystem::path& folder,
                                 StoreEngine engine = StoreEngine::automatic) {
   try {

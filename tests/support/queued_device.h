@@ -26,7 +26,7 @@ class QueuedDevice final : public Device {
 
   /// From now on nothing that is issued ends, as on a device that hangs.
   void hang() { hanging_ = true; }
-  /// From now on what is issued fails, and the failure shows where somebody waits for it.
+  /// From now on what is issued fails, and the failure shows when somebody waits for it.
   void fail() { failing_ = true; }
 
  private:

@@ -1,4 +1,4 @@
-// Stands in for engine/device/cuda/launch.cuh where tests compile .cu files for the CPU: the built-ins of
+// Stands in for engine/device/cuda/launch.cuh when tests compile .cu files for the CPU: the built-ins of
 // CUDA C++ that kernels use, as C++, and launch(), which has run the kernel when it returns. Compile with
 // -ffp-contract=off, since the functions named _rn must not be fused, and -Wno-unknown-pragmas, since
 // "unroll" means something to nvcc only.
