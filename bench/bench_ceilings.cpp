@@ -51,8 +51,8 @@ void print(const std::string& figure, const std::string& unit, double work, std:
 
 std::vector<double> repeat(int repetitions, const std::function<double()>& seconds) {
   seconds();
-  std::vector<double> result;
-  for (int i = 0; i < repetitions; ++i) result.push_back(seconds());
+  std::vector<double> result(static_cast<std::size_t>(repetitions));
+  std::ranges::generate(result, seconds);
   return result;
 }
 
@@ -186,6 +186,7 @@ bool for_each_block(Arena& buffers, const Transfer& transfer) {
   std::atomic<Bytes> next = 0;
   std::atomic<bool> good = true;
   std::vector<std::jthread> threads;
+  threads.reserve(kDiskThreads);
   for (int index = 0; index < kDiskThreads; ++index) {
     threads.emplace_back([&, index] {
       std::byte* buffer = buffers.data() + index * kBlock;

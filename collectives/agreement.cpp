@@ -59,7 +59,7 @@ std::string outcome_of(const std::function<std::string()>& action, int rank) {
 }
 
 std::string text_in(const std::string& outcome) {
-  const std::string text = outcome.substr(1);
+  std::string text = outcome.substr(1);
   switch (outcome[0]) {
     case kDone:
       return text;

@@ -16,6 +16,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// What mpirun needs to know of processes that run one command. With the address sanitizer: Open MPI leaves
+/// memory behind, from plugins that no suppression can name any more.
+Arguments words_for(int processes) {
+  return {"-n", std::to_string(processes), "-x", "ASAN_OPTIONS=detect_leaks=0"};
+}
+
 }  // namespace
 
 Arguments train(const std::string& run_file, const Arguments& overrides) {
@@ -57,7 +63,8 @@ Outcome Workspace::strata(const Arguments& arguments, Process::Options options) 
 }
 
 Process Workspace::start_ranks(int ranks, const Arguments& arguments) const {
-  Arguments command = {"-n", std::to_string(ranks), STRATA_PROGRAM};
+  Arguments command = words_for(ranks);
+  command.emplace_back(STRATA_PROGRAM);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return launch(command);
 }
@@ -66,7 +73,8 @@ Outcome Workspace::strata_on_ranks(const std::vector<Arguments>& ranks, const Ar
   Arguments commands;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!commands.empty()) commands.emplace_back(":");
-    commands.insert(commands.end(), {"-n", "1"});
+    const Arguments words = words_for(1);
+    commands.insert(commands.end(), words.begin(), words.end());
     if (rank < targets.size() && !targets[rank].empty())
       commands.insert(commands.end(), {"env", "STRATA_VECTOR_TARGET=" + targets[rank]});
     commands.emplace_back(STRATA_PROGRAM);
@@ -78,10 +86,7 @@ Outcome Workspace::strata_on_ranks(const std::vector<Arguments>& ranks, const Ar
 Process Workspace::launch(const Arguments& commands) const {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  // With the address sanitizer: Open MPI leaves memory behind, from plugins that no suppression can name any
-  // more.
-  Arguments launch = {
-      "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-x", "ASAN_OPTIONS=detect_leaks=0"};
+  Arguments launch = {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"};
   launch.insert(launch.end(), commands.begin(), commands.end());
   return {STRATA_MPIRUN, launch, {.folder = folder_.path()}};
 }
