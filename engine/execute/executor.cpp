@@ -211,7 +211,7 @@ Executor::Advance Executor::advance() {
   return advance;
 }
 
-/// For what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
+/// Waits for what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
 /// step's issue of the same instruction: that was issued without need of this one, so it ends too, only
 /// later.
 void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step) {

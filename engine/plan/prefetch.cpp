@@ -193,7 +193,8 @@ class Prefetch {
   static void raise(std::int32_t& slot, std::int32_t to) { slot = std::max(slot, to); }
 
   Program merge() const {
-    Program result = program_.without_instructions();
+    Program result = program_.outline();
+    result.buffers = program_.buffers;
     result.instructions.reserve(program_.instructions.size());
     auto fetch = fetches_.begin();
     auto write_back = write_backs_.begin();

@@ -97,9 +97,8 @@ BufferId Program::add(Buffer buffer) {
   return static_cast<BufferId>(buffers.size()) - 1;
 }
 
-Program Program::without_instructions() const {
+Program Program::outline() const {
   Program result;
-  result.buffers = buffers;
   result.units = units;
   result.groups = groups;
   result.state = state;

@@ -218,8 +218,8 @@ struct Program {
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
   Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
   BufferId add(Buffer buffer);
-  /// Everything but instructions.
-  Program without_instructions() const;
+  /// Everything but buffers and instructions.
+  Program outline() const;
   friend bool operator==(const Program&, const Program&) = default;
 };
 

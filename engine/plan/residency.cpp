@@ -221,8 +221,7 @@ Program Residency::run(Bytes near_bytes) {
     for_each_operand(plain_.instructions[i],
                      [&](const Operand& operand, bool) { touched[stands_for(operand.buffer)] = true; });
   }
-  Program result = plain_.without_instructions();
-  result.buffers.clear();
+  Program result = plain_.outline();
   std::vector<BufferId> renamed(plain_.buffers.size(), -1);
   for (std::size_t b = 0; b < renamed.size(); ++b) {
     if (touched[b] || plain_.buffers[b].persistent) renamed[b] = result.add(plain_.buffers[b]);

@@ -112,7 +112,8 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
 }
 
 Program spill(const Program& program, const std::vector<BufferId>& buffers) {
-  Program result = program.without_instructions();
+  Program result = program.outline();
+  result.buffers = program.buffers;
   std::vector<bool> spilled(program.buffers.size(), false);
   for (const BufferId id : buffers) {
     spilled[static_cast<std::size_t>(id)] = true;
