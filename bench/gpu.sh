@@ -458,7 +458,7 @@ pytorch 64
 80 64"
 }
 
-# Settings of a run with so many blocks of the 8B shape, as short as a step can be.
+# Settings of a run with N blocks of the 8B shape, as short as a step can be.
 large_run() {
   echo --set "memory.device=$((gpu_gib - 4))GiB" --set "memory.host=${host_gib}GiB" --set train.microbatch=1 --set train.batch=2 \
     --set train.steps=2 --set train.recompute=full --set "model.config.num_hidden_layers=$1"

@@ -36,7 +36,7 @@ std::unique_ptr<Device> make_device(const RunConfig& config, [[maybe_unused]] in
   return std::make_unique<CudaDevice>(local_rank % std::max(1, cuda_devices()));
 #else
   throw ConfigError(
-      "device.kind: this program was built without CUDA; use cpu, or build it where nvcc is found "
+      "device.kind: this program was built without CUDA; use cpu, or build it on a machine that has nvcc "
       "(STRATA_CUDA=ON)");
 #endif
 }

@@ -114,7 +114,7 @@ Finding find_cuda() {
   return {Grade::weak, "CUDA", reason, "device.kind cuda is not possible here; the CPU device is"};
 #else
   return {Grade::weak, "CUDA", "this program was built without it",
-          "build it where nvcc is found, or use the CPU device"};
+          "build it on a machine that has nvcc, or use the CPU device"};
 #endif
 }
 

@@ -56,7 +56,7 @@ class HangAdvice : public TrainListener {
 
  private:
   void set(const std::string& what) {
-    job_.set_advice(fmt::format("; {} with: {}, with more train.watchdog where it is only slow", what,
+    job_.set_advice(fmt::format("; {} with: {}, with more train.watchdog if it is only slow", what,
                                 same_command(command_)));
   }
 

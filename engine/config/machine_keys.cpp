@@ -114,7 +114,7 @@ void add_memory(std::vector<Key>& keys) {
                  some_bytes);
   nvme.add<Word<NvmeEngine>>(
       "engine", &S::nvme_engine, "",
-      "How files are read and written; auto: io_uring where the system allows it, otherwise threads.");
+      "How files are read and written; auto: io_uring if the system allows it, otherwise threads.");
   nvme.add<Boolean>("verify", &S::nvme_verify, "",
                     "Keep a checksum of everything that is written, and check it when it is read.");
   SectionKeys<S> limit(keys, "memory.nvme.limit", &RunConfig::memory);
@@ -167,7 +167,7 @@ void add_device(std::vector<Key>& keys) {
   SectionKeys<S>(keys, "device", &RunConfig::device)
       .add<Word<DeviceKind>>(
           "kind", &S::kind, "",
-          "The device that computes: the CPU, or an NVIDIA GPU where this program was built with CUDA.");
+          "The device that computes: the CPU, or an NVIDIA GPU if this program was built with CUDA.");
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
   require(
       link.add<Rate>(
@@ -196,10 +196,10 @@ void add_checkpoint(std::vector<Key>& keys) {
                        : "";
           });
   section.add<Integer<std::int64_t>>("keep", &S::keep, "checkpoints",
-                                     "The newest so many are kept, older ones deleted.", at_least_one);
+                                     "The newest N are kept, older ones deleted.", at_least_one);
   section.add<Integer<std::int64_t>>(
       "wait_for_space", &S::wait_for_space_seconds, "seconds",
-      "How long a run that is done tries again to save where the disk is full, before it gives up.",
+      "How long a run that is done tries again to save if the disk is full, before it gives up.",
       not_negative);
 }
 

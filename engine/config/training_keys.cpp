@@ -80,7 +80,7 @@ void add_data(std::vector<Key>& keys) {
       "data.validation_fraction of data.path is held out.");
   section.add<Number>(
       "validation_fraction", &S::validation_fraction, "",
-      "The part of data.path that is held out, where data.validation is not given; at least one "
+      "The part of data.path that is held out if data.validation is not given; at least one "
       "sequence unless 0.",
       proper_fraction);
   require(
@@ -143,7 +143,7 @@ void add_train(std::vector<Key>& keys) {
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);
   require(section.add<Int>(
               "validation_batches", &S::validation_batches, "microbatches",
-              "Held-out microbatches per measurement, the same ones each time; fewer where the held-out "
+              "Held-out microbatches per measurement, the same ones each time; fewer if the held-out "
               "data has fewer.",
               at_least_one),
           {"train.validate_every", "data.validation_fraction"}, [](const RunConfig& c) -> std::string {

@@ -258,7 +258,7 @@ std::int64_t read_mistral_window(JsonReader& reader) {
   if (reader.has("layer_types") || reader.is_null("layer_types")) {
     reader.refuse("layer_types",
                   "transformers takes a mistral that has this key for another model, ministral, which is not "
-                  "supported; take it out where every layer has the sliding_window");
+                  "supported; take it out if every layer has the sliding_window");
   }
   return reader.is_null("sliding_window") ? 0 : reader.integer("sliding_window", 4096, 1, kLargestVocabulary);
 }

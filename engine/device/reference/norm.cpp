@@ -12,7 +12,7 @@ void ReferenceKernels::norm(const NormForward& norm) {
   const std::int64_t rows = norm.input.rows;
   const std::int64_t columns = norm.input.columns;
   expect(is_like(norm.out, norm.input) && is_like_or_absent(norm.addend, norm.input), "operands like input");
-  expect(!norm.addend || is_like(norm.sum, norm.input), "a sum where there is an addend");
+  expect(!norm.addend || is_like(norm.sum, norm.input), "a sum if there is an addend");
   expect(is_shape(norm.weight, 1, columns) && (!norm.bias || is_shape(norm.bias, 1, columns)),
          "weight and bias of [1, columns]");
   expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
