@@ -32,6 +32,11 @@ PlannedProgram finish(Program placed, const Plan& plan, bool has_host_tier) {
   return result;
 }
 
+double model_flops(const Model& model, const Strategy& strategy) {
+  return 3 * forward_flops_per_token(model, strategy.microbatch.sequence) *
+         static_cast<double>(strategy.microbatch.tokens() * strategy.microbatches);
+}
+
 }  // namespace
 
 Bytes Plan::arena_bytes(Tier tier) const {
@@ -56,8 +61,7 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
   plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
   if (best->validation)
     plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
-  plan.flops = step_flops(model, plan.strategy);
-  plan.flops.executed = executed_flops(plan.training.program);
+  plan.flops = {model_flops(model, plan.strategy), executed_flops(plan.training.program)};
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);

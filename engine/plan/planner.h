@@ -10,7 +10,6 @@
 #include "engine/plan/memory.h"
 #include "engine/plan/program.h"
 #include "engine/plan/rates.h"
-#include "engine/plan/step_flops.h"
 #include "engine/plan/strategy.h"
 #include "engine/plan/traffic.h"
 
@@ -27,6 +26,12 @@ struct PlannedProgram {
   const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
   Bytes moved(Link link) const { return step_traffic[link]; }
   Bytes moved_by_save(Link link) const { return save_traffic[link]; }
+};
+
+/// FLOPs of one training step on each rank; the formulas stand in engine/model.
+struct StepFlops {
+  double model = 0;     ///< forward + backward: what MFU counts
+  double executed = 0;  ///< with recomputation: what HFU counts
 };
 
 struct Plan {

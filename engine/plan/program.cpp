@@ -107,11 +107,11 @@ Program Program::outline() const {
 }
 
 double executed_flops(const Program& program) {
-  double flops = 0;
+  long double flops = 0;  // exact up to 2^64: equal work in another order has an equal sum
   for (const Instruction& instruction : program.instructions) {
     if (instruction.when == When::every_step) flops += instruction.flops;
   }
-  return flops;
+  return static_cast<double>(flops);
 }
 
 std::vector<Lifetime> lifetimes(const Program& program) {

@@ -240,7 +240,7 @@ void rename_buffers(Program& program, const Rename& rename) {
   for (StatePlace& place : program.state) place.buffer = rename(place.buffer);
 }
 
-/// FLOPs of all instructions that run in every step.
+/// FLOPs of all instructions that run in every step, in whatever order.
 double executed_flops(const Program& program);
 
 /// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never

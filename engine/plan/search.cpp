@@ -6,7 +6,6 @@
 #include "engine/plan/lower.h"
 #include "engine/plan/memory.h"
 #include "engine/plan/residency.h"
-#include "engine/plan/step_flops.h"
 #include "engine/plan/traffic.h"
 
 namespace strata {
@@ -73,7 +72,7 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     const ResidentBytes moved = residency.bytes(budget);
     const Bytes h2d = moved.fetched, d2h = moved.written_back;
     const Bytes sent = sent_bytes(plain);
-    const double seconds = estimated_seconds(rates, step_flops(model, strategy).executed, h2d + sent, d2h);
+    const double seconds = estimated_seconds(rates, executed_flops(plain), h2d + sent, d2h);
     return Choice{strategy, seconds, h2d + d2h + sent, moved.live};
   };
   const auto consider = [&](const Strategy& undelayed) {
@@ -118,7 +117,7 @@ std::optional<Placement> find_cheapest(const RunConfig& config, const Model& mod
     const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
     const double seconds =
         std::max({choice.seconds,
-                  estimated_seconds(rates, step_flops(model, choice.strategy).executed,
+                  estimated_seconds(rates, executed_flops(placement->training),
                                     moved(Operation::copy_to_device) + sent_bytes(placement->training),
                                     moved(Operation::copy_to_host)),
                   nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
