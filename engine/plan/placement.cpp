@@ -63,6 +63,13 @@ std::optional<Program> fit_device(Program plain, Bytes budget) {
   return placed;
 }
 
+/// Notes what the nvme tier would have to hold, if it does not.
+bool lacks_drives(Bytes needed, const RunConfig::MemorySection& memory, Shortage& shortage) {
+  if (needed <= memory.nvme_size) return false;
+  shortage.nvme = std::min(shortage.nvme, needed);
+  return true;
+}
+
 bool fits_host(const Program& placed, const RunConfig& config) {
   return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
 }
@@ -191,19 +198,24 @@ std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConf
   return spilled;
 }
 
-/// The ways to share out a placement between host and nvme tier, the fastest first. Room for three visits
-/// lets one unit be read and another written while a third is updated. What training leaves on the host can
-/// be more than validation has room for beside it: then all goes. REQUIRES: the host has room for the
-/// smallest.
-template <typename Try>
-void try_ways_to_spill(const Placement& placement, const RunConfig& config, const Try& succeeds) {
+/// Tries the ways to share out a placement between host and nvme tier, the fastest first. Room for three
+/// visits lets one unit be read and another written while a third is updated. What training leaves on the
+/// host can be more than validation has room for beside it: then all goes. Nothing if the nvme tier holds
+/// none of them. REQUIRES: the host has room for the smallest.
+std::optional<Placement> share_with_drives(const Placement& placement, const RunConfig& config,
+                                           Shortage& shortage) {
+  const auto fits = [&](const Placement& spilled) {
+    return !lacks_drives(peak_bytes(spilled, Tier::nvme), config.memory, shortage);
+  };
   for (const Bytes visits : {3, 1}) {
     std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
-    if (spilled && succeeds(std::move(*spilled))) return;
+    if (spilled && fits(*spilled)) return spilled;
   }
-  succeeds(with_all_spilled(placement, config, [&](Program program) {
+  std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
     return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
-  }));
+  });
+  if (!fits(*spilled)) spilled.reset();
+  return spilled;
 }
 
 /// The run file wants the state of no unit there.
@@ -220,14 +232,38 @@ struct Attempt {
   std::optional<Tier> full = {};
 };
 
+/// The last tier beyond the device, if these tiers lack room for what a program has there at once, however it
+/// is placed. `kept_near` bytes of what it does not keep from step to step may stay on the device instead.
+std::optional<Tier> tier_without_room(const Program& program, Bytes kept_near, const RunConfig& config,
+                                      Shortage& shortage) {
+  if (!config.memory.host) return std::nullopt;
+  Bytes state = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.tier == Tier::host) state += buffer.bytes;
+  }
+  const Bytes needed = std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
+  if (!config.memory.nvme_path.empty()) {
+    const bool lacks = lacks_drives(needed - *config.memory.host, config.memory, shortage);
+    return lacks ? std::optional(Tier::nvme) : std::nullopt;
+  }
+  if (needed <= *config.memory.host) return std::nullopt;
+  shortage.host = std::min(shortage.host, needed);
+  return Tier::host;
+}
+
 /// Tries it with the state of `units` units on the device.
 Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
                 Shortage& shortage) {
   Placement placement{with_device_state(choice, units), {}};
-  std::optional<Program> training =
-      fit_device(leanest_training(model, placement.strategy, config), config.memory.device);
+  Program plain = leanest_training(model, placement.strategy, config);
+  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return {.full = Tier::device};
+  std::optional<Tier> full = tier_without_room(plain, config.memory.device, config, shortage);
+  if (full) return {.full = full};
+  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
   if (!training) return {.full = Tier::device};
   placement.training = std::move(*training);
+  full = tier_without_room(placement.training, 0, config, shortage);
+  if (full) return {.full = full};
   if (!place_validation(model, placement, config)) return {.full = Tier::device};
   if (!config.memory.host) return {.placement = std::move(placement)};
   const Bytes smallest_host = smallest_host_bytes(placement, config);
@@ -236,17 +272,9 @@ Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, c
     return {.full = Tier::host};
   }
   if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
-  Attempt result{.full = Tier::nvme};
-  try_ways_to_spill(placement, config, [&](Placement spilled) {
-    const Bytes on_drives = peak_bytes(spilled, Tier::nvme);
-    if (on_drives > config.memory.nvme_size) {
-      shortage.nvme = std::min(shortage.nvme, on_drives);
-      return false;
-    }
-    result = {.placement = std::move(spilled)};
-    return true;
-  });
-  return result;
+  std::optional<Placement> shared = share_with_drives(placement, config, shortage);
+  if (!shared) return {.full = Tier::nvme};
+  return {.placement = std::move(shared)};
 }
 
 }  // namespace

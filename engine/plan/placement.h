@@ -17,7 +17,8 @@ struct Placement {
   std::optional<Program> validation = {};
 };
 
-/// The least that tiers beyond the device would have to hold, over all that was tried and did not fit them.
+/// What tiers beyond the device would have to hold at least, the smallest over all that was tried and did not
+/// fit them. If that much does not hold it either, the next try says more.
 struct Shortage {
   Bytes host = kUnlimited, nvme = kUnlimited;
 };

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/plan/search.h"
 
@@ -17,26 +18,34 @@ struct NeededBudgets {
   std::optional<Bytes> device = {}, host = {}, nvme = {};
 };
 
+/// Raises `budget`, one of `config`, to what tries that fail say they are short of, until one succeeds.
+/// Nothing if it was enough.
+std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig& config, const Model& model,
+                           const MachineRates& rates) {
+  std::optional<Bytes> raised;
+  for (;;) {
+    Shortage shortage;
+    if (find_cheapest(config, model, rates, shortage)) return raised;
+    const Bytes need = shortage.*said;
+    if (need == kUnlimited || need <= budget)
+      throw std::logic_error("the smallest budgets that a run needs do not hold it");
+    raised = budget = need;
+  }
+}
+
 /// The device's first, then what the host needs beside it, then the drives. Each is the smallest with those
-/// before it.
+/// before it, however much those behind it hold.
 NeededBudgets find_needed(RunConfig config, const Model& model, const MachineRates& rates) {
   NeededBudgets needed;
   const Bytes device = smallest_device_bytes(config, model);
   if (config.memory.device < device) needed.device = config.memory.device = device;
-  for (;;) {
-    Shortage shortage;
-    if (find_cheapest(config, model, rates, shortage)) return needed;
-    const bool needs_drives = shortage.nvme != kUnlimited;
-    const Bytes need = needs_drives ? shortage.nvme : shortage.host;
-    const Bytes had = needs_drives ? config.memory.nvme_size : config.memory.host.value_or(0);
-    if (need == kUnlimited || need <= had)
-      throw std::logic_error("the smallest budgets that a run needs do not hold it");
-    if (needs_drives) {
-      needed.nvme = config.memory.nvme_size = need;
-    } else {
-      needed.host = config.memory.host = need;
-    }
-  }
+  if (!config.memory.host) return needed;
+  const Bytes drives = std::exchange(config.memory.nvme_size, kUnlimited);
+  needed.host = raise(*config.memory.host, &Shortage::host, config, model, rates);
+  config.memory.nvme_size = drives;
+  if (!config.memory.nvme_path.empty())
+    needed.nvme = raise(config.memory.nvme_size, &Shortage::nvme, config, model, rates);
+  return needed;
 }
 
 std::string exact(Bytes bytes) {
