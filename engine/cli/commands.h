@@ -19,7 +19,7 @@ struct PlanCommand {
   std::string run_file;
   std::vector<std::string> overrides;
   std::string json;
-  bool program = false;
+  bool program = false, schedule = false;
 };
 int run_plan(const PlanCommand& command);
 

@@ -47,6 +47,8 @@ int run(int argc, char** argv) {
   add_run_file(*plan_app, plan);
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
+  plan_app->add_flag("--schedule", plan.schedule,
+                     "print the order of a step's work, one visit of a unit per line");
 
   DoctorCommand doctor;
   CLI::App* doctor_app =

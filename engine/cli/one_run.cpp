@@ -76,8 +76,7 @@ void require_one_plan(const Plan& plan, Communicator* world) {
   facts.emplace_back("a hash of the training program", hash_of(plan.training.program));
   facts.emplace_back("a hash of the validation program",
                      plan.validation ? hash_of(plan.validation->program) : "");
-  require_same(world, facts,
-               "ranks with the same run file plan alike if they run the same build of strata");
+  require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }
 
 }  // namespace strata

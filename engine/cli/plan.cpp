@@ -4,7 +4,9 @@
 
 #include <iostream>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/watchdog.h"
@@ -15,6 +17,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/plan/host_budget.h"
+#include "engine/plan/schedule.h"
 #include "engine/report/plan_report.h"
 
 namespace strata {
@@ -80,6 +83,10 @@ int run_plan(const PlanCommand& command) {
               << '\n'
               << "memory   " << host.describe() << '\n';
     if (!precision.line.empty()) std::cout << precision.line << '\n';
+  }
+  if (command.schedule) {
+    const std::vector<std::string>& units = plan.training.program.units;
+    std::cout << print(training_schedule(plan.strategy, static_cast<std::int32_t>(units.size())), units);
   }
   if (command.program) std::cout << print(plan.training.program);
   nlohmann::json json = plan_json(plan, rates);

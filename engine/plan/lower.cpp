@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "collectives/sent_bytes.h"
+#include "engine/plan/schedule.h"
 #include "engine/plan/step_values.h"
 
 namespace strata {
@@ -31,37 +31,14 @@ class Lowering {
   Program training() {
     load();
     list_rows();
-    if (strategy_.order == Order::layer_major) {
-      for (std::int32_t u = 0; u < head(); ++u) {
-        for (std::int64_t mb = 0; mb < microbatches_; ++mb) forward(u, mb, strategy_.save[index(u)]);
-      }
-      for (std::int32_t u = head(); u > 0; --u) {
-        for (std::int64_t mb = 0; mb < microbatches_; ++mb) backward(u, mb);
-      }
-    } else {
-      for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-        for (std::int32_t u = 0; u < head(); ++u) forward(u, mb, strategy_.save[index(u)]);
-        for (std::int32_t u = head(); u > 0; --u) backward(u, mb);
-      }
-    }
-    for (std::int64_t mb = 0; mb < microbatches_; ++mb) backward(0, mb);
-    loss();
-    finish_step();
+    walk(training_schedule(strategy_, unit_count_), true);
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
     return std::move(builder_.program);
   }
 
   Program validation() {
     load();
-    if (strategy_.order == Order::layer_major) {
-      for (std::int32_t u = 0; u <= head(); ++u) {
-        for (std::int64_t mb = 0; mb < microbatches_; ++mb) forward(u, mb, false);
-      }
-    } else {
-      for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-        for (std::int32_t u = 0; u <= head(); ++u) forward(u, mb, false);
-      }
-    }
-    loss();
+    walk(validation_schedule(strategy_.order, unit_count_, static_cast<std::int32_t>(microbatches_)), false);
     return std::move(builder_.program);
   }
 
@@ -229,11 +206,51 @@ class Lowering {
              {Role::destination, &values.parameter, Access::write}});
   }
 
-  /// In layer-major order once for all microbatches of a pass.
-  void need_parameter(std::int32_t u, std::int64_t mb) {
-    if (!gathers() || (strategy_.order == Order::layer_major && mb > 0)) return;
-    builder_.make_resident(unit_values(u).parameter, false);
-    all_gather(u);
+  void walk(const Schedule& schedule, bool trains) {
+    for (const Visit& visit : schedule) {
+      const std::int32_t u = visit.unit;
+      // A gathered parameter serves all visits in a row of a unit in one pass.
+      const bool has_parameters = !gathers() || (visit.pass == last_visit_.pass && u == last_visit_.unit);
+      last_visit_ = visit;
+      switch (visit.pass) {
+        case Pass::forward:
+          if (!has_parameters) gather_parameters(u);
+          forward(u, visit.microbatch, trains && strategy_.save[index(u)]);
+          break;
+        case Pass::backward:
+          if (visit.microbatch == 0) zero_gradients(u);
+          if (!has_parameters && u > 0) gather_parameters(u);
+          backward(u, visit.microbatch);
+          break;
+        case Pass::finish_gradient:
+          finish_gradient(u);
+          break;
+        case Pass::reduce_gradient:
+          reduce_gradient(u);
+          break;
+        case Pass::loss:
+          loss();
+          break;
+        case Pass::gradient_norm:
+          grad_norm();
+          break;
+        case Pass::update:
+          update(u);
+          break;
+      }
+    }
+  }
+
+  bool shares_parameter(std::int32_t u) const { return u == head() && tied(); }
+
+  /// For the visits in a row that begin with this one.
+  void gather_parameters(std::int32_t u) {
+    const auto gather = [&](std::int32_t unit) {
+      builder_.make_resident(unit_values(unit).parameter, false);
+      all_gather(unit);
+    };
+    gather(u);
+    if (shares_parameter(u)) gather(0);
   }
 
   void load() {
@@ -255,7 +272,6 @@ class Lowering {
   void forward(std::int32_t u, std::int64_t mb, bool save) {
     UnitValues& values = unit_values(u);
     const Unit& unit = model_.units[index(u)];
-    need_parameter(u, mb);
     std::vector<Use> uses = {{Role::parameter, &values.parameter, Access::read}};
     if (unit.kind == UnitKind::embedding) {
       uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
@@ -264,7 +280,6 @@ class Lowering {
     }
     if (unit.kind == UnitKind::head) {
       if (tied()) {
-        need_parameter(0, mb);
         uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
       }
       uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
@@ -281,13 +296,10 @@ class Lowering {
     UnitValues& values = unit_values(u);
     const Unit& unit = model_.units[index(u)];
     const bool saved = strategy_.save[index(u)];
-    const bool shares = unit.kind == UnitKind::head && tied();
-    zero_if_first(u, mb);
     std::vector<Use> uses;
     if (unit.kind == UnitKind::embedding) {
       uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
     } else {
-      need_parameter(u, mb);
       uses.push_back({Role::parameter, &values.parameter, Access::read});
       uses.push_back({Role::input, &values.input[index(mb)], Access::read});
       uses.push_back({Role::input_gradient, &values.input_gradient[index(mb)], Access::write});
@@ -301,25 +313,12 @@ class Lowering {
     }
     if (saved) uses.push_back({Role::saved, &values.saved[index(mb)], Access::read});
     uses.push_back({Role::gradient, &values.gradient, Access::update});
-    if (shares) {
-      need_parameter(0, mb);
+    if (shares_parameter(u)) {
       uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
       uses.push_back({Role::shared_gradient, &unit_values(0).gradient, Access::update});
     }
     finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved),
                    compute_.backward_flops(unit, saved));
-    if (mb == microbatches_ - 1) gradient_is_done(u);
-  }
-
-  /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind
-  /// that in the program.
-  void gradient_is_done(std::int32_t u) {
-    if (unfinished_ >= 0) finish_gradient(std::exchange(unfinished_, -1));
-    if (strategy_.delays_reduction && u > 0) {
-      unfinished_ = u;
-    } else {
-      finish_gradient(u);
-    }
   }
 
   void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
@@ -333,12 +332,11 @@ class Lowering {
     on_compute(operation, u, mb, uses, flops);
   }
 
-  void zero_if_first(std::int32_t u, std::int64_t mb) {
-    if (mb != 0) return;
+  void zero_gradients(std::int32_t u) {
     const auto zero = [&](std::int32_t unit) {
       on_compute(Operation::zero, unit, -1, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
     };
-    if (u == head() && tied()) zero(0);
+    if (shares_parameter(u)) zero(0);
     if (u != 0 || !tied()) zero(u);
   }
 
@@ -361,8 +359,6 @@ class Lowering {
     } else if (!reduces_as_fp32()) {
       cast_gradient(u, unit_values(u).gradient);
     }
-    // In stage 1 every rank keeps its gradients whole until the step's end.
-    if (!is_sharded() || strategy_.zero_stage > 1) reduce_gradient(u);
   }
 
   /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
@@ -389,8 +385,6 @@ class Lowering {
       on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
     all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
-    // On the device an update would wait for its scalars to come from the host, and all that follows with it.
-    if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
   /// Copies those rows of the embedding's gradient that this rank's tokens touch.
@@ -424,23 +418,6 @@ class Lowering {
     on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
     all_reduce_on_host(-1, DataGroup::world, Role::step_sums, step_.step_sums);
     on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
-  }
-
-  /// The global norm and the updates that were not made before.
-  void finish_step() {
-    if (is_sharded() && strategy_.zero_stage == 1) {
-      for (std::int32_t u = head(); u >= 0; --u) reduce_gradient(u);
-    }
-    if (strategy_.global_norm) {
-      grad_norm();
-      for (std::int32_t u = 0; u < unit_count_; ++u) update(u);
-    } else {
-      for (std::int32_t u = 0; u < unit_count_; ++u) {
-        if (on_device(u)) update(u);
-      }
-      grad_norm();
-    }
-    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
   }
 
   void grad_norm() {
@@ -519,8 +496,8 @@ class Lowering {
   std::int32_t unit_count_;
   ProgramBuilder builder_;
   StepValues step_;
-  std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
-  BufferId saved_state_ = -1;     ///< host memory for what is saved and lives on the device
+  Visit last_visit_ = {Pass::update};
+  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace

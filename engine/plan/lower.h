@@ -8,11 +8,8 @@
 
 namespace strata {
 
-/// One optimizer step: load, forward, backward, gradient norm, update; if nothing waits for the norm of
-/// all gradients, a unit that is updated on the host is updated as soon as its gradient is there. If some
-/// steps save, a unit's way to the checkpoint begins once it is updated. In both orders a unit's gradient
-/// sums microbatches 0, 1, … and the embedding's backward comes last for all of them, so that the order
-/// changes no bit (a tied head adds to the same gradient first).
+/// One optimizer step: load, then the visits of training_schedule(). If some steps save, a unit's way to the
+/// checkpoint begins once it is updated.
 Program lower_training(const Model& model, const Strategy& strategy);
 
 /// The mean loss of held-out microbatches: forward only. Persistent buffers are those of lower_training, in

@@ -152,6 +152,13 @@ TEST_F(Output, OfPlanShowsTheProgram) {
   EXPECT_THAT(outcome.out, HasSubstr("device:block.1/parameter"));
 }
 
+TEST_F(Output, OfPlanShowsTheSchedule) {
+  const Outcome outcome = strata({"plan", "run.yaml", "--schedule"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("\nforward block.1 mb=0\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nupdate embedding\n"));
+}
+
 TEST_F(Output, OfPlanForSeventyBillionParametersTakesLittleMemory) {
   write("large.yaml", R"(model:
   architecture: llama
