@@ -22,7 +22,7 @@ constexpr std::int64_t rows_per_task(std::int64_t columns) {
 }
 
 /// What a call needs; kernels that are not here need nothing.
-ScratchBytes scratch_on_cpu(const Product& product);
+ScratchBytes scratch_on_cpu(const Product& product, int threads);
 ScratchBytes scratch_on_cpu(const NormForward& norm);
 ScratchBytes scratch_on_cpu(const NormBackward& norm);
 ScratchBytes scratch_on_cpu(const AttentionForward& attention);

@@ -1,5 +1,5 @@
-// Matrix products as fixed tiles of the output, each computed whole by one thread. Tiles depend on the shape
-// alone, so any number of threads gives the same bits.
+// Matrix products as tiles of the output, each computed whole by one thread. Any number of threads gives the
+// same bits: where bits depend on tiles, these depend on the shape alone.
 #include <algorithm>
 #include <cassert>
 
@@ -16,6 +16,10 @@ constexpr std::int64_t kTileColumns = 768;
 constexpr std::int64_t kSmallestTile = 128;
 /// Tiles that keep this many threads busy, if the output is large enough.
 constexpr std::int64_t kTiles = 16;
+/// If bits do not depend on tiles, there are this many for each thread, and tall ones: the fewer there are,
+/// the less often operands are packed.
+constexpr std::int64_t kTilesPerThread = 2;
+constexpr std::int64_t kTallTileRows = 2048;
 /// Edges fall on multiples of this: whole vectors.
 constexpr std::int64_t kTileUnit = 64;
 
@@ -33,10 +37,11 @@ struct Tiling {
   std::int64_t rows, columns;
 };
 
-Tiling choose_tiling(std::int64_t m, std::int64_t n) {
-  Tiling tiling{even_part(m, kTileRows), even_part(n, kTileColumns)};
+/// At least `least` tiles, if the output is large enough.
+Tiling choose_tiling(std::int64_t m, std::int64_t n, std::int64_t most_rows, std::int64_t least) {
+  Tiling tiling{even_part(m, most_rows), even_part(n, kTileColumns)};
   const auto tiles = [&] { return divide_up(m, tiling.rows) * divide_up(n, tiling.columns); };
-  while (tiles() < kTiles && std::max(tiling.rows, tiling.columns) > kSmallestTile) {
+  while (tiles() < least && std::max(tiling.rows, tiling.columns) > kSmallestTile) {
     std::int64_t& longer = tiling.rows >= tiling.columns ? tiling.rows : tiling.columns;
     longer = even_part(longer, divide_up(longer, 2));
   }
@@ -45,18 +50,25 @@ Tiling choose_tiling(std::int64_t m, std::int64_t n) {
 
 /// A product and its tiles.
 struct TiledProduct {
-  explicit TiledProduct(const Product& product)
+  TiledProduct(const Product& product, int threads)
       : product(product),
         m(product.out.rows),
         n(product.out.columns),
         k(product.transpose_a ? product.a.rows : product.a.columns),
-        tiling(choose_tiling(m, n)),
+        tiling(tiling_for(threads)),
         down(divide_up(m, tiling.rows)),
         across(divide_up(n, tiling.columns)) {
     assert(product.a.dtype == product.b.dtype);
     assert((product.transpose_a ? product.a.columns : product.a.rows) == m);
     assert((product.transpose_b ? product.b.rows : product.b.columns) == n);
     assert((product.transpose_b ? product.b.columns : product.b.rows) == k);
+  }
+
+  Tiling tiling_for(int threads) const {
+    if (!bits_allow_any_tiles(product.a.dtype)) return choose_tiling(m, n, kTileRows, kTiles);
+    // A 16-bit output takes fp32 sums of a whole tile as scratch.
+    const std::int64_t most_rows = product.out.dtype == DType::fp32 ? kTallTileRows : kTileRows;
+    return choose_tiling(m, n, most_rows, kTilesPerThread * threads);
   }
 
   TileProduct tile(std::int64_t rows, std::int64_t columns) const {
@@ -82,8 +94,8 @@ struct TiledProduct {
 
 }  // namespace
 
-ScratchBytes scratch_on_cpu(const Product& product) {
-  const TiledProduct tiled(product);
+ScratchBytes scratch_on_cpu(const Product& product, int threads) {
+  const TiledProduct tiled(product, threads);
   const std::int64_t last_rows = tiled.m - (tiled.down - 1) * tiled.tiling.rows,
                      last_columns = tiled.n - (tiled.across - 1) * tiled.tiling.columns;
   Bytes largest = 0;
@@ -95,9 +107,10 @@ ScratchBytes scratch_on_cpu(const Product& product) {
 }
 
 void matmul_on_cpu(CpuContext& context, const Product& product) {
-  const TiledProduct tiled(product);
+  const int threads = context.pool.threads();
+  const TiledProduct tiled(product, threads);
   const std::int64_t tile_rows = tiled.tiling.rows, tile_columns = tiled.tiling.columns;
-  context.scratch.reserve(scratch_on_cpu(product));
+  context.scratch.reserve(scratch_on_cpu(product, threads));
   context.pool.for_each(tiled.down * tiled.across, [&](std::int64_t tile, int slot) {
     const std::int64_t row = tile / tiled.across * tile_rows, column = tile % tiled.across * tile_columns;
     const std::int64_t rows = std::min(tile_rows, tiled.m - row),

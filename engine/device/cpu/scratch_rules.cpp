@@ -7,7 +7,7 @@
 namespace strata {
 
 ScratchBytes CpuScratchRules::of(const Product& call) const {
-  return scratch_on_cpu(call);
+  return scratch_on_cpu(call, threads_);
 }
 ScratchBytes CpuScratchRules::of(const NormForward& call) const {
   return scratch_on_cpu(call);

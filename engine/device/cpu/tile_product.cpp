@@ -210,12 +210,12 @@ void multiply_through_fp32(const TileProduct& p, const void* a, const void* b, v
                {out, p.out_dtype, p.m, p.n, p.out_row});
 }
 
-bool goes_through_fp32(const TileProduct& product, Bf16Route route) {
-  return product.dtype == DType::fp16 || (product.dtype == DType::bf16 && route == Bf16Route::through_fp32);
+bool goes_through_fp32(DType dtype, Bf16Route route) {
+  return dtype == DType::fp16 || (dtype == DType::bf16 && route == Bf16Route::through_fp32);
 }
 
-bool is_packed(const TileProduct& product, Bf16Route route) {
-  return packed_products_are_fastest() && (product.dtype == DType::fp32 || goes_through_fp32(product, route));
+bool is_packed(DType dtype, Bf16Route route) {
+  return packed_products_are_fastest() && (dtype == DType::fp32 || goes_through_fp32(dtype, route));
 }
 
 }  // namespace
@@ -253,17 +253,21 @@ Bf16Route bf16_route_of_this_machine() {
   return route;
 }
 
+bool bits_allow_any_tiles(DType dtype, Bf16Route route) {
+  return is_packed(dtype, route);
+}
+
 Bytes scratch_bytes(const TileProduct& product, Bf16Route route) {
-  if (is_packed(product, route)) return packed_scratch_bytes(product);
-  if (!goes_through_fp32(product, route)) return native_scratch_bytes(product);
+  if (is_packed(product.dtype, route)) return packed_scratch_bytes(product);
+  if (!goes_through_fp32(product.dtype, route)) return native_scratch_bytes(product);
   const std::int64_t values = product.m * product.k + product.k * product.n + product.m * product.n;
   return align_up(values * 4) + native_scratch_bytes(upcast(product));
 }
 
 void multiply_tile(const TileProduct& product, const void* a, const void* b, void* out, const void* bias,
                    std::byte* scratch, Bf16Route route) {
-  if (is_packed(product, route)) return multiply_packed(product, a, b, out, bias, scratch);
-  const auto multiply = goes_through_fp32(product, route) ? multiply_through_fp32 : multiply_native;
+  if (is_packed(product.dtype, route)) return multiply_packed(product, a, b, out, bias, scratch);
+  const auto multiply = goes_through_fp32(product.dtype, route) ? multiply_through_fp32 : multiply_native;
   multiply(product, a, b, out, bias, scratch);
 }
 

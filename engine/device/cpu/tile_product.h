@@ -33,6 +33,9 @@ std::string_view matrix_product_instructions();
 enum class Bf16Route : std::uint8_t { native, through_fp32 };
 Bf16Route bf16_route_of_this_machine();
 
+/// Whether a product of such operands has the same bits however its output is cut into tiles.
+bool bits_allow_any_tiles(DType dtype, Bf16Route route = bf16_route_of_this_machine());
+
 /// Scratch that multiply_tile needs for this shape. Compiles the product on first use, so call it before work
 /// is split.
 Bytes scratch_bytes(const TileProduct& product, Bf16Route route = bf16_route_of_this_machine());
