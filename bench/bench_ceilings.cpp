@@ -63,7 +63,7 @@ void measure_products(Device& device, const Effort& effort, DType dtype) {
   const auto length = static_cast<double>(side);
   const auto multiply = [&] {
     for (int i = 0; i < effort.calls; ++i)
-      stream->kernels().matmul({.a = a, .b = b, .transpose_b = true, .out = out});
+      stream->kernels().run(Product{.a = a, .b = b, .transpose_b = true, .out = out});
   };
   print(fmt::format("gemm_{}", name_of(dtype)), "FLOP/s", effort.calls * 2 * length * length * length,
         repeat(effort.repetitions, [&] { return seconds_on_device(*stream, multiply); }),
@@ -76,7 +76,7 @@ void measure_device_copy(Device& device, const Effort& effort) {
   const Operand from(device, DType::bf16, rows, kColumns), to(device, DType::bf16, rows, kColumns);
   const std::unique_ptr<Stream> stream = device.make_stream();
   const auto copy = [&] {
-    for (int i = 0; i < effort.calls; ++i) stream->kernels().cast(from, to);
+    for (int i = 0; i < effort.calls; ++i) stream->kernels().run(Cast{from, to});
   };
   print("device_copy", "B/s", effort.calls * 2 * from.bytes(),
         repeat(effort.repetitions, [&] { return seconds_on_device(*stream, copy); }),

@@ -122,12 +122,12 @@ void bench_matmul(benchmark::State& state, const MatmulCase& c) {
   const double operations =
       2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
   measure_operations(state, operations, [&](Kernels& kernels) {
-    kernels.matmul({.a = a,
-                    .transpose_a = c.transpose_a,
-                    .b = b,
-                    .transpose_b = c.transpose_b,
-                    .out = out,
-                    .accumulate = c.accumulate});
+    kernels.run(Product{.a = a,
+                        .transpose_a = c.transpose_a,
+                        .b = b,
+                        .transpose_b = c.transpose_b,
+                        .out = out,
+                        .accumulate = c.accumulate});
   });
 }
 
@@ -161,12 +161,12 @@ void bench_attention(benchmark::State& state) {
   const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
   const QueryKeyValue in(fused);
   measure_operations(state, attention_operations(2), [&](Kernels& kernels) {
-    kernels.attention({.shape = attention_shape(),
-                       .query = in.query,
-                       .key = in.key,
-                       .value = in.value,
-                       .out = out,
-                       .log_sum_exp = log_sum_exp});
+    kernels.run(AttentionForward{.shape = attention_shape(),
+                                 .query = in.query,
+                                 .key = in.key,
+                                 .value = in.value,
+                                 .out = out,
+                                 .log_sum_exp = log_sum_exp});
   });
 }
 
@@ -176,16 +176,16 @@ void bench_attention_backward(benchmark::State& state) {
   const Operand log_sum_exp = operand(kFp32, shapes().batch * shapes().heads, shapes().sequence);
   const QueryKeyValue in(fused), gradient(fused_gradient);
   measure_operations(state, attention_operations(5), [&](Kernels& kernels) {
-    kernels.attention_backward({.shape = attention_shape(),
-                                .query = in.query,
-                                .key = in.key,
-                                .value = in.value,
-                                .out = out,
-                                .log_sum_exp = log_sum_exp,
-                                .out_gradient = out,
-                                .query_gradient = gradient.query,
-                                .key_gradient = gradient.key,
-                                .value_gradient = gradient.value});
+    kernels.run(AttentionBackward{.shape = attention_shape(),
+                                  .query = in.query,
+                                  .key = in.key,
+                                  .value = in.value,
+                                  .out = out,
+                                  .log_sum_exp = log_sum_exp,
+                                  .out_gradient = out,
+                                  .query_gradient = gradient.query,
+                                  .key_gradient = gradient.key,
+                                  .value_gradient = gradient.value});
   });
 }
 
@@ -197,16 +197,16 @@ void bench_norm(benchmark::State& state, NormKind kind) {
   const Operand weight = vector_of(kBf16, hidden), bias = vector_of(kBf16, hidden);
   const Operand mean = vector_of(kFp32, tokens), reciprocal = vector_of(kFp32, tokens);
   measure_bytes(state, 4 * input.bytes(), [&](Kernels& kernels) {
-    kernels.norm({.kind = kind,
-                  .epsilon = 1e-5F,
-                  .input = input,
-                  .addend = branch,
-                  .sum = sum,
-                  .weight = weight,
-                  .bias = layer ? bias.matrix() : Matrix(),
-                  .out = out,
-                  .mean = layer ? mean.matrix() : Matrix(),
-                  .reciprocal_deviation = reciprocal});
+    kernels.run(NormForward{.kind = kind,
+                            .epsilon = 1e-5F,
+                            .input = input,
+                            .addend = branch,
+                            .sum = sum,
+                            .weight = weight,
+                            .bias = layer ? bias.matrix() : Matrix(),
+                            .out = out,
+                            .mean = layer ? mean.matrix() : Matrix(),
+                            .reciprocal_deviation = reciprocal});
   });
 }
 
@@ -219,40 +219,43 @@ void bench_norm_backward(benchmark::State& state, NormKind kind) {
   const Operand mean = vector_of(kFp32, tokens), reciprocal = vector_of(kFp32, tokens);
   const Operand weight_gradient = vector_of(kFp32, hidden), bias_gradient = vector_of(kFp32, hidden);
   measure_bytes(state, 4 * input.bytes(), [&](Kernels& kernels) {
-    kernels.norm_backward({.kind = kind,
-                           .input = input,
-                           .weight = weight,
-                           .mean = layer ? mean.matrix() : Matrix(),
-                           .reciprocal_deviation = reciprocal,
-                           .out_gradient = gradient,
-                           .addend = addend,
-                           .input_gradient = out,
-                           .weight_gradient = weight_gradient,
-                           .bias_gradient = layer ? bias_gradient.matrix() : Matrix()});
+    kernels.run(NormBackward{.kind = kind,
+                             .input = input,
+                             .weight = weight,
+                             .mean = layer ? mean.matrix() : Matrix(),
+                             .reciprocal_deviation = reciprocal,
+                             .out_gradient = gradient,
+                             .addend = addend,
+                             .input_gradient = out,
+                             .weight_gradient = weight_gradient,
+                             .bias_gradient = layer ? bias_gradient.matrix() : Matrix()});
   });
 }
 
 void bench_gelu(benchmark::State& state) {
   const Operand x = activation(shapes().down), out = activation(shapes().down);
-  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) { kernels.gelu(x, out); });
+  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) { kernels.run(GeluForward{x, out}); });
 }
 
 void bench_gelu_backward(benchmark::State& state) {
   const Operand x = activation(shapes().down), gradient = activation(shapes().down),
                 out = activation(shapes().down);
-  measure_bytes(state, 3 * x.bytes(), [&](Kernels& kernels) { kernels.gelu_backward(x, gradient, out); });
+  measure_bytes(state, 3 * x.bytes(), [&](Kernels& kernels) { kernels.run(GeluBackward{x, gradient, out}); });
 }
 
 void bench_swiglu(benchmark::State& state) {
   const Operand x = activation(shapes().up), out = activation(shapes().up / 2);
-  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) { kernels.swiglu(x, out); });
+  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) {
+    kernels.run(SwigluForward{x, out});
+  });
 }
 
 void bench_swiglu_backward(benchmark::State& state) {
   const Operand x = activation(shapes().up), gradient = activation(shapes().up / 2),
                 out = activation(shapes().up);
-  measure_bytes(state, 2 * x.bytes() + gradient.bytes(),
-                [&](Kernels& kernels) { kernels.swiglu_backward(x, gradient, out); });
+  measure_bytes(state, 2 * x.bytes() + gradient.bytes(), [&](Kernels& kernels) {
+    kernels.run(SwigluBackward{x, gradient, out});
+  });
 }
 
 void bench_rope(benchmark::State& state) {
@@ -261,33 +264,33 @@ void bench_rope(benchmark::State& state) {
   const Operand cosine = operand(kFp32, s.sequence, s.head_dimension() / 2),
                 sine = operand(kFp32, s.sequence, s.head_dimension() / 2);
   measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) {
-    kernels.rope({.x = x,
-                  .sequence = s.sequence,
-                  .head_dimension = s.head_dimension(),
-                  .cosine = cosine,
-                  .sine = sine});
+    kernels.run(Rope{.x = x,
+                     .sequence = s.sequence,
+                     .head_dimension = s.head_dimension(),
+                     .cosine = cosine,
+                     .sine = sine});
   });
 }
 
 void bench_column_sums(benchmark::State& state) {
   const Operand x = activation(shapes().down), gradient = vector_of(kFp32, shapes().down);
-  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.add_column_sums(x, gradient); });
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.run(ColumnSum{x, gradient}); });
 }
 
 void bench_add(benchmark::State& state) {
   const Operand a = activation(shapes().hidden), b = activation(shapes().hidden);
-  measure_bytes(state, 3 * a.bytes(), [&](Kernels& kernels) { kernels.add(a, b, b); });
+  measure_bytes(state, 3 * a.bytes(), [&](Kernels& kernels) { kernels.run(Addition{a, b, b}); });
 }
 
 void bench_cast(benchmark::State& state) {
   const Operand x = operand(kFp32, shapes().tokens(), 12 * shapes().hidden),
                 out = activation(12 * shapes().hidden);
-  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) { kernels.cast(x, out); });
+  measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) { kernels.run(Cast{x, out}); });
 }
 
 void bench_zero(benchmark::State& state) {
   const Operand x = operand(kFp32, shapes().tokens(), 12 * shapes().hidden);
-  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.zero(x); });
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.run(Zero{x}); });
 }
 
 DeviceArray<std::int32_t> tokens(std::int64_t count) {
@@ -303,8 +306,9 @@ void bench_embedding(benchmark::State& state) {
                 positions = operand(kBf16, s.sequence, s.hidden);
   const Operand out = activation(s.hidden);
   const auto ids = tokens(s.tokens());
-  measure_bytes(state, 3 * out.bytes(),
-                [&](Kernels& kernels) { kernels.embedding(ids.span(), table, positions, s.sequence, out); });
+  measure_bytes(state, 3 * out.bytes(), [&](Kernels& kernels) {
+    kernels.run(EmbeddingForward{ids.span(), table, positions, s.sequence, out});
+  });
 }
 
 void bench_embedding_backward(benchmark::State& state) {
@@ -314,11 +318,11 @@ void bench_embedding_backward(benchmark::State& state) {
   const Operand gradient = activation(s.hidden);
   const auto ids = tokens(s.tokens());
   measure_bytes(state, 9 * gradient.bytes(), [&](Kernels& kernels) {
-    kernels.embedding_backward({.tokens = ids.span(),
-                                .sequence = s.sequence,
-                                .out_gradient = gradient,
-                                .table_gradient = table,
-                                .positions_gradient = positions});
+    kernels.run(EmbeddingBackward{.tokens = ids.span(),
+                                  .sequence = s.sequence,
+                                  .out_gradient = gradient,
+                                  .table_gradient = table,
+                                  .positions_gradient = positions});
   });
 }
 
@@ -327,8 +331,8 @@ void bench_cross_entropy(benchmark::State& state) {
   const Operand logits = operand(kBf16, s.loss_rows, s.vocabulary), losses = vector_of(kFp32, s.loss_rows);
   const auto targets = tokens(s.loss_rows);
   measure_bytes(state, 2 * logits.bytes(), [&](Kernels& kernels) {
-    kernels.cross_entropy(
-        {.logits = logits, .targets = targets.span(), .losses = losses, .gradient_scale = 1e-3F});
+    kernels.run(
+        CrossEntropy{.logits = logits, .targets = targets.span(), .losses = losses, .gradient_scale = 1e-3F});
   });
 }
 
@@ -340,7 +344,7 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const AdamWCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
   const DeviceArray<StepScalars> scalars(device(), {{.decayed = step, .plain = step, .skip = 0}});
   const std::unique_ptr<Stream> stream = device().make_stream();
-  stream->kernels().zero(exp_avg_sq);  // squares are not negative
+  stream->kernels().run(Zero{exp_avg_sq});  // squares are not negative
   wait_for_all(*stream);
   const AdamWState all = {.precision = kBf16,
                           .format = format,
@@ -351,13 +355,13 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
                           .gradient = gradient.matrix().data,
                           .parameter = parameter.matrix().data};
   measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count),
-                [&](Kernels& kernels) { kernels.adamw({.scalars = scalars.data(), .state = all}); });
+                [&](Kernels& kernels) { kernels.run(AdamWUpdate{.scalars = scalars.data(), .state = all}); });
 }
 
 void bench_sum_of_squares(benchmark::State& state) {
   const Operand x = vector_of(kBf16, shapes().update_parameters);
   const DeviceArray<double> sum(device(), {0});
-  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.sum_of_squares(x, sum.data()); });
+  measure_bytes(state, x.bytes(), [&](Kernels& kernels) { kernels.run(SumOfSquares{x, sum.data()}); });
 }
 
 std::vector<MatmulCase> matmul_cases() {

@@ -43,7 +43,7 @@ double product_rate(Device& device, DType dtype) {
   const Product product{
       .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};
   return best_rate(2 * length * length * length,
-                   [&] { return seconds_on_device(*stream, [&] { stream->kernels().matmul(product); }); });
+                   [&] { return seconds_on_device(*stream, [&] { stream->kernels().run(product); }); });
 }
 
 MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads) {

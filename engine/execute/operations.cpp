@@ -109,7 +109,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::write:
       return write(instruction);
     case Operation::zero:
-      return kernels_.zero(flat(instruction.writes[0]));
+      return kernels_.run(Zero{flat(instruction.writes[0])});
     case Operation::forward:
       return setup_.compute->forward(kernels_, share(instruction).kind, unit_memory(instruction));
     case Operation::backward:
@@ -191,7 +191,7 @@ UnitMemory Operations::unit_memory(const Instruction& instruction) const {
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
-  kernels_.cast(flat(instruction.reads[0]), flat(instruction.writes[0]));
+  kernels_.run(Cast{flat(instruction.reads[0]), flat(instruction.writes[0])});
 }
 
 void Operations::list_rows(const Instruction& instruction) {
@@ -214,19 +214,20 @@ std::pair<std::span<const std::int32_t>, Matrix> Operations::rows_of(const Instr
 void Operations::copy_rows(const Instruction& instruction) {
   const auto [rows, values] = rows_of(instruction);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
-  kernels_.copy_rows(
+  kernels_.run(RowCopy{
       {address(gradient.buffer), dtype_of(gradient.type), gradient.elements / values.columns, values.columns},
-      rows, values);
+      rows,
+      values});
 }
 
 void Operations::sum_rows(const Instruction& instruction) {
   const auto [rows, values] = rows_of(instruction);
-  kernels_.sum_rows(
-      {.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks,
-       .rows = rows,
-       .values = values,
-       .first = share(instruction).first,
-       .out = flat(*instruction.find_operand(Role::destination))});
+  kernels_.run(
+      RowSum{.ranks = setup_.program->groups[static_cast<std::size_t>(instruction.exchange.group)].ranks,
+             .rows = rows,
+             .values = values,
+             .first = share(instruction).first,
+             .out = flat(*instruction.find_operand(Role::destination))});
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
@@ -237,7 +238,7 @@ void Operations::sum_squares(const Instruction& instruction) {
     meter().touch(sum, sizeof(*sum));
     workers_.execute([&] { *sum = sum_of_squares(gradient.data, gradient.dtype, gradient.columns); });
   } else {
-    kernels_.sum_of_squares(gradient, sum);
+    kernels_.run(SumOfSquares{gradient, sum});
   }
 }
 
@@ -403,7 +404,7 @@ void Operations::update_tensors(const Instruction& instruction, const Update& up
 void Operations::update_on_device(const Instruction& instruction) {
   const auto* scalars = operand<StepScalars>(instruction, Role::step_scalars);
   update_tensors(instruction, [&](const AdamWState& state, bool decays) {
-    kernels_.adamw({.scalars = scalars, .decay = decays, .state = state});
+    kernels_.run(AdamWUpdate{.scalars = scalars, .decay = decays, .state = state});
   });
 }
 

@@ -104,7 +104,7 @@ void BlockCompute::forward(Kernels& kernels, const UnitMemory& memory) const {
   compute_activations(call, forward.activations, forward.scratch);
   activate(call, forward.activations.pre_activation, forward.activation);
   // The MLP adds to the residual stream inside its product, in both modes alike.
-  if (save) kernels.cast(forward.activations.mid, output);
+  if (save) kernels.run(Cast{forward.activations.mid, output});
   layers_.down.forward(kernels, call.flat, forward.activation, output, /*accumulate=*/true);
 }
 
@@ -132,8 +132,8 @@ void BlockCompute::compute_activations(const Call& call, const BlockActivations&
   layers_.attention_norm.forward(kernels, flat, input, scratch.normalised, scratch.statistics);
   layers_.qkv.forward(kernels, flat, scratch.normalised, activations.qkv);
   rotate(call, activations, scratch);
-  kernels.attention({attention_, queries(activations, scratch), keys(activations, scratch),
-                     values(activations.qkv), activations.attention, activations.log_sum_exp});
+  kernels.run(AttentionForward{attention_, queries(activations, scratch), keys(activations, scratch),
+                               values(activations.qkv), activations.attention, activations.log_sum_exp});
   layers_.attention_out.forward(kernels, flat, activations.attention, scratch.normalised);
   layers_.mlp_norm.forward_sum(kernels, flat, scratch.normalised, input, activations.mid, scratch.normalised,
                                scratch.statistics);
@@ -165,7 +165,7 @@ void BlockCompute::rotate(const Call& call, const BlockActivations& activations,
                  {{}, scratch.head_statistics.row_slice(head, 1)});
   }
   const Matrix rotated = sizes_.qk_norm ? scratch.rotated : activations.qkv.column_slice(0, sizes_.query_key);
-  call.kernels.rope({rotated, sizes_.shape.sequence, dimension, call.rotary.cosine, call.rotary.sine});
+  call.kernels.run(Rope{rotated, sizes_.shape.sequence, dimension, call.rotary.cosine, call.rotary.sine});
 }
 
 /// In place on the columns of queries and keys.
@@ -173,8 +173,8 @@ void BlockCompute::rotate_backward(const Call& call, const BlockActivations& act
                                    const BlockScratch& scratch, const Matrix& qkv_gradient) const {
   if (!rotary_) return;
   const std::int64_t dimension = attention_.head_dimension;
-  call.kernels.rope({qkv_gradient.column_slice(0, sizes_.query_key), sizes_.shape.sequence, dimension,
-                     call.rotary.cosine, call.rotary.sine, /*inverse=*/true});
+  call.kernels.run(Rope{qkv_gradient.column_slice(0, sizes_.query_key), sizes_.shape.sequence, dimension,
+                        call.rotary.cosine, call.rotary.sine, /*inverse=*/true});
   for (std::int64_t head = 0; sizes_.qk_norm && head < sizes_.all_heads; ++head) {
     const NormLayer& norm = head < sizes_.heads ? *layers_.query_norm : *layers_.key_norm;
     const Matrix gradient = qkv_gradient.column_slice(head * dimension, dimension);
@@ -185,9 +185,9 @@ void BlockCompute::rotate_backward(const Call& call, const BlockActivations& act
 
 void BlockCompute::activate(const Call& call, const Matrix& pre_activation, const Matrix& activation) const {
   if (sizes_.gated) {
-    call.kernels.swiglu(pre_activation, activation);
+    call.kernels.run(SwigluForward{pre_activation, activation});
   } else {
-    call.kernels.gelu(pre_activation, activation);
+    call.kernels.run(GeluForward{pre_activation, activation});
   }
 }
 
@@ -202,9 +202,9 @@ void BlockCompute::mlp_backward(const Call& call, const BlockBackwardMemory& mem
   layers_.down.add_gradients(kernels, flat, memory.activation, output_gradient);
   layers_.down.input_gradient(kernels, flat, output_gradient, memory.activation);
   if (sizes_.gated) {
-    kernels.swiglu_backward(pre_activation, memory.activation, memory.pre_activation_gradient);
+    kernels.run(SwigluBackward{pre_activation, memory.activation, memory.pre_activation_gradient});
   } else {
-    kernels.gelu_backward(pre_activation, memory.activation, memory.pre_activation_gradient);
+    kernels.run(GeluBackward{pre_activation, memory.activation, memory.pre_activation_gradient});
   }
   layers_.up.add_gradients(kernels, flat, normalised, memory.pre_activation_gradient);
   layers_.up.input_gradient(kernels, flat, memory.pre_activation_gradient, normalised);
@@ -221,11 +221,11 @@ void BlockCompute::attention_backward(const Call& call, const BlockBackwardMemor
   layers_.attention_out.input_gradient(kernels, flat, residual_gradient, memory.attention_gradient);
   if (sizes_.qk_norm) rotate(call, activations, memory.scratch);
   const Matrix& gradient = memory.qkv_gradient;
-  kernels.attention_backward(
-      {attention_, queries(activations, memory.scratch), keys(activations, memory.scratch),
-       values(activations.qkv), activations.attention, activations.log_sum_exp, memory.attention_gradient,
-       gradient.column_slice(0, sizes_.query),
-       gradient.column_slice(sizes_.query, sizes_.query_key - sizes_.query), values(gradient)});
+  kernels.run(AttentionBackward{
+      attention_, queries(activations, memory.scratch), keys(activations, memory.scratch),
+      values(activations.qkv), activations.attention, activations.log_sum_exp, memory.attention_gradient,
+      gradient.column_slice(0, sizes_.query),
+      gradient.column_slice(sizes_.query, sizes_.query_key - sizes_.query), values(gradient)});
   rotate_backward(call, activations, memory.scratch, gradient);
   layers_.attention_norm.forward(kernels, flat, input, memory.normalised_input, memory.scratch.statistics);
   layers_.qkv.add_gradients(kernels, flat, memory.normalised_input, gradient);

@@ -42,21 +42,23 @@ EmbeddingCompute::EmbeddingCompute(const Model& model, DType dtype, MicrobatchSh
 void EmbeddingCompute::forward(Kernels& kernels, const UnitMemory& memory) const {
   const FlatParameter flat{memory.parameter, nullptr, dtype_};
   const auto tokens = static_cast<std::size_t>(shape_.tokens());
-  kernels.embedding({memory.tokens, tokens}, flat.value(table_, vocabulary_, hidden_),
-                    positions_ ? flat.value(*positions_, max_positions_, hidden_) : Matrix{}, shape_.sequence,
-                    {memory.output, dtype_, shape_.tokens(), hidden_});
+  kernels.run(EmbeddingForward{{memory.tokens, tokens},
+                               flat.value(table_, vocabulary_, hidden_),
+                               positions_ ? flat.value(*positions_, max_positions_, hidden_) : Matrix{},
+                               shape_.sequence,
+                               {memory.output, dtype_, shape_.tokens(), hidden_}});
 }
 
 void EmbeddingCompute::backward(Kernels& kernels, const UnitMemory& memory) const {
   const FlatParameter flat{memory.parameter, memory.gradient, dtype_};
   const auto tokens = static_cast<std::size_t>(shape_.tokens());
-  kernels.embedding_backward(
-      {.tokens = {memory.tokens, tokens},
-       .sequence = shape_.sequence,
-       .out_gradient = {memory.output_gradient, dtype_, shape_.tokens(), hidden_},
-       .table_gradient = flat.gradient_of(table_, vocabulary_, hidden_),
-       .positions_gradient = positions_ ? flat.gradient_of(*positions_, max_positions_, hidden_) : Matrix{},
-       .padding_token = padding_token_});
+  kernels.run(EmbeddingBackward{
+      .tokens = {memory.tokens, tokens},
+      .sequence = shape_.sequence,
+      .out_gradient = {memory.output_gradient, dtype_, shape_.tokens(), hidden_},
+      .table_gradient = flat.gradient_of(table_, vocabulary_, hidden_),
+      .positions_gradient = positions_ ? flat.gradient_of(*positions_, max_positions_, hidden_) : Matrix{},
+      .padding_token = padding_token_});
 }
 
 HeadCompute::HeadCompute(const Model& model, DType dtype, MicrobatchShape shape, Bytes max_chunk_bytes)
@@ -112,12 +114,12 @@ void HeadCompute::forward(Kernels& kernels, const UnitMemory& memory) const {
     norm_.forward(kernels, flat, input.row_slice(first, rows), normalised,
                   scratch.statistics.rows(first, rows));
     projection_.forward(kernels, projection_parameter(memory), normalised, logits);
-    kernels.cross_entropy({logits,
-                           {memory.targets + first, static_cast<std::size_t>(rows)},
-                           losses.column_slice(first, rows),
-                           /*gradient_scale=*/1,
-                           /*loss_scale=*/nullptr,
-                           /*gradient=*/false});
+    kernels.run(CrossEntropy{logits,
+                             {memory.targets + first, static_cast<std::size_t>(rows)},
+                             losses.column_slice(first, rows),
+                             /*gradient_scale=*/1,
+                             /*loss_scale=*/nullptr,
+                             /*gradient=*/false});
   });
 }
 
@@ -135,11 +137,11 @@ void HeadCompute::backward(Kernels& kernels, const UnitMemory& memory, float gra
     const Matrix logits = scratch.logits.row_slice(0, rows);
     norm_.forward(kernels, flat, input.row_slice(first, rows), chunk, scratch.statistics.rows(first, rows));
     projection_.forward(kernels, projection, chunk, logits);
-    kernels.cross_entropy({logits,
-                           {memory.targets + first, static_cast<std::size_t>(rows)},
-                           losses.column_slice(first, rows),
-                           gradient_scale,
-                           memory.loss_scale});
+    kernels.run(CrossEntropy{logits,
+                             {memory.targets + first, static_cast<std::size_t>(rows)},
+                             losses.column_slice(first, rows),
+                             gradient_scale,
+                             memory.loss_scale});
     projection_.add_gradients(kernels, projection, chunk, logits);
     projection_.input_gradient(kernels, projection, logits, chunk);
   });

@@ -19,7 +19,7 @@ void LinearLayer::forward(Kernels& kernels, const FlatParameter& flat, const Mat
   product.out = out;
   product.accumulate = accumulate;
   if (bias) product.bias = flat.value(*bias, 1, outputs);
-  kernels.matmul(product);
+  kernels.run(product);
 }
 
 void LinearLayer::add_gradients(Kernels& kernels, const FlatParameter& flat, const Matrix& x,
@@ -32,8 +32,8 @@ void LinearLayer::add_gradients(Kernels& kernels, const FlatParameter& flat, con
   product.out =
       linear ? flat.gradient_of(weight, outputs, inputs) : flat.gradient_of(weight, inputs, outputs);
   product.accumulate = true;
-  kernels.matmul(product);
-  if (bias) kernels.add_column_sums(out_gradient, flat.gradient_of(*bias, 1, outputs));
+  kernels.run(product);
+  if (bias) kernels.run(ColumnSum{out_gradient, flat.gradient_of(*bias, 1, outputs)});
 }
 
 void LinearLayer::input_gradient(Kernels& kernels, const FlatParameter& flat, const Matrix& out_gradient,
@@ -43,7 +43,7 @@ void LinearLayer::input_gradient(Kernels& kernels, const FlatParameter& flat, co
   product.b = weight_of(flat);
   product.transpose_b = order == WeightOrder::conv1d;
   product.out = x_gradient;
-  kernels.matmul(product);
+  kernels.run(product);
 }
 
 double LinearLayer::flops(std::int64_t tokens) const {
@@ -69,7 +69,7 @@ void NormLayer::forward_sum(Kernels& kernels, const FlatParameter& flat, const M
   norm.out = out;
   norm.mean = statistics.mean;
   norm.reciprocal_deviation = statistics.reciprocal_deviation;
-  kernels.norm(norm);
+  kernels.run(norm);
 }
 
 void NormLayer::backward(Kernels& kernels, const FlatParameter& flat, const Matrix& x,
@@ -86,7 +86,7 @@ void NormLayer::backward(Kernels& kernels, const FlatParameter& flat, const Matr
   norm.input_gradient = x_gradient;
   norm.weight_gradient = flat.gradient_of(weight, 1, columns);
   if (bias) norm.bias_gradient = flat.gradient_of(*bias, 1, columns);
-  kernels.norm_backward(norm);
+  kernels.run(norm);
 }
 
 namespace {

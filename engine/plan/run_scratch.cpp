@@ -43,9 +43,9 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
     }
   }
   for (const Unit& unit : model.units)
-    meter.sum_of_squares(
+    meter.run(SumOfSquares{
         {somewhere<std::byte>(), strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
-        nullptr);
+        nullptr});
   return meter.largest();
 }
 

@@ -30,8 +30,9 @@ TEST(CudaScratch, OfASumOfSquaresIsExact) {
     const Matrix x(values.data(), DType::fp32, 1, elements);
     double sum = 0;
     EmulatedKernels kernels;
-    kernels.sum_of_squares(x, &sum);
-    EXPECT_EQ(kernels.scratch_bytes(), rules.of_sum_of_squares(x).shared) << elements;
+    const SumOfSquares call{x, &sum};
+    kernels.run(call);
+    EXPECT_EQ(kernels.scratch_bytes(), rules.of(call).shared) << elements;
   }
 }
 

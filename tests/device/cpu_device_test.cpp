@@ -67,9 +67,9 @@ TEST(CpuDevice, KernelsOfTwoStreamsWorkAtTheSameTime) {
     const std::unique_ptr<Stream> stream = device.make_stream();
     std::vector<float> a(kSize * kSize, value);
     for (int repeat = 0; repeat < 20; ++repeat) {
-      stream->kernels().matmul({.a = {a.data(), DType::fp32, kSize, kSize},
-                                .b = {a.data(), DType::fp32, kSize, kSize},
-                                .out = {out.data(), DType::fp32, kSize, kSize}});
+      stream->kernels().run(Product{.a = {a.data(), DType::fp32, kSize, kSize},
+                                    .b = {a.data(), DType::fp32, kSize, kSize},
+                                    .out = {out.data(), DType::fp32, kSize, kSize}});
     }
   };
   std::vector<float> first(kSize * kSize), second(kSize * kSize);

@@ -74,7 +74,7 @@ class CudaDeviceTest : public ::testing::Test {
       return Matrix(memory.data() + index * kMatrixBytes, DType::fp32, kSize, kSize);
     };
     for (int i = 0; i < products; ++i)
-      stream.kernels().matmul({.a = matrix(0), .b = matrix(1), .out = matrix(2)});
+      stream.kernels().run(Product{.a = matrix(0), .b = matrix(1), .out = matrix(2)});
   }
 
   static constexpr std::int64_t kSize = 2048;

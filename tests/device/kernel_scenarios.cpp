@@ -59,13 +59,13 @@ Scenario matmul_scenario(const ProductCase& c) {
       random_operand(4, c.dtype, 1, c.n),
   };
   scenario.call = [c](Kernels& kernels, const Views& x) {
-    kernels.matmul({.a = x[0],
-                    .transpose_a = c.transpose_a,
-                    .b = x[1],
-                    .transpose_b = c.transpose_b,
-                    .out = x[2],
-                    .accumulate = c.accumulate,
-                    .bias = c.bias ? x[3] : Matrix()});
+    kernels.run(Product{.a = x[0],
+                        .transpose_a = c.transpose_a,
+                        .b = x[1],
+                        .transpose_b = c.transpose_b,
+                        .out = x[2],
+                        .accumulate = c.accumulate,
+                        .bias = c.bias ? x[3] : Matrix()});
   };
   return scenario;
 }
@@ -75,7 +75,9 @@ Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t colum
   return {
       fmt::format("column sums {} {}x{}", name_of(dtype), rows, columns),
       {random_operand(1, dtype, rows, columns, 3 * padding_unit), random_operand(2, DType::fp32, 1, columns)},
-      [](Kernels& kernels, const Views& x) { kernels.add_column_sums(x[0], x[1]); }};
+      [](Kernels& kernels, const Views& x) {
+        kernels.run(ColumnSum{x[0], x[1]});
+      }};
 }
 
 Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
@@ -97,16 +99,16 @@ Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64
   // The sum is rounded to its dtype before its statistics are taken; the reference's fp32 copy is not.
   if (addend && dtype != DType::fp32) scenario.fp32_tolerance = scenario.tolerance(dtype);
   scenario.call = [=](Kernels& kernels, const Views& x) {
-    kernels.norm({.kind = kind,
-                  .epsilon = 1e-5F,
-                  .input = x[0],
-                  .addend = addend ? x[1] : Matrix(),
-                  .sum = addend ? x[2] : Matrix(),
-                  .weight = x[3],
-                  .bias = layer ? x[4] : Matrix(),
-                  .out = x[5],
-                  .mean = layer ? x[6] : Matrix(),
-                  .reciprocal_deviation = x[7]});
+    kernels.run(NormForward{.kind = kind,
+                            .epsilon = 1e-5F,
+                            .input = x[0],
+                            .addend = addend ? x[1] : Matrix(),
+                            .sum = addend ? x[2] : Matrix(),
+                            .weight = x[3],
+                            .bias = layer ? x[4] : Matrix(),
+                            .out = x[5],
+                            .mean = layer ? x[6] : Matrix(),
+                            .reciprocal_deviation = x[7]});
   };
   // One column is its own mean: its output is the bias, and rounding noise apart from that.
   return scenario;
@@ -118,12 +120,12 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
           {random_operand(1, dtype, rows, columns, 5 * padding_unit), random_operand(2, dtype, 1, columns),
            poisoned_operand(DType::fp32, 1, rows)},
           [](Kernels& kernels, const Views& x) {
-            kernels.norm({.kind = NormKind::rms_norm,
-                          .epsilon = 1e-6F,
-                          .input = x[0],
-                          .weight = x[1],
-                          .out = x[0],
-                          .reciprocal_deviation = x[2]});
+            kernels.run(NormForward{.kind = NormKind::rms_norm,
+                                    .epsilon = 1e-6F,
+                                    .input = x[0],
+                                    .weight = x[1],
+                                    .out = x[0],
+                                    .reciprocal_deviation = x[2]});
           }};
 }
 
@@ -151,16 +153,16 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
     const Matrix target = place == GradientPlace::own           ? x[6]
                           : place == GradientPlace::over_addend ? x[5]
                                                                 : x[4];
-    kernels.norm_backward({.kind = kind,
-                           .input = x[0],
-                           .weight = x[1],
-                           .mean = layer ? x[2] : Matrix(),
-                           .reciprocal_deviation = x[3],
-                           .out_gradient = x[4],
-                           .addend = place == GradientPlace::own ? Matrix() : x[5],
-                           .input_gradient = target,
-                           .weight_gradient = x[7],
-                           .bias_gradient = layer ? x[8] : Matrix()});
+    kernels.run(NormBackward{.kind = kind,
+                             .input = x[0],
+                             .weight = x[1],
+                             .mean = layer ? x[2] : Matrix(),
+                             .reciprocal_deviation = x[3],
+                             .out_gradient = x[4],
+                             .addend = place == GradientPlace::own ? Matrix() : x[5],
+                             .input_gradient = target,
+                             .weight_gradient = x[7],
+                             .bias_gradient = layer ? x[8] : Matrix()});
   };
   return scenario;
 }
@@ -173,12 +175,12 @@ Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64
            poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit)},
           [shape](Kernels& kernels, const Views& x) {
             const Fused fused = split(x[0], shape);
-            kernels.attention({.shape = shape,
-                               .query = fused.query,
-                               .key = fused.key,
-                               .value = fused.value,
-                               .out = x[1],
-                               .log_sum_exp = x[2]});
+            kernels.run(AttentionForward{.shape = shape,
+                                         .query = fused.query,
+                                         .key = fused.key,
+                                         .value = fused.value,
+                                         .out = x[1],
+                                         .log_sum_exp = x[2]});
           }};
 }
 
@@ -196,25 +198,25 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
   // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
   const Fused forward = split(scenario.operands[0].view(), shape);
-  ReferenceKernels().attention({.shape = shape,
-                                .query = forward.query,
-                                .key = forward.key,
-                                .value = forward.value,
-                                .out = scenario.operands[1].view(),
-                                .log_sum_exp = scenario.operands[2].view()});
+  run_on_reference(AttentionForward{.shape = shape,
+                                    .query = forward.query,
+                                    .key = forward.key,
+                                    .value = forward.value,
+                                    .out = scenario.operands[1].view(),
+                                    .log_sum_exp = scenario.operands[2].view()});
   scenario.call = [shape](Kernels& kernels, const Views& x) {
     const Fused fused = split(x[0], shape);
     const Fused gradient = split(x[4], shape);
-    kernels.attention_backward({.shape = shape,
-                                .query = fused.query,
-                                .key = fused.key,
-                                .value = fused.value,
-                                .out = x[1],
-                                .log_sum_exp = x[2],
-                                .out_gradient = x[3],
-                                .query_gradient = gradient.query,
-                                .key_gradient = gradient.key,
-                                .value_gradient = gradient.value});
+    kernels.run(AttentionBackward{.shape = shape,
+                                  .query = fused.query,
+                                  .key = fused.key,
+                                  .value = fused.value,
+                                  .out = x[1],
+                                  .log_sum_exp = x[2],
+                                  .out_gradient = x[3],
+                                  .query_gradient = gradient.query,
+                                  .key_gradient = gradient.key,
+                                  .value_gradient = gradient.value});
   };
   return scenario;
 }
@@ -235,12 +237,12 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
                   head_dimension, flag(inverse, "inverse")),
       {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3 * padding_unit), cosine, sine},
       [=](Kernels& kernels, const Views& x) {
-        kernels.rope({.x = x[0],
-                      .sequence = sequence,
-                      .head_dimension = head_dimension,
-                      .cosine = x[1],
-                      .sine = x[2],
-                      .inverse = inverse});
+        kernels.run(Rope{.x = x[0],
+                         .sequence = sequence,
+                         .head_dimension = head_dimension,
+                         .cosine = x[1],
+                         .sine = x[2],
+                         .inverse = inverse});
       }};
 }
 
@@ -249,7 +251,9 @@ Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
   return {fmt::format("gelu {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place")),
           {random_operand(1, dtype, rows, columns, padding, 3),
            in_place ? OperandMemory(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
-          [=](Kernels& kernels, const Views& x) { kernels.gelu(x[0], in_place ? x[0] : x[1]); }};
+          [=](Kernels& kernels, const Views& x) {
+            kernels.run(GeluForward{x[0], in_place ? x[0] : x[1]});
+          }};
 }
 
 Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
@@ -265,7 +269,7 @@ Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t col
     const Matrix target = place == ActivationGradientPlace::own      ? x[2]
                           : place == ActivationGradientPlace::over_x ? x[0]
                                                                      : x[1];
-    kernels.gelu_backward(x[0], x[1], target);
+    kernels.run(GeluBackward{x[0], x[1], target});
   };
   return scenario;
 }
@@ -274,7 +278,9 @@ Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, s
   return {fmt::format("swiglu {} {}x{}", name_of(dtype), rows, columns),
           {random_operand(1, dtype, rows, 2 * columns, padding, 2),
            poisoned_operand(dtype, rows, columns, padding)},
-          [](Kernels& kernels, const Views& x) { kernels.swiglu(x[0], x[1]); }};
+          [](Kernels& kernels, const Views& x) {
+            kernels.run(SwigluForward{x[0], x[1]});
+          }};
 }
 
 Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
@@ -286,7 +292,7 @@ Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t c
                        random_operand(2, dtype, rows, columns, padding)};
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, 2 * columns, padding));
   scenario.call = [in_place](Kernels& kernels, const Views& x) {
-    kernels.swiglu_backward(x[0], x[1], in_place ? x[0] : x[2]);
+    kernels.run(SwigluBackward{x[0], x[1], in_place ? x[0] : x[2]});
   };
   return scenario;
 }
@@ -299,7 +305,7 @@ Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std:
                        random_operand(2, dtype, rows, columns, 2 * padding)};
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
   scenario.call = [in_place](Kernels& kernels, const Views& x) {
-    kernels.add(x[0], x[1], in_place ? x[1] : x[2]);
+    kernels.run(Addition{x[0], x[1], in_place ? x[1] : x[2]});
   };
   return scenario;
 }
@@ -307,13 +313,15 @@ Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std:
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns) {
   return {fmt::format("cast {} to {} {}x{}", name_of(from), name_of(to), rows, columns),
           {random_operand(1, from, rows, columns), poisoned_operand(to, rows, columns)},
-          [](Kernels& kernels, const Views& x) { kernels.cast(x[0], x[1]); }};
+          [](Kernels& kernels, const Views& x) {
+            kernels.run(Cast{x[0], x[1]});
+          }};
 }
 
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
   return {fmt::format("zero {} {}x{}", name_of(dtype), rows, columns),
           {poisoned_operand(dtype, rows, columns, padding)},
-          [](Kernels& kernels, const Views& x) { kernels.zero(x[0]); }};
+          [](Kernels& kernels, const Views& x) { kernels.run(Zero{x[0]}); }};
 }
 
 Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding) {
@@ -321,33 +329,36 @@ Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding
   return {fmt::format("copy rows to {} of {}", name_of(to), columns),
           {random_operand(1, DType::fp32, 11, columns, padding), index_operand(rows),
            poisoned_operand(to, static_cast<std::int64_t>(rows.size()), columns, 2 * padding)},
-          [](Kernels& kernels, const Views& x) { kernels.copy_rows(x[0], indices_of(x[1]), x[2]); }};
+          [](Kernels& kernels, const Views& x) {
+            kernels.run(RowCopy{x[0], indices_of(x[1]), x[2]});
+          }};
 }
 
 Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first, std::int64_t elements) {
   const std::vector<std::int32_t> rows = {1,  3,      4, 9,      kNoRow, 0,      3,     9,
                                           10, kNoRow, 3, kNoRow, kNoRow, kNoRow, kNoRow};
-  return {
-      fmt::format("sum rows {} of {}, {} from {}", name_of(dtype), columns, elements, first),
-      {random_operand(1, dtype, static_cast<std::int64_t>(rows.size()), columns), index_operand(rows),
-       poisoned_operand(dtype, 1, elements)},
-      [first](Kernels& kernels, const Views& x) {
-        kernels.sum_rows({.ranks = 3, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
-      }};
+  return {fmt::format("sum rows {} of {}, {} from {}", name_of(dtype), columns, elements, first),
+          {random_operand(1, dtype, static_cast<std::int64_t>(rows.size()), columns), index_operand(rows),
+           poisoned_operand(dtype, 1, elements)},
+          [first](Kernels& kernels, const Views& x) {
+            kernels.run(
+                RowSum{.ranks = 3, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
+          }};
 }
 
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
                             bool positions, std::int64_t padding_unit) {
   constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
-                      flag(positions, "positions")),
-          {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
-           random_operand(2, dtype, sequence + 3, columns, padding_unit),
-           poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
-           index_operand(tokens_below(kVocabulary, batch * sequence))},
-          [=](Kernels& kernels, const Views& x) {
-            kernels.embedding(indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2]);
-          }};
+  return {
+      fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
+                  flag(positions, "positions")),
+      {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
+       random_operand(2, dtype, sequence + 3, columns, padding_unit),
+       poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
+       index_operand(tokens_below(kVocabulary, batch * sequence))},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.run(EmbeddingForward{indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2]});
+      }};
 }
 
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
@@ -361,12 +372,12 @@ Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64
            random_operand(3, DType::fp32, sequence + 3, columns),
            index_operand(tokens_below(kVocabulary, batch * sequence))},
           [=](Kernels& kernels, const Views& x) {
-            kernels.embedding_backward({.tokens = indices_of(x[3]),
-                                        .sequence = sequence,
-                                        .out_gradient = x[0],
-                                        .table_gradient = x[1],
-                                        .positions_gradient = positions ? x[2] : Matrix(),
-                                        .padding_token = padding_token});
+            kernels.run(EmbeddingBackward{.tokens = indices_of(x[3]),
+                                          .sequence = sequence,
+                                          .out_gradient = x[0],
+                                          .table_gradient = x[1],
+                                          .positions_gradient = positions ? x[2] : Matrix(),
+                                          .padding_token = padding_token});
           }};
 }
 
@@ -376,11 +387,11 @@ Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t voc
           {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows),
            index_operand(tokens_below(vocabulary, rows)), random_operand(2, DType::fp32, 1, 1, 0, 64)},
           [=](Kernels& kernels, const Views& x) {
-            kernels.cross_entropy({.logits = x[0],
-                                   .targets = indices_of(x[2]),
-                                   .losses = x[1],
-                                   .gradient_scale = 0.125F,
-                                   .loss_scale = scaled ? x[3].row<const float>(0) : nullptr});
+            kernels.run(CrossEntropy{.logits = x[0],
+                                     .targets = indices_of(x[2]),
+                                     .losses = x[1],
+                                     .gradient_scale = 0.125F,
+                                     .loss_scale = scaled ? x[3].row<const float>(0) : nullptr});
           }};
 }
 

@@ -28,9 +28,10 @@ void multiply_column_major(const ColumnMajorProduct& problem, const float* left,
   }
 }
 
-class ColumnMajorKernels final : public ReferenceKernels {
+class ColumnMajorKernels final : public Kernels {
  public:
-  void matmul(const Product& product) override {
+  void run(const KernelCall& call) override {
+    const auto& product = std::get<Product>(call);
     const ColumnMajorProduct problem = column_major(product);
     EXPECT_EQ(problem.bias_alignment > 0, static_cast<bool>(product.bias));
     multiply_column_major(problem, product.b.row<float>(0), product.a.row<float>(0),

@@ -28,8 +28,8 @@ TEST(Cast, RoundsToBf16LikeTheStorageTypeBitForBit) {
   std::vector<bfloat16> rounded(values.size());
   CpuDevice device({.threads = 1, .link = {}});
   const auto count = static_cast<std::int64_t>(values.size());
-  device.make_stream()->kernels().cast({values.data(), DType::fp32, 1, count},
-                                       {rounded.data(), DType::bf16, 1, count});
+  device.make_stream()->kernels().run(
+      Cast{{values.data(), DType::fp32, 1, count}, {rounded.data(), DType::bf16, 1, count}});
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(rounded[i].bits, bfloat16(values[i]).bits)
         << std::hex << std::bit_cast<std::uint32_t>(values[i]);
@@ -39,7 +39,7 @@ TEST(Cast, RoundsToBf16LikeTheStorageTypeBitForBit) {
 /// Runs the case on one instruction set of those that this processor has.
 class CastOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
  protected:
-  void cast(const Matrix& x, const Matrix& out) { device_.make_stream()->kernels().cast(x, out); }
+  void cast(const Matrix& x, const Matrix& out) { device_.make_stream()->kernels().run(Cast{x, out}); }
 
  private:
   OnHighwayTarget target_{GetParam()};
@@ -93,21 +93,23 @@ TEST(NaN, PassesThroughEveryActivationAndTheLoss) {
   x[5] = kNaN;
   x[37] = kNaN;
   gate_up[3] = kNaN;
-  stream->kernels().gelu({x.data(), DType::fp32, 1, 40}, {out.data(), DType::fp32, 1, 40});
+  stream->kernels().run(GeluForward{{x.data(), DType::fp32, 1, 40}, {out.data(), DType::fp32, 1, 40}});
   EXPECT_TRUE(std::isnan(out[5]) && std::isnan(out[37]) && !std::isnan(out[6]));
-  stream->kernels().swiglu({gate_up.data(), DType::fp32, 1, 80}, {out.data(), DType::fp32, 1, 40});
+  stream->kernels().run(
+      SwigluForward{{gate_up.data(), DType::fp32, 1, 80}, {out.data(), DType::fp32, 1, 40}});
   EXPECT_TRUE(std::isnan(out[3]) && !std::isnan(out[4]));
   const std::vector<std::int32_t> target = {0};
-  stream->kernels().cross_entropy({.logits = {x.data(), DType::fp32, 1, 40},
-                                   .targets = target,
-                                   .losses = {loss.data(), DType::fp32, 1, 1}});
+  stream->kernels().run(CrossEntropy{.logits = {x.data(), DType::fp32, 1, 40},
+                                     .targets = target,
+                                     .losses = {loss.data(), DType::fp32, 1, 1}});
   EXPECT_TRUE(std::isnan(loss[0]));
 }
 
 TEST(Gelu, OfLargeArgumentsIsTheArgumentOrZero) {
   CpuDevice device({.threads = 1, .link = {}});
   std::vector<float> x = {100.0F, -100.0F, 1e4F, -1e4F, 0.0F};
-  device.make_stream()->kernels().gelu({x.data(), DType::fp32, 1, 5}, {x.data(), DType::fp32, 1, 5});
+  device.make_stream()->kernels().run(
+      GeluForward{{x.data(), DType::fp32, 1, 5}, {x.data(), DType::fp32, 1, 5}});
   EXPECT_EQ(x[0], 100.0F);
   EXPECT_EQ(x[2], 1e4F);
   EXPECT_NEAR(x[1], 0, 1e-30);
@@ -120,9 +122,9 @@ TEST(CrossEntropy, OfAConfidentRightAnswerKeepsItsSmallGradient) {
   std::vector<float> logits(20, 0.0F), loss(1);
   logits[4] = 12.0F;
   const std::vector<std::int32_t> target = {4};
-  device.make_stream()->kernels().cross_entropy({.logits = {logits.data(), DType::fp32, 1, 20},
-                                                 .targets = target,
-                                                 .losses = {loss.data(), DType::fp32, 1, 1}});
+  device.make_stream()->kernels().run(CrossEntropy{.logits = {logits.data(), DType::fp32, 1, 20},
+                                                   .targets = target,
+                                                   .losses = {loss.data(), DType::fp32, 1, 1}});
   const float others = 19 * std::exp(-12.0F);
   EXPECT_NEAR(logits[4] / (-others / (1 + others)), 1, 2e-3);
 }
@@ -132,9 +134,9 @@ TEST(CrossEntropy, SurvivesLogitsThatWouldOverflowExp) {
   std::vector<float> logits = {1000.0F, 1001.0F, -1000.0F};
   std::vector<float> loss(1);
   const std::vector<std::int32_t> target = {0};
-  device.make_stream()->kernels().cross_entropy({.logits = {logits.data(), DType::fp32, 1, 3},
-                                                 .targets = target,
-                                                 .losses = {loss.data(), DType::fp32, 1, 1}});
+  device.make_stream()->kernels().run(CrossEntropy{.logits = {logits.data(), DType::fp32, 1, 3},
+                                                   .targets = target,
+                                                   .losses = {loss.data(), DType::fp32, 1, 1}});
   EXPECT_NEAR(loss[0], std::log(1 + std::exp(1.0F)), 1e-5);
 }
 

@@ -93,8 +93,8 @@ class OptimizerKernels : public EveryImplementation {
       Stretch stretch = before;
       const AdamWState state =
           stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
-      implementation().kernels().adamw(
-          {.scalars = place_as<StepScalars>(scalars), .decay = decay, .state = state});
+      implementation().kernels().run(
+          AdamWUpdate{.scalars = place_as<StepScalars>(scalars), .decay = decay, .state = state});
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
@@ -118,7 +118,8 @@ class OptimizerKernels : public EveryImplementation {
       double sum = -1;
       Matrix whole = x.view();
       whole.data = implementation().place(x.bytes());
-      implementation().kernels().sum_of_squares(whole.column_slice(first, elements), place_as<double>(sum));
+      implementation().kernels().run(
+          SumOfSquares{whole.column_slice(first, elements), place_as<double>(sum)});
       implementation().bring_back();
       EXPECT_EQ(std::bit_cast<std::uint64_t>(sum), std::bit_cast<std::uint64_t>(result.value_or(sum)));
       result = sum;

@@ -205,17 +205,20 @@ TEST_P(PlantedValues, GeluAtItsTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
   for (const DType dtype : kDTypes) {
     const OperandMemory x = column_of(dtype, pairs.first), gradient = column_of(dtype, pairs.second);
-    expect_agrees_value_by_value(
-        {.name = "gelu",
-         .operands = {x, x},
-         .call = [](Kernels& kernels, const std::vector<Matrix>& m) { kernels.gelu(m[0], m[1]); },
-         .fp32_tolerance = 2e-6});
-    expect_agrees_value_by_value(
-        {.name = "gelu backward",
-         .operands = {x, gradient, x},
-         .call = [](Kernels& kernels,
-                    const std::vector<Matrix>& m) { kernels.gelu_backward(m[0], m[1], m[2]); },
-         .fp32_tolerance = 2e-6});
+    expect_agrees_value_by_value({.name = "gelu",
+                                  .operands = {x, x},
+                                  .call =
+                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
+                                        kernels.run(GeluForward{m[0], m[1]});
+                                      },
+                                  .fp32_tolerance = 2e-6});
+    expect_agrees_value_by_value({.name = "gelu backward",
+                                  .operands = {x, gradient, x},
+                                  .call =
+                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
+                                        kernels.run(GeluBackward{m[0], m[1], m[2]});
+                                      },
+                                  .fp32_tolerance = 2e-6});
   }
 }
 
@@ -223,18 +226,21 @@ TEST_P(PlantedValues, SwigluAtItsTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
   for (const DType dtype : kDTypes) {
     const OperandMemory gate_up = side_by_side(dtype, pairs), out = column_of(dtype, pairs.first);
-    expect_agrees_value_by_value(
-        {.name = "swiglu",
-         .operands = {gate_up, out},
-         .call = [](Kernels& kernels, const std::vector<Matrix>& m) { kernels.swiglu(m[0], m[1]); },
-         .fp32_tolerance = 2e-6});
+    expect_agrees_value_by_value({.name = "swiglu",
+                                  .operands = {gate_up, out},
+                                  .call =
+                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
+                                        kernels.run(SwigluForward{m[0], m[1]});
+                                      },
+                                  .fp32_tolerance = 2e-6});
     const OperandMemory gradient = column_of(dtype, std::vector<float>(pairs.first.size(), 1.5F));
-    expect_agrees_value_by_value(
-        {.name = "swiglu backward",
-         .operands = {gate_up, gradient, gate_up},
-         .call = [](Kernels& kernels,
-                    const std::vector<Matrix>& m) { kernels.swiglu_backward(m[0], m[1], m[2]); },
-         .fp32_tolerance = 2e-6});
+    expect_agrees_value_by_value({.name = "swiglu backward",
+                                  .operands = {gate_up, gradient, gate_up},
+                                  .call =
+                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
+                                        kernels.run(SwigluBackward{m[0], m[1], m[2]});
+                                      },
+                                  .fp32_tolerance = 2e-6});
   }
 }
 

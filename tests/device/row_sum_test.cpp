@@ -63,8 +63,8 @@ TEST_P(RowSums, HaveTheBitsOfAddingWholeTablesRankByRank) {
           "",
           {values, index_operand(rows), poisoned_operand(dtype, 1, elements)},
           [&](Kernels& kernels, const auto& x) {
-            kernels.sum_rows(
-                {.ranks = kRanks, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
+            kernels.run(RowSum{
+                .ranks = kRanks, .rows = indices_of(x[1]), .values = x[0], .first = first, .out = x[2]});
           }};
       const OperandMemory sums = run_scenario(scenario, implementation())[2];
       for (std::int64_t i = 0; i < elements; ++i) {

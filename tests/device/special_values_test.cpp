@@ -36,7 +36,9 @@ class SpecialValues : public EveryImplementation {
   }
   OperandMemory cast(const OperandMemory& input, DType to) {
     return result_of(input, OperandMemory(to, 1, input.columns()),
-                     [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.cast(x, out); });
+                     [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+                       kernels.run(Cast{x, out});
+                     });
   }
 };
 INSTANTIATE_TEST_SUITE_P(, SpecialValues, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
@@ -84,16 +86,20 @@ TEST_P(SpecialValues, NaNStaysNaNInEveryDType) {
 
 TEST_P(SpecialValues, NaNPassesThroughActivations) {
   const OperandMemory x = with_nan(40, 37), untouched(DType::fp32, 1, 40);
-  const OperandMemory gelu = result_of(
-      x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu(x, out); });
+  const OperandMemory gelu =
+      result_of(x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+        kernels.run(GeluForward{x, out});
+      });
   EXPECT_TRUE(std::isnan(gelu.at(0, 37)) && !std::isnan(gelu.at(0, 36)));
-  const OperandMemory slope = result_of(
-      x, untouched,
-      [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu_backward(x, x, out); });
+  const OperandMemory slope =
+      result_of(x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+        kernels.run(GeluBackward{x, x, out});
+      });
   EXPECT_TRUE(std::isnan(slope.at(0, 37)) && !std::isnan(slope.at(0, 36)));
   const OperandMemory swiglu =
-      result_of(with_nan(80, 3), untouched,
-                [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.swiglu(x, out); });
+      result_of(with_nan(80, 3), untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+        kernels.run(SwigluForward{x, out});
+      });
   EXPECT_TRUE(std::isnan(swiglu.at(0, 3)) && !std::isnan(swiglu.at(0, 4)));
 }
 
@@ -102,12 +108,12 @@ TEST_P(SpecialValues, NaNReachesTheWholeRowOfANorm) {
       "",
       {with_nan(40, 37), OperandMemory(DType::fp32, 1, 40), OperandMemory(DType::fp32, 1, 1)},
       [](Kernels& kernels, const std::vector<Matrix>& x) {
-        kernels.norm({.kind = NormKind::rms_norm,
-                      .epsilon = 1e-5F,
-                      .input = x[0],
-                      .weight = x[0],
-                      .out = x[1],
-                      .reciprocal_deviation = x[2]});
+        kernels.run(NormForward{.kind = NormKind::rms_norm,
+                                .epsilon = 1e-5F,
+                                .input = x[0],
+                                .weight = x[0],
+                                .out = x[1],
+                                .reciprocal_deviation = x[2]});
       }};
   const OperandMemory out = run_scenario(scenario, implementation())[1];
   for (std::int64_t i = 0; i < 40; ++i) EXPECT_TRUE(std::isnan(out.at(0, i)));
@@ -115,9 +121,10 @@ TEST_P(SpecialValues, NaNReachesTheWholeRowOfANorm) {
 
 TEST_P(SpecialValues, GeluOfLargeArgumentsIsTheArgumentOrZero) {
   const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F, 0.0F});
-  const OperandMemory gelu =
-      result_of(x, OperandMemory(DType::fp32, 1, 5),
-                [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu(x, out); });
+  const OperandMemory gelu = result_of(x, OperandMemory(DType::fp32, 1, 5),
+                                       [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+                                         kernels.run(GeluForward{x, out});
+                                       });
   EXPECT_EQ(gelu.at(0, 0), 100.0F);
   EXPECT_EQ(gelu.at(0, 2), 1e4F);
   EXPECT_NEAR(gelu.at(0, 1), 0, 1e-20);
@@ -127,9 +134,10 @@ TEST_P(SpecialValues, GeluOfLargeArgumentsIsTheArgumentOrZero) {
 
 TEST_P(SpecialValues, GeluOfLargeArgumentsHasSlopeOneOrZero) {
   const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F});
-  const OperandMemory slope = result_of(
-      x, row_of(DType::fp32, {1, 1, 1, 1}),
-      [](Kernels& kernels, const Matrix& x, const Matrix& out) { kernels.gelu_backward(x, out, out); });
+  const OperandMemory slope = result_of(x, row_of(DType::fp32, {1, 1, 1, 1}),
+                                        [](Kernels& kernels, const Matrix& x, const Matrix& out) {
+                                          kernels.run(GeluBackward{x, out, out});
+                                        });
   EXPECT_EQ(slope.at(0, 0), 1.0F);
   EXPECT_EQ(slope.at(0, 2), 1.0F);
   EXPECT_NEAR(slope.at(0, 1), 0, 1e-20);

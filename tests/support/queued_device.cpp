@@ -100,7 +100,7 @@ class Queue {
   std::thread thread_;
 };
 
-/// Copies each call's operands and performs it later.
+/// Keeps each call and performs it later.
 class QueuedKernels final : public Kernels {
  public:
   QueuedKernels(Queue& queue, Kernels& kernels, const std::atomic<bool>& hanging)
@@ -108,52 +108,13 @@ class QueuedKernels final : public Kernels {
 
   void reserve_scratch(const ScratchBytes& largest) override { kernels_.reserve_scratch(largest); }
   Bytes scratch_bytes() const override { return kernels_.scratch_bytes(); }
-  void matmul(const Product& call) override { later(&Kernels::matmul, call); }
-  void add_column_sums(const Matrix& x, const Matrix& gradient) override {
-    later(&Kernels::add_column_sums, x, gradient);
-  }
-  void norm(const NormForward& call) override { later(&Kernels::norm, call); }
-  void norm_backward(const NormBackward& call) override { later(&Kernels::norm_backward, call); }
-  void attention(const AttentionForward& call) override { later(&Kernels::attention, call); }
-  void attention_backward(const AttentionBackward& call) override {
-    later(&Kernels::attention_backward, call);
-  }
-  void rope(const Rope& call) override { later(&Kernels::rope, call); }
-  void gelu(const Matrix& x, const Matrix& out) override { later(&Kernels::gelu, x, out); }
-  void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override {
-    later(&Kernels::gelu_backward, x, out_gradient, x_gradient);
-  }
-  void swiglu(const Matrix& gate_up, const Matrix& out) override { later(&Kernels::swiglu, gate_up, out); }
-  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
-                       const Matrix& gate_up_gradient) override {
-    later(&Kernels::swiglu_backward, gate_up, out_gradient, gate_up_gradient);
-  }
-  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
-                 std::int64_t sequence, const Matrix& out) override {
-    later(&Kernels::embedding, tokens, table, positions, sequence, out);
-  }
-  void embedding_backward(const EmbeddingBackward& call) override {
-    later(&Kernels::embedding_backward, call);
-  }
-  void cross_entropy(const CrossEntropy& call) override { later(&Kernels::cross_entropy, call); }
-  void add(const Matrix& a, const Matrix& b, const Matrix& out) override { later(&Kernels::add, a, b, out); }
-  void cast(const Matrix& x, const Matrix& out) override { later(&Kernels::cast, x, out); }
-  void zero(const Matrix& x) override { later(&Kernels::zero, x); }
-  void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) override {
-    later(&Kernels::copy_rows, x, rows, out);
-  }
-  void sum_rows(const RowSum& sum) override { later(&Kernels::sum_rows, sum); }
-  void adamw(const AdamWUpdate& call) override { later(&Kernels::adamw, call); }
-  void sum_of_squares(const Matrix& x, double* sum) override { later(&Kernels::sum_of_squares, x, sum); }
-
- private:
-  template <typename... Parameters, typename... Arguments>
-  void later(void (Kernels::*kernel)(Parameters...), const Arguments&... arguments) {
-    queue_.add([this, kernel, arguments...] {
-      if (!hanging_) (kernels_.*kernel)(arguments...);
+  void run(const KernelCall& call) override {
+    queue_.add([this, call] {
+      if (!hanging_) kernels_.run(call);
     });
   }
 
+ private:
   Queue& queue_;
   Kernels& kernels_;
   const std::atomic<bool>& hanging_;

@@ -318,15 +318,15 @@ class BackwardTask {
 
 }  // namespace
 
-ScratchBytes scratch_on_cpu(const AttentionBackward& call) {
+ScratchBytes scratch_on_cpu(const AttentionBackward& call, int /*threads*/) {
   return {.per_thread = BackwardScratch(nullptr, call.shape, packed_dtype(call.query.dtype)).bytes};
 }
 
-void attention_backward_on_cpu(CpuContext& context, const AttentionBackward& call) {
+void run_on_cpu(CpuContext& context, const AttentionBackward& call) {
   const AttentionShape& shape = call.shape;
   assert(shape.heads % shape.kv_heads == 0 && call.query.rows == shape.batch * shape.sequence);
   const DType packed = packed_dtype(call.query.dtype);
-  context.scratch.reserve(scratch_on_cpu(call));
+  context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
   context.pool.for_each(shape.batch * shape.kv_heads, [&](std::int64_t task, int slot) {
     const BackwardScratch scratch(context.scratch.slot(slot), shape, packed);
     BackwardTask(call, scratch, task / shape.kv_heads, task % shape.kv_heads).run();

@@ -312,15 +312,15 @@ class ForwardTask {
 
 }  // namespace
 
-ScratchBytes scratch_on_cpu(const AttentionForward& call) {
+ScratchBytes scratch_on_cpu(const AttentionForward& call, int /*threads*/) {
   return {.per_thread = ForwardScratch(nullptr, call.shape, packed_dtype(call.query.dtype)).bytes};
 }
 
-void attention_on_cpu(CpuContext& context, const AttentionForward& call) {
+void run_on_cpu(CpuContext& context, const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   assert(shape.heads % shape.kv_heads == 0 && call.query.rows == shape.batch * shape.sequence);
   const DType packed = packed_dtype(call.query.dtype);
-  context.scratch.reserve(scratch_on_cpu(call));
+  context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
   const std::int64_t groups = (shape.sequence + kGroupRows - 1) / kGroupRows;
   context.pool.for_each(shape.batch * shape.heads * groups, [&](std::int64_t task, int slot) {
     const ForwardScratch scratch(context.scratch.slot(slot), shape, packed);

@@ -85,14 +85,14 @@ namespace strata {
 
 HWY_EXPORT(cross_entropy);
 
-ScratchBytes scratch_on_cpu(const CrossEntropy& call) {
+ScratchBytes scratch_on_cpu(const CrossEntropy& call, int /*threads*/) {
   return {.per_thread = call.logits.columns * size_of(DType::fp32)};
 }
 
-void cross_entropy_on_cpu(CpuContext& context, const CrossEntropy& call) {
+void run_on_cpu(CpuContext& context, const CrossEntropy& call) {
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
   const std::int64_t columns = call.logits.columns;
-  context.scratch.reserve(scratch_on_cpu(call));
+  context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
   context.pool.for_ranges(call.logits.rows, rows_per_task(columns),
                           [&](std::int64_t begin, std::int64_t end, int slot) {
                             auto* exponentials = reinterpret_cast<float*>(context.scratch.slot(slot));

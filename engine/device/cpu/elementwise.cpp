@@ -29,7 +29,7 @@ struct Gelu {
   HWY_INLINE Float operator()(Float x) const { return hn::Mul(x, gelu_gate(x, hn::Mul(x, x))); }
 };
 
-struct GeluBackward {
+struct GeluSlope {
   HWY_INLINE Float operator()(Float x, Float out_gradient) const {
     // From |x| = 16 on the gate is 0 or 1 and does not change, so x³, which may not be finite, has no part in
     // the slope.
@@ -77,8 +77,8 @@ void gelu(const Matrix& x, const Matrix& out) {
   with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, Gelu()); });
 }
 void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
-  with_storage_type(
-      x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out_gradient, x_gradient, GeluBackward()); });
+  with_storage_type(x.dtype,
+                    [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out_gradient, x_gradient, GeluSlope()); });
 }
 void add(const Matrix& a, const Matrix& b, const Matrix& out) {
   with_storage_type(a.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(a, b, out, Add()); });
@@ -169,7 +169,8 @@ void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, 
 
 }  // namespace
 
-void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
+void run_on_cpu(CpuContext& context, const GeluForward& call) {
+  const auto& [x, out] = call;
   for_row_slices(
       context,
       [](const Matrix& x, const Matrix& out) {
@@ -179,8 +180,8 @@ void gelu_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
       x, out);
 }
 
-void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out_gradient,
-                          const Matrix& x_gradient) {
+void run_on_cpu(CpuContext& context, const GeluBackward& call) {
+  const auto& [x, out_gradient, x_gradient] = call;
   for_row_slices(
       context,
       [](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
@@ -189,7 +190,8 @@ void gelu_backward_on_cpu(CpuContext& context, const Matrix& x, const Matrix& ou
       x, out_gradient, x_gradient);
 }
 
-void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
+void run_on_cpu(CpuContext& context, const Addition& call) {
+  const auto& [a, b, out] = call;
   for_row_slices(
       context,
       [](const Matrix& a, const Matrix& b, const Matrix& out) {
@@ -199,11 +201,13 @@ void add_on_cpu(CpuContext& context, const Matrix& a, const Matrix& b, const Mat
       a, b, out);
 }
 
-void cast_on_cpu(CpuContext& context, const Matrix& x, const Matrix& out) {
+void run_on_cpu(CpuContext& context, const Cast& call) {
+  const auto& [x, out] = call;
   for_row_slices(context, convert, x, out);
 }
 
-void zero_on_cpu(CpuContext& context, const Matrix& x) {
+void run_on_cpu(CpuContext& context, const Zero& call) {
+  const auto& [x] = call;
   for_row_slices(
       context,
       [](const Matrix& x) {
@@ -214,7 +218,8 @@ void zero_on_cpu(CpuContext& context, const Matrix& x) {
       x);
 }
 
-void swiglu_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out) {
+void run_on_cpu(CpuContext& context, const SwigluForward& call) {
+  const auto& [gate_up, out] = call;
   assert(gate_up.columns == 2 * out.columns);
   context.pool.for_ranges(out.rows, rows_per_task(out.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
@@ -223,8 +228,8 @@ void swiglu_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out
                           });
 }
 
-void swiglu_backward_on_cpu(CpuContext& context, const Matrix& gate_up, const Matrix& out_gradient,
-                            const Matrix& gate_up_gradient) {
+void run_on_cpu(CpuContext& context, const SwigluBackward& call) {
+  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
   assert(gate_up.columns == 2 * out_gradient.columns);
   const std::int64_t rows = out_gradient.rows;
   context.pool.for_ranges(

@@ -76,8 +76,8 @@ namespace {
 constexpr std::int64_t kScatterColumns = 64;
 }  // namespace
 
-void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
-                      const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+void run_on_cpu(CpuContext& context, const EmbeddingForward& call) {
+  const auto& [tokens, table, positions, sequence, out] = call;
   assert(static_cast<std::int64_t>(tokens.size()) == out.rows);
   context.pool.for_ranges(
       out.rows, rows_per_task(out.columns), [&](std::int64_t begin, std::int64_t end, int) {
@@ -85,7 +85,7 @@ void embedding_on_cpu(CpuContext& context, std::span<const std::int32_t> tokens,
       });
 }
 
-void embedding_backward_on_cpu(CpuContext& context, const EmbeddingBackward& call) {
+void run_on_cpu(CpuContext& context, const EmbeddingBackward& call) {
   assert(static_cast<std::int64_t>(call.tokens.size()) == call.out_gradient.rows);
   const std::int64_t columns = call.out_gradient.columns;
   const std::int64_t groups = (columns + kScatterColumns - 1) / kScatterColumns;

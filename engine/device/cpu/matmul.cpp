@@ -106,7 +106,7 @@ ScratchBytes scratch_on_cpu(const Product& product, int threads) {
   return {.per_thread = largest};
 }
 
-void matmul_on_cpu(CpuContext& context, const Product& product) {
+void run_on_cpu(CpuContext& context, const Product& product) {
   const int threads = context.pool.threads();
   const TiledProduct tiled(product, threads);
   const std::int64_t tile_rows = tiled.tiling.rows, tile_columns = tiled.tiling.columns;

@@ -185,15 +185,19 @@ void combine(CpuContext& context, const Matrix& partial, const Matrix& gradient)
   });
 }
 
+Bytes partial_sums_bytes(const Matrix& x) {
+  return sums_of(x.rows) * x.columns * size_of(DType::fp32);
+}
+
 }  // namespace
 
-ScratchBytes scratch_on_cpu(const NormForward& norm) {
+ScratchBytes scratch_on_cpu(const NormForward& norm, int /*threads*/) {
   return {.per_thread = norm.input.columns * size_of(DType::fp32)};
 }
 
-void norm_on_cpu(CpuContext& context, const NormForward& norm) {
+void run_on_cpu(CpuContext& context, const NormForward& norm) {
   const std::int64_t columns = norm.input.columns;
-  context.scratch.reserve(scratch_on_cpu(norm));
+  context.scratch.reserve(scratch_on_cpu(norm, context.pool.threads()));
   context.pool.for_ranges(norm.input.rows, rows_per_task(columns),
                           [&](std::int64_t begin, std::int64_t end, int slot) {
                             auto* values = reinterpret_cast<float*>(context.scratch.slot(slot));
@@ -201,16 +205,16 @@ void norm_on_cpu(CpuContext& context, const NormForward& norm) {
                           });
 }
 
-ScratchBytes scratch_on_cpu(const NormBackward& norm) {
-  return {.shared = 2 * column_sums_scratch_on_cpu(norm.input).shared};
+ScratchBytes scratch_on_cpu(const NormBackward& norm, int /*threads*/) {
+  return {.shared = 2 * partial_sums_bytes(norm.input)};
 }
 
-void norm_backward_on_cpu(CpuContext& context, const NormBackward& norm) {
+void run_on_cpu(CpuContext& context, const NormBackward& norm) {
   const std::int64_t rows = norm.input.rows;
   const std::int64_t columns = norm.input.columns;
   const std::int64_t block = rows_per_sum(rows);
   const std::int64_t blocks = sums_of(rows);
-  context.scratch.reserve(scratch_on_cpu(norm));
+  context.scratch.reserve(scratch_on_cpu(norm, context.pool.threads()));
   auto* area = reinterpret_cast<float*>(context.scratch.shared());
   const Matrix weights(area, DType::fp32, blocks, columns);
   const Matrix biases(area + weights.elements(), DType::fp32, blocks, columns);
@@ -223,15 +227,16 @@ void norm_backward_on_cpu(CpuContext& context, const NormBackward& norm) {
   if (norm.bias_gradient) combine(context, biases, norm.bias_gradient);
 }
 
-ScratchBytes column_sums_scratch_on_cpu(const Matrix& x) {
-  return {.shared = sums_of(x.rows) * x.columns * size_of(DType::fp32)};
+ScratchBytes scratch_on_cpu(const ColumnSum& call, int /*threads*/) {
+  return {.shared = partial_sums_bytes(call.x)};
 }
 
-void add_column_sums_on_cpu(CpuContext& context, const Matrix& x, const Matrix& gradient) {
+void run_on_cpu(CpuContext& context, const ColumnSum& call) {
+  const auto& [x, gradient] = call;
   assert(gradient.dtype == DType::fp32 && gradient.columns == x.columns);
   const std::int64_t block = rows_per_sum(x.rows);
   const std::int64_t blocks = sums_of(x.rows);
-  context.scratch.reserve(column_sums_scratch_on_cpu(x));
+  context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
   const Matrix partial(context.scratch.shared(), DType::fp32, blocks, x.columns);
   context.pool.for_each(blocks, [&](std::int64_t i, int) {
     std::fill_n(partial.row<float>(i), x.columns, 0.0F);

@@ -48,7 +48,7 @@ namespace strata {
 
 HWY_EXPORT(rotate);
 
-void rope_on_cpu(CpuContext& context, const Rope& rope) {
+void run_on_cpu(CpuContext& context, const Rope& rope) {
   assert(rope.head_dimension % 2 == 0 && rope.x.columns % rope.head_dimension == 0);
   context.pool.for_ranges(rope.x.rows, rows_per_task(rope.x.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {

@@ -81,8 +81,8 @@ namespace strata {
 HWY_EXPORT(copy_rows);
 HWY_EXPORT(sum_rows);
 
-void copy_rows_on_cpu(CpuContext& context, const Matrix& x, std::span<const std::int32_t> rows,
-                      const Matrix& out) {
+void run_on_cpu(CpuContext& context, const RowCopy& call) {
+  const auto& [x, rows, out] = call;
   assert(static_cast<std::int64_t>(rows.size()) == out.rows);
   context.pool.for_ranges(out.rows, rows_per_task(out.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
@@ -90,9 +90,9 @@ void copy_rows_on_cpu(CpuContext& context, const Matrix& x, std::span<const std:
                           });
 }
 
-void sum_rows_on_cpu(CpuContext& context, const RowSum& sum) {
+void run_on_cpu(CpuContext& context, const RowSum& sum) {
   assert(sum.values.dtype == sum.out.dtype && static_cast<std::int64_t>(sum.rows.size()) == sum.values.rows);
-  zero_on_cpu(context, sum.out);
+  run_on_cpu(context, Zero{sum.out});
   context.pool.for_ranges(sum.values.rows, rows_per_task(sum.values.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
                             HWY_DYNAMIC_DISPATCH(sum_rows)(sum, begin, end);

@@ -6,32 +6,8 @@
 
 namespace strata {
 
-ScratchBytes CpuScratchRules::of(const Product& call) const {
-  return scratch_on_cpu(call, threads_);
-}
-ScratchBytes CpuScratchRules::of(const NormForward& call) const {
-  return scratch_on_cpu(call);
-}
-ScratchBytes CpuScratchRules::of(const NormBackward& call) const {
-  return scratch_on_cpu(call);
-}
-ScratchBytes CpuScratchRules::of(const AttentionForward& call) const {
-  return scratch_on_cpu(call);
-}
-ScratchBytes CpuScratchRules::of(const AttentionBackward& call) const {
-  return scratch_on_cpu(call);
-}
-ScratchBytes CpuScratchRules::of(const CrossEntropy& call) const {
-  return scratch_on_cpu(call);
-}
-ScratchBytes CpuScratchRules::of(const EmbeddingBackward& /*call*/) const {
-  return {};
-}
-ScratchBytes CpuScratchRules::of_column_sums(const Matrix& x) const {
-  return column_sums_scratch_on_cpu(x);
-}
-ScratchBytes CpuScratchRules::of_sum_of_squares(const Matrix& /*x*/) const {
-  return {};
+ScratchBytes CpuScratchRules::of(const KernelCall& call) const {
+  return std::visit([this](const auto& each) { return scratch_on_cpu(each, threads_); }, call);
 }
 
 std::vector<ScratchPart> CpuScratchRules::parts(const ScratchBytes& largest) const {

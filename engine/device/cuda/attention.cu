@@ -290,7 +290,7 @@ template <typename T>
 void attention_backward_of_type(const CudaContext& context, const AttentionBackward& call) {
   const Shape shape = shape_of(call.shape);
   const std::int64_t statistics = call.shape.batch * call.shape.heads * call.shape.sequence;
-  std::byte* scratch = context.scratch.at_least(attention_backward_scratch_on_cuda(call.shape));
+  std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   const BackwardOperands<T> x = {.query = operand<const T>(call.query, shape),
                                  .key = operand<const T>(call.key, shape),
                                  .value = operand<const T>(call.value, shape),
@@ -314,17 +314,18 @@ void attention_backward_of_type(const CudaContext& context, const AttentionBackw
 
 }  // namespace
 
-void attention_on_cuda(const CudaContext& context, const AttentionForward& call) {
+void run_on_cuda(const CudaContext& context, const AttentionForward& call) {
   if (call.out.rows == 0) return;
   with_storage_type(call.out.dtype,
                     [&](auto element) { attention_of_type<decltype(element)>(context, call); });
 }
 
-Bytes attention_backward_scratch_on_cuda(const AttentionShape& shape) {
+Bytes scratch_on_cuda(const AttentionBackward& call) {
+  const AttentionShape& shape = call.shape;
   return shape.batch * shape.heads * shape.sequence * size_of(DType::fp32);
 }
 
-void attention_backward_on_cuda(const CudaContext& context, const AttentionBackward& call) {
+void run_on_cuda(const CudaContext& context, const AttentionBackward& call) {
   if (call.out.rows == 0) return;
   with_storage_type(call.out.dtype,
                     [&](auto element) { attention_backward_of_type<decltype(element)>(context, call); });

@@ -100,19 +100,21 @@ void add_partial_sums_on_cuda(const CudaContext& context, const Matrix& x, const
                                    .increase = true});
 }
 
-Bytes column_sums_scratch_on_cuda(const Matrix& x) {
+Bytes scratch_on_cuda(const ColumnSum& call) {
+  const Matrix& x = call.x;
   if (x.elements() == 0) return 0;
   const std::int64_t chunks = divide_rounding_up(x.rows, chunk_rows_of(x));
   return chunks > 1 ? chunks * x.columns * size_of(DType::fp32) : 0;
 }
 
-void add_column_sums_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& gradient) {
+void run_on_cuda(const CudaContext& context, const ColumnSum& call) {
+  const auto& [x, gradient] = call;
   if (x.elements() == 0) return;
   const std::int64_t chunk_rows = chunk_rows_of(x);
   const std::int64_t chunks = divide_rounding_up(x.rows, chunk_rows);
   Matrix partial(gradient.data, DType::fp32, 1, x.columns);
   if (chunks > 1) {
-    std::byte* scratch = context.scratch.at_least(column_sums_scratch_on_cuda(x));
+    std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
     partial = {scratch, DType::fp32, chunks, x.columns};
   }
   with_storage_type(x.dtype, [&](auto element) {

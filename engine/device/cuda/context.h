@@ -1,5 +1,5 @@
-// What every CUDA kernel's launcher works with. Launchers are free functions, a .cu file per family;
-// CudaKernels only forwards. They enqueue and return; operands are in the device's memory.
+// What every CUDA kernel's launcher works with. Launchers are overloads of run_on_cuda(), a .cu file per
+// family; products are in matmul.h. They enqueue and return; operands are in the device's memory.
 #pragma once
 
 #include "engine/device/kernels.h"
@@ -8,8 +8,8 @@ struct CUstream_st;  // what cudaStream_t points to
 
 namespace strata {
 
-/// Working memory on the device, shared by the launchers of one stream, one after another. Of what a launcher
-/// asks for, the functions below say how much it can be.
+/// Working memory on the device, shared by the launchers of one stream, one after another. scratch_on_cuda()
+/// says how much a launcher asks for at most.
 class CudaScratch {
  public:
   virtual ~CudaScratch() = default;
@@ -22,36 +22,37 @@ struct CudaContext {
   CudaScratch& scratch;
 };
 
-Bytes column_sums_scratch_on_cuda(const Matrix& x);
-Bytes norm_backward_scratch_on_cuda(const NormBackward& norm);
-Bytes attention_backward_scratch_on_cuda(const AttentionShape& shape);
-Bytes embedding_backward_scratch_on_cuda(std::size_t tokens);
-Bytes sum_of_squares_scratch_on_cuda(const Matrix& x);
+/// The most that a call asks for; kinds that are not here ask for nothing.
+Bytes scratch_on_cuda(const ColumnSum& call);
+Bytes scratch_on_cuda(const NormBackward& norm);
+Bytes scratch_on_cuda(const AttentionBackward& attention);
+Bytes scratch_on_cuda(const EmbeddingBackward& call);
+Bytes scratch_on_cuda(const SumOfSquares& call);
+template <typename Call>
+Bytes scratch_on_cuda(const Call& /*call*/) {
+  return 0;
+}
 
-void add_column_sums_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& gradient);
-void norm_on_cuda(const CudaContext& context, const NormForward& norm);
-void norm_backward_on_cuda(const CudaContext& context, const NormBackward& norm);
-/// In plain fp32 arithmetic: for what cuDNN does not support, and what it is compared with.
-void attention_on_cuda(const CudaContext& context, const AttentionForward& attention);
-void attention_backward_on_cuda(const CudaContext& context, const AttentionBackward& attention);
-void rope_on_cuda(const CudaContext& context, const Rope& rope);
-void gelu_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out);
-void gelu_backward_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out_gradient,
-                           const Matrix& x_gradient);
-void swiglu_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out);
-void swiglu_backward_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out_gradient,
-                             const Matrix& gate_up_gradient);
-void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
-                       const Matrix& positions, std::int64_t sequence, const Matrix& out);
-void embedding_backward_on_cuda(const CudaContext& context, const EmbeddingBackward& call);
-void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& cross_entropy);
-void add_on_cuda(const CudaContext& context, const Matrix& a, const Matrix& b, const Matrix& out);
-void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out);
-void zero_on_cuda(const CudaContext& context, const Matrix& x);
-void copy_rows_on_cuda(const CudaContext& context, const Matrix& x, std::span<const std::int32_t> rows,
-                       const Matrix& out);
-void sum_rows_on_cuda(const CudaContext& context, const RowSum& sum);
-void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update);
-void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum);
+void run_on_cuda(const CudaContext& context, const ColumnSum& call);
+void run_on_cuda(const CudaContext& context, const NormForward& norm);
+void run_on_cuda(const CudaContext& context, const NormBackward& norm);
+/// Attention is in plain fp32 arithmetic: for what cuDNN does not support, and what it is compared with.
+void run_on_cuda(const CudaContext& context, const AttentionForward& attention);
+void run_on_cuda(const CudaContext& context, const AttentionBackward& attention);
+void run_on_cuda(const CudaContext& context, const Rope& rope);
+void run_on_cuda(const CudaContext& context, const GeluForward& call);
+void run_on_cuda(const CudaContext& context, const GeluBackward& call);
+void run_on_cuda(const CudaContext& context, const SwigluForward& call);
+void run_on_cuda(const CudaContext& context, const SwigluBackward& call);
+void run_on_cuda(const CudaContext& context, const EmbeddingForward& call);
+void run_on_cuda(const CudaContext& context, const EmbeddingBackward& call);
+void run_on_cuda(const CudaContext& context, const CrossEntropy& cross_entropy);
+void run_on_cuda(const CudaContext& context, const Addition& call);
+void run_on_cuda(const CudaContext& context, const Cast& call);
+void run_on_cuda(const CudaContext& context, const Zero& call);
+void run_on_cuda(const CudaContext& context, const RowCopy& call);
+void run_on_cuda(const CudaContext& context, const RowSum& sum);
+void run_on_cuda(const CudaContext& context, const AdamWUpdate& update);
+void run_on_cuda(const CudaContext& context, const SumOfSquares& call);
 
 }  // namespace strata

@@ -149,7 +149,7 @@ void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call)
 
 }  // namespace
 
-void cross_entropy_on_cuda(const CudaContext& context, const CrossEntropy& call) {
+void run_on_cuda(const CudaContext& context, const CrossEntropy& call) {
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
   if (call.logits.rows == 0) return;
   with_storage_type(call.logits.dtype,

@@ -20,29 +20,7 @@ class CudaKernels final : public Kernels {
 
   void reserve_scratch(const ScratchBytes& largest) override;
   Bytes scratch_bytes() const override;
-  void matmul(const Product& product) override;
-  void add_column_sums(const Matrix& x, const Matrix& gradient) override;
-  void norm(const NormForward& call) override;
-  void norm_backward(const NormBackward& call) override;
-  void attention(const AttentionForward& call) override;
-  void attention_backward(const AttentionBackward& call) override;
-  void rope(const Rope& call) override;
-  void gelu(const Matrix& x, const Matrix& out) override;
-  void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override;
-  void swiglu(const Matrix& gate_up, const Matrix& out) override;
-  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
-                       const Matrix& gate_up_gradient) override;
-  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
-                 std::int64_t sequence, const Matrix& out) override;
-  void embedding_backward(const EmbeddingBackward& call) override;
-  void cross_entropy(const CrossEntropy& call) override;
-  void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
-  void cast(const Matrix& x, const Matrix& out) override;
-  void zero(const Matrix& x) override;
-  void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) override;
-  void sum_rows(const RowSum& sum) override;
-  void adamw(const AdamWUpdate& update) override;
-  void sum_of_squares(const Matrix& x, double* sum) override;
+  void run(const KernelCall& call) override;
 
  private:
   /// Memory that is replaced by more if that is asked for.
@@ -58,8 +36,18 @@ class CudaKernels final : public Kernels {
     std::unique_ptr<CudaMemory> memory_;
   };
 
-  /// Makes the device current first.
-  const CudaContext& context() const;
+  /// The device is current.
+  template <typename Call>
+  void issue(const Call& call) {
+    run_on_cuda(context_, call);
+  }
+  void issue(const Product& product) { matmul_.multiply(context_, product); }
+  void issue(const AttentionForward& call) {
+    if (!cudnn_.forward(context_, call)) run_on_cuda(context_, call);
+  }
+  void issue(const AttentionBackward& call) {
+    if (!cudnn_.backward(context_, call)) run_on_cuda(context_, call);
+  }
 
   int device_;
   Scratch scratch_;

@@ -130,7 +130,7 @@ struct Gelu {
   }
 };
 
-struct GeluBackward {
+struct GeluSlope {
   static constexpr int kInputs = 2, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
     const auto [x, gradient] = x_and_gradient;
@@ -151,7 +151,7 @@ struct Swiglu {
   }
 };
 
-struct SwigluBackward {
+struct SwigluSlope {
   static constexpr int kInputs = 3, kOutputs = 2;
   __device__ static std::array<float, 2> of(const std::array<float, 3>& gate_up_and_gradient) {
     const auto [gate, up, gradient] = gate_up_and_gradient;
@@ -170,7 +170,7 @@ struct Copy {
   __device__ static std::array<float, 1> of(const std::array<float, 1>& x) { return x; }
 };
 
-struct Zero {
+struct SetZero {
   static constexpr int kInputs = 0, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 0>&) { return {0.0F}; }
 };
@@ -184,25 +184,29 @@ Matrix right_half(const Matrix& x) {
 
 }  // namespace
 
-void gelu_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const GeluForward& call) {
+  const auto& [x, out] = call;
   run_elementwise<Gelu>(context, {x}, {out});
 }
-void gelu_backward_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out_gradient,
-                           const Matrix& x_gradient) {
-  run_elementwise<GeluBackward>(context, {x, out_gradient}, {x_gradient});
+void run_on_cuda(const CudaContext& context, const GeluBackward& call) {
+  const auto& [x, out_gradient, x_gradient] = call;
+  run_elementwise<GeluSlope>(context, {x, out_gradient}, {x_gradient});
 }
-void swiglu_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const SwigluForward& call) {
+  const auto& [gate_up, out] = call;
   run_elementwise<Swiglu>(context, {left_half(gate_up), right_half(gate_up)}, {out});
 }
-void swiglu_backward_on_cuda(const CudaContext& context, const Matrix& gate_up, const Matrix& out_gradient,
-                             const Matrix& gate_up_gradient) {
-  run_elementwise<SwigluBackward>(context, {left_half(gate_up), right_half(gate_up), out_gradient},
-                                  {left_half(gate_up_gradient), right_half(gate_up_gradient)});
+void run_on_cuda(const CudaContext& context, const SwigluBackward& call) {
+  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
+  run_elementwise<SwigluSlope>(context, {left_half(gate_up), right_half(gate_up), out_gradient},
+                               {left_half(gate_up_gradient), right_half(gate_up_gradient)});
 }
-void add_on_cuda(const CudaContext& context, const Matrix& a, const Matrix& b, const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const Addition& call) {
+  const auto& [a, b, out] = call;
   run_elementwise<Add>(context, {a, b}, {out});
 }
-void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const Cast& call) {
+  const auto& [x, out] = call;
   with_storage_type(x.dtype, [&](auto in) {
     with_storage_type(out.dtype, [&](auto element) {
       using In = decltype(in);
@@ -212,8 +216,9 @@ void cast_on_cuda(const CudaContext& context, const Matrix& x, const Matrix& out
     });
   });
 }
-void zero_on_cuda(const CudaContext& context, const Matrix& x) {
-  run_elementwise<Zero>(context, {}, {x});
+void run_on_cuda(const CudaContext& context, const Zero& call) {
+  const auto& [x] = call;
+  run_elementwise<SetZero>(context, {}, {x});
 }
 
 }  // namespace strata

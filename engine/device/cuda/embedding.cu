@@ -237,12 +237,13 @@ Bytes entry_bytes_of(std::int64_t tokens) {
 }
 
 /// Entries of all tokens, sorted by token and then by position; lives in the scratch memory.
-const Entry* sorted_entries(const CudaContext& context, std::span<const std::int32_t> tokens,
-                            std::int64_t vocabulary) {
+const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward& call) {
+  const std::span<const std::int32_t> tokens = call.tokens;
+  const std::int64_t vocabulary = call.table_gradient.rows;
   const auto count = static_cast<std::int64_t>(tokens.size());
   const unsigned blocks = blocks_for(count, kEntries);
   const Bytes entry_bytes = entry_bytes_of(count);
-  std::byte* scratch = context.scratch.at_least(embedding_backward_scratch_on_cuda(tokens.size()));
+  std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   Entry* const buffers[] = {reinterpret_cast<Entry*>(scratch),
                             reinterpret_cast<Entry*>(scratch + entry_bytes)};
   auto* counts = reinterpret_cast<std::int32_t*>(scratch + 2 * entry_bytes);
@@ -267,7 +268,7 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
   const auto gradient_rows = rows_of<const T>(call.out_gradient);
   const auto table_rows = rows_of<float>(call.table_gradient);
   const auto position_rows = rows_of<float>(call.positions_gradient);
-  const Entry* entries = sorted_entries(context, call.tokens, call.table_gradient.rows);
+  const Entry* entries = sorted_entries(context, call);
   const auto enqueue = [&](auto run) {
     const unsigned column_blocks = blocks_for(columns, kWarp * run());
     launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks), dim3(kWarp, kRows),
@@ -282,8 +283,8 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
 
 }  // namespace
 
-void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
-                       const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const EmbeddingForward& call) {
+  const auto& [tokens, table, positions, sequence, out] = call;
   assert(static_cast<std::int64_t>(tokens.size()) == out.rows && table.dtype == out.dtype);
   if (out.rows == 0) return;
   with_storage_type(out.dtype, [&](auto element) {
@@ -291,13 +292,13 @@ void embedding_on_cuda(const CudaContext& context, std::span<const std::int32_t>
   });
 }
 
-Bytes embedding_backward_scratch_on_cuda(std::size_t tokens) {
-  const auto count = static_cast<std::int64_t>(tokens);
+Bytes scratch_on_cuda(const EmbeddingBackward& call) {
+  const auto count = static_cast<std::int64_t>(call.tokens.size());
   return 2 * entry_bytes_of(count) +
          std::int64_t{blocks_for(count, kEntries)} * kDigits * static_cast<Bytes>(sizeof(std::int32_t));
 }
 
-void embedding_backward_on_cuda(const CudaContext& context, const EmbeddingBackward& call) {
+void run_on_cuda(const CudaContext& context, const EmbeddingBackward& call) {
   assert(static_cast<std::int64_t>(call.tokens.size()) == call.out_gradient.rows);
   if (call.out_gradient.rows == 0) return;
   with_storage_type(call.out_gradient.dtype,

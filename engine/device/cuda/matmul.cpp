@@ -121,7 +121,7 @@ void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
   };
   if (depth == 0) {
     if (product.bias) return bias_first();
-    if (!product.accumulate) zero_on_cuda(context, product.out);
+    if (!product.accumulate) run_on_cuda(context, Zero{product.out});
     return;
   }
   if (product.bias && product.bias.dtype != product.out.dtype) return bias_first();

@@ -126,7 +126,7 @@ void launch_aligned_norm(const CudaContext& context, const NormOperands<T>& x) {
 
 }  // namespace
 
-void norm_on_cuda(const CudaContext& context, const NormForward& norm) {
+void run_on_cuda(const CudaContext& context, const NormForward& norm) {
   if (norm.input.elements() == 0) return;
   with_storage_type(norm.input.dtype, [&](auto element) {
     using T = decltype(element);

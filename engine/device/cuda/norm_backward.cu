@@ -230,7 +230,7 @@ void launch_aligned_norm_backward(const CudaContext& context, const GradientOper
 }  // namespace
 
 /// Whether the operands are aligned is not known before there is memory.
-Bytes norm_backward_scratch_on_cuda(const NormBackward& norm) {
+Bytes scratch_on_cuda(const NormBackward& norm) {
   const std::int64_t columns = norm.input.columns;
   if (norm.input.elements() == 0) return 0;
   const std::int64_t runs = columns * size_of(norm.input.dtype) / 16;
@@ -239,7 +239,7 @@ Bytes norm_backward_scratch_on_cuda(const NormBackward& norm) {
   return (norm.bias_gradient ? 2 : 1) * chunks * columns * size_of(DType::fp32);
 }
 
-void norm_backward_on_cuda(const CudaContext& context, const NormBackward& norm) {
+void run_on_cuda(const CudaContext& context, const NormBackward& norm) {
   if (norm.input.elements() == 0) return;
   with_storage_type(norm.input.dtype, [&](auto element) {
     using T = decltype(element);

@@ -235,9 +235,10 @@ __global__ void __launch_bounds__(kTreeThreads)
 }
 
 template <typename T>
-void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double* sum) {
+void sum_of_squares_of_type(const CudaContext& context, const SumOfSquares& call) {
+  const auto& [x, sum] = call;
   const std::int64_t blocks = divide_rounding_up(x.columns, kBlock);
-  std::byte* scratch = context.scratch.at_least(sum_of_squares_scratch_on_cuda(x));
+  std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   auto* partial = reinterpret_cast<double*>(scratch);
   if (blocks > 0) {
     launch(block_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0,
@@ -250,7 +251,7 @@ void sum_of_squares_of_type(const CudaContext& context, const Matrix& x, double*
 
 }  // namespace
 
-void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
+void run_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
   if (update.state.elements == 0) return;
   with_state_types(update.state.precision, update.state.format,
                    [&](auto precision, auto master, auto moment) {
@@ -258,13 +259,13 @@ void adamw_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
                    });
 }
 
-Bytes sum_of_squares_scratch_on_cuda(const Matrix& x) {
-  return std::max<Bytes>(1, divide_rounding_up(x.columns, kBlock)) * static_cast<Bytes>(sizeof(double));
+Bytes scratch_on_cuda(const SumOfSquares& call) {
+  return std::max<Bytes>(1, divide_rounding_up(call.x.columns, kBlock)) * static_cast<Bytes>(sizeof(double));
 }
 
-void sum_of_squares_on_cuda(const CudaContext& context, const Matrix& x, double* sum) {
-  with_storage_type(x.dtype,
-                    [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, x, sum); });
+void run_on_cuda(const CudaContext& context, const SumOfSquares& call) {
+  with_storage_type(call.x.dtype,
+                    [&](auto element) { sum_of_squares_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

@@ -85,7 +85,7 @@ void launch_rope(const CudaContext& context, const Rotation<T>& rotation) {
 
 }  // namespace
 
-void rope_on_cuda(const CudaContext& context, const Rope& rope) {
+void run_on_cuda(const CudaContext& context, const Rope& rope) {
   if (rope.x.elements() == 0) return;
   with_storage_type(rope.x.dtype, [&](auto element) {
     using T = decltype(element);

@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-void copy_rows_on_cuda(const CudaContext& context, const Matrix& x, std::span<const std::int32_t> rows,
-                       const Matrix& out) {
+void run_on_cuda(const CudaContext& context, const RowCopy& call) {
+  const auto& [x, rows, out] = call;
   assert(static_cast<std::int64_t>(rows.size()) == out.rows);
   if (out.rows == 0) return;
   with_storage_type(x.dtype, [&](auto from) {
@@ -63,9 +63,9 @@ void copy_rows_on_cuda(const CudaContext& context, const Matrix& x, std::span<co
   });
 }
 
-void sum_rows_on_cuda(const CudaContext& context, const RowSum& sum) {
+void run_on_cuda(const CudaContext& context, const RowSum& sum) {
   assert(sum.values.dtype == sum.out.dtype && static_cast<std::int64_t>(sum.rows.size()) == sum.values.rows);
-  zero_on_cuda(context, sum.out);
+  run_on_cuda(context, Zero{sum.out});
   if (sum.values.rows == 0) return;
   with_storage_type(sum.out.dtype, [&](auto element) {
     using T = decltype(element);

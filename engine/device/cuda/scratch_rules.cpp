@@ -5,33 +5,24 @@
 
 namespace strata {
 
-ScratchBytes CudaScratchRules::of(const Product& /*call*/) const {
-  return {};  // cuBLASLt's workspace, a part of its own
+namespace {
+
+/// cuBLASLt's workspace is a part of its own.
+template <typename Call>
+Bytes bytes_of(const Call& call) {
+  return scratch_on_cuda(call);
 }
-ScratchBytes CudaScratchRules::of(const NormForward& /*call*/) const {
-  return {};
+Bytes bytes_of(const AttentionForward& call) {
+  return cudnn_forward_bytes(call.shape);
 }
-ScratchBytes CudaScratchRules::of(const NormBackward& call) const {
-  return {.shared = norm_backward_scratch_on_cuda(call)};
+Bytes bytes_of(const AttentionBackward& call) {
+  return std::max(scratch_on_cuda(call), cudnn_backward_bytes(call.shape));
 }
-ScratchBytes CudaScratchRules::of(const AttentionForward& call) const {
-  return {.shared = cudnn_forward_bytes(call.shape)};
-}
-ScratchBytes CudaScratchRules::of(const AttentionBackward& call) const {
-  return {.shared =
-              std::max(attention_backward_scratch_on_cuda(call.shape), cudnn_backward_bytes(call.shape))};
-}
-ScratchBytes CudaScratchRules::of(const CrossEntropy& /*call*/) const {
-  return {};
-}
-ScratchBytes CudaScratchRules::of(const EmbeddingBackward& call) const {
-  return {.shared = embedding_backward_scratch_on_cuda(call.tokens.size())};
-}
-ScratchBytes CudaScratchRules::of_column_sums(const Matrix& x) const {
-  return {.shared = column_sums_scratch_on_cuda(x)};
-}
-ScratchBytes CudaScratchRules::of_sum_of_squares(const Matrix& x) const {
-  return {.shared = sum_of_squares_scratch_on_cuda(x)};
+
+}  // namespace
+
+ScratchBytes CudaScratchRules::of(const KernelCall& call) const {
+  return {.shared = std::visit([](const auto& each) { return bytes_of(each); }, call)};
 }
 
 std::vector<ScratchPart> CudaScratchRules::parts(const ScratchBytes& largest) const {

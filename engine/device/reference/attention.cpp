@@ -50,7 +50,7 @@ void expect_shapes(const AttentionShape& shape, const Matrix& query, const Matri
 
 }  // namespace
 
-void ReferenceKernels::attention(const AttentionForward& attention) {
+void run_on_reference(const AttentionForward& attention) {
   const auto& [shape, query, key, value, out, log_sum_exp] = attention;
   expect_shapes(shape, query, key, value, out, log_sum_exp);
   std::vector<double> scores(static_cast<std::size_t>(shape.sequence));
@@ -86,7 +86,7 @@ void ReferenceKernels::attention(const AttentionForward& attention) {
 //   score_gradient = p · (out_gradient · value - D) · scale,
 //   query_gradient = Σ_s score_gradient · key,  key_gradient = Σ_t score_gradient · query,  value_gradient =
 //   Σ_t p · out_gradient.
-void ReferenceKernels::attention_backward(const AttentionBackward& attention) {
+void run_on_reference(const AttentionBackward& attention) {
   const auto& a = attention;
   const AttentionShape& shape = a.shape;
   expect_shapes(shape, a.query, a.key, a.value, a.out, a.log_sum_exp);
@@ -131,7 +131,7 @@ void ReferenceKernels::attention_backward(const AttentionBackward& attention) {
   write(value_sums, a.value_gradient);
 }
 
-void ReferenceKernels::rope(const Rope& rope) {
+void run_on_reference(const Rope& rope) {
   const std::int64_t half = rope.head_dimension / 2;
   expect(rope.x && rope.x.columns % rope.head_dimension == 0 && rope.head_dimension % 2 == 0,
          "whole heads of an even dimension");

@@ -8,7 +8,7 @@ namespace strata {
 
 using namespace reference;
 
-void ReferenceKernels::matmul(const Product& product) {
+void run_on_reference(const Product& product) {
   const auto& [a, transpose_a, b, transpose_b, out, accumulate, bias] = product;
   const std::int64_t inner = transpose_a ? a.rows : a.columns;
   expect(is_shape(a, transpose_a ? inner : out.rows, transpose_a ? out.rows : inner), "a of [m, k]");
@@ -26,7 +26,8 @@ void ReferenceKernels::matmul(const Product& product) {
   });
 }
 
-void ReferenceKernels::add_column_sums(const Matrix& x, const Matrix& gradient) {
+void run_on_reference(const ColumnSum& call) {
+  const auto& [x, gradient] = call;
   expect(is_fp32(gradient, 1, x.columns), "an fp32 gradient of [1, n]");
   for (std::int64_t column = 0; column < x.columns; ++column) {
     double sum = 0;
@@ -52,7 +53,8 @@ double gelu_gate(double x) {
 
 }  // namespace
 
-void ReferenceKernels::gelu(const Matrix& x, const Matrix& out) {
+void run_on_reference(const GeluForward& call) {
+  const auto& [x, out] = call;
   expect(is_like(out, x), "out like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
     const double value = load(x, row, column);
@@ -60,7 +62,8 @@ void ReferenceKernels::gelu(const Matrix& x, const Matrix& out) {
   });
 }
 
-void ReferenceKernels::gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+void run_on_reference(const GeluBackward& call) {
+  const auto& [x, out_gradient, x_gradient] = call;
   expect(is_like(out_gradient, x) && is_like(x_gradient, x), "gradients like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
     const double value = load(x, row, column);
@@ -71,7 +74,8 @@ void ReferenceKernels::gelu_backward(const Matrix& x, const Matrix& out_gradient
   });
 }
 
-void ReferenceKernels::swiglu(const Matrix& gate_up, const Matrix& out) {
+void run_on_reference(const SwigluForward& call) {
+  const auto& [gate_up, out] = call;
   expect(is_shape(gate_up, out.rows, 2 * out.columns) && gate_up.dtype == out.dtype, "gate_up of [m, 2n]");
   for_each_element(out, [&](std::int64_t row, std::int64_t column) {
     const double gate = load(gate_up, row, column);
@@ -79,8 +83,8 @@ void ReferenceKernels::swiglu(const Matrix& gate_up, const Matrix& out) {
   });
 }
 
-void ReferenceKernels::swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
-                                       const Matrix& gate_up_gradient) {
+void run_on_reference(const SwigluBackward& call) {
+  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
   const std::int64_t columns = out_gradient.columns;
   expect(is_shape(gate_up, out_gradient.rows, 2 * columns) && gate_up.dtype == out_gradient.dtype &&
              is_like(gate_up_gradient, gate_up),
@@ -95,8 +99,8 @@ void ReferenceKernels::swiglu_backward(const Matrix& gate_up, const Matrix& out_
   });
 }
 
-void ReferenceKernels::embedding(std::span<const std::int32_t> tokens, const Matrix& table,
-                                 const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+void run_on_reference(const EmbeddingForward& call) {
+  const auto& [tokens, table, positions, sequence, out] = call;
   expect(is_shape(out, static_cast<std::int64_t>(tokens.size()), table.columns), "out of [tokens, hidden]");
   expect(!positions || (positions.rows >= sequence && positions.columns == table.columns),
          "positions of at least [sequence, hidden]");
@@ -108,7 +112,7 @@ void ReferenceKernels::embedding(std::span<const std::int32_t> tokens, const Mat
   });
 }
 
-void ReferenceKernels::embedding_backward(const EmbeddingBackward& call) {
+void run_on_reference(const EmbeddingBackward& call) {
   const auto& [tokens, sequence, out_gradient, table_gradient, positions_gradient, padding_token] = call;
   expect(is_shape(out_gradient, static_cast<std::int64_t>(tokens.size()), table_gradient.columns) &&
              table_gradient.dtype == DType::fp32,
@@ -122,7 +126,7 @@ void ReferenceKernels::embedding_backward(const EmbeddingBackward& call) {
   });
 }
 
-void ReferenceKernels::cross_entropy(const CrossEntropy& loss) {
+void run_on_reference(const CrossEntropy& loss) {
   const Matrix& logits = loss.logits;
   expect(
       is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
@@ -145,21 +149,24 @@ void ReferenceKernels::cross_entropy(const CrossEntropy& loss) {
   }
 }
 
-void ReferenceKernels::add(const Matrix& a, const Matrix& b, const Matrix& out) {
+void run_on_reference(const Addition& call) {
+  const auto& [a, b, out] = call;
   expect(is_like(b, a) && is_like(out, a), "operands of one shape and dtype");
   for_each_element(out, [&](std::int64_t row, std::int64_t column) {
     store(out, row, column, load(a, row, column) + load(b, row, column));
   });
 }
 
-void ReferenceKernels::cast(const Matrix& x, const Matrix& out) {
+void run_on_reference(const Cast& call) {
+  const auto& [x, out] = call;
   expect(is_shape(out, x.rows, x.columns) && x.contiguous() && out.contiguous(),
          "contiguous operands of one shape");
   for_each_element(
       x, [&](std::int64_t row, std::int64_t column) { store(out, row, column, load(x, row, column)); });
 }
 
-void ReferenceKernels::zero(const Matrix& x) {
+void run_on_reference(const Zero& call) {
+  const auto& [x] = call;
   for_each_element(x, [&](std::int64_t row, std::int64_t column) { store(x, row, column, 0); });
 }
 

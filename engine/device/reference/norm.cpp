@@ -7,7 +7,7 @@ namespace strata {
 
 using namespace reference;
 
-void ReferenceKernels::norm(const NormForward& norm) {
+void run_on_reference(const NormForward& norm) {
   const bool centred = norm.kind == NormKind::layer_norm;
   const std::int64_t rows = norm.input.rows;
   const std::int64_t columns = norm.input.columns;
@@ -41,7 +41,7 @@ void ReferenceKernels::norm(const NormForward& norm) {
 // With n = (x - mean) · r and g = out_gradient · weight, over the columns of a row:
 //   weight_gradient += sum over rows of out_gradient · n,   bias_gradient += sum over rows of out_gradient,
 //   input_gradient = r · (g - average(g) - n · average(g · n)) + addend,   without average(g) for RMSNorm.
-void ReferenceKernels::norm_backward(const NormBackward& norm) {
+void run_on_reference(const NormBackward& norm) {
   const bool centred = norm.kind == NormKind::layer_norm;
   const std::int64_t rows = norm.input.rows;
   const std::int64_t columns = norm.input.columns;

@@ -5,14 +5,15 @@
 namespace strata {
 using namespace reference;
 
-void ReferenceKernels::adamw(const AdamWUpdate& update) {
+void run_on_reference(const AdamWUpdate& update) {
   expect(!update.state.format.split_master || update.state.precision == DType::bf16,
          "a split master of a bf16 parameter");
   if (update.scalars->skip != 0) return round_masters(update.state);
   adamw_reference(update.decay ? update.scalars->decayed : update.scalars->plain, update.state);
 }
 
-void ReferenceKernels::sum_of_squares(const Matrix& x, double* sum) {
+void run_on_reference(const SumOfSquares& call) {
+  const auto& [x, sum] = call;
   *sum = 0;
   for (std::int64_t column = 0; column < x.columns; ++column) *sum += load(x, 0, column) * load(x, 0, column);
 }

@@ -8,35 +8,33 @@
 
 namespace strata {
 
+void run_on_reference(const Product& product);
+void run_on_reference(const ColumnSum& call);
+void run_on_reference(const NormForward& norm);
+void run_on_reference(const NormBackward& norm);
+void run_on_reference(const AttentionForward& attention);
+void run_on_reference(const AttentionBackward& attention);
+void run_on_reference(const Rope& rope);
+void run_on_reference(const GeluForward& call);
+void run_on_reference(const GeluBackward& call);
+void run_on_reference(const SwigluForward& call);
+void run_on_reference(const SwigluBackward& call);
+void run_on_reference(const CrossEntropy& loss);
+void run_on_reference(const EmbeddingForward& call);
+void run_on_reference(const EmbeddingBackward& call);
+void run_on_reference(const Addition& call);
+void run_on_reference(const Cast& call);
+void run_on_reference(const Zero& call);
+void run_on_reference(const RowCopy& call);
+void run_on_reference(const RowSum& sum);
+void run_on_reference(const AdamWUpdate& update);
+void run_on_reference(const SumOfSquares& call);
+
 class ReferenceKernels : public Kernels {
  public:
-  void matmul(const Product& product) override;
-  void add_column_sums(const Matrix& x, const Matrix& gradient) override;
-
-  void norm(const NormForward& norm) override;
-  void norm_backward(const NormBackward& norm) override;
-  void attention(const AttentionForward& attention) override;
-  void attention_backward(const AttentionBackward& attention) override;
-  void rope(const Rope& rope) override;
-
-  void gelu(const Matrix& x, const Matrix& out) override;
-  void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) override;
-  void swiglu(const Matrix& gate_up, const Matrix& out) override;
-  void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient,
-                       const Matrix& gate_up_gradient) override;
-
-  void embedding(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
-                 std::int64_t sequence, const Matrix& out) override;
-  void embedding_backward(const EmbeddingBackward& call) override;
-  void cross_entropy(const CrossEntropy& loss) override;
-
-  void add(const Matrix& a, const Matrix& b, const Matrix& out) override;
-  void cast(const Matrix& x, const Matrix& out) override;
-  void zero(const Matrix& x) override;
-  void copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) override;
-  void sum_rows(const RowSum& sum) override;
-  void adamw(const AdamWUpdate& update) override;
-  void sum_of_squares(const Matrix& x, double* sum) override;
+  void run(const KernelCall& call) override {
+    std::visit([](const auto& each) { run_on_reference(each); }, call);
+  }
 };
 
 }  // namespace strata

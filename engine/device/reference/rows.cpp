@@ -7,7 +7,8 @@ namespace strata {
 
 using namespace reference;
 
-void ReferenceKernels::copy_rows(const Matrix& x, std::span<const std::int32_t> rows, const Matrix& out) {
+void run_on_reference(const RowCopy& call) {
+  const auto& [x, rows, out] = call;
   expect(is_shape(out, static_cast<std::int64_t>(rows.size()), x.columns), "out of [rows, columns]");
   for_each_element(out, [&](std::int64_t i, std::int64_t column) {
     const std::int32_t row = rows[static_cast<std::size_t>(i)];
@@ -16,7 +17,7 @@ void ReferenceKernels::copy_rows(const Matrix& x, std::span<const std::int32_t> 
   });
 }
 
-void ReferenceKernels::sum_rows(const RowSum& sum) {
+void run_on_reference(const RowSum& sum) {
   const auto count = static_cast<std::int64_t>(sum.rows.size());
   expect(sum.ranks > 0 && count % sum.ranks == 0 && sum.values.rows == count && sum.out.rows == 1,
          "values of [ranks * n, columns] and a flat sum");
