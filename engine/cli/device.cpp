@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/run_scratch.h"
-#include "engine/plan/size_limit.h"
+#include "engine/plan/lower/run_scratch.h"
+#include "engine/plan/search/size_limit.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_stream.h"

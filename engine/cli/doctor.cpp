@@ -25,7 +25,7 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
-#include "engine/plan/precision.h"
+#include "engine/plan/search/precision.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"

@@ -9,7 +9,7 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/config/common_values.h"
-#include "engine/plan/host_figures.h"
+#include "engine/plan/search/host_figures.h"
 
 namespace strata {
 namespace {

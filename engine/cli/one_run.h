@@ -7,7 +7,7 @@
 #include "engine/config/run_config.h"
 #include "engine/data/batch_loader.h"
 #include "engine/model/architecture.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/search/planner.h"
 
 namespace strata {
 

@@ -16,8 +16,8 @@
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
-#include "engine/plan/host_budget.h"
-#include "engine/plan/schedule.h"
+#include "engine/plan/lower/schedule.h"
+#include "engine/plan/search/host_budget.h"
 #include "engine/report/plan_report.h"
 
 namespace strata {

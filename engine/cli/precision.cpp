@@ -13,7 +13,7 @@
 #include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/cli/setup.h"
-#include "engine/plan/precision.h"
+#include "engine/plan/search/precision.h"
 
 namespace strata {
 namespace {

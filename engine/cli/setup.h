@@ -8,7 +8,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
-#include "engine/plan/host_budget.h"
+#include "engine/plan/search/host_budget.h"
 
 namespace strata {
 

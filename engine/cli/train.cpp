@@ -21,7 +21,7 @@
 #include "engine/config/describe.h"
 #include "engine/config/load.h"
 #include "engine/data/byte_tokens.h"
-#include "engine/plan/host_budget.h"
+#include "engine/plan/search/host_budget.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"

@@ -135,7 +135,8 @@ struct RunConfig {
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
 
-  /// What the device computes in. REQUIRES: train.precision is given or was chosen (engine/plan/precision.h).
+  /// What the device computes in. REQUIRES: train.precision is given or was chosen
+  /// (engine/plan/search/precision.h).
   DType precision() const { return train.precision.value(); }
 
   /// Microbatches that each rank accumulates per optimizer step.

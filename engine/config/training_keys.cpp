@@ -78,11 +78,10 @@ void add_data(std::vector<Key>& keys) {
       "validation", &S::validation, "",
       "Held-out files, as in data.path; a file named by both is not trained on. Left out: the last "
       "data.validation_fraction of data.path is held out.");
-  section.add<Number>(
-      "validation_fraction", &S::validation_fraction, "",
-      "The part of data.path that is held out if data.validation is not given; at least one "
-      "sequence unless 0.",
-      proper_fraction);
+  section.add<Number>("validation_fraction", &S::validation_fraction, "",
+                      "The part of data.path that is held out if data.validation is not given; at least one "
+                      "sequence unless 0.",
+                      proper_fraction);
   require(
       section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
                                    "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "

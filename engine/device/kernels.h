@@ -4,9 +4,9 @@
 // Rules for every implementation:
 // - Deterministic: the same operands give the same bits, for any number of threads. Sums have a fixed order.
 // - Working memory is reserve_scratch()'s, which a run calls once with what scratch_of_run()
-//   (engine/plan/run_scratch.h) says: then no call takes memory for data. A call that needs more than was
-//   reserved takes it when it is made, and keeps it: at most what the device's ScratchRules (scratch_rules.h)
-//   say of it. The reference alone takes a row of memory in each call.
+//   (engine/plan/lower/run_scratch.h) says: then no call takes memory for data. A call that needs more than
+//   was reserved takes it when it is made, and keeps it: at most what the device's ScratchRules
+//   (scratch_rules.h) say of it. The reference alone takes a row of memory in each call.
 // - Libraries beneath keep a compiled form of each shape, made when it is first seen, and make small objects
 //   per call: some KiB on the host, and on a GPU the code that they load (kLibraryCodeBytes in
 //   cuda/scratch_rules.h).

@@ -7,7 +7,7 @@
 
 #include "engine/device/device.h"
 #include "engine/execute/metered_stream.h"
-#include "engine/plan/program.h"
+#include "engine/plan/program/program.h"
 
 namespace strata {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/device/device.h"
-#include "engine/plan/bound.h"
+#include "engine/plan/search/bound.h"
 
 namespace strata {
 

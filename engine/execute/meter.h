@@ -8,7 +8,7 @@
 #include <span>
 
 #include "engine/device/matrix.h"
-#include "engine/plan/traffic.h"
+#include "engine/plan/program/traffic.h"
 #include "optim/adamw_state.h"
 
 namespace strata {

@@ -16,7 +16,7 @@
 #include "engine/execute/state_saver.h"
 #include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
-#include "engine/plan/program.h"
+#include "engine/plan/program/program.h"
 #include "optim/adamw_state.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"

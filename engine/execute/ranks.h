@@ -11,7 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/search/planner.h"
 
 namespace strata {
 

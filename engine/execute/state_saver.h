@@ -8,7 +8,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/execute/device_copy.h"
-#include "engine/plan/program.h"
+#include "engine/plan/program/program.h"
 #include "optim/counters.h"
 #include "optim/stored_values.h"
 

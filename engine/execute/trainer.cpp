@@ -12,7 +12,7 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/execute/space_wait.h"
 #include "engine/model/initialize.h"
-#include "engine/plan/run_scratch.h"
+#include "engine/plan/lower/run_scratch.h"
 
 namespace strata {
 namespace {

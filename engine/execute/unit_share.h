@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/plan/strategy.h"
+#include "engine/plan/lower/strategy.h"
 
 namespace strata {
 

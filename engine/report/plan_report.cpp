@@ -97,8 +97,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
   for (const Link link : used_links(plan)) {
     const Bytes by_save = plan.training.moved_by_save(link);
-    line(fmt::format("{:<10} {} per step{}", strata::name_of(link), format_bytes(plan.training.moved(link)),
-                     by_save > 0 ? fmt::format(", {} more in a step that saves", format_bytes(by_save)) : ""));
+    line(
+        fmt::format("{:<10} {} per step{}", strata::name_of(link), format_bytes(plan.training.moved(link)),
+                    by_save > 0 ? fmt::format(", {} more in a step that saves", format_bytes(by_save)) : ""));
   }
   line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model,
                    plan.flops.executed));

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/execute/trainer.h"
-#include "engine/plan/bound.h"
+#include "engine/plan/search/bound.h"
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
-#include "engine/plan/lower.h"
+#include "engine/plan/lower/lower.h"
 
 namespace strata::test {
 

@@ -1,9 +1,9 @@
 // Ranks of different hosts come to one plan.
-#include "engine/plan/host_figures.h"
+#include "engine/plan/search/host_figures.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/plan/planner.h"
+#include "engine/plan/search/planner.h"
 #include "tests/plan/support.h"
 
 namespace strata {

@@ -1,5 +1,5 @@
 // The packer against a search of all buffers that were placed before.
-#include "engine/plan/packer.h"
+#include "engine/plan/program/packer.h"
 
 #include <gtest/gtest.h>
 

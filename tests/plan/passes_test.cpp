@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "engine/plan/prefetch.h"
-#include "engine/plan/residency.h"
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
 #include "tests/plan/support.h"
 
 namespace strata {

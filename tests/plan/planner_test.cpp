@@ -1,4 +1,4 @@
-#include "engine/plan/planner.h"
+#include "engine/plan/search/planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

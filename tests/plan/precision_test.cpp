@@ -1,5 +1,5 @@
 // What train.precision: auto becomes.
-#include "engine/plan/precision.h"
+#include "engine/plan/search/precision.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // A program says all that it means: what each operand is, who exchanges values, where state lives, what it
 // computes.
-#include "engine/plan/program.h"
+#include "engine/plan/program/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "engine/plan/residency.h"
-#include "engine/plan/spill.h"
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
 #include "tests/plan/support.h"
 
 namespace strata::test {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <random>
 
-#include "engine/plan/live_bytes.h"
-#include "engine/plan/memory.h"
-#include "engine/plan/placement.h"
-#include "engine/plan/prefetch.h"
-#include "engine/plan/residency.h"
-#include "engine/plan/spill.h"
+#include "engine/plan/passes/live_bytes.h"
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
+#include "engine/plan/program/memory.h"
+#include "engine/plan/search/placement.h"
 #include "tests/plan/support.h"
 
 namespace strata {

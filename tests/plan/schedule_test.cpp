@@ -1,5 +1,5 @@
 // A schedule is the order of a step's work, as plain values.
-#include "engine/plan/schedule.h"
+#include "engine/plan/lower/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

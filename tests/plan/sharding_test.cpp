@@ -1,8 +1,8 @@
 // What ranks hold, and what they send one another: the formulas of ZeRO (Rajbhandari et al. 2020), exactly.
 #include <gtest/gtest.h>
 
-#include "engine/plan/prefetch.h"
-#include "engine/plan/residency.h"
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
 #include "tests/plan/support.h"
 
 namespace strata {

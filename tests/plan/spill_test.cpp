@@ -2,9 +2,9 @@
 // memory there is; and how little it moves.
 #include <gtest/gtest.h>
 
-#include "engine/plan/prefetch.h"
-#include "engine/plan/residency.h"
-#include "engine/plan/spill.h"
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
 #include "tests/plan/support.h"
 
 namespace strata {

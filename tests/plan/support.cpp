@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "engine/plan/level.h"
+#include "engine/plan/passes/level.h"
 
 namespace strata::test {
 namespace {

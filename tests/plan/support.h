@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/dependencies.h"
-#include "engine/plan/lower.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/lower/lower.h"
+#include "engine/plan/program/dependencies.h"
+#include "engine/plan/search/planner.h"
 
 namespace strata::test {
 

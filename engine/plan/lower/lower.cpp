@@ -1,0 +1,517 @@
+#include "engine/plan/lower/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/sent_bytes.h"
+#include "engine/plan/lower/schedule.h"
+#include "engine/plan/lower/step_values.h"
+
+namespace strata {
+namespace {
+
+class Lowering {
+ public:
+  /// `microbatches` on this rank; `loss_tokens` on all together.
+  Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches, std::int64_t loss_tokens)
+      : model_(model),
+        strategy_(strategy),
+        compute_(model, strategy.precision, strategy.microbatch),
+        microbatches_(microbatches),
+        unit_count_(static_cast<std::int32_t>(model.units.size())),
+        step_(make_step_values(model, strategy, compute_, microbatches)) {
+    for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
+    builder_.program.groups = groups_of(strategy.mesh);
+    builder_.program.loss_tokens = loss_tokens;
+    make_persistent_buffers();
+  }
+
+  Program training() {
+    load();
+    list_rows();
+    walk(training_schedule(strategy_, unit_count_), true);
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+    return std::move(builder_.program);
+  }
+
+  Program validation() {
+    load();
+    walk(validation_schedule(strategy_.order, unit_count_, static_cast<std::int32_t>(microbatches_)), false);
+    return std::move(builder_.program);
+  }
+
+ private:
+  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+  std::int32_t head() const { return unit_count_ - 1; }
+  UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
+  bool tied() const { return model_.architecture.tied_head; }
+  bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
+  bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
+  bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
+  const Mesh& mesh() const { return strategy_.mesh; }
+  bool is_sharded() const { return mesh().shard > 1; }
+  /// Ranks hold shards of parameters only, and gather each unit's when they need it.
+  bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
+  /// Ranks add up rows of the unit's gradient, not all of it.
+  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.elements > 0; }
+  bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
+  /// What an update writes.
+  Value& updated_parameter(std::int32_t u) {
+    return is_sharded() ? unit_values(u).parameter_shard : unit_values(u).parameter;
+  }
+
+  /// What a unit keeps from step to step.
+  std::vector<Value*> state_of(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    std::vector<Value*> state;
+    if (!gathers()) state.push_back(&values.parameter);
+    // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
+    if (gathers() || (is_sharded() && !is_rounded_copy())) state.push_back(&values.parameter_shard);
+    if (!travels_as_fp32()) state.push_back(&values.master);  // in fp32 the parameter is its own master
+    state.push_back(&values.exp_avg);
+    state.push_back(&values.exp_avg_sq);
+    return state;
+  }
+
+  void make_persistent_buffers() {
+    if (step_.constants.elements > 0) {
+      builder_.make_resident(step_.constants, true);
+      note_state(StatePart::constants, -1, step_.constants, step_.constants.resident);
+    }
+    if (strategy_.scales_loss()) {
+      make_home_persistent(step_.loss_scale);
+      note_state(StatePart::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
+    }
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      UnitValues& values = unit_values(u);
+      const Value* fetched = gathers() ? &values.parameter_shard : &values.parameter;
+      for (Value* value : state_of(u)) {
+        const bool pinned = value == fetched && strategy_.pins.parameters;
+        if (on_device(u) || pinned) builder_.make_resident(*value, true);
+        // A pinned parameter that is updated from its own value has that value at home, too.
+        const bool is_updated_at_home =
+            value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
+        if (!on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
+        value->at_home = true;
+      }
+      note_state_of(u);
+    }
+    make_room_for_saving();
+  }
+
+  void make_home_persistent(Value& value) { builder_.program.buffer(builder_.home(value)).persistent = true; }
+
+  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer) {
+    const bool is_whole = is_sharded() && part == StatePart::parameter && &value == &unit_values(u).parameter;
+    builder_.program.state.push_back({part, u, is_whole, value.type, buffer});
+  }
+
+  StatePart part_of(std::int32_t u, const Value& value) {
+    const UnitValues& values = unit_values(u);
+    return &value == &values.master       ? StatePart::master
+           : &value == &values.exp_avg    ? StatePart::exp_avg
+           : &value == &values.exp_avg_sq ? StatePart::exp_avg_sq
+                                          : StatePart::parameter;
+  }
+
+  void note_state_of(std::int32_t u) {
+    const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
+    for (const Value* value : state_of(u)) {
+      const StatePart part = part_of(u, *value);
+      const bool is_own_master = travels_as_fp32() && value == &updated_parameter(u);
+      const BufferId updated = on_device(u) ? value->resident : value->home;
+      const BufferId other = on_device(u) ? value->home : value->resident;
+      if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated);
+      if (is_kept(other)) note_state(part, u, *value, other);
+    }
+  }
+
+  /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
+  void make_room_for_saving() {
+    Bytes largest = 0;
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      if (!on_device(u)) continue;
+      for (const std::vector<Use>& part : saved_parts(u)) {
+        Bytes bytes = 0;
+        for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
+        largest = std::max(largest, bytes);
+      }
+    }
+    if (!strategy_.saves || largest == 0) return;
+    saved_state_ =
+        builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
+  }
+
+  void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses,
+                  double flops = 0) {
+    builder_.on_device(
+        {.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb), .flops = flops},
+        uses);
+  }
+
+  void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
+               const std::vector<Use>& uses, When when = When::every_step) {
+    builder_.on_host({.operation = operation,
+                      .lane = lane,
+                      .unit = unit,
+                      .microbatch = static_cast<std::int32_t>(mb),
+                      .when = when},
+                     uses);
+  }
+
+  void on_host(Operation operation, std::int32_t unit, const std::vector<Use>& uses, Effect effect) {
+    builder_.on_host({.operation = operation, .lane = Lane::cpu, .unit = unit, .effect = effect}, uses);
+  }
+
+  /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
+  void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses) {
+    builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange},
+                       uses);
+  }
+
+  std::int64_t ranks_of(DataGroup group) const {
+    return mesh().data() == 1 ? 1 : builder_.program.groups[index(number(group))].ranks;
+  }
+
+  static std::int32_t number(DataGroup group) { return static_cast<std::int32_t>(group); }
+  /// Ranks that have parts of a sum, or of a whole.
+  std::int32_t reducing_group() const {
+    return number(is_sharded() ? DataGroup::shard : DataGroup::replicate);
+  }
+
+  Exchange exchange_of_parts(Bytes part) const {
+    return {reducing_group(), sent_in_parts(part, mesh().reducing())};
+  }
+  Exchange exchange_of_sums(DataGroup group, const Value& value) const {
+    return {number(group), sent_in_sum(value.elements, size_of(value.type), ranks_of(group))};
+  }
+
+  /// Sums of the group's ranks, of a few numbers on the host.
+  void all_reduce_on_host(std::int32_t unit, DataGroup group, Role role, Value& value) {
+    if (ranks_of(group) == 1) return;
+    builder_.on_host({.operation = Operation::all_reduce,
+                      .lane = Lane::cpu,
+                      .unit = unit,
+                      .exchange = exchange_of_sums(group, value)},
+                     {{role, &value, Access::update}});
+  }
+
+  /// Brings the shards of a unit's parameter together.
+  void all_gather(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes()),
+            {{Role::source, &values.parameter_shard, Access::read},
+             {Role::destination, &values.parameter, Access::write}});
+  }
+
+  void walk(const Schedule& schedule, bool trains) {
+    for (const Visit& visit : schedule) {
+      const std::int32_t u = visit.unit;
+      // A gathered parameter serves all visits in a row of a unit in one pass.
+      const bool has_parameters = !gathers() || (visit.pass == last_visit_.pass && u == last_visit_.unit);
+      last_visit_ = visit;
+      switch (visit.pass) {
+        case Pass::forward:
+          if (!has_parameters) gather_parameters(u);
+          forward(u, visit.microbatch, trains && strategy_.save[index(u)]);
+          break;
+        case Pass::backward:
+          if (visit.microbatch == 0) zero_gradients(u);
+          if (!has_parameters && u > 0) gather_parameters(u);
+          backward(u, visit.microbatch);
+          break;
+        case Pass::finish_gradient:
+          finish_gradient(u);
+          break;
+        case Pass::reduce_gradient:
+          reduce_gradient(u);
+          break;
+        case Pass::loss:
+          loss();
+          break;
+        case Pass::gradient_norm:
+          grad_norm();
+          break;
+        case Pass::update:
+          update(u);
+          break;
+      }
+    }
+  }
+
+  bool shares_parameter(std::int32_t u) const { return u == head() && tied(); }
+
+  /// For the visits in a row that begin with this one.
+  void gather_parameters(std::int32_t u) {
+    const auto gather = [&](std::int32_t unit) {
+      builder_.make_resident(unit_values(unit).parameter, false);
+      all_gather(unit);
+    };
+    gather(u);
+    if (shares_parameter(u)) gather(0);
+  }
+
+  void load() {
+    for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
+      on_host(Operation::load_tokens, Lane::data, -1, mb,
+              {{Role::tokens, &step_.tokens[index(mb)], Access::write},
+               {Role::targets, &step_.targets[index(mb)], Access::write}});
+    }
+  }
+
+  void list_rows() {
+    if (!sends_rows(0)) return;
+    std::vector<Use> uses;
+    for (Value& tokens : step_.tokens) uses.push_back({Role::tokens, &tokens, Access::read});
+    uses.push_back({Role::rows, &step_.rows, Access::write});
+    on_host(Operation::list_rows, Lane::data, 0, -1, uses);
+  }
+
+  void forward(std::int32_t u, std::int64_t mb, bool save) {
+    UnitValues& values = unit_values(u);
+    const Unit& unit = model_.units[index(u)];
+    std::vector<Use> uses = {{Role::parameter, &values.parameter, Access::read}};
+    if (unit.kind == UnitKind::embedding) {
+      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
+    } else {
+      uses.push_back({Role::input, &values.input[index(mb)], Access::read});
+    }
+    if (unit.kind == UnitKind::head) {
+      if (tied()) {
+        uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
+      }
+      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
+      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
+    } else {
+      uses.push_back({Role::output, &unit_values(u + 1).input[index(mb)], Access::write});
+    }
+    if (save) uses.push_back({Role::saved, &values.saved[index(mb)], Access::write});
+    finish_compute(Operation::forward, u, mb, uses, compute_.forward_workspace_bytes(unit, save),
+                   compute_.forward_flops(unit));
+  }
+
+  void backward(std::int32_t u, std::int64_t mb) {
+    UnitValues& values = unit_values(u);
+    const Unit& unit = model_.units[index(u)];
+    const bool saved = strategy_.save[index(u)];
+    std::vector<Use> uses;
+    if (unit.kind == UnitKind::embedding) {
+      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
+    } else {
+      uses.push_back({Role::parameter, &values.parameter, Access::read});
+      uses.push_back({Role::input, &values.input[index(mb)], Access::read});
+      uses.push_back({Role::input_gradient, &values.input_gradient[index(mb)], Access::write});
+    }
+    if (unit.kind == UnitKind::head) {
+      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
+      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
+      uses.push_back({Role::loss_scale, &step_.loss_scale, Access::read});
+    } else {
+      uses.push_back({Role::output_gradient, &unit_values(u + 1).input_gradient[index(mb)], Access::read});
+    }
+    if (saved) uses.push_back({Role::saved, &values.saved[index(mb)], Access::read});
+    uses.push_back({Role::gradient, &values.gradient, Access::update});
+    if (shares_parameter(u)) {
+      uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
+      uses.push_back({Role::shared_gradient, &unit_values(0).gradient, Access::update});
+    }
+    finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved),
+                   compute_.backward_flops(unit, saved));
+  }
+
+  void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
+                      Bytes workspace, double flops) {
+    Value scratch = make_value(fmt::format("{}/workspace", model_.units[index(u)].name),
+                               BufferKind::workspace, ElementType::byte, workspace);
+    scratch.scratch = true;
+    if (model_.units[index(u)].kind == UnitKind::block)
+      uses.push_back({Role::constants, &step_.constants, Access::read});
+    uses.push_back({Role::workspace, &scratch, Access::write});
+    on_compute(operation, u, mb, uses, flops);
+  }
+
+  void zero_gradients(std::int32_t u) {
+    const auto zero = [&](std::int32_t unit) {
+      on_compute(Operation::zero, unit, -1, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
+    };
+    if (shares_parameter(u)) zero(0);
+    if (u != 0 || !tied()) zero(u);
+  }
+
+  /// What an update reads.
+  Value& final_gradient(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    const bool is_cast_last = !travels_as_fp32() && (reduces_as_fp32() || !is_sharded());
+    return is_cast_last ? values.cast_gradient : is_sharded() ? values.reduced_gradient : values.gradient;
+  }
+
+  void cast_gradient(std::int32_t u, Value& accumulated) {
+    on_compute(Operation::cast_gradient, u, -1,
+               {{Role::source, &accumulated, Access::read},
+                {Role::destination, &unit_values(u).cast_gradient, Access::write}});
+  }
+
+  void finish_gradient(std::int32_t u) {
+    if (sends_rows(u)) {
+      copy_rows();
+    } else if (!reduces_as_fp32()) {
+      cast_gradient(u, unit_values(u).gradient);
+    }
+  }
+
+  /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
+  void reduce_gradient(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    Value& own = reduces_as_fp32() ? values.gradient : values.cast_gradient;
+    Value& sum = is_sharded() ? values.reduced_gradient : own;
+    if (sends_rows(u)) {
+      sum_rows(sum);
+    } else if (is_sharded()) {
+      on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes()),
+              {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
+    }
+    if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
+      on_comm(Operation::all_reduce, u, exchange_of_sums(DataGroup::replicate, sum),
+              {{Role::gradient, &sum, Access::update}});
+    }
+    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);
+    const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
+                                   {Role::norm, &values.norm, Access::write}};
+    if (on_device(u)) {
+      on_compute(Operation::sum_of_squares, u, -1, uses);
+    } else {
+      on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
+    }
+    all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
+  }
+
+  /// Copies those rows of the embedding's gradient that this rank's tokens touch.
+  void copy_rows() {
+    on_compute(Operation::copy_rows, 0, -1,
+               {{Role::gradient, &unit_values(0).gradient, Access::read},
+                {Role::rows, &step_.rows, Access::read},
+                {Role::row_values, &step_.row_values, Access::write}});
+  }
+
+  /// They go to all ranks, which add them up as they would add whole gradients.
+  void sum_rows(Value& sum) {
+    builder_.make_resident(step_.all_rows, false);
+    builder_.make_resident(step_.all_row_values, false);
+    const auto gather = [&](Role role, Value& own, Value& all) {
+      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes()),
+              {{role, &own, Access::read}, {Role::destination, &all, Access::write}});
+    };
+    gather(Role::rows, step_.rows, step_.all_rows);
+    gather(Role::row_values, step_.row_values, step_.all_row_values);
+    builder_.on_device({.operation = Operation::sum_rows, .unit = 0, .exchange = {.group = reducing_group()}},
+                       {{Role::rows, &step_.all_rows, Access::read},
+                        {Role::row_values, &step_.all_row_values, Access::read},
+                        {Role::destination, &sum, Access::write}});
+  }
+
+  void loss() {
+    std::vector<Use> uses;
+    for (Value& losses : step_.losses) uses.push_back({Role::losses, &losses, Access::read});
+    uses.push_back({Role::step_sums, &step_.step_sums, Access::write});
+    on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
+    all_reduce_on_host(-1, DataGroup::world, Role::step_sums, step_.step_sums);
+    on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
+  }
+
+  void grad_norm() {
+    std::vector<Use> uses;
+    for (UnitValues& values : step_.units) uses.push_back({Role::norm, &values.norm, Access::read});
+    if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
+    if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
+    if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
+    on_host(Operation::grad_norm, -1, uses, Effect::reports);
+    if (strategy_.saves) {
+      on_host(Operation::save, Lane::save, -1, -1, {{Role::step_record, &step_.step_record, Access::read}},
+              When::saving);
+    }
+  }
+
+  void update(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
+    if (!strategy_.global_norm) {
+      on_host(Operation::step_scalars, u,
+              {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}},
+              Effect::decides);
+    }
+    std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
+                             {Role::gradient, &final_gradient(u), Access::read}};
+    if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
+    uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
+    uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
+    // A rounded copy is overwritten whole; a parameter that is its own master or the high half of it is
+    // updated.
+    Value& parameter = updated_parameter(u);
+    uses.push_back({Role::parameter, &parameter, is_rounded_copy() ? Access::write : Access::update});
+    if (on_device(u)) {
+      if (parameter.resident < 0) builder_.make_resident(parameter, false);
+      on_compute(Operation::adamw, u, -1, uses);
+    } else {
+      on_host(Operation::adamw, Lane::cpu, u, -1, uses);
+    }
+    if (is_sharded() && !gathers()) all_gather(u);
+    if (strategy_.saves) save(u);
+  }
+
+  /// What each save of a unit reads.
+  std::vector<std::vector<Use>> saved_parts(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    Value& parameter = updated_parameter(u);
+    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &values.master, Access::read}};
+    if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
+    return {master,
+            {{Role::exp_avg, &values.exp_avg, Access::read}},
+            {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
+  }
+
+  /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
+  /// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
+  /// next step needs, would wait for the disk.
+  void save(std::int32_t u) {
+    for (const std::vector<Use>& part : saved_parts(u)) {
+      if (!on_device(u)) {
+        on_host(Operation::save, Lane::save, u, -1, part, When::saving);
+        continue;
+      }
+      const Operand room{Role::workspace, ElementType::byte, saved_state_,
+                         builder_.program.buffer(saved_state_).bytes};
+      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
+      for (const Use& use : part)
+        instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
+      builder_.program.instructions.push_back(std::move(instruction));
+    }
+  }
+
+  const Model& model_;
+  const Strategy& strategy_;
+  UnitCompute compute_;
+  std::int64_t microbatches_;
+  std::int32_t unit_count_;
+  ProgramBuilder builder_;
+  StepValues step_;
+  Visit last_visit_ = {Pass::update};
+  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
+};
+
+}  // namespace
+
+Program lower_training(const Model& model, const Strategy& strategy) {
+  const std::int64_t on_all_ranks = strategy.microbatches * strategy.mesh.data();
+  return Lowering(model, strategy, strategy.microbatches, on_all_ranks * strategy.microbatch.tokens())
+      .training();
+}
+
+Program lower_validation(const Model& model, const Strategy& strategy) {
+  return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh),
+                  strategy.validation_microbatches * strategy.microbatch.tokens())
+      .validation();
+}
+
+}  // namespace strata

@@ -1,0 +1,13 @@
+// What the kernels of a run need besides the plan's memory.
+#pragma once
+
+#include "engine/device/scratch_rules.h"
+#include "engine/plan/lower/strategy.h"
+
+namespace strata {
+
+/// The largest need of all calls that the run's steps and validations make. It depends on the model, the
+/// microbatch and the precision alone, so it is known before there is a plan.
+ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy);
+
+}  // namespace strata

@@ -1,0 +1,129 @@
+#include "engine/plan/lower/schedule.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace strata {
+namespace {
+
+class TrainingSchedule {
+ public:
+  TrainingSchedule(const Strategy& strategy, std::int32_t units)
+      : strategy_(strategy), units_(units), microbatches_(static_cast<std::int32_t>(strategy.microbatches)) {}
+
+  Schedule make() {
+    if (strategy_.order == Order::layer_major) {
+      for (std::int32_t u = 0; u < units_ - 1; ++u) {
+        for (std::int32_t mb = 0; mb < microbatches_; ++mb) add(Pass::forward, u, mb);
+      }
+      for (std::int32_t u = units_ - 1; u > 0; --u) {
+        for (std::int32_t mb = 0; mb < microbatches_; ++mb) backward(u, mb);
+      }
+    } else {
+      for (std::int32_t mb = 0; mb < microbatches_; ++mb) {
+        for (std::int32_t u = 0; u < units_ - 1; ++u) add(Pass::forward, u, mb);
+        for (std::int32_t u = units_ - 1; u > 0; --u) backward(u, mb);
+      }
+    }
+    for (std::int32_t mb = 0; mb < microbatches_; ++mb) backward(0, mb);
+    add(Pass::loss);
+    finish_step();
+    return std::move(schedule_);
+  }
+
+ private:
+  void add(Pass pass, std::int32_t unit = -1, std::int32_t microbatch = -1) {
+    schedule_.push_back({pass, unit, microbatch});
+  }
+  bool on_device(std::int32_t u) const {
+    return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
+  }
+  /// In stage 1 every rank keeps its gradients whole until the step's end.
+  bool reduces_last() const { return strategy_.mesh.shard > 1 && strategy_.zero_stage == 1; }
+
+  /// The last unit's includes its forward pass.
+  void backward(std::int32_t u, std::int32_t mb) {
+    add(Pass::backward, u, mb);
+    if (mb == microbatches_ - 1) gradient_is_done(u);
+  }
+
+  /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind
+  /// that in the program.
+  void gradient_is_done(std::int32_t u) {
+    if (unfinished_ >= 0) finish_gradient(std::exchange(unfinished_, -1));
+    if (strategy_.delays_reduction && u > 0) {
+      unfinished_ = u;
+    } else {
+      finish_gradient(u);
+    }
+  }
+
+  void finish_gradient(std::int32_t u) {
+    add(Pass::finish_gradient, u);
+    if (!reduces_last()) reduce_gradient(u);
+  }
+
+  void reduce_gradient(std::int32_t u) {
+    add(Pass::reduce_gradient, u);
+    if (!strategy_.global_norm && !on_device(u)) add(Pass::update, u);
+  }
+
+  void finish_step() {
+    if (reduces_last()) {
+      for (std::int32_t u = units_ - 1; u >= 0; --u) reduce_gradient(u);
+    }
+    if (strategy_.global_norm) add(Pass::gradient_norm);
+    for (std::int32_t u = 0; u < units_; ++u) {
+      if (strategy_.global_norm || on_device(u)) add(Pass::update, u);
+    }
+    if (!strategy_.global_norm) add(Pass::gradient_norm);
+  }
+
+  const Strategy& strategy_;
+  std::int32_t units_, microbatches_;
+  Schedule schedule_;
+  std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
+};
+
+}  // namespace
+
+std::string_view name_of(Pass pass) {
+  constexpr std::array<std::string_view, 7> names = {
+      "forward", "backward", "finish_gradient", "reduce_gradient", "loss", "gradient_norm", "update"};
+  return names[static_cast<std::size_t>(pass)];
+}
+
+Schedule training_schedule(const Strategy& strategy, std::int32_t units) {
+  return TrainingSchedule(strategy, units).make();
+}
+
+Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches) {
+  Schedule schedule;
+  if (order == Order::layer_major) {
+    for (std::int32_t u = 0; u < units; ++u) {
+      for (std::int32_t mb = 0; mb < microbatches; ++mb) schedule.push_back({Pass::forward, u, mb});
+    }
+  } else {
+    for (std::int32_t mb = 0; mb < microbatches; ++mb) {
+      for (std::int32_t u = 0; u < units; ++u) schedule.push_back({Pass::forward, u, mb});
+    }
+  }
+  schedule.push_back({Pass::loss});
+  return schedule;
+}
+
+std::string print(const Schedule& schedule, const std::vector<std::string>& units) {
+  std::string text;
+  for (const Visit& visit : schedule) {
+    text += name_of(visit.pass);
+    if (visit.unit >= 0) text += " " + units[static_cast<std::size_t>(visit.unit)];
+    if (visit.microbatch >= 0) text += fmt::format(" mb={}", visit.microbatch);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace strata

@@ -1,0 +1,47 @@
+// The order of a step's work, before there is a program: a list of visits, which lowering walks. A schedule
+// knows units and microbatches by number only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/plan/lower/strategy.h"
+
+namespace strata {
+
+enum class Pass : std::uint8_t {
+  forward,          ///< of a unit, for one microbatch
+  backward,         ///< of a unit, for one microbatch, with the forward pass if nothing was saved of it
+  finish_gradient,  ///< of a unit: what this rank's microbatches have given, in the form in which it travels
+  reduce_gradient,  ///< of a unit: what all ranks' microbatches have given, and its sum of squares
+  loss,             ///< of all microbatches
+  gradient_norm,    ///< of all units
+  update            ///< of a unit: the optimizer
+};
+std::string_view name_of(Pass pass);
+
+struct Visit {
+  Pass pass;
+  std::int32_t unit = -1;        ///< -1: all
+  std::int32_t microbatch = -1;  ///< -1: all
+  friend bool operator==(const Visit&, const Visit&) = default;
+};
+
+using Schedule = std::vector<Visit>;
+
+/// One optimizer step of `units` units on strategy.microbatches microbatches.
+///
+/// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
+/// them, since the last unit may add to the same gradient (a tied head). If nothing waits for the norm of all
+/// gradients, a unit that is updated on the host is updated as soon as its gradient is reduced; on the
+/// device that update would wait for its scalars to come from the host, and all that follows with it.
+Schedule training_schedule(const Strategy& strategy, std::int32_t units);
+
+/// The mean loss of `microbatches` held-out microbatches: forward passes only.
+Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches);
+
+/// One visit per line, with the names of the units: "backward block.3 mb=2".
+std::string print(const Schedule& schedule, const std::vector<std::string>& units);
+
+}  // namespace strata

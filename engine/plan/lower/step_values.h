@@ -1,0 +1,30 @@
+// The values that a step computes with: sizes and names, before any of them has a place.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/lower/program_builder.h"
+#include "engine/plan/lower/strategy.h"
+
+namespace strata {
+
+/// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated.
+struct UnitValues {
+  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq,
+      norm, step_scalars;
+  std::vector<Value> input, input_gradient, saved;  ///< per microbatch
+};
+
+struct StepValues {
+  std::vector<UnitValues> units;
+  std::vector<Value> tokens, targets, losses;  ///< per microbatch
+  /// These hold the embedding's gradient if it travels as rows: this rank's, and all ranks'.
+  Value rows, row_values, all_rows, all_row_values;
+  Value constants, step_sums, step_scalars, loss_scale, step_record;
+};
+
+/// Makes the values of a step of `microbatches` microbatches on this rank.
+StepValues make_step_values(const Model& model, const Strategy& strategy, const UnitCompute& compute,
+                            std::int64_t microbatches);
+
+}  // namespace strata

@@ -1,0 +1,69 @@
+#include "engine/plan/lower/strategy.h"
+
+#include <algorithm>
+
+#include "collectives/sent_bytes.h"
+
+namespace strata {
+
+std::vector<RankGroup> groups_of(const Mesh& mesh) {
+  if (mesh.data() == 1) return {};
+  return {{.name = "shard", .sets = mesh.replicate, .ranks = mesh.shard},
+          {.name = "replicate", .sets = mesh.shard, .ranks = mesh.replicate, .stride = mesh.shard},
+          {.name = "world", .ranks = mesh.data()}};
+}
+
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {
+  const std::int64_t elements = mesh.shard_elements(unit.elements);
+  const std::int64_t first = std::min(shard_rank * elements, unit.elements);
+  return {first, std::min(elements, unit.elements - first)};
+}
+
+std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
+  const Unit& embedding = model.embedding();
+  const std::int64_t ranks = strategy.mesh.reducing();
+  const bool is_one_table = embedding.tensors.size() == 1 && !model.architecture.tied_head;
+  if (!strategy.sparse_gradients || !is_one_table || ranks == 1) return 0;
+  const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
+  const Bytes element = size_of(strategy.reduce_dtype);
+  const Bytes row = model.architecture.hidden * element + Bytes{sizeof(std::int32_t)};
+  const std::int64_t shard = strategy.mesh.shard_elements(embedding.elements);
+  const Bytes sparse = sent_in_parts(rows * row, ranks);
+  const Bytes dense =
+      strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
+  // All ranks' rows lie beside the gradient of which they become the sum. So does the parameter in the
+  // backward pass of a head with weights of its own: if they are no more, no budget has to be larger.
+  const bool have_room =
+      strategy.mesh.shard > 1 || ranks * rows * row <= embedding.elements * size_of(strategy.precision);
+  return sparse < dense && have_room ? rows : 0;
+}
+
+Strategy make_strategy(const RunConfig& config, const Model& model) {
+  Strategy strategy;
+  const bool shares_out = config.parallel.zero_stage > 0;
+  strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : config.parallel.data,
+                   .shard = shares_out ? config.parallel.data / config.parallel.replicate : 1,
+                   .pipeline = config.parallel.pipeline,
+                   .tensor = config.parallel.tensor};
+  strategy.zero_stage = config.parallel.zero_stage;
+  strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
+  strategy.sparse_gradients = config.parallel.sparse_gradients;
+  strategy.order = config.plan.order.value_or(Order::layer_major);
+  strategy.precision = config.precision();
+  strategy.state_format = {
+      .split_master = config.optimizer.master == MasterFormat::split,
+      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
+  strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
+  strategy.microbatches = config.microbatches();
+  strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
+  strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
+  strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
+  strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
+  const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
+  strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),
+                   pinned(config.memory.activations)};
+  strategy.state.assign(model.units.size(), Tier::host);
+  return strategy;
+}
+
+}  // namespace strata

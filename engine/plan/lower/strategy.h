@@ -1,0 +1,92 @@
+// How a model is trained: everything lowering needs besides the model, as plain values. The planner chooses
+// what the run file leaves open.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/config/run_config.h"
+#include "engine/model/compute.h"
+#include "engine/model/flat_range.h"
+#include "engine/plan/program/program.h"
+#include "optim/state_format.h"
+
+namespace strata {
+
+/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor. State is cut into `shard`
+/// shards, each of which `replicate` ranks hold.
+struct Mesh {
+  std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
+
+  std::int64_t data() const { return replicate * shard; }
+  /// Which shard a data-parallel rank has, and which of the groups that have all of them it is in.
+  std::int64_t shard_rank(std::int64_t rank) const { return rank % shard; }
+  std::int64_t replica(std::int64_t rank) const { return rank / shard; }
+  /// Ranks that add up their gradients first: those of different shards, or if there are none the
+  /// replicas.
+  std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
+  /// Elements of a shard of a flat parameter of `elements`: equally many on all ranks, the last ones' padded.
+  std::int64_t shard_elements(std::int64_t elements) const {
+    return shard == 1 ? elements : align_up((elements + shard - 1) / shard, kShardAlignment);
+  }
+  /// Elements of all shards together.
+  std::int64_t gathered_elements(std::int64_t elements) const { return shard * shard_elements(elements); }
+
+  static constexpr std::int64_t kShardAlignment = 64;
+};
+
+/// Kinds that stay on the device from their first use to their last, however little is left for others.
+struct DevicePins {
+  bool parameters = false, gradients = false, activations = false;
+};
+
+struct Strategy {
+  Mesh mesh;
+  int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
+  DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
+  bool sparse_gradients = true;      ///< the embedding's gradient goes between ranks as rows if that is less
+  Order order = Order::layer_major;
+  DType precision = DType::bf16;
+  StateFormat state_format = {};
+  bool delays_reduction =
+      false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
+  MicrobatchShape microbatch;
+  std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
+  std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
+  bool global_norm = true;                   ///< updates wait for the norm of all gradients
+  bool saves = false;                        ///< some steps save the state, beside the next one's work
+  std::vector<bool> save;  ///< per unit: keep activations for the backward pass instead of recomputing
+  DevicePins pins;
+  std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+
+  /// Small gradients vanish in fp16, and only there.
+  bool scales_loss() const { return precision == DType::fp16; }
+};
+
+/// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none if
+/// there is one rank only.
+enum class DataGroup : std::int32_t {
+  shard,      ///< ranks that hold the other shards of the same state
+  replicate,  ///< ranks that hold the same shard
+  world
+};
+std::vector<RankGroup> groups_of(const Mesh& mesh);
+
+/// What a rank of the sharding group has of a unit; the last ranks' padding left out.
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
+
+/// Microbatches that each rank has a part in, if all ranks share `microbatches`; the last ranks' last ones
+/// may not count.
+inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
+  return (microbatches + mesh.data() - 1) / mesh.data();
+}
+
+/// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in
+/// place of all of it: as many as it has tokens in a step. 0 if it sends all of it, since that is less to
+/// send or to hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
+std::int64_t sent_rows(const Model& model, const Strategy& strategy);
+
+/// The run file's choices; order as given or layer-major, every state on the host.
+Strategy make_strategy(const RunConfig& config, const Model& model);
+
+}  // namespace strata

@@ -1,0 +1,23 @@
+// The tiers in order: a value that does not fit one is kept on the next, fetched before it is used and
+// written back after. The passes residency and prefetch work on one such step of the ladder at a time.
+#pragma once
+
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+struct Level {
+  Tier near;  ///< where values are used; their homes are on the tiers beyond it
+  Operation fetch, write_back;
+  /// A write-back that has this many instructions to run under is not what others wait for.
+  std::int32_t write_back_slack;
+
+  bool is_transfer(const Instruction& instruction) const {
+    return instruction.operation == fetch || instruction.operation == write_back;
+  }
+};
+
+inline constexpr Level kDeviceLevel = {Tier::device, Operation::copy_to_device, Operation::copy_to_host, 8};
+inline constexpr Level kHostLevel = {Tier::host, Operation::read, Operation::write, 2};
+
+}  // namespace strata

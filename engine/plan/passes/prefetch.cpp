@@ -1,0 +1,233 @@
+#include "engine/plan/passes/prefetch.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "engine/plan/passes/live_bytes.h"
+
+namespace strata {
+namespace {
+
+constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
+
+/// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that
+/// are not the level's transfers). A fetch of a shard and the gathering that it is made for are one.
+struct Transfer {
+  std::size_t first, last;  ///< instructions, one after the other
+  std::int32_t slot;
+  BufferId near, home;
+  Bytes bytes;
+  BufferId gathered = -1;
+};
+
+class Prefetch {
+ public:
+  Prefetch(const Program& program, const Level& level, Bytes budget)
+      : program_(program), level_(level), budget_(budget) {
+    split();
+  }
+
+  Program run() {
+    sink_write_backs();
+    raise_fetches();
+    return merge();
+  }
+
+ private:
+  void split() {
+    const std::vector<bool> written_back = find_written_back();
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      const auto slot = static_cast<std::int32_t>(anchors_.size());
+      if (instruction.operation == level_.fetch || is_gathering(instruction, written_back)) {
+        const BufferId near = instruction.writes[0].buffer, home = instruction.reads[0].buffer;
+        Transfer* latest = fetches_.empty() ? nullptr : &fetches_.back();
+        if (latest != nullptr && latest->last + 1 == i && latest->near == home) {
+          latest->last = i;
+          latest->gathered = near;
+          latest->bytes += program_.buffer(near).bytes;
+        } else {
+          fetches_.push_back({i, i, slot, near, home, program_.buffer(near).bytes});
+        }
+      } else if (instruction.operation == level_.write_back) {
+        const BufferId near = instruction.reads[0].buffer;
+        write_backs_.push_back({i, i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
+      } else {
+        anchors_.push_back(i);
+      }
+    }
+    measure_live_bytes();
+  }
+
+  std::vector<bool> find_written_back() const {
+    std::vector<bool> written_back(program_.buffers.size(), false);
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.operation == level_.write_back)
+        written_back[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    }
+    return written_back;
+  }
+
+  /// Whether it gathers a parameter for one pass, after which the whole parameter is gone.
+  bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
+    if (level_.near != Tier::device || instruction.operation != Operation::all_gather) return false;
+    const BufferId whole = instruction.writes[0].buffer;
+    return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
+           !written_back[static_cast<std::size_t>(whole)];
+  }
+
+  /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through
+  /// anchor s - 1.
+  void measure_live_bytes() {
+    const auto count = static_cast<std::int32_t>(anchors_.size());
+    std::vector<Lifetime> live(program_.buffers.size(), {count, -1});
+    const auto extend = [&](BufferId id, std::int32_t first, std::int32_t last) {
+      Lifetime& lifetime = live[static_cast<std::size_t>(id)];
+      lifetime = {std::min(lifetime.first, first), std::max(lifetime.last, last)};
+    };
+    for (std::int32_t a = 0; a < count; ++a) {
+      for_each_operand(anchor(a), [&](const Operand& operand, bool) { extend(operand.buffer, a, a); });
+    }
+    for (const Transfer& fetch : fetches_) {
+      extend(fetch.near, fetch.slot, fetch.slot);
+      extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, if it is a shard that stays
+      if (fetch.gathered >= 0) extend(fetch.gathered, fetch.slot, fetch.slot);
+    }
+    for (const Transfer& write_back : write_backs_)
+      extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
+    live_.assign(anchors_.size() + 2, 0);
+    for (std::size_t b = 0; b < live.size(); ++b) {
+      const Buffer& buffer = program_.buffers[b];
+      if (buffer.tier != level_.near) continue;
+      if (buffer.persistent) live[b] = {0, count - 1};
+      if (live[b].last < live[b].first) continue;
+      live_[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
+      live_[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
+    }
+    std::partial_sum(live_.begin(), live_.end(), live_.begin());
+    last_use_.resize(live.size());
+    for (std::size_t b = 0; b < live.size(); ++b) last_use_[b] = live[b].last;
+  }
+
+  const Instruction& anchor(std::int32_t a) const {
+    return program_.instructions[anchors_[static_cast<std::size_t>(a)]];
+  }
+
+  bool touches(const Instruction& instruction, BufferId id, bool only_writes) const {
+    const auto is = [&](const Operand& operand) { return operand.buffer == id; };
+    return std::any_of(instruction.writes.begin(), instruction.writes.end(), is) ||
+           (!only_writes && std::any_of(instruction.reads.begin(), instruction.reads.end(), is));
+  }
+
+  /// Latest slots first, so that a write-back never passes the one after it.
+  void sink_write_backs() {
+    std::vector<std::int32_t> next_fetch_slot(program_.buffers.size(),
+                                              kNever);  // per home, of the fetch that follows
+    auto fetch = fetches_.rbegin();
+    std::int32_t ceiling = static_cast<std::int32_t>(anchors_.size());
+    for (auto transfer = write_backs_.rbegin(); transfer != write_backs_.rend(); ++transfer) {
+      for (; fetch != fetches_.rend() && fetch->first > transfer->first; ++fetch) {
+        next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
+      }
+      const std::int32_t limit = std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack),
+                                           next_fetch_slot[static_cast<std::size_t>(transfer->home)]});
+      while (transfer->slot < limit && !touches(anchor(transfer->slot), transfer->near, true) &&
+             !touches(anchor(transfer->slot), transfer->home, false) && lengthen(*transfer)) {
+      }
+      ceiling = transfer->slot;
+    }
+  }
+
+  /// The slot behind `count` more instructions of every step: those that rarely run are no work to run under.
+  std::int32_t slot_after(std::int32_t slot, std::int32_t count) const {
+    while (count > 0 && slot < static_cast<std::int32_t>(anchors_.size())) {
+      if (anchor(slot++).when == When::every_step) --count;
+    }
+    return slot;
+  }
+
+  /// Keeps the write-back's buffer through one more anchor, if it fits (or is live there anyway).
+  bool lengthen(Transfer& transfer) {
+    const auto near = static_cast<std::size_t>(transfer.near);
+    if (transfer.slot > last_use_[near]) {
+      Bytes& live = live_[static_cast<std::size_t>(transfer.slot)];
+      if (live + transfer.bytes > budget_) return false;
+      live += transfer.bytes;
+      last_use_[near] = transfer.slot;
+    }
+    ++transfer.slot;
+    return true;
+  }
+
+  /// Each up to the latest anchor that it may not pass or that has no room for it.
+  void raise_fetches() {
+    LiveBytes live(live_);
+    // Per buffer: the slot behind the latest anchor so far that touches it, and that writes it; per home also
+    // the slot of its latest write-back.
+    std::vector<std::int32_t> touched(program_.buffers.size(), 0), written(program_.buffers.size(), 0);
+    std::int32_t passed = 0, floor = 0;
+    auto write_back = write_backs_.begin();
+    for (Transfer& fetch : fetches_) {
+      for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back)
+        raise(written[static_cast<std::size_t>(write_back->home)], write_back->slot);
+      while (passed < fetch.slot) {
+        const Instruction& instruction = anchor(passed++);
+        for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+          touched[static_cast<std::size_t>(operand.buffer)] = passed;
+          if (writes) raise(written[static_cast<std::size_t>(operand.buffer)], passed);
+        });
+      }
+      // Others may use what is in the near buffer before, if that is not made for this fetch alone.
+      floor = std::max({floor, written[static_cast<std::size_t>(fetch.home)],
+                        touched[static_cast<std::size_t>(fetch.near)],
+                        fetch.gathered < 0 ? 0 : touched[static_cast<std::size_t>(fetch.gathered)]});
+      const auto slot = static_cast<std::size_t>(fetch.slot);
+      const auto lowest = static_cast<std::int32_t>(live.behind_latest_above(slot, budget_ - fetch.bytes));
+      floor = std::min(fetch.slot, std::max(floor, lowest));
+      live.add(static_cast<std::size_t>(floor), slot, fetch.bytes);
+      fetch.slot = floor;
+    }
+  }
+
+  static void raise(std::int32_t& slot, std::int32_t to) { slot = std::max(slot, to); }
+
+  Program merge() const {
+    Program result = program_.outline();
+    result.buffers = program_.buffers;
+    result.instructions.reserve(program_.instructions.size());
+    auto fetch = fetches_.begin();
+    auto write_back = write_backs_.begin();
+    for (std::int32_t slot = 0; slot <= static_cast<std::int32_t>(anchors_.size()); ++slot) {
+      for (; write_back != write_backs_.end() && write_back->slot == slot; ++write_back) {
+        append(result, *write_back);
+      }
+      for (; fetch != fetches_.end() && fetch->slot == slot; ++fetch) {
+        append(result, *fetch);
+      }
+      if (slot < static_cast<std::int32_t>(anchors_.size())) result.instructions.push_back(anchor(slot));
+    }
+    return result;
+  }
+
+  void append(Program& result, const Transfer& transfer) const {
+    for (std::size_t i = transfer.first; i <= transfer.last; ++i)
+      result.instructions.push_back(program_.instructions[i]);
+  }
+
+  const Program& program_;
+  const Level level_;
+  Bytes budget_;
+  std::vector<std::size_t> anchors_;
+  std::vector<Transfer> fetches_, write_backs_;
+  std::vector<Bytes> live_;             ///< bytes of the near tier per anchor
+  std::vector<std::int32_t> last_use_;  ///< per buffer: last anchor it is live at
+};
+
+}  // namespace
+
+Program prefetch(const Program& program, const Level& level, Bytes near_bytes) {
+  return Prefetch(program, level, near_bytes).run();
+}
+
+}  // namespace strata

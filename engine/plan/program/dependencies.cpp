@@ -1,0 +1,110 @@
+#include "engine/plan/program/dependencies.h"
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+/// When an instruction ran, counted over two repetitions: repetition · instructions + index. -1: never.
+using Time = std::int64_t;
+
+constexpr std::array<Time, kLanes.size()> never() {
+  std::array<Time, kLanes.size()> times;
+  times.fill(-1);
+  return times;
+}
+
+/// The latest accesses to one stretch of bytes that every buffer covers wholly or not at all.
+struct Segment {
+  Time write = -1;
+  std::array<Time, kLanes.size()> reads = never();
+};
+
+/// The segments of one tier's arena.
+class SegmentMap {
+ public:
+  SegmentMap(const Program& program, Tier tier) {
+    for (const Buffer& buffer : program.buffers) {
+      if (buffer.tier != tier) continue;
+      edges_.push_back(buffer.offset);
+      edges_.push_back(buffer.offset + buffer.bytes);
+    }
+    std::sort(edges_.begin(), edges_.end());
+    edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
+    segments_.resize(edges_.size());
+  }
+
+  std::span<Segment> of(const Buffer& buffer) {
+    const auto at = [&](Bytes edge) {
+      return std::lower_bound(edges_.begin(), edges_.end(), edge) - edges_.begin();
+    };
+    const auto first = at(buffer.offset);
+    return {segments_.data() + first, static_cast<std::size_t>(at(buffer.offset + buffer.bytes) - first)};
+  }
+
+ private:
+  std::vector<Bytes> edges_;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace
+
+Dependencies find_dependencies(const Program& placed) {
+  const auto count = static_cast<Time>(placed.instructions.size());
+  Dependencies result;
+  std::vector<std::int32_t> position(placed.instructions.size());
+  for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
+    auto& lane = result.lanes[static_cast<std::size_t>(placed.instructions[i].lane)];
+    position[i] = static_cast<std::int32_t>(lane.size());
+    lane.push_back(static_cast<std::int32_t>(i));
+  }
+  result.waits.resize(placed.instructions.size());
+
+  std::vector<SegmentMap> maps;
+  for (const Tier tier : kTiers) maps.emplace_back(placed, tier);
+  for (Time time = 0; time < 2 * count; ++time) {
+    const auto index = static_cast<std::size_t>(time % count);
+    const Instruction& instruction = placed.instructions[index];
+    std::array<Time, kLanes.size()> latest = never();
+    const auto wait_for = [&](Time other) {
+      if (other < 0) return;
+      Time& entry =
+          latest[static_cast<std::size_t>(placed.instructions[static_cast<std::size_t>(other % count)].lane)];
+      entry = std::max(entry, other);
+    };
+    const auto segments_of = [&](const Operand& operand) {
+      const Buffer& buffer = placed.buffer(operand.buffer);
+      return maps[static_cast<std::size_t>(buffer.tier)].of(buffer);
+    };
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      for (const Segment& segment : segments_of(operand)) {
+        wait_for(segment.write);
+        if (writes) std::for_each(segment.reads.begin(), segment.reads.end(), wait_for);
+      }
+    });
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      for (Segment& segment : segments_of(operand)) {
+        (writes ? segment.write : segment.reads[static_cast<std::size_t>(instruction.lane)]) = time;
+      }
+    });
+    if (time < count) continue;
+    for (std::size_t lane = 0; lane < latest.size(); ++lane) {
+      if (latest[lane] < 0 || lane == static_cast<std::size_t>(instruction.lane)) continue;
+      result.waits[index][lane] = {position[static_cast<std::size_t>(latest[lane] % count)],
+                                   latest[lane] < count};
+    }
+  }
+  return result;
+}
+
+std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
+                    std::int64_t step, const SaveSchedule& saves) {
+  const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
+  const std::int64_t of_step = wait.previous_step ? step - 1 : step;
+  if (kLanes[lane] != Lane::save || saves.saves(of_step)) return of_step * per_step + wait.position + 1;
+  // The lane does nothing in that step, so only the checkpoint before it can be in the way: all of it but its
+  // end, which touches no memory and may take the disk longer than several steps take.
+  return saves.latest(of_step) * per_step + per_step - 1;
+}
+
+}  // namespace strata

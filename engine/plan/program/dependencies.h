@@ -1,0 +1,34 @@
+// Dependencies: what each instruction must wait for, from the bytes it touches. Lanes run in program order,
+// so for each lane only the latest conflicting instruction matters, and a lane's progress is one counter.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "engine/plan/program/program.h"
+#include "engine/plan/program/save_schedule.h"
+
+namespace strata {
+
+/// Position of an instruction among those of its lane.
+struct LanePosition {
+  std::int32_t position = -1;  ///< -1: no need to wait
+  bool previous_step = false;  ///< the conflicting instruction belongs to the step before
+  friend bool operator==(const LanePosition&, const LanePosition&) = default;
+};
+
+struct Dependencies {
+  std::array<std::vector<std::int32_t>, kLanes.size()> lanes;  ///< instruction indices of each lane
+  std::vector<std::array<LanePosition, kLanes.size()>> waits;  ///< per instruction, per lane
+};
+
+/// Conflicts are read after write, write after read and write after write on bytes of one tier, within a step
+/// and with the step before (a program repeats). REQUIRES: the program is placed.
+Dependencies find_dependencies(const Program& placed);
+
+/// How many instructions `lane` must have run since the first step of all before one of `step` that waits for
+/// `wait` may start.
+std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
+                    std::int64_t step, const SaveSchedule& saves);
+
+}  // namespace strata

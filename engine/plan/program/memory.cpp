@@ -1,0 +1,162 @@
+#include "engine/plan/program/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "engine/plan/program/packer.h"
+
+namespace strata {
+namespace {
+
+[[noreturn]] void defect(const Program& program, std::size_t instruction, const std::string& what) {
+  throw std::logic_error(fmt::format("program defect at {} ({}): {}", instruction,
+                                     print(program, program.instructions[instruction]), what));
+}
+
+void verify_transfer(const Program& program, std::size_t i) {
+  const Operand& source = program.instructions[i].reads[0];
+  const Operand& destination = program.instructions[i].writes[0];
+  if (program.buffer(source.buffer).bytes != program.buffer(destination.buffer).bytes)
+    defect(program, i, "source and destination differ in size");
+  if (source.type != destination.type || source.elements != destination.elements)
+    defect(program, i, "source and destination differ in what stands in them");
+}
+
+void verify_data_flow(const Program& program) {
+  std::vector<bool> written(program.buffers.size()), only_when_saving(program.buffers.size(), false);
+  for (std::size_t b = 0; b < written.size(); ++b) written[b] = program.buffers[b].persistent;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    for (const Operand& operand : instruction.reads) {
+      if (!written[static_cast<std::size_t>(operand.buffer)]) {
+        defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
+      }
+      if (only_when_saving[static_cast<std::size_t>(operand.buffer)] && instruction.when != When::saving) {
+        defect(program, i, program.buffer(operand.buffer).name + " is written only in steps that save");
+      }
+    }
+    for (const Operand& operand : instruction.writes) {
+      written[static_cast<std::size_t>(operand.buffer)] = true;
+      only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
+    }
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      if (operand.bytes() > program.buffer(operand.buffer).bytes)
+        defect(program, i, program.buffer(operand.buffer).name + " is smaller than what stands in it");
+    });
+    if (is_transfer(instruction.operation)) verify_transfer(program, i);
+  }
+}
+
+/// Buffers of the tier that are ever touched; they must be within it.
+std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes budget,
+                                    const std::vector<Lifetime>& live) {
+  std::vector<std::size_t> found;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != tier || live[b].last < live[b].first) continue;
+    if (buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 || buffer.offset + buffer.bytes > budget) {
+      throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes",
+                                         name_of(tier), buffer.name, buffer.offset, budget));
+    }
+    if (buffer.bytes > 0) found.push_back(b);
+  }
+  return found;
+}
+
+/// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not
+/// touch.
+void verify_places(const Program& program, Tier tier, Bytes budget) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  std::vector<std::size_t> starting = buffers_of(program, tier, budget, live);
+  std::vector<std::size_t> ending = starting;
+  std::ranges::sort(starting, {}, [&](std::size_t b) { return live[b].first; });
+  std::ranges::sort(ending, {}, [&](std::size_t b) { return live[b].last; });
+  std::map<Bytes, std::size_t> now;  // by offset
+  auto ended = ending.begin();
+  for (const std::size_t b : starting) {
+    for (; live[*ended].last < live[b].first; ++ended) now.erase(program.buffers[*ended].offset);
+    const Buffer& buffer = program.buffers[b];
+    const auto fail = [&](std::size_t other) {
+      throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live",
+                                         name_of(tier), program.buffers[other].name, buffer.name));
+    };
+    const auto [place, is_free] = now.emplace(buffer.offset, b);
+    if (!is_free) fail(place->second);
+    if (const auto above = std::next(place);
+        above != now.end() && above->first < buffer.offset + buffer.bytes)
+      fail(above->second);
+    if (place == now.begin()) continue;
+    const auto below = std::prev(place);
+    if (below->first + program.buffers[below->second].bytes > buffer.offset) fail(below->second);
+  }
+}
+
+}  // namespace
+
+void place_tier(Program& program, Tier tier) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  Bytes persistent_end = 0;
+  std::vector<std::size_t> transient;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    Buffer& buffer = program.buffers[b];
+    if (buffer.tier != tier) continue;
+    if (buffer.persistent) {
+      buffer.offset = persistent_end;
+      persistent_end += buffer.bytes;
+    } else {
+      transient.push_back(b);
+    }
+  }
+  std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
+    return program.buffers[a].bytes > program.buffers[b].bytes;
+  });
+  std::vector<Lifetime> lifetimes;
+  lifetimes.reserve(transient.size());
+  for (const std::size_t b : transient) lifetimes.push_back(live[b]);
+  Packer packer(lifetimes, persistent_end);
+  for (const std::size_t b : transient) {
+    Buffer& buffer = program.buffers[b];
+    buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
+  }
+}
+
+Program place(const Program& program) {
+  Program result = program;
+  for (const Tier tier : kTiers) place_tier(result, tier);
+  return result;
+}
+
+TierUse tier_use(const Program& placed, Tier tier) {
+  const std::vector<Lifetime> live = lifetimes(placed);
+  std::vector<std::array<Bytes, kBufferKinds.size()>> change(placed.instructions.size() + 2);
+  TierUse use;
+  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
+    const Buffer& buffer = placed.buffers[b];
+    if (buffer.tier != tier || live[b].last < live[b].first) continue;
+    use.peak_bytes = std::max(use.peak_bytes, buffer.offset + buffer.bytes);
+    change[static_cast<std::size_t>(live[b].first)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+    change[static_cast<std::size_t>(live[b].last) + 1][static_cast<std::size_t>(buffer.kind)] -= buffer.bytes;
+  }
+  std::array<Bytes, kBufferKinds.size()> now = {};
+  for (const auto& delta : change) {
+    for (std::size_t k = 0; k < now.size(); ++k) now[k] += delta[k];
+    const Bytes sum = std::accumulate(now.begin(), now.end(), Bytes{0});
+    if (sum > use.live_bytes) {
+      use.live_bytes = sum;
+      use.by_kind = now;
+    }
+  }
+  return use;
+}
+
+void verify(const Program& placed, const TierBudgets& budgets) {
+  verify_data_flow(placed);
+  for (const Tier tier : kTiers) verify_places(placed, tier, budgets[static_cast<std::size_t>(tier)]);
+}
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+// Memory: every buffer gets its place in its tier's arena from its lifetime, so nothing is allocated while a
+// step runs.
+#pragma once
+
+#include <array>
+
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+/// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all
+/// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
+/// is free over its whole lifetime.
+Program place(const Program& program);
+/// The same for one tier; others keep their places.
+void place_tier(Program& program, Tier tier);
+
+/// What one tier of a placed program needs.
+struct TierUse {
+  Bytes peak_bytes = 0;  ///< end of the highest buffer: the arena's size
+  Bytes live_bytes = 0;  ///< largest sum of live buffers; the rest of the peak is fragmentation
+  std::array<Bytes, kBufferKinds.size()> by_kind =
+      {};  ///< live bytes of each BufferKind at the moment of live_bytes
+};
+TierUse tier_use(const Program& placed, Tier tier);
+
+/// Bytes that each tier may hold.
+using TierBudgets = std::array<Bytes, kTiers.size()>;
+
+/// Throws std::logic_error naming the instruction and buffer if a placed program is wrong: something is
+/// read before it was written, or in more steps than it is written in, two live buffers overlap, a buffer
+/// leaves its budget, an operand is larger than its buffer, a transfer's ends differ.
+void verify(const Program& placed, const TierBudgets& budgets);
+
+}  // namespace strata

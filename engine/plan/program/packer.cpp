@@ -1,0 +1,59 @@
+#include "engine/plan/program/packer.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace strata {
+
+Packer::Packer(const std::vector<Lifetime>& lifetimes, Bytes start) : start_(start) {
+  moments_.reserve(lifetimes.size());
+  for (const Lifetime& live : lifetimes) moments_.push_back(live.first);
+  std::ranges::sort(moments_);
+  moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
+  leaves_ = std::bit_ceil(std::max<std::size_t>(moments_.size(), 1));
+  periods_.resize(2 * leaves_);
+}
+
+template <typename Visit>
+void Packer::for_each_period(std::int32_t first, std::int32_t last, const Visit& visit) {
+  const auto descend = [&](const auto& self, std::size_t period, std::int32_t begin,
+                           std::int32_t end) -> void {
+    const bool is_whole = first <= begin && end <= last;
+    visit(periods_[period], is_whole);
+    if (is_whole) return;
+    const std::int32_t middle = begin + (end - begin) / 2;
+    if (first <= middle) self(self, 2 * period, begin, middle);
+    if (last > middle) self(self, 2 * period + 1, middle + 1, end);
+  };
+  descend(descend, 1, 0, static_cast<std::int32_t>(leaves_) - 1);
+}
+
+Bytes Packer::lowest_free(std::int32_t first, std::int32_t last, Bytes bytes) {
+  taken_.clear();
+  for_each_period(first, last, [&](const Period& period, bool is_whole) {
+    if (!period.throughout.empty()) taken_.push_back(&period.throughout);
+    if (is_whole && !period.within.empty()) taken_.push_back(&period.within);
+  });
+  Bytes offset = start_;
+  // Done when all in a row leave it where it is.
+  for (std::size_t i = 0, agreed = 0; agreed < taken_.size(); i = (i + 1) % taken_.size(), ++agreed) {
+    const Bytes free = taken_[i]->lowest_free(offset, bytes);
+    if (free != offset) agreed = 0;
+    offset = free;
+  }
+  return offset;
+}
+
+Bytes Packer::place(Bytes bytes, const Lifetime& live) {
+  const auto first = std::ranges::lower_bound(moments_, live.first) - moments_.begin();
+  const auto last = std::ranges::upper_bound(moments_, live.last) - moments_.begin() - 1;
+  const auto from = static_cast<std::int32_t>(first), to = static_cast<std::int32_t>(last);
+  const Bytes offset = lowest_free(from, to, bytes);
+  if (bytes == 0) return offset;
+  for_each_period(from, to, [&](Period& period, bool is_whole) {
+    (is_whole ? period.throughout : period.within).add(offset, offset + bytes);
+  });
+  return offset;
+}
+
+}  // namespace strata

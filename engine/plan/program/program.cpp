@@ -1,0 +1,183 @@
+#include "engine/plan/program/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace strata {
+
+std::string_view name_of(Tier tier) {
+  constexpr std::array<std::string_view, kTiers.size()> names = {"device", "host", "nvme"};
+  return names[static_cast<std::size_t>(tier)];
+}
+
+std::string_view name_of(Lane lane) {
+  constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d",  "d2h", "comm", "read",
+                                                                 "write",   "data", "cpu", "save"};
+  return names[static_cast<std::size_t>(lane)];
+}
+
+std::string_view name_of(BufferKind kind) {
+  constexpr std::array<std::string_view, kBufferKinds.size()> names = {
+      "parameter", "gradient", "optimizer_state", "activation", "workspace", "communication"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Operation operation) {
+  constexpr std::array names =
+      std::to_array<std::string_view>({"load_tokens",    "copy_to_device", "copy_to_host",     "read",
+                                       "write",          "zero",           "forward",          "backward",
+                                       "cast_gradient",  "list_rows",      "copy_rows",        "sum_rows",
+                                       "sum_of_squares", "all_gather",     "reduce_scatter",   "all_reduce",
+                                       "sum_losses",     "loss",           "step_scalars",     "grad_norm",
+                                       "adamw",          "save",           "finish_checkpoint"});
+  static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
+  return names[static_cast<std::size_t>(operation)];
+}
+
+std::string_view name_of(Role role) {
+  constexpr std::array names = std::to_array<std::string_view>({"source",
+                                                                "destination",
+                                                                "parameter",
+                                                                "shared_parameter",
+                                                                "gradient",
+                                                                "shared_gradient",
+                                                                "rows",
+                                                                "row_values",
+                                                                "input",
+                                                                "output",
+                                                                "output_gradient",
+                                                                "input_gradient",
+                                                                "saved",
+                                                                "workspace",
+                                                                "constants",
+                                                                "tokens",
+                                                                "targets",
+                                                                "losses",
+                                                                "master",
+                                                                "exp_avg",
+                                                                "exp_avg_sq",
+                                                                "norm",
+                                                                "step_sums",
+                                                                "step_scalars",
+                                                                "loss_scale",
+                                                                "step_record"});
+  static_assert(names.size() == static_cast<std::size_t>(Role::step_record) + 1);
+  return names[static_cast<std::size_t>(role)];
+}
+
+std::string_view name_of(Effect effect) {
+  constexpr std::array names = std::to_array<std::string_view>({"none", "decides", "reports"});
+  return names[static_cast<std::size_t>(effect)];
+}
+
+std::string_view name_of(StatePart part) {
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"parameter", "master", "exp_avg", "exp_avg_sq", "constants", "loss_scale"});
+  return names[static_cast<std::size_t>(part)];
+}
+
+const Operand* Instruction::find_operand(Role role) const {
+  for (const std::vector<Operand>* operands : {&reads, &writes}) {
+    for (const Operand& operand : *operands) {
+      if (operand.role == role) return &operand;
+    }
+  }
+  return nullptr;
+}
+
+BufferId Instruction::find(Role role) const {
+  const Operand* operand = find_operand(role);
+  return operand == nullptr ? -1 : operand->buffer;
+}
+
+BufferId Program::add(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<BufferId>(buffers.size()) - 1;
+}
+
+Program Program::outline() const {
+  Program result;
+  result.units = units;
+  result.groups = groups;
+  result.state = state;
+  result.loss_tokens = loss_tokens;
+  return result;
+}
+
+double executed_flops(const Program& program) {
+  long double flops = 0;  // exact up to 2^64: equal work in another order has an equal sum
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.when == When::every_step) flops += instruction.flops;
+  }
+  return static_cast<double>(flops);
+}
+
+std::vector<Lifetime> lifetimes(const Program& program) {
+  std::vector<Lifetime> result(program.buffers.size());
+  const auto count = static_cast<std::int32_t>(program.instructions.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    for_each_operand(program.instructions[static_cast<std::size_t>(i)], [&](const Operand& operand, bool) {
+      Lifetime& lifetime = result[static_cast<std::size_t>(operand.buffer)];
+      if (lifetime.last < 0) lifetime.first = i;
+      lifetime.last = i;
+    });
+  }
+  for (std::size_t b = 0; b < result.size(); ++b) {
+    if (program.buffers[b].persistent) result[b] = {0, std::max(count - 1, 0)};
+  }
+  return result;
+}
+
+std::string print(const Program& program, const Instruction& instruction) {
+  std::string line = fmt::format("{:<14}", name_of(instruction.operation));
+  if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
+  line += fmt::format(" [{}]", name_of(instruction.lane));
+  if (instruction.exchange.group >= 0)
+    line += fmt::format(" of {}", program.groups[static_cast<std::size_t>(instruction.exchange.group)].name);
+  if (instruction.exchange.sent > 0) line += fmt::format(" sends {}", instruction.exchange.sent);
+  if (instruction.when == When::saving) line += " when saving";
+  if (instruction.effect != Effect::none) line += fmt::format(" {}", name_of(instruction.effect));
+  if (instruction.flops > 0) line += fmt::format(" {} FLOP", instruction.flops);
+  const auto append = [&](const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) {
+      const Buffer& buffer = program.buffer(operand.buffer);
+      line += fmt::format(" {}={}:{}#{} {}[{}]", name_of(operand.role), name_of(buffer.tier), buffer.name,
+                          operand.buffer, name_of(operand.type), operand.elements);
+    }
+  };
+  append(instruction.reads);
+  if (!instruction.writes.empty()) line += " ->";
+  append(instruction.writes);
+  return line;
+}
+
+std::string print(const Program& program) {
+  const std::vector<Lifetime> live = lifetimes(program);
+  std::string text;
+  for (const RankGroup& group : program.groups)
+    fmt::format_to(std::back_inserter(text), "group {}: {} of {} ranks, {} apart\n", group.name, group.sets,
+                   group.ranks, group.stride);
+  for (const StatePlace& place : program.state) {
+    const std::string_view unit =
+        place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);
+    fmt::format_to(std::back_inserter(text), "state {} {}{} {} #{}\n", unit, name_of(place.part),
+                   place.is_whole ? "" : " of shard", name_of(place.type), place.buffer);
+  }
+  fmt::format_to(std::back_inserter(text), "loss of {} tokens\n", program.loss_tokens);
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}", b, name_of(buffer.tier), buffer.name,
+                   name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "");
+    if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);
+    fmt::format_to(std::back_inserter(text), " live {}..{}\n", live[b].first, live[b].last);
+  }
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    fmt::format_to(std::back_inserter(text), "{:>5} {}\n", i, print(program, program.instructions[i]));
+  }
+  return text;
+}
+
+}  // namespace strata

@@ -1,0 +1,260 @@
+// The program of a training step: buffers and instructions as plain values. Program order is the meaning: a
+// program computes what its instructions compute one at a time, in order. It says all that whoever runs it
+// needs to know of the model and of how that is trained, except what differs between ranks. Passes rewrite
+// it, the executor runs it, print() shows it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "engine/plan/program/element_type.h"
+
+namespace strata {
+
+/// From the nearest to the farthest.
+enum class Tier : std::uint8_t { device, host, nvme };
+inline constexpr std::array kTiers = {Tier::device, Tier::host, Tier::nvme};
+
+/// What works by itself. A lane runs its instructions in program order.
+enum class Lane : std::uint8_t {
+  compute,
+  h2d,
+  d2h,
+  comm,   ///< between ranks
+  read,   ///< from the nvme tier
+  write,  ///< to it
+  data,   ///< loads tokens
+  cpu,
+  save  ///< writes checkpoints
+};
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::comm, Lane::read,
+                                      Lane::write,   Lane::data, Lane::cpu, Lane::save};
+
+enum class BufferKind : std::uint8_t {
+  parameter,
+  gradient,
+  optimizer_state,
+  activation,
+  workspace,
+  communication
+};
+inline constexpr std::array kBufferKinds = {BufferKind::parameter,       BufferKind::gradient,
+                                            BufferKind::optimizer_state, BufferKind::activation,
+                                            BufferKind::workspace,       BufferKind::communication};
+
+enum class Operation : std::uint8_t {
+  load_tokens,     ///< read the microbatch's tokens and targets into host memory
+  copy_to_device,  ///< source → destination
+  copy_to_host,
+  read,  ///< nvme source → host destination
+  write,
+  zero,               ///< clear the unit's gradient accumulator
+  forward,            ///< of one unit and microbatch
+  backward,           ///< recomputes what was not saved; the head's includes its forward and the loss
+  cast_gradient,      ///< fp32 accumulator → the dtype that travels
+  list_rows,          ///< the microbatches' tokens → the rows of the embedding that they touch
+  copy_rows,          ///< those rows of its gradient, in the dtype in which ranks add them
+  sum_rows,           ///< the group's rows → this rank's part of the sum of their gradients
+  sum_of_squares,     ///< of the unit's gradient
+  all_gather,         ///< shards → the whole
+  reduce_scatter,     ///< every rank's whole → shards of the sum
+  all_reduce,         ///< every rank's → the sum, in place
+  sum_losses,         ///< tokens' losses → the step's sums
+  loss,               ///< the step's mean loss, from the sums of all ranks
+  step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
+  grad_norm,          ///< the global norm; if updates wait for it also their scalars
+  adamw,              ///< of one unit's state
+  save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
+  finish_checkpoint,  ///< it is on the disk and whole
+};
+
+/// Whether it brings one buffer's contents to another tier.
+constexpr bool is_transfer(Operation operation) {
+  return operation == Operation::copy_to_device || operation == Operation::copy_to_host ||
+         operation == Operation::read || operation == Operation::write;
+}
+
+/// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
+enum class When : std::uint8_t { every_step, saving };
+
+/// What an instruction is to the run, besides what it writes.
+enum class Effect : std::uint8_t {
+  none,
+  decides,  ///< from here on the step is finished, whatever happens
+  reports   ///< likewise; and what the run tells of the step is complete
+};
+
+/// What a buffer is to an instruction.
+enum class Role : std::uint8_t {
+  source,
+  destination,
+  parameter,
+  shared_parameter,
+  gradient,
+  shared_gradient,
+  rows,        ///< their numbers
+  row_values,  ///< what stands in them
+  input,
+  output,
+  output_gradient,
+  input_gradient,
+  saved,
+  workspace,
+  constants,
+  tokens,
+  targets,
+  losses,
+  master,
+  exp_avg,
+  exp_avg_sq,
+  norm,
+  step_sums,
+  step_scalars,
+  loss_scale,
+  step_record,
+};
+
+/// What is kept of a run from step to step.
+enum class StatePart : std::uint8_t { parameter, master, exp_avg, exp_avg_sq, constants, loss_scale };
+
+std::string_view name_of(Tier tier);
+std::string_view name_of(Lane lane);
+std::string_view name_of(BufferKind kind);
+std::string_view name_of(Operation operation);
+std::string_view name_of(Role role);
+std::string_view name_of(Effect effect);
+std::string_view name_of(StatePart kind);
+
+using BufferId = std::int32_t;
+
+/// Offsets and sizes of all buffers are multiples of it: what files that bypass the page cache ask for, so
+/// that a buffer can live on any tier.
+constexpr Bytes kBufferAlignment = 4096;
+
+struct Buffer {
+  std::string name;  ///< "block.7/parameter", "block.7/input[mb=2]"
+  Tier tier = Tier::device;
+  BufferKind kind = BufferKind::activation;
+  Bytes bytes = 0;
+  bool persistent =
+      false;          ///< keeps its contents from step to step, and its place in every program of the run
+  Bytes offset = -1;  ///< in its tier's arena; the memory pass sets it
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+/// The beginning of a buffer; what is behind the elements is of no meaning.
+struct Operand {
+  Role role;
+  ElementType type = ElementType::byte;
+  BufferId buffer = -1;
+  std::int64_t elements = 0;
+
+  Bytes bytes() const { return elements * size_of(type); }
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+/// Ranks that exchange values: those along one axis of the mesh. Every rank runs the same program, so a group
+/// is all `sets` of ranks that do the same at once, and each rank is in one of them.
+struct RankGroup {
+  std::string name;
+  std::int64_t sets = 1;
+  std::int64_t ranks = 1;   ///< of each set
+  std::int64_t stride = 1;  ///< from one rank of a set to the next
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+
+  std::int64_t set_of(std::int64_t rank) const { return rank / (stride * ranks) * stride + rank % stride; }
+  /// The rank's place in its set.
+  std::int64_t part_of(std::int64_t rank) const { return rank / stride % ranks; }
+};
+
+struct Exchange {
+  std::int32_t group = -1;  ///< index in Program::groups, or -1
+  Bytes sent = 0;           ///< by each rank of the group; 0: the instruction works on what they have sent
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
+struct Instruction {
+  Operation operation = Operation::forward;
+  Lane lane = Lane::compute;
+  std::int32_t unit = -1;                        ///< index in Model::units, or -1
+  std::int32_t microbatch = -1;                  ///< or -1
+  std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
+  When when = When::every_step;
+  Exchange exchange = {};
+  Effect effect = Effect::none;
+  double flops = 0;  ///< that it executes
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+
+  /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.
+  BufferId find(Role role) const;
+  /// Likewise the operand, or null.
+  const Operand* find_operand(Role role) const;
+};
+
+/// A persistent buffer, and what is in it.
+struct StatePlace {
+  StatePart part = StatePart::parameter;  ///< a parameter that is its own master is a master
+  std::int32_t unit = -1;                 ///< or -1
+  bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
+  ElementType type = ElementType::byte;
+  BufferId buffer = -1;
+  friend bool operator==(const StatePlace&, const StatePlace&) = default;
+};
+
+struct Program {
+  std::vector<Buffer> buffers;
+  std::vector<Instruction> instructions;
+  std::vector<std::string> units;  ///< names, for printing
+  std::vector<RankGroup> groups;
+  /// Where state lives. Of a unit's parameter, the places that updates write come first.
+  std::vector<StatePlace> state;
+  std::int64_t loss_tokens = 0;  ///< of all ranks: the loss is the mean over them
+
+  const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
+  Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
+  BufferId add(Buffer buffer);
+  /// Everything but buffers and instructions.
+  Program outline() const;
+  friend bool operator==(const Program&, const Program&) = default;
+};
+
+/// Calls visit(operand, writes) for every operand; a buffer read and written is visited twice.
+template <typename Visit>
+void for_each_operand(const Instruction& instruction, Visit&& visit) {
+  for (const Operand& operand : instruction.reads) visit(operand, false);
+  for (const Operand& operand : instruction.writes) visit(operand, true);
+}
+
+/// Calls rename(id) for each buffer that instructions and state name, and puts what it returns there.
+template <typename Rename>
+void rename_buffers(Program& program, const Rename& rename) {
+  for (Instruction& instruction : program.instructions) {
+    for (Operand& operand : instruction.reads) operand.buffer = rename(operand.buffer);
+    for (Operand& operand : instruction.writes) operand.buffer = rename(operand.buffer);
+  }
+  for (StatePlace& place : program.state) place.buffer = rename(place.buffer);
+}
+
+/// FLOPs of all instructions that run in every step, in whatever order.
+double executed_flops(const Program& program);
+
+/// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never
+/// touched.
+struct Lifetime {
+  std::int32_t first = 0, last = -1;
+  bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+};
+std::vector<Lifetime> lifetimes(const Program& program);
+
+/// Groups, state and buffers, then one instruction per line:
+/// "forward block.3 mb=2 [compute] 2.1e+09 FLOP parameter=device:block.3/parameter#12 bf16[4096] … ->
+/// output=device:block.4/input[mb=2]#40 bf16[1024]".
+std::string print(const Program& program);
+std::string print(const Program& program, const Instruction& instruction);
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+// Traffic: the bytes that instructions move between tiers and between ranks, as planned. What is measured is
+// counted where it happens, never from here.
+#pragma once
+
+#include <optional>
+
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+/// What bytes move over.
+enum class Link : std::uint8_t { h2d, d2h, nvme_read, nvme_write, all_gather, reduce_scatter, all_reduce };
+inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::nvme_read,
+                                      Link::nvme_write, Link::all_gather, Link::reduce_scatter,
+                                      Link::all_reduce};
+std::string_view name_of(Link link);
+Lane lane_of(Link link);
+/// That an operation's bytes move over, if any do.
+std::optional<Link> link_of(Operation operation);
+
+/// Bytes by link; those between ranks are what one rank sends.
+class Traffic {
+ public:
+  Bytes& operator[](Link link) { return bytes_[static_cast<std::size_t>(link)]; }
+  Bytes operator[](Link link) const { return bytes_[static_cast<std::size_t>(link)]; }
+
+ private:
+  std::array<Bytes, kLinks.size()> bytes_ = {};
+};
+
+/// What the program says that its instructions move: of all instructions that run in every step, or of those
+/// that only steps that save run.
+Traffic traffic_of(const Program& program, When when);
+
+}  // namespace strata

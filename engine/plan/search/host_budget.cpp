@@ -1,0 +1,88 @@
+#include "engine/plan/search/host_budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/plan/lower/strategy.h"
+
+namespace strata {
+
+Bytes scratch_bytes(const RunConfig& config, const Model& model) {
+  const Strategy strategy = make_strategy(config, model);
+  std::int64_t unit = 0;
+  for (const Unit& each : model.units) unit = std::max(unit, each.elements);
+  const std::int64_t shard = strategy.mesh.shard_elements(unit);
+  // Values to load: of a master all, if a rank keeps the parameter whole.
+  Bytes bytes =
+      (strategy.zero_stage < 3 ? strategy.mesh.gathered_elements(unit) : shard) * size_of(DType::fp32);
+  // As they are stored on a device that the host cannot address; and another rank's, while they are hashed.
+  if (config.device.kind != DeviceKind::cpu) bytes += shard * (size_of(DType::fp32) + size_of(DType::bf16));
+  if (strategy.mesh.data() > 1) bytes += shard * size_of(DType::fp32);
+  return bytes;
+}
+
+HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
+                        Bytes kernels) {
+  constexpr Bytes kLargestReserve = 4 * GiB;
+  HostShare share{.machine = host.memory, .ranks = ranks};
+  if (host.drives != kUnlimited) share.drives = host.drives / ranks;
+  if (host.memory == kUnlimited) {
+    share.for_tiers = kUnlimited;
+    return share;
+  }
+  const Bytes own = host.memory / ranks;
+  share.reserve = std::min(own / 8, kLargestReserve);
+  share.scratch = scratch_bytes(config, model);
+  share.kernels = kernels;
+  share.for_tiers = std::max(own - share.reserve - share.scratch - share.kernels, kBufferAlignment);
+  return share;
+}
+
+std::string HostShare::describe() const {
+  return fmt::format(
+      "{}{} for the tiers: {} stay for code, system and page cache, {} to load, save and hash state{}{}",
+      format_bytes(machine),
+      ranks > 1 ? fmt::format(" for {} ranks, of each share {}", ranks, format_bytes(for_tiers))
+                : fmt::format(", of them {}", format_bytes(for_tiers)),
+      format_bytes(reserve), format_bytes(scratch),
+      kernels > 0 ? fmt::format(", {} for kernels' scratch", format_bytes(kernels)) : "",
+      drives == kUnlimited ? ""
+                           : fmt::format("; {} are free in memory.nvme.path{}", format_bytes(drives),
+                                         ranks > 1 ? " for each" : ""));
+}
+
+void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share) {
+  if (memory.nvme_size == kUnlimited) memory.nvme_size = share.drives;
+  const Bytes all = share.for_tiers;
+  if (all == kUnlimited) return;
+  const bool host_is_open = memory.host == kUnlimited;
+  if (device != DeviceKind::cpu) {
+    if (host_is_open) memory.host = all;
+    return;
+  }
+  const auto left_by = [&](Bytes other) { return std::max(all - other, kBufferAlignment); };
+  if (memory.device == kUnlimited && host_is_open) {
+    memory.device = std::max(all / 2, kBufferAlignment);
+    memory.host = memory.device;
+  } else if (host_is_open) {
+    memory.host = left_by(memory.device);
+  } else if (memory.device == kUnlimited && memory.host.value_or(0) < all) {
+    memory.device = left_by(memory.host.value_or(0));
+  }
+}
+
+std::string warn_of_budgets(const RunConfig& config, const HostShare& share) {
+  const Bytes device =
+      config.device.kind == DeviceKind::cpu && config.memory.device != kUnlimited ? config.memory.device : 0;
+  const Bytes host = config.memory.host.value_or(0), own = share.machine / share.ranks;
+  if (host <= own - std::min(own, device)) return "";
+  return fmt::format("memory.{}: {} is more than this machine has{}: {}", host > device ? "host" : "device",
+                     format_bytes(std::max(host, device)),
+                     share.ranks > 1 ? fmt::format(" for each of {} ranks", share.ranks)
+                     : device > 0    ? " for both tiers"
+                                     : "",
+                     format_bytes(own));
+}
+
+}  // namespace strata

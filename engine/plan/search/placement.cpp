@@ -1,0 +1,344 @@
+#include "engine/plan/search/placement.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/lower/lower.h"
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
+#include "engine/plan/program/memory.h"
+
+namespace strata {
+namespace {
+
+Bytes peak_of(const Program& placed, Tier tier) {
+  return tier_use(placed, tier).peak_bytes;
+}
+
+Program with_places(Program program, Tier tier) {
+  place_tier(program, tier);
+  return program;
+}
+
+/// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
+/// nothing if it does not fit even with the least that they can be moved.
+std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget,
+                                      Bytes smallest, Bytes allowed) {
+  const auto prefetched = [&](Bytes filled) {
+    return with_places(prefetch(resident, level, filled), level.near);
+  };
+  for (Bytes filled = allowed;;) {
+    Program placed = prefetched(filled);
+    const Bytes over = peak_of(placed, level.near) - budget;
+    if (over <= 0) return placed;
+    if (filled <= smallest) return std::nullopt;
+    if (filled == allowed && peak_of(prefetched(smallest), level.near) > budget) return std::nullopt;
+    filled = std::max(smallest, filled - std::max(over, filled / 64));
+  }
+}
+
+/// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing if
+/// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
+/// placement over what live bytes promise: then passes get that much less to fill.
+std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
+  Residency residency(plain, level);
+  const Bytes smallest = residency.needs().smallest;
+  if (budget < smallest) return std::nullopt;
+  place_tier(plain, level.near);
+  if (peak_of(plain, level.near) > budget) return std::nullopt;
+  for (Bytes allowed = budget; allowed > smallest;) {
+    std::optional<Program> placed = fit_prefetched(residency.run(allowed), level, budget, smallest, allowed);
+    if (placed) return placed;
+    allowed = std::max(smallest, allowed - allowed / 32);
+  }
+  return plain;
+}
+
+/// What fits the device, with what is beyond it on the host.
+std::optional<Program> fit_device(Program plain, Bytes budget) {
+  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, budget);
+  if (placed) place_tier(*placed, Tier::host);
+  return placed;
+}
+
+/// Notes what the nvme tier would have to hold, if it does not.
+bool lacks_drives(Bytes needed, const RunConfig::MemorySection& memory, Shortage& shortage) {
+  if (needed <= memory.nvme_size) return false;
+  shortage.nvme = std::min(shortage.nvme, needed);
+  return true;
+}
+
+bool fits_host(const Program& placed, const RunConfig& config) {
+  return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
+}
+
+/// A plain program, unchanged if values may leave the device; if there is no other tier they all stay.
+Program as_tiers_allow(Program plain, const RunConfig& config) {
+  return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited);
+}
+
+Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
+  return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
+}
+
+/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
+/// for `visits` of the largest visits. The device's part of the program stays as it is, with its places.
+std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
+  const std::size_t end = order.buffers.size() + 1;
+  const HostNeeds needs(program, order.buffers);
+  const auto has_room = [&](std::size_t count) {
+    const NearBytes need = needs.with_spilled(count);
+    return need.smallest + (visits - 1) * need.largest_visit <= budget;
+  };
+  // Fragmentation may need a little more than live bytes promise.
+  std::optional<Program> fitted;
+  first_number_near_low(first_number(order.forced, end, has_room), end, [&](std::size_t count) {
+    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostLevel, budget);
+    if (!candidate) return false;
+    fitted = std::move(candidate);
+    return true;
+  });
+  if (fitted) place_tier(*fitted, Tier::nvme);
+  return fitted;
+}
+
+/// Orders in which a validation may pass the model: the training's, and the one that keeps less.
+std::vector<Order> validation_orders(const Strategy& strategy) {
+  if (strategy.order == Order::microbatch_major) return {Order::microbatch_major};
+  return {strategy.order, Order::microbatch_major};
+}
+
+Program lower_validation_in(Order order, const Model& model, Strategy strategy, const RunConfig& config) {
+  strategy.order = order;
+  return as_tiers_allow(lower_validation(model, strategy), config);
+}
+
+/// In the training's order; if that keeps more than it may, in the order that keeps less. False if the
+/// device has no room for either.
+bool place_validation(const Model& model, Placement& placement, const RunConfig& config) {
+  if (placement.strategy.validation_microbatches == 0) return true;
+  std::optional<Program>& best = placement.validation;
+  for (const Order order : validation_orders(placement.strategy)) {
+    std::optional<Program> candidate =
+        fit_device(lower_validation_in(order, model, placement.strategy, config), config.memory.device);
+    if (!candidate) continue;
+    if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
+    if (fits_host(*best, config)) break;
+  }
+  return best.has_value();
+}
+
+bool fits_host(const Placement& placement, const RunConfig& config) {
+  return fits_host(placement.training, config) &&
+         (!placement.validation || fits_host(*placement.validation, config));
+}
+
+/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no
+/// other state may.
+SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
+  SpillOrder order;
+  for (std::size_t b = 0; b < training.buffers.size(); ++b) {
+    const Buffer& buffer = training.buffers[b];
+    if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
+  }
+  order.forced = order.buffers.size();
+  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
+    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
+  }
+  return order;
+}
+
+/// The larger of both programs' use.
+Bytes peak_bytes(const Placement& placement, Tier tier) {
+  const Bytes training = peak_of(placement.training, tier);
+  return placement.validation ? std::max(training, peak_of(*placement.validation, tier)) : training;
+}
+
+/// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
+template <typename Make>
+Placement with_all_spilled(const Placement& placement, const RunConfig& config, const Make& make) {
+  const auto spilled = [&](const Program& program, const SpillOrder& order) {
+    return make(with_spilled(program, order, order.buffers.size()));
+  };
+  Placement result{placement.strategy,
+                   spilled(placement.training, find_spill_order(placement.training, config.memory))};
+  if (placement.validation) {
+    result.validation =
+        spilled(*placement.validation, validation_order(*placement.validation, result.training, config));
+  }
+  return result;
+}
+
+/// The least host memory that a placement runs in.
+Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
+  const Bytes unspilled = peak_bytes(placement, Tier::host);
+  if (config.memory.nvme_path.empty()) return unspilled;
+  const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
+  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place_on_host), Tier::host);
+  const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
+  return may_stay ? std::min(unspilled, spilled) : spilled;
+}
+
+/// What the host has no room for goes to the nvme tier; nothing if that leaves too little room for
+/// `visits` visits.
+std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
+  const SpillOrder order = find_spill_order(placement.training, config.memory);
+  if (fits_host(placement, config) && order.forced == 0) return placement;
+  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host, visits);
+  if (!training) return std::nullopt;
+  Placement spilled{placement.strategy, std::move(*training)};
+  if (placement.validation) {
+    spilled.validation =
+        fit_host(*placement.validation, validation_order(*placement.validation, spilled.training, config),
+                 *config.memory.host, visits);
+    if (!spilled.validation) return std::nullopt;
+  }
+  return spilled;
+}
+
+/// Tries the ways to share out a placement between host and nvme tier, the fastest first. Room for three
+/// visits lets one unit be read and another written while a third is updated. What training leaves on the
+/// host can be more than validation has room for beside it: then all goes. Nothing if the nvme tier holds
+/// none of them. REQUIRES: the host has room for the smallest.
+std::optional<Placement> share_with_drives(const Placement& placement, const RunConfig& config,
+                                           Shortage& shortage) {
+  const auto fits = [&](const Placement& spilled) {
+    return !lacks_drives(peak_bytes(spilled, Tier::nvme), config.memory, shortage);
+  };
+  for (const Bytes visits : {3, 1}) {
+    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
+    if (spilled && fits(*spilled)) return spilled;
+  }
+  std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
+    return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
+  });
+  if (!fits(*spilled)) spilled.reset();
+  return spilled;
+}
+
+/// The run file wants the state of no unit there.
+bool no_state_on_device(const RunConfig& config) {
+  const auto away = [](TierChoice choice) {
+    return choice == TierChoice::host || choice == TierChoice::nvme;
+  };
+  return away(config.memory.optimizer_state) || away(config.memory.parameters);
+}
+
+/// Which tier does not hold a placement; nothing: all do.
+struct Attempt {
+  std::optional<Placement> placement = {};
+  std::optional<Tier> full = {};
+};
+
+/// The last tier beyond the device, if these tiers lack room for what a program has there at once, however it
+/// is placed. `kept_near` bytes of what it does not keep from step to step may stay on the device instead.
+std::optional<Tier> tier_without_room(const Program& program, Bytes kept_near, const RunConfig& config,
+                                      Shortage& shortage) {
+  if (!config.memory.host) return std::nullopt;
+  Bytes state = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.tier == Tier::host) state += buffer.bytes;
+  }
+  const Bytes needed = std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
+  if (!config.memory.nvme_path.empty()) {
+    const bool lacks = lacks_drives(needed - *config.memory.host, config.memory, shortage);
+    return lacks ? std::optional(Tier::nvme) : std::nullopt;
+  }
+  if (needed <= *config.memory.host) return std::nullopt;
+  shortage.host = std::min(shortage.host, needed);
+  return Tier::host;
+}
+
+/// Tries it with the state of `units` units on the device.
+Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
+                Shortage& shortage) {
+  Placement placement{with_device_state(choice, units), {}};
+  Program plain = leanest_training(model, placement.strategy, config);
+  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return {.full = Tier::device};
+  std::optional<Tier> full = tier_without_room(plain, config.memory.device, config, shortage);
+  if (full) return {.full = full};
+  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
+  if (!training) return {.full = Tier::device};
+  placement.training = std::move(*training);
+  full = tier_without_room(placement.training, 0, config, shortage);
+  if (full) return {.full = full};
+  if (!place_validation(model, placement, config)) return {.full = Tier::device};
+  if (!config.memory.host) return {.placement = std::move(placement)};
+  const Bytes smallest_host = smallest_host_bytes(placement, config);
+  if (smallest_host > *config.memory.host) {
+    shortage.host = std::min(shortage.host, smallest_host);
+    return {.full = Tier::host};
+  }
+  if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
+  std::optional<Placement> shared = share_with_drives(placement, config, shortage);
+  if (!shared) return {.full = Tier::nvme};
+  return {.placement = std::move(shared)};
+}
+
+}  // namespace
+
+Strategy with_device_state(Strategy strategy, std::size_t units) {
+  for (std::size_t u = 0; u < strategy.state.size(); ++u)
+    strategy.state[u] = u < units ? Tier::device : Tier::host;
+  return strategy;
+}
+
+Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config) {
+  return as_tiers_allow(lower_training(model, strategy), config);
+}
+
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config) {
+  const auto peak = [](Program program) {
+    return peak_of(with_places(std::move(program), Tier::device), Tier::device);
+  };
+  const Bytes training = peak(leanest_training(model, strategy, config));
+  if (strategy.validation_microbatches == 0) return training;
+  Bytes validation = kUnlimited;
+  for (const Order order : validation_orders(strategy))
+    validation = std::min(validation, peak(lower_validation_in(order, model, strategy, config)));
+  return std::max(training, validation);
+}
+
+bool nothing_spills(const Program& plain, Bytes budget) {
+  Residency residency(plain, kDeviceLevel);
+  if (budget < residency.needs().smallest) return false;
+  const auto traffic = [&](Bytes near_bytes) {
+    const ResidentBytes moved = residency.bytes(near_bytes);
+    return moved.fetched + moved.written_back;
+  };
+  return traffic(budget) == traffic(kUnlimited);
+}
+
+bool all_state_on_device(const RunConfig& config) {
+  return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
+}
+
+std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
+                                        Shortage& shortage) {
+  const std::size_t units = model.units.size();
+  const auto with_units = [&](std::size_t count) {
+    return attempt(model, strategy, count, config, shortage);
+  };
+  if (all_state_on_device(config)) return with_units(units).placement;
+  if (no_state_on_device(config)) return with_units(0).placement;
+  const auto spills = [&](std::size_t count) {
+    return !nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
+  };
+  std::size_t on_device = first_number_from_ends(1, units + 1, spills) - 1;
+  Attempt tried = with_units(on_device);
+  // Fragmentation may leave a little less room than live bytes promise.
+  while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);
+  if (!tried.full || tried.full == Tier::device) return std::move(tried.placement);
+  // The fewest more that leave the other tiers enough room.
+  std::optional<Placement> found;
+  first_number(on_device + 1, units + 1, [&](std::size_t count) {
+    tried = with_units(count);
+    if (tried.placement) found = std::move(tried.placement);
+    return !tried.full || tried.full == Tier::device;
+  });
+  return found;
+}
+
+}  // namespace strata

@@ -1,0 +1,80 @@
+// Where a strategy's buffers live: as much state near the compute as budgets allow, the rest on the tiers
+// beyond.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/plan/lower/strategy.h"
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+/// A strategy with its programs, every buffer on its tier.
+struct Placement {
+  Strategy strategy;
+  Program training;
+  std::optional<Program> validation = {};
+};
+
+/// What tiers beyond the device would have to hold at least, the smallest over all that was tried and did not
+/// fit them. If that much does not hold it either, the next try says more.
+struct Shortage {
+  Bytes host = kUnlimited, nvme = kUnlimited;
+};
+
+/// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
+/// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
+/// anything moving more for it; if the tiers beyond do not hold the rest, as many more as that takes.
+/// Nothing if no number fits.
+std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
+                                        Shortage& shortage);
+
+/// The training program in the form that needs least device memory with the tiers that the run file gives.
+Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);
+
+/// The least device memory that `strategy` runs in, validation included, whatever the tiers beyond hold.
+Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const RunConfig& config);
+
+/// There is no other place for it, or the run file wants it there.
+bool all_state_on_device(const RunConfig& config);
+
+/// `strategy` with the state of the first `units` on the device and of the others on the host.
+Strategy with_device_state(Strategy strategy, std::size_t units);
+
+/// Whether a device of `budget` runs the plain program without copies that more memory would save: what is
+/// left are parameters updated on the host, gradients on their way there, tokens and losses.
+bool nothing_spills(const Program& plain, Bytes budget);
+
+/// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it
+/// holds for.
+template <typename Holds>
+std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) {
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    const bool is_enough = holds(middle);
+    (is_enough ? high : low) = is_enough ? middle : middle + 1;
+  }
+  return low;
+}
+
+/// The same if it is mostly one of the ends, which are then found by one or two questions.
+template <typename Holds>
+std::size_t first_number_from_ends(std::size_t low, std::size_t high, const Holds& holds) {
+  if (low >= high || holds(low)) return low;
+  if (low + 1 == high || !holds(high - 1)) return high;
+  return first_number(low + 1, high - 1, holds);
+}
+
+/// The same if it is mostly one of the lowest: in about twice the logarithm of the distance from `low`.
+template <typename Holds>
+std::size_t first_number_near_low(std::size_t low, std::size_t high, const Holds& holds) {
+  for (std::size_t step = 1; low < high; step *= 2) {
+    const std::size_t probe = std::min(low + step, high) - 1;
+    if (holds(probe)) return first_number(low, probe, holds);
+    low = probe + 1;
+  }
+  return high;
+}
+
+}  // namespace strata

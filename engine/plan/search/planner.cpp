@@ -1,0 +1,76 @@
+#include "engine/plan/search/planner.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "engine/plan/search/refusal.h"
+#include "engine/plan/search/search.h"
+#include "engine/plan/search/size_limit.h"
+
+namespace strata {
+namespace {
+
+/// What the host holds of a run without a host tier: messages to and from the device, and nothing else.
+Bytes message_bytes(const Program& program) {
+  Bytes sum = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.tier == Tier::host && buffer.kind == BufferKind::communication) sum += buffer.bytes;
+  }
+  return sum;
+}
+
+PlannedProgram finish(Program placed, const Plan& plan, bool has_host_tier) {
+  PlannedProgram result;
+  const Bytes host = has_host_tier ? plan.budget(Tier::host) : message_bytes(placed);
+  verify(placed, {plan.budget(Tier::device), host, plan.budget(Tier::nvme)});
+  result.dependencies = find_dependencies(placed);
+  for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
+  result.step_traffic = traffic_of(placed, When::every_step);
+  result.save_traffic = traffic_of(placed, When::saving);
+  result.program = std::move(placed);
+  return result;
+}
+
+double model_flops(const Model& model, const Strategy& strategy) {
+  return 3 * forward_flops_per_token(model, strategy.microbatch.sequence) *
+         static_cast<double>(strategy.microbatch.tokens() * strategy.microbatches);
+}
+
+}  // namespace
+
+Bytes Plan::arena_bytes(Tier tier) const {
+  const auto peak = [&](const PlannedProgram& program) { return program.of(tier).peak_bytes; };
+  return validation ? std::max(peak(training), peak(*validation)) : peak(training);
+}
+
+Plan make_plan(const RunConfig& config, const Model& model) {
+  return make_plan(config, model, planning_rates(config));
+}
+
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  check_size(config, model);
+  Plan plan;
+  const bool nvme_is_used = !config.memory.nvme_path.empty();
+  plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
+                  nvme_is_used ? config.memory.nvme_size : 0};
+  Shortage shortage;
+  std::optional<Placement> best = find_cheapest(config, model, rates, shortage);
+  if (!best) throw budget_error(config, model, rates);
+  plan.strategy = std::move(best->strategy);
+  plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
+  if (best->validation)
+    plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
+  plan.flops = {model_flops(model, plan.strategy), executed_flops(plan.training.program)};
+  plan.parameters = model.parameters();
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
+    plan.updated_parameters += updated;
+    if (plan.strategy.state[u] == Tier::host) plan.host_parameters += updated;
+  }
+  plan.tokens_per_step =
+      plan.strategy.mesh.data() * plan.strategy.microbatches * plan.strategy.microbatch.tokens();
+  return plan;
+}
+
+}  // namespace strata

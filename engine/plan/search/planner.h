@@ -1,0 +1,62 @@
+// The planner: run file and model in, complete plan out. It chooses what the run file leaves open (order,
+// which units' state lives on the device, what stays resident, what goes to the nvme tier) from the budgets
+// alone; nothing here needs a device or memory of the model's size.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/plan/lower/strategy.h"
+#include "engine/plan/program/dependencies.h"
+#include "engine/plan/program/memory.h"
+#include "engine/plan/program/program.h"
+#include "engine/plan/program/traffic.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+/// A program ready to run.
+struct PlannedProgram {
+  Program program;
+  Dependencies dependencies;
+  std::array<TierUse, kTiers.size()> use;
+  Traffic step_traffic;  ///< of one run of the program
+  Traffic save_traffic;  ///< of one run that saves, besides
+
+  const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
+  Bytes moved(Link link) const { return step_traffic[link]; }
+  Bytes moved_by_save(Link link) const { return save_traffic[link]; }
+};
+
+/// FLOPs of one training step on each rank; the formulas stand in engine/model.
+struct StepFlops {
+  double model = 0;     ///< forward + backward: what MFU counts
+  double executed = 0;  ///< with recomputation: what HFU counts
+};
+
+struct Plan {
+  Strategy strategy;
+  PlannedProgram training;
+  std::optional<PlannedProgram> validation;
+  TierBudgets budgets = {kUnlimited, kUnlimited, 0};
+  StepFlops flops;
+  std::int64_t parameters = 0;
+  std::int64_t updated_parameters = 0;  ///< by each rank, padding included
+  std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
+  std::int64_t tokens_per_step = 0;     ///< of all ranks
+
+  Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
+  /// What the tier must hold: the larger of both programs.
+  Bytes arena_bytes(Tier tier) const;
+};
+
+/// Throws ConfigError if the budgets cannot hold the run, naming what does not fit and the smallest budget
+/// that would.
+///
+/// A pure function of its arguments: ranks that give the same get the same. Of `config` it reads neither
+/// threads nor plan.machine, which `rates` stand for.
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates);
+/// For a run of one rank: by planning_rates(config), those of this machine.
+Plan make_plan(const RunConfig& config, const Model& model);
+
+}  // namespace strata

@@ -1,0 +1,21 @@
+#include "engine/plan/search/precision.h"
+
+#include <fmt/format.h>
+
+namespace strata {
+
+PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& facts) {
+  if (config.optimizer.master == MasterFormat::split) return {DType::bf16, "optimizer.master split needs it"};
+  if (config.parallel.reduce_dtype == ReduceDtype::bf16)
+    return {DType::bf16, "parallel.reduce_dtype bf16 needs it"};
+  if (facts.stored) {
+    return {facts.stored->precision,
+            fmt::format("the run goes on from {}, which has it", facts.stored->checkpoint)};
+  }
+  if (config.device.kind == DeviceKind::cuda) return {DType::bf16, "the device is a GPU"};
+  if (!facts.without_bf16.empty())
+    return {DType::fp32, facts.without_bf16 + " has no bf16 instructions, so bf16 would be no faster"};
+  return {DType::bf16, "the CPU has instructions for it"};
+}
+
+}  // namespace strata

@@ -1,0 +1,126 @@
+#include "engine/plan/search/rates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/topology.h"
+
+namespace strata {
+namespace {
+
+constexpr double kNvmeRead = 6e9, kNvmeWrite = 4e9;
+
+MachineRates cpu_rates(const RunConfig& config) {
+  const double cores = config.train.threads > 0 ? static_cast<double>(config.train.threads) : usable_cores();
+  const double copy = 8e9 * cores;
+  const auto link = [&](std::optional<Bytes> limit) {
+    return limit ? std::min(copy, static_cast<double>(*limit)) : copy;
+  };
+  return {.flops_per_second = (config.precision() == DType::bf16 ? 400e9 : 200e9) * cores,
+          .memory_bytes_per_second = 2 * copy,
+          .h2d_bytes_per_second = link(config.device.h2d_per_second),
+          .d2h_bytes_per_second = link(config.device.d2h_per_second),
+          .nvme_read_bytes_per_second = kNvmeRead,
+          .nvme_write_bytes_per_second = kNvmeWrite};
+}
+
+MachineRates cuda_rates(const RunConfig& config) {
+  return {.flops_per_second = config.precision() == DType::fp32 ? 50e12 : 600e12,
+          .memory_bytes_per_second = 200e9,
+          .h2d_bytes_per_second = 50e9,
+          .d2h_bytes_per_second = 50e9,
+          .nvme_read_bytes_per_second = kNvmeRead,
+          .nvme_write_bytes_per_second = kNvmeWrite,
+          .cores_copy = false};
+}
+
+/// Plans divide by rates. Drives that were not measured have 0.
+void check_rates(const MachineRates& rates, const std::string& path) {
+  const auto check = [&](const char* key, double value, bool may_be_missing) {
+    if (value > 0 || (may_be_missing && value == 0)) return;
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {} is {}", path, key, value));
+  };
+  check("flops_per_second", rates.flops_per_second, false);
+  check("memory_bytes_per_second", rates.memory_bytes_per_second, false);
+  check("h2d_bytes_per_second", rates.h2d_bytes_per_second, false);
+  check("d2h_bytes_per_second", rates.d2h_bytes_per_second, false);
+  check("nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second, true);
+  check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
+}
+
+}  // namespace
+
+MachineRates parse_profile(std::string_view text, const std::string& path) {
+  try {
+    const MachineRates rates = rates_from_json(parse_json(text, "plan.machine: " + path));
+    check_rates(rates, path);
+    return rates;
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(fmt::format("plan.machine: {} is no machine profile: {}", path, error.what()));
+  }
+}
+
+nlohmann::json rates_json(const MachineRates& rates) {
+  return {{"flops_per_second", rates.flops_per_second},
+          {"memory_bytes_per_second", rates.memory_bytes_per_second},
+          {"h2d_bytes_per_second", rates.h2d_bytes_per_second},
+          {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
+          {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
+          {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
+          {"cores_copy", rates.cores_copy}};
+}
+
+MachineRates rates_from_json(const nlohmann::json& json) {
+  MachineRates rates;
+  json.at("flops_per_second").get_to(rates.flops_per_second);
+  json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
+  json.at("h2d_bytes_per_second").get_to(rates.h2d_bytes_per_second);
+  json.at("d2h_bytes_per_second").get_to(rates.d2h_bytes_per_second);
+  json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
+  json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
+  json.at("cores_copy").get_to(rates.cores_copy);
+  return rates;
+}
+
+MachineRates planning_rates(const RunConfig& config) {
+  MachineRates rates;
+  if (!config.plan.machine.empty()) {
+    if (!is_there(config.plan.machine)) {
+      throw ConfigError(fmt::format("plan.machine: cannot read {}: strata doctor --profile writes one",
+                                    config.plan.machine));
+    }
+    rates = parse_profile(read_file(config.plan.machine), config.plan.machine);
+    if (rates.nvme_read_bytes_per_second == 0) rates.nvme_read_bytes_per_second = kNvmeRead;
+    if (rates.nvme_write_bytes_per_second == 0) rates.nvme_write_bytes_per_second = kNvmeWrite;
+  } else {
+    rates = config.device.kind == DeviceKind::cuda ? cuda_rates(config) : cpu_rates(config);
+  }
+  const auto limit = [](double& rate, std::optional<Bytes> most) {
+    if (most) rate = std::min(rate, static_cast<double>(*most));
+  };
+  limit(rates.nvme_read_bytes_per_second, config.memory.nvme_read_per_second);
+  limit(rates.nvme_write_bytes_per_second, config.memory.nvme_write_per_second);
+  return rates;
+}
+
+double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h) {
+  const double computing = flops / rates.flops_per_second;
+  const double copying = 2 * static_cast<double>(h2d + d2h) / rates.memory_bytes_per_second;
+  return std::max({rates.cores_copy ? computing + copying : computing,
+                   static_cast<double>(h2d) / rates.h2d_bytes_per_second,
+                   static_cast<double>(d2h) / rates.d2h_bytes_per_second});
+}
+
+double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written) {
+  const auto seconds = [](Bytes bytes, double rate) {
+    return bytes == 0 ? 0 : static_cast<double>(bytes) / rate;
+  };
+  return seconds(read, rates.nvme_read_bytes_per_second) +
+         seconds(written, rates.nvme_write_bytes_per_second);
+}
+
+}  // namespace strata

@@ -1,0 +1,15 @@
+// What to tell a user whose budgets do not hold a run.
+#pragma once
+
+#include "base/error.h"
+#include "engine/config/run_config.h"
+#include "engine/model/model.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+/// Names the budget that is too small and the smallest that works: with what is named the run is planned, and
+/// not with less of it. REQUIRES: no plan holds the budgets of `config`.
+ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates);
+
+}  // namespace strata

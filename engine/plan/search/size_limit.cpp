@@ -1,0 +1,74 @@
+#include "engine/plan/search/size_limit.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace strata {
+namespace {
+
+// Per unit and microbatch, with the copies of all operands; and per unit.
+constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerUnit = 24;
+/// Offsets are bytes in an int64, and planning adds some of them up.
+constexpr double kLargestBytes = 0x1p60;
+
+void check_instructions(const RunConfig& config, const Model& model) {
+  const auto units = static_cast<double>(model.units.size());
+  const auto refuse = [&](std::string_view what, double instructions, std::string_view advice) {
+    throw ConfigError(
+        fmt::format("{} through {} units of the model take about {:.3g} instructions, and a program has at "
+                    "most {:.3g}; {}",
+                    what, model.units.size(), instructions, kLargestProgram, advice));
+  };
+  const std::int64_t microbatches = config.microbatches();
+  const double training = units * (kPerTrainingPass * static_cast<double>(microbatches) + kPerUnit);
+  if (training > kLargestProgram) {
+    refuse(fmt::format("train.batch: {} microbatches per step", microbatches), training,
+           "raise train.microbatch, or lower train.batch or the number of layers");
+  }
+  if (config.train.validate_every == 0) return;
+  const double passes =
+      static_cast<double>(config.train.validation_batches) / static_cast<double>(config.parallel.data) + 1;
+  const double validation = units * kPerValidationPass * passes;
+  if (validation > kLargestProgram) {
+    refuse(fmt::format("train.validation_batches: {} microbatches", config.train.validation_batches),
+           validation, "lower train.validation_batches");
+  }
+}
+
+/// More than all buffers of a step together, in doubles, which do not wrap around.
+void check_bytes(const RunConfig& config, const Model& model) {
+  const Architecture& a = model.architecture;
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double tokens = number(config.train.microbatch) * number(config.data.sequence_length);
+  const double columns = number(a.hidden) + number(a.query_columns()) + number(2 * a.kv_columns()) +
+                         number(3 * a.intermediate) + number(a.heads) + number(a.vocabulary);
+  const double passes = number(config.microbatches()) +
+                        number(config.train.validate_every > 0 ? config.train.validation_batches : 0);
+  const double activations =
+      64 * tokens * columns * passes * number(static_cast<std::int64_t>(model.units.size()));
+  const double rows =
+      16 * tokens * number(a.hidden) * number(config.microbatches()) * number(config.parallel.data);
+  if (activations + rows > kLargestBytes) {
+    throw ConfigError(
+        fmt::format("train.microbatch: {} sequences of data.sequence_length {} tokens have more bytes of "
+                    "activations than a machine "
+                    "addresses; make either smaller",
+                    config.train.microbatch, config.data.sequence_length));
+  }
+  double parameters = 0;
+  for (const Unit& unit : model.units) parameters += number(unit.elements);
+  if (64 * (parameters + number(config.parallel.data)) > kLargestBytes) {
+    throw ConfigError(fmt::format(
+        "the model: {:.3g} parameters have more bytes of state than a machine addresses", parameters));
+  }
+}
+
+}  // namespace
+
+void check_size(const RunConfig& config, const Model& model) {
+  check_instructions(config, model);
+  check_bytes(config, model);
+}
+
+}  // namespace strata
