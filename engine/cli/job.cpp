@@ -65,7 +65,7 @@ void Job::tell(const std::exception& error) {
 }
 
 void Job::leave(const std::string& hang) {
-  constexpr auto kOthersSpeak = std::chrono::seconds(5);
+  constexpr auto kFirstSpeaks = std::chrono::seconds(30), kOthersHear = std::chrono::seconds(5);
   std::string sentence = hang;
   {
     const std::lock_guard lock(advice_mutex_);
@@ -73,10 +73,10 @@ void Job::leave(const std::string& hang) {
   }
   const bool told = told_.exchange(true);
   if (world_) world_->abort(sentence);
-  // Then the first rank says it, and its end is that of all.
-  if (!is_first()) std::this_thread::sleep_for(kOthersSpeak);
+  // Then the first rank says it, and its end is that of all, unless it hangs too.
+  if (!is_first()) std::this_thread::sleep_for(kFirstSpeaks);
   if (!told || !is_first()) say(speaker() + sentence);
-  if (is_first() && world_) std::this_thread::sleep_for(kOthersSpeak);  // they hear why
+  if (is_first() && world_) std::this_thread::sleep_for(kOthersHear);
   std::_Exit(1);
 }
 
