@@ -97,6 +97,9 @@ void HfFolder::open_files(const Model& model) {
 void HfFolder::add_file(const std::string& file_name, const Model& model) {
   const fs::path path = folder_ / file_name;
   if (!is_there(path)) refuse(path, fmt::format("no such file, but {} lists it", kIndex));
+  std::error_code cannot_be_asked;
+  if (!fs::is_regular_file(path, cannot_be_asked))
+    refuse(path, "it is listed as a file of tensors, and is none");
   files_.push_back(std::make_unique<SafetensorsReader>(path));
   const SafetensorsReader& file = *files_.back();
   for (const auto& [name, tensor] : file.tensors()) {

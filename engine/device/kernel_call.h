@@ -125,6 +125,7 @@ struct AttentionForward {
   }
 };
 
+/// The gradients of AttentionForward's operands.
 struct AttentionBackward {
   AttentionShape shape;
   Matrix query, key, value, out, log_sum_exp;  ///< as in the forward

@@ -223,6 +223,8 @@ TEST(HfFolder, AWrongIndexIsRefused) {
   refused({{"weight_map", {{"a", "../../secret"}}}},
           {"the file of a is \"../../secret\"", "in the same folder"});
   refused({{"weight_map", {{"a", 3}}}}, {"the file of a is 3"});
+  for (const char* none : {"..", ".", ""})
+    refused({{"weight_map", {{"a", none}}}}, {"listed as a file of tensors, and is none"});
   refused({{"weight_map", {{"a", "shard"}}}},
           {(folder / "shard").string(), "no such file, but model.safetensors.index.json"});
   write_weights(
