@@ -21,9 +21,9 @@ void visit_each(const Visit& visit, const Operands&... operands) {
   (visit(operands), ...);
 }
 
-/// A single value as a span.
+/// A value as a span; null: an empty one.
 template <typename T>
-std::span<T> one(T* value) {
+std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
@@ -204,7 +204,7 @@ struct CrossEntropy {
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, logits, targets, losses, one(loss_scale));
+    visit_each(visit, logits, targets, losses, single(loss_scale));
   }
 };
 
@@ -308,7 +308,7 @@ struct AdamWUpdate {
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, one(scalars), state);
+    visit_each(visit, single(scalars), state);
   }
 };
 
@@ -320,7 +320,7 @@ struct SumOfSquares {
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, one(sum));
+    visit_each(visit, x, single(sum));
   }
 };
 

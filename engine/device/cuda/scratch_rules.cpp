@@ -1,10 +1,11 @@
 #include "engine/device/cuda/scratch_rules.h"
 
+#include <algorithm>
+
 #include "engine/device/cuda/attention_chunk.h"
 #include "engine/device/cuda/context.h"
 
 namespace strata {
-
 namespace {
 
 /// cuBLASLt's workspace is a part of its own.
