@@ -17,6 +17,7 @@ LAYERS = [
     {"optim", "offload", "collectives", "engine/config"},
     {"engine/device"},
     {"engine/device/cpu", "engine/device/cuda", "engine/device/reference"},
+    {"engine/graph"},
     {"engine/model", "engine/data"},
     {"engine/checkpoint", "engine/plan/program"},
     {"engine/plan/lower"},

@@ -45,8 +45,12 @@ strata_precompile(strata_precompiled)
 # strata_library(NAME DEPENDS target... [OPTIONS option...]): the C++ and CUDA sources of this folder as the static library
 # strata_NAME, compiled with `options` too.
 function(strata_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;OPTIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;OPTIONS;FOLDERS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp *.cu)
+  foreach(folder IN LISTS ARG_FOLDERS)
+    file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cpp)
+    list(APPEND sources ${more})
+  endforeach()
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})

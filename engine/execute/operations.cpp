@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/watchdog.h"
+#include "engine/plan/lower/regions.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 
@@ -111,10 +112,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::zero:
       return kernels_.run(Zero{flat(instruction.writes[0])});
     case Operation::forward:
-      return setup_.compute->forward(kernels_, share(instruction).kind, unit_memory(instruction));
     case Operation::backward:
-      return setup_.compute->backward(kernels_, share(instruction).kind, unit_memory(instruction),
-                                      1.0F / static_cast<float>(setup_.program->loss_tokens));
+      return run_pass(instruction);
     case Operation::cast_gradient:
       return cast_gradient(instruction);
     case Operation::list_rows:
@@ -170,24 +169,14 @@ void Operations::write(const Instruction& instruction) {
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
-UnitMemory Operations::unit_memory(const Instruction& instruction) const {
+void Operations::run_pass(const Instruction& instruction) {
   UnitMemory memory;
-  memory.parameter = operand<std::byte>(instruction, Role::parameter);
-  memory.shared_parameter = operand<std::byte>(instruction, Role::shared_parameter);
-  memory.gradient = operand<float>(instruction, Role::gradient);
-  memory.shared_gradient = operand<float>(instruction, Role::shared_gradient);
-  memory.input = operand<std::byte>(instruction, Role::input);
-  memory.output = operand<std::byte>(instruction, Role::output);
-  memory.output_gradient = operand<std::byte>(instruction, Role::output_gradient);
-  memory.input_gradient = operand<std::byte>(instruction, Role::input_gradient);
-  memory.saved = operand<std::byte>(instruction, Role::saved);
-  memory.workspace = operand<std::byte>(instruction, Role::workspace);
-  memory.constants = operand<std::byte>(instruction, Role::constants);
-  memory.tokens = operand<std::int32_t>(instruction, Role::tokens);
-  memory.targets = operand<std::int32_t>(instruction, Role::targets);
-  memory.losses = operand<float>(instruction, Role::losses);
-  memory.loss_scale = operand<float>(instruction, Role::loss_scale);
-  return memory;
+  for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
+  const UnitPasses& passes = setup_.compute->passes(share(instruction).kind);
+  const bool saved = memory[Region::saved] != nullptr;
+  const Segment& pass =
+      instruction.operation == Operation::forward ? passes.forward_pass(saved) : passes.backward_pass(saved);
+  pass.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_tokens));
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {

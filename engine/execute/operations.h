@@ -98,7 +98,7 @@ class Operations {
   const UnitShare& share(const Instruction& instruction) const;
   Meter& meter() const { return setup_.streams->meter(); }
 
-  UnitMemory unit_memory(const Instruction& instruction) const;
+  void run_pass(const Instruction& instruction);
   void copy(const Instruction& instruction);
   void read(const Instruction& instruction);
   void write(const Instruction& instruction);

@@ -15,7 +15,7 @@ struct UpdatedPart {
 };
 
 struct UnitShare {
-  UnitKind kind = UnitKind::block;
+  std::size_t kind = 0;    ///< the unit's
   std::int64_t first = 0;  ///< the shard's first element, counted in the unit
   std::vector<UpdatedPart> parts;
 };

@@ -2,100 +2,36 @@
 
 namespace strata {
 
-UnitCompute::UnitCompute(const Model& model, DType dtype, MicrobatchShape shape)
-    : boundary_bytes_(checked_product(shape.tokens(), model.architecture.hidden, size_of(dtype))),
-      shape_(shape),
-      embedding_(model, dtype, shape),
-      block_(model, dtype, shape),
-      head_(model, dtype, shape) {
-  if (model.architecture.family == Family::llama) rotary_ = model.architecture;
-}
-
-Bytes UnitCompute::boundary_bytes() const {
-  return boundary_bytes_;
+UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
+    : rotations_(model.rotations), sequence_(shape.sequence) {
+  GraphShape sizes = {.precision = precision, .microbatch = shape};
+  Bytes constants = 0;
+  for (const Rotation& rotation : rotations_) {
+    for (int table = 0; table < 2; ++table) {
+      sizes.constants.push_back(constants);
+      constants += rotary_table_bytes(rotation, sequence_);
+    }
+  }
+  for (const UnitGraph& graph : model.graphs) {
+    passes_.push_back(make_passes(graph, sizes));
+    const bool has_input = graph.input >= 0;
+    input_bytes_.push_back(has_input ? bytes_of(size_of(graph.tensor(graph.input), sizes)) : 0);
+  }
 }
 
 Bytes UnitCompute::constant_bytes() const {
-  return rotary_ ? rotary_bytes(*rotary_, shape_.sequence) : 0;
+  Bytes sum = 0;
+  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, sequence_);
+  return sum;
 }
 
 void UnitCompute::fill_constants(std::span<std::byte> host) const {
-  if (rotary_) fill_rotary_tables(*rotary_, shape_.sequence, host);
-}
-
-Bytes UnitCompute::saved_bytes(const Unit& unit) const {
-  return unit.kind == UnitKind::block ? block_.saved_bytes() : 0;
-}
-
-Bytes UnitCompute::forward_workspace_bytes(const Unit& unit, bool save) const {
-  switch (unit.kind) {
-    case UnitKind::embedding:
-      return 0;
-    case UnitKind::block:
-      return block_.forward_workspace_bytes(save);
-    case UnitKind::head:
-      return head_.forward_workspace_bytes();
+  std::size_t at = 0;
+  for (const Rotation& rotation : rotations_) {
+    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, sequence_));
+    fill_rotary_tables(rotation, sequence_, host.subspan(at, bytes));
+    at += bytes;
   }
-  return 0;
-}
-
-Bytes UnitCompute::backward_workspace_bytes(const Unit& unit, bool saved) const {
-  switch (unit.kind) {
-    case UnitKind::embedding:
-      return 0;
-    case UnitKind::block:
-      return block_.backward_workspace_bytes(saved);
-    case UnitKind::head:
-      return head_.backward_workspace_bytes();
-  }
-  return 0;
-}
-
-void UnitCompute::forward(Kernels& kernels, UnitKind unit, const UnitMemory& memory) const {
-  switch (unit) {
-    case UnitKind::embedding:
-      return embedding_.forward(kernels, memory);
-    case UnitKind::block:
-      return block_.forward(kernels, memory);
-    case UnitKind::head:
-      return head_.forward(kernels, memory);
-  }
-}
-
-void UnitCompute::backward(Kernels& kernels, UnitKind unit, const UnitMemory& memory,
-                           float gradient_scale) const {
-  switch (unit) {
-    case UnitKind::embedding:
-      return embedding_.backward(kernels, memory);
-    case UnitKind::block:
-      return block_.backward(kernels, memory);
-    case UnitKind::head:
-      return head_.backward(kernels, memory, gradient_scale);
-  }
-}
-
-double UnitCompute::forward_flops(const Unit& unit) const {
-  switch (unit.kind) {
-    case UnitKind::embedding:
-      return 0;
-    case UnitKind::block:
-      return block_.forward_flops();
-    case UnitKind::head:
-      return head_.forward_flops();
-  }
-  return 0;
-}
-
-double UnitCompute::backward_flops(const Unit& unit, bool saved) const {
-  switch (unit.kind) {
-    case UnitKind::embedding:
-      return 0;
-    case UnitKind::block:
-      return block_.backward_flops(saved);
-    case UnitKind::head:
-      return 3 * head_.forward_flops();
-  }
-  return 0;
 }
 
 }  // namespace strata

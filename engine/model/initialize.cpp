@@ -34,8 +34,7 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
   }
   scaled_normals(seed, hash_text(tensor.hf_name), static_cast<std::uint64_t>(first),
                  deviation(architecture, tensor.init), out);
-  if (architecture.padding_token && tensor.hf_name == "model.embed_tokens.weight")
-    clear_row(*architecture.padding_token, architecture.hidden, first, out);
+  if (tensor.zero_row >= 0) clear_row(tensor.zero_row, tensor.hf_shape.back(), first, out);
 }
 
 void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,

@@ -155,22 +155,18 @@ TEST_P(UnitComputeOf, ForwardFlopsAreThoseOfTheModel) {
   const Model model = build_model(GetParam().architecture);
   const UnitCompute compute(model, DType::fp32, kShape);
   double sum = 0;
-  for (const Unit& unit : model.units) sum += compute.forward_flops(unit);
-  if (model.architecture.window > 0) {
-    EXPECT_LT(sum, forward_flops_per_token(model, kShape.sequence) * kShape.tokens());
-  } else {
-    EXPECT_DOUBLE_EQ(sum, forward_flops_per_token(model, kShape.sequence) * kShape.tokens());
-  }
+  for (const Unit& unit : model.units) sum += compute.passes(unit).forward.flops();
+  EXPECT_DOUBLE_EQ(sum, forward_flops_per_token(model, kShape.sequence) * kShape.tokens());
 }
 
 TEST_P(UnitComputeOf, RecomputingCostsFlopsAndSavesMemory) {
   const Model model = build_model(GetParam().architecture);
   const UnitCompute compute(model, DType::bf16, {1, 64});
-  const Unit& block = model.units[1];
-  EXPECT_GT(compute.backward_flops(block, false), compute.backward_flops(block, true));
-  EXPECT_GE(compute.backward_flops(block, true), 2 * compute.forward_flops(block));
-  EXPECT_GT(compute.backward_workspace_bytes(block, false), compute.backward_workspace_bytes(block, true));
-  for (const Unit& unit : {model.embedding(), model.head()}) EXPECT_EQ(compute.saved_bytes(unit), 0);
+  const UnitPasses& block = compute.passes(model.units[1]);
+  EXPECT_GT(block.recomputing_backward.flops(), block.backward.flops());
+  EXPECT_GE(block.backward.flops(), 2 * block.forward.flops());
+  EXPECT_GT(block.recomputing_backward.workspace_bytes(), block.backward.workspace_bytes());
+  for (const Unit& unit : {model.embedding(), model.head()}) EXPECT_EQ(compute.passes(unit).saved_bytes, 0);
 }
 
 Architecture gpt2_124m() {
@@ -192,21 +188,29 @@ TEST(UnitCompute, AGpt2BlockKeepsNineAndScratchesThirteenHiddenVectorsPerToken) 
   const auto vectors = [&](Bytes bytes) {
     return static_cast<double>(bytes) / static_cast<double>(shape.tokens() * 768 * size_of(DType::bf16));
   };
-  const Unit& block = model.units[1];
-  EXPECT_NEAR(vectors(compute.saved_bytes(block)), 9, 0.1);
-  EXPECT_NEAR(vectors(compute.forward_workspace_bytes(block, true)), 4, 0.1);
-  EXPECT_NEAR(vectors(compute.forward_workspace_bytes(block, false)), 5, 0.1);
-  EXPECT_NEAR(vectors(compute.backward_workspace_bytes(block, true)), 4, 0.1);
-  EXPECT_NEAR(vectors(compute.backward_workspace_bytes(block, false)), 13, 0.1);
+  const UnitPasses& block = compute.passes(model.units[1]);
+  EXPECT_NEAR(vectors(block.saved_bytes), 9, 0.1);
+  EXPECT_NEAR(vectors(block.saving_forward.workspace_bytes()), 4, 0.1);
+  EXPECT_NEAR(vectors(block.forward.workspace_bytes()), 5, 0.1);
+  EXPECT_NEAR(vectors(block.backward.workspace_bytes()), 4, 0.1);
+  EXPECT_NEAR(vectors(block.recomputing_backward.workspace_bytes()), 13, 0.1);
 }
 
-TEST(HeadCompute, LogitsOfALargeVocabularyNeverExistWhole) {
+UnitPasses head_passes(const Model& model, DType precision, MicrobatchShape shape,
+                       Bytes max_chunk_bytes = 64 * MiB) {
+  return make_passes(
+      model.graph_of(model.head()),
+      {.precision = precision, .microbatch = shape, .constants = {}, .max_chunk_bytes = max_chunk_bytes});
+}
+
+TEST(Head, LogitsOfALargeVocabularyNeverExistWhole) {
   const Model model = build_model(gpt2_124m());
-  const HeadCompute head(model, DType::bf16, {16, 512});
-  EXPECT_EQ(head.chunk_rows(), 640);  // the largest multiple of 64 below 64 MiB / (50257 · 2)
-  EXPECT_LT(head.backward_workspace_bytes(), 65 * MiB);
-  EXPECT_EQ(HeadCompute(model, DType::bf16, {1, 33}).chunk_rows(), 33);
-  EXPECT_EQ(HeadCompute(model, DType::bf16, {1, 512}, 1).chunk_rows(), 64);
+  const UnitPasses head = head_passes(model, DType::bf16, {16, 512});
+  EXPECT_EQ(head.forward.chunk_rows(), 640);  // the largest multiple of 64 below 64 MiB / (50257 · 2)
+  EXPECT_LT(head.backward.workspace_bytes(), 65 * MiB);
+  EXPECT_LT(head.forward.workspace_bytes(), 66 * MiB);
+  EXPECT_EQ(head_passes(model, DType::bf16, {1, 33}).backward.chunk_rows(), 33);
+  EXPECT_EQ(head_passes(model, DType::bf16, {1, 512}, 1).backward.chunk_rows(), 64);
 }
 
 struct HeadResult {
@@ -214,7 +218,8 @@ struct HeadResult {
 };
 
 /// Runs a head alone on random inputs.
-HeadResult run_head(const Model& model, const HeadCompute& head, MicrobatchShape shape) {
+HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape shape) {
+  const UnitPasses head = head_passes(model, DType::fp32, shape, max_chunk_bytes);
   const std::int64_t hidden = model.architecture.hidden;
   GuardedMemory parameter = in_memory(random_values(model.head().elements, 5), DType::fp32);
   GuardedMemory shared = in_memory(random_values(model.embedding().elements, 6), DType::fp32);
@@ -223,32 +228,32 @@ HeadResult run_head(const Model& model, const HeadCompute& head, MicrobatchShape
       in_memory(std::vector<float>(static_cast<std::size_t>(model.head().elements)), DType::fp32);
   GuardedMemory shared_gradient =
       in_memory(std::vector<float>(static_cast<std::size_t>(model.embedding().elements)), DType::fp32);
-  GuardedMemory workspace(head.backward_workspace_bytes());
+  GuardedMemory workspace(head.backward.workspace_bytes());
   GuardedMemory input_gradient(input.size());
   GuardedMemory losses(shape.tokens() * size_of(DType::fp32));
-  const std::vector<std::int32_t> targets = random_tokens(shape.tokens(), model.architecture.vocabulary, 8);
+  std::vector<std::int32_t> targets = random_tokens(shape.tokens(), model.architecture.vocabulary, 8);
   UnitMemory memory;
-  memory.parameter = parameter.data();
-  memory.shared_parameter = shared.data();
-  memory.gradient = reinterpret_cast<float*>(gradient.data());
-  memory.shared_gradient = reinterpret_cast<float*>(shared_gradient.data());
-  memory.input = input.data();
-  memory.input_gradient = input_gradient.data();
-  memory.workspace = workspace.data();
-  memory.targets = targets.data();
-  memory.losses = reinterpret_cast<float*>(losses.data());
+  memory[Region::parameter] = parameter.data();
+  memory[Region::shared_parameter] = shared.data();
+  memory[Region::gradient] = gradient.data();
+  memory[Region::shared_gradient] = shared_gradient.data();
+  memory[Region::input] = input.data();
+  memory[Region::input_gradient] = input_gradient.data();
+  memory[Region::workspace] = workspace.data();
+  memory[Region::targets] = reinterpret_cast<std::byte*>(targets.data());
+  memory[Region::losses] = losses.data();
   ReferenceKernels kernels;
-  head.backward(kernels, memory, 1.0F / static_cast<float>(shape.tokens()));
+  head.backward.run(kernels, memory, 1.0F / static_cast<float>(shape.tokens()));
   EXPECT_TRUE(workspace.intact() && input_gradient.intact() && losses.intact());
   return {floats_of(losses), floats_of(input_gradient), floats_of(gradient), floats_of(shared_gradient)};
 }
 
-TEST(HeadCompute, ChunksOfRowsChangeNothingButTheOrderOfSums) {
+TEST(Head, ChunksOfRowsChangeNothingButTheOrderOfSums) {
   constexpr MicrobatchShape kLong{2, 75};  // two chunks of 64 rows, one of 22
   for (const TinyArchitecture& tiny : tiny_architectures()) {
     const Model model = build_model(tiny.architecture);
-    const HeadResult whole = run_head(model, HeadCompute(model, DType::fp32, kLong), kLong);
-    const HeadResult chunked = run_head(model, HeadCompute(model, DType::fp32, kLong, 1), kLong);
+    const HeadResult whole = run_head(model, 64 * MiB, kLong);
+    const HeadResult chunked = run_head(model, 1, kLong);
     EXPECT_EQ(whole.losses, chunked.losses) << tiny.name;
     EXPECT_EQ(whole.input_gradient, chunked.input_gradient) << tiny.name;
     for (std::size_t i = 0; i < whole.gradient.size(); ++i) {
@@ -267,12 +272,10 @@ struct RotaryGolden {
 
 void expect_rotary(const RopeOptions& rope, std::span<const RotaryGolden> goldens) {
   constexpr std::int64_t kSequence = 8192;
-  Architecture architecture;
-  architecture.head_dimension = 128;
-  architecture.rope = rope;
-  std::vector<std::byte> memory(static_cast<std::size_t>(rotary_bytes(architecture, kSequence)));
-  fill_rotary_tables(architecture, kSequence, memory);
-  const RotaryTables tables = rotary_tables(architecture, kSequence, memory.data());
+  const Rotation rotation = {128, rope};
+  std::vector<std::byte> memory(static_cast<std::size_t>(2 * rotary_table_bytes(rotation, kSequence)));
+  fill_rotary_tables(rotation, kSequence, memory);
+  const RotaryTables tables = rotary_tables(rotation, kSequence, memory.data());
   for (const RotaryGolden& golden : goldens) {
     EXPECT_NEAR(tables.cosine.row<float>(golden.position)[golden.index], golden.cosine, 1e-6) << golden.index;
     EXPECT_NEAR(tables.sine.row<float>(golden.position)[golden.index], golden.sine, 1e-6) << golden.index;

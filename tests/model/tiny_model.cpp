@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -11,10 +10,6 @@
 
 namespace strata::test {
 namespace {
-
-constexpr std::size_t kGuard = 256;
-constexpr std::byte kPattern{0xA5};
-constexpr std::byte kNaN{0xFF};
 
 Architecture llama() {
   Architecture a;
@@ -44,21 +39,6 @@ Architecture gpt2() {
 
 }  // namespace
 
-GuardedMemory::GuardedMemory(Bytes bytes)
-    : size_(bytes), offset_(0), bytes_(static_cast<std::size_t>(bytes + kAlignment) + 2 * kGuard, kPattern) {
-  const auto front = reinterpret_cast<std::uintptr_t>(bytes_.data()) + kGuard;
-  offset_ =
-      kGuard + static_cast<std::size_t>(align_up(static_cast<Bytes>(front)) - static_cast<Bytes>(front));
-  std::fill_n(data(), size_, kNaN);
-}
-
-bool GuardedMemory::intact() const {
-  const auto is_pattern = [](std::byte byte) { return byte == kPattern; };
-  const auto front_end = bytes_.begin() + static_cast<std::ptrdiff_t>(offset_);
-  return std::all_of(bytes_.begin(), front_end, is_pattern) &&
-         std::all_of(front_end + static_cast<std::ptrdiff_t>(size_), bytes_.end(), is_pattern);
-}
-
 std::vector<TinyArchitecture> tiny_architectures() {
   Architecture untied_gpt2 = gpt2();
   untied_gpt2.tied_head = false;
@@ -81,13 +61,6 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"mistral", mistral}};
 }
 
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
-  const CounterRandom random(seed, 0);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = random.normal(i);
-  return values;
-}
-
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
   const CounterRandom random(seed, 1);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
@@ -95,24 +68,6 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
     tokens[i] = static_cast<std::int32_t>(random.integer(i) % static_cast<std::uint64_t>(vocabulary));
   }
   return tokens;
-}
-
-GuardedMemory in_memory(const std::vector<float>& values, DType dtype) {
-  GuardedMemory memory(static_cast<Bytes>(values.size()) * size_of(dtype));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (dtype == DType::fp32) {
-      reinterpret_cast<float*>(memory.data())[i] = values[i];
-    } else {
-      reinterpret_cast<bfloat16*>(memory.data())[i] = bfloat16(values[i]);
-    }
-  }
-  return memory;
-}
-
-std::vector<float> floats_of(GuardedMemory& memory) {
-  std::vector<float> values(static_cast<std::size_t>(memory.size()) / sizeof(float));
-  std::memcpy(values.data(), memory.data(), values.size() * sizeof(float));
-  return values;
 }
 
 TinyModel::TinyModel(const Architecture& architecture, DType dtype, MicrobatchShape shape)
@@ -151,17 +106,18 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
   for (std::size_t i = 0; i + 1 < model_.units.size(); ++i) {
     const Unit& unit = model_.units[i];
     UnitMemory memory;
-    GuardedMemory workspace(compute_.forward_workspace_bytes(unit, save));
-    activations.saved.emplace_back(save ? compute_.saved_bytes(unit) : 0);
-    activations.boundaries.emplace_back(compute_.boundary_bytes());
-    memory.parameter = parameters[i].data();
-    memory.constants = constants_.data();
-    memory.tokens = tokens_.data();
-    memory.workspace = workspace.data();
-    if (activations.saved.back().size() > 0) memory.saved = activations.saved.back().data();
-    if (i > 0) memory.input = activations.boundaries[i - 1].data();
-    memory.output = activations.boundaries[i].data();
-    compute_.forward(kernels_, unit.kind, memory);
+    const Segment& pass = compute_.passes(unit).forward_pass(save);
+    GuardedMemory workspace(pass.workspace_bytes());
+    activations.saved.emplace_back(save ? compute_.passes(unit).saved_bytes : 0);
+    activations.boundaries.emplace_back(compute_.input_bytes(model_.units[i + 1]));
+    memory[Region::parameter] = parameters[i].data();
+    memory[Region::constants] = constants_.data();
+    memory[Region::tokens] = reinterpret_cast<std::byte*>(tokens_.data());
+    memory[Region::workspace] = workspace.data();
+    if (activations.saved.back().size() > 0) memory[Region::saved] = activations.saved.back().data();
+    if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
+    memory[Region::output] = activations.boundaries[i].data();
+    pass.run(kernels_, memory, 1);
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(activations.saved.back().intact()) << unit.name << " wrote outside its saved activations";
   }
@@ -171,15 +127,16 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
 
 void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations& activations,
                              GuardedMemory& losses) {
-  GuardedMemory workspace(compute_.forward_workspace_bytes(model_.head(), false));
+  const Segment& pass = compute_.passes(model_.head()).forward;
+  GuardedMemory workspace(pass.workspace_bytes());
   UnitMemory memory;
-  memory.parameter = parameters.back().data();
-  memory.shared_parameter = parameters.front().data();
-  memory.workspace = workspace.data();
-  memory.input = activations.boundaries.back().data();
-  memory.targets = targets_.data();
-  memory.losses = reinterpret_cast<float*>(losses.data());
-  compute_.forward(kernels_, UnitKind::head, memory);
+  memory[Region::parameter] = parameters.back().data();
+  memory[Region::shared_parameter] = parameters.front().data();
+  memory[Region::workspace] = workspace.data();
+  memory[Region::input] = activations.boundaries.back().data();
+  memory[Region::targets] = reinterpret_cast<std::byte*>(targets_.data());
+  memory[Region::losses] = losses.data();
+  pass.run(kernels_, memory, 1);
   EXPECT_TRUE(workspace.intact() && losses.intact());
 }
 
@@ -206,26 +163,28 @@ double TinyModel::loss() {
 void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vector<GuardedMemory>& gradients,
                               GuardedMemory& losses, bool save) {
   Activations activations = forward(parameters, save);
-  GuardedMemory output_gradient(compute_.boundary_bytes());
+  GuardedMemory output_gradient(compute_.input_bytes(model_.head()));
   for (std::size_t i = model_.units.size(); i-- > 0;) {
     const Unit& unit = model_.units[i];
-    GuardedMemory workspace(compute_.backward_workspace_bytes(unit, save));
-    GuardedMemory input_gradient(compute_.boundary_bytes());
+    const bool saved = save && compute_.passes(unit).saved_bytes > 0;
+    const Segment& pass = compute_.passes(unit).backward_pass(saved);
+    GuardedMemory workspace(pass.workspace_bytes());
+    GuardedMemory input_gradient(compute_.input_bytes(unit));
     UnitMemory memory;
-    memory.parameter = parameters[i].data();
-    memory.shared_parameter = parameters.front().data();
-    memory.gradient = reinterpret_cast<float*>(gradients[i].data());
-    memory.shared_gradient = reinterpret_cast<float*>(gradients.front().data());
-    memory.constants = constants_.data();
-    memory.tokens = tokens_.data();
-    memory.targets = targets_.data();
-    memory.losses = reinterpret_cast<float*>(losses.data());
-    memory.workspace = workspace.data();
-    if (unit.kind == UnitKind::block && save) memory.saved = activations.saved[i].data();
-    if (i > 0) memory.input = activations.boundaries[i - 1].data();
-    memory.output_gradient = output_gradient.data();
-    memory.input_gradient = input_gradient.data();
-    compute_.backward(kernels_, unit.kind, memory, 1.0F / static_cast<float>(shape_.tokens()));
+    memory[Region::parameter] = parameters[i].data();
+    memory[Region::shared_parameter] = parameters.front().data();
+    memory[Region::gradient] = gradients[i].data();
+    memory[Region::shared_gradient] = gradients.front().data();
+    memory[Region::constants] = constants_.data();
+    memory[Region::tokens] = reinterpret_cast<std::byte*>(tokens_.data());
+    memory[Region::targets] = reinterpret_cast<std::byte*>(targets_.data());
+    memory[Region::losses] = losses.data();
+    memory[Region::workspace] = workspace.data();
+    if (saved) memory[Region::saved] = activations.saved[i].data();
+    if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
+    memory[Region::output_gradient] = output_gradient.data();
+    memory[Region::input_gradient] = input_gradient.data();
+    pass.run(kernels_, memory, 1.0F / static_cast<float>(shape_.tokens()));
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(input_gradient.intact() && output_gradient.intact() && gradients[i].intact()) << unit.name;
     output_gradient = std::move(input_gradient);

@@ -8,25 +8,9 @@
 
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/model/compute.h"
+#include "tests/support/guarded_memory.h"
 
 namespace strata::test {
-
-/// Exactly `bytes` bytes, all 0xFF (NaN in fp32 and bf16), between two stretches of a pattern.
-class GuardedMemory {
- public:
-  explicit GuardedMemory(Bytes bytes);
-  GuardedMemory(GuardedMemory&&) = default;  // a copy would lose the alignment
-  GuardedMemory& operator=(GuardedMemory&&) = default;
-
-  std::byte* data() { return bytes_.data() + offset_; }
-  Bytes size() const { return size_; }
-  bool intact() const;
-
- private:
-  Bytes size_;
-  std::size_t offset_;  ///< to the first aligned byte behind the front guard
-  std::vector<std::byte> bytes_;
-};
 
 /// A named architecture of few parameters. The sizes are odd if the family lets them.
 struct TinyArchitecture {
@@ -80,12 +64,6 @@ class TinyModel {
   std::vector<std::int32_t> tokens_, targets_;
 };
 
-/// Standard normal numbers that depend on the seed alone.
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed);
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed);
-
-/// fp32 values in memory of `dtype`.
-GuardedMemory in_memory(const std::vector<float>& values, DType dtype);
-std::vector<float> floats_of(GuardedMemory& memory);
 
 }  // namespace strata::test

@@ -66,8 +66,8 @@ TEST(Program, SaysWhatItComputes) {
     const UnitCompute compute(model, strategy.precision, strategy.microbatch);
     double flops = 0;  // of a microbatch; the head's forward pass happens inside its backward pass
     for (std::size_t u = 0; u < model.units.size(); ++u) {
-      if (u + 1 < model.units.size()) flops += compute.forward_flops(model.units[u]);
-      flops += compute.backward_flops(model.units[u], strategy.save[u]);
+      if (u + 1 < model.units.size()) flops += compute.passes(model.units[u]).forward.flops();
+      flops += compute.passes(model.units[u]).backward_pass(strategy.save[u]).flops();
     }
     EXPECT_DOUBLE_EQ(executed_flops(lower_training(model, strategy)),
                      flops * static_cast<double>(strategy.microbatches));

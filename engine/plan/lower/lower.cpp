@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "collectives/sent_bytes.h"
+#include "engine/plan/lower/regions.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/lower/step_values.h"
 
@@ -44,9 +46,9 @@ class Lowering {
 
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-  std::int32_t head() const { return unit_count_ - 1; }
+  const Unit& unit(std::int32_t u) const { return model_.units[index(u)]; }
+  const UnitPasses& passes(std::int32_t u) const { return compute_.passes(unit(u)); }
   UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
-  bool tied() const { return model_.architecture.tied_head; }
   bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
   bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
@@ -219,7 +221,7 @@ class Lowering {
           break;
         case Pass::backward:
           if (visit.microbatch == 0) zero_gradients(u);
-          if (!has_parameters && u > 0) gather_parameters(u);
+          if (!has_parameters && passes(u).backward.touches(Region::parameter)) gather_parameters(u);
           backward(u, visit.microbatch);
           break;
         case Pass::finish_gradient:
@@ -241,7 +243,10 @@ class Lowering {
     }
   }
 
-  bool shares_parameter(std::int32_t u) const { return u == head() && tied(); }
+  /// Another unit adds to its gradient, before its own backward passes.
+  bool is_shared(std::int32_t u) const {
+    return std::ranges::any_of(model_.units, [&](const Unit& other) { return other.shares == u; });
+  }
 
   /// For the visits in a row that begin with this one.
   void gather_parameters(std::int32_t u) {
@@ -250,7 +255,7 @@ class Lowering {
       all_gather(unit);
     };
     gather(u);
-    if (shares_parameter(u)) gather(0);
+    if (unit(u).shares >= 0) gather(unit(u).shares);
   }
 
   void load() {
@@ -269,75 +274,92 @@ class Lowering {
     on_host(Operation::list_rows, Lane::data, 0, -1, uses);
   }
 
-  void forward(std::int32_t u, std::int64_t mb, bool save) {
+  /// What a region is in a pass of the unit.
+  Value& value_of(Region region, std::int32_t u, std::int64_t mb) {
     UnitValues& values = unit_values(u);
-    const Unit& unit = model_.units[index(u)];
-    std::vector<Use> uses = {{Role::parameter, &values.parameter, Access::read}};
-    if (unit.kind == UnitKind::embedding) {
-      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
-    } else {
-      uses.push_back({Role::input, &values.input[index(mb)], Access::read});
+    switch (region) {
+      case Region::parameter:
+        return values.parameter;
+      case Region::shared_parameter:
+        return unit_values(unit(u).shares).parameter;
+      case Region::gradient:
+        return values.gradient;
+      case Region::shared_gradient:
+        return unit_values(unit(u).shares).gradient;
+      case Region::input:
+        return values.input[index(mb)];
+      case Region::output:
+        return unit_values(u + 1).input[index(mb)];
+      case Region::output_gradient:
+        return unit_values(u + 1).input_gradient[index(mb)];
+      case Region::input_gradient:
+        return values.input_gradient[index(mb)];
+      case Region::saved:
+        return values.saved[index(mb)];
+      case Region::constants:
+        return step_.constants;
+      case Region::tokens:
+        return step_.tokens[index(mb)];
+      case Region::targets:
+        return step_.targets[index(mb)];
+      case Region::losses:
+        return step_.losses[index(mb)];
+      case Region::loss_scale:
+        return step_.loss_scale;
+      case Region::workspace:
+        break;
     }
-    if (unit.kind == UnitKind::head) {
-      if (tied()) {
-        uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
-      }
-      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
-      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
-    } else {
-      uses.push_back({Role::output, &unit_values(u + 1).input[index(mb)], Access::write});
-    }
-    if (save) uses.push_back({Role::saved, &values.saved[index(mb)], Access::write});
-    finish_compute(Operation::forward, u, mb, uses, compute_.forward_workspace_bytes(unit, save),
-                   compute_.forward_flops(unit));
+    throw std::logic_error("a workspace is made for each pass");
+  }
+
+  void forward(std::int32_t u, std::int64_t mb, bool save) {
+    run_pass(Operation::forward, u, mb, passes(u).forward_pass(save),
+             {{Region::parameter, Access::read},
+              {Region::tokens, Access::read},
+              {Region::input, Access::read},
+              {Region::shared_parameter, Access::read},
+              {Region::targets, Access::read},
+              {Region::losses, Access::write},
+              {Region::output, Access::write},
+              {Region::saved, Access::write}});
   }
 
   void backward(std::int32_t u, std::int64_t mb) {
-    UnitValues& values = unit_values(u);
-    const Unit& unit = model_.units[index(u)];
-    const bool saved = strategy_.save[index(u)];
-    std::vector<Use> uses;
-    if (unit.kind == UnitKind::embedding) {
-      uses.push_back({Role::tokens, &step_.tokens[index(mb)], Access::read});
-    } else {
-      uses.push_back({Role::parameter, &values.parameter, Access::read});
-      uses.push_back({Role::input, &values.input[index(mb)], Access::read});
-      uses.push_back({Role::input_gradient, &values.input_gradient[index(mb)], Access::write});
-    }
-    if (unit.kind == UnitKind::head) {
-      uses.push_back({Role::targets, &step_.targets[index(mb)], Access::read});
-      uses.push_back({Role::losses, &step_.losses[index(mb)], Access::write});
-      uses.push_back({Role::loss_scale, &step_.loss_scale, Access::read});
-    } else {
-      uses.push_back({Role::output_gradient, &unit_values(u + 1).input_gradient[index(mb)], Access::read});
-    }
-    if (saved) uses.push_back({Role::saved, &values.saved[index(mb)], Access::read});
-    uses.push_back({Role::gradient, &values.gradient, Access::update});
-    if (shares_parameter(u)) {
-      uses.push_back({Role::shared_parameter, &unit_values(0).parameter, Access::read});
-      uses.push_back({Role::shared_gradient, &unit_values(0).gradient, Access::update});
-    }
-    finish_compute(Operation::backward, u, mb, uses, compute_.backward_workspace_bytes(unit, saved),
-                   compute_.backward_flops(unit, saved));
+    run_pass(Operation::backward, u, mb, passes(u).backward_pass(strategy_.save[index(u)]),
+             {{Region::tokens, Access::read},
+              {Region::parameter, Access::read},
+              {Region::input, Access::read},
+              {Region::input_gradient, Access::write},
+              {Region::targets, Access::read},
+              {Region::losses, Access::write},
+              {Region::loss_scale, Access::read},
+              {Region::output_gradient, Access::read},
+              {Region::saved, Access::read},
+              {Region::gradient, Access::update},
+              {Region::shared_parameter, Access::read},
+              {Region::shared_gradient, Access::update}});
   }
 
-  void finish_compute(Operation operation, std::int32_t u, std::int64_t mb, std::vector<Use>& uses,
-                      Bytes workspace, double flops) {
-    Value scratch = make_value(fmt::format("{}/workspace", model_.units[index(u)].name),
-                               BufferKind::workspace, ElementType::byte, workspace);
+  /// An instruction on those of the regions that the pass touches.
+  void run_pass(Operation operation, std::int32_t u, std::int64_t mb, const Segment& pass,
+                const std::vector<std::pair<Region, Access>>& regions) {
+    std::vector<Use> uses;
+    for (const auto& [region, access] : regions)
+      if (pass.touches(region)) uses.push_back({role_of(region), &value_of(region, u, mb), access});
+    if (pass.touches(Region::constants)) uses.push_back({Role::constants, &step_.constants, Access::read});
+    Value scratch = make_value(fmt::format("{}/workspace", unit(u).name), BufferKind::workspace,
+                               ElementType::byte, pass.workspace_bytes());
     scratch.scratch = true;
-    if (model_.units[index(u)].kind == UnitKind::block)
-      uses.push_back({Role::constants, &step_.constants, Access::read});
     uses.push_back({Role::workspace, &scratch, Access::write});
-    on_compute(operation, u, mb, uses, flops);
+    on_compute(operation, u, mb, uses, pass.flops());
   }
 
   void zero_gradients(std::int32_t u) {
     const auto zero = [&](std::int32_t unit) {
       on_compute(Operation::zero, unit, -1, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
     };
-    if (shares_parameter(u)) zero(0);
-    if (u != 0 || !tied()) zero(u);
+    if (unit(u).shares >= 0) zero(unit(u).shares);
+    if (!is_shared(u)) zero(u);
   }
 
   /// What an update reads.

@@ -1,32 +1,14 @@
 #include "engine/plan/lower/run_scratch.h"
 
-#include <algorithm>
-
 namespace strata {
 namespace {
 
 /// Memory that is given, so that every optional operand is there, but that nobody looks into.
-template <typename T>
-T* somewhere() {
-  return reinterpret_cast<T*>(kBufferAlignment);
-}
-
-UnitMemory memory_somewhere(bool saved) {
-  return {.parameter = somewhere<std::byte>(),
-          .shared_parameter = somewhere<std::byte>(),
-          .gradient = somewhere<float>(),
-          .shared_gradient = somewhere<float>(),
-          .input = somewhere<std::byte>(),
-          .output = somewhere<std::byte>(),
-          .output_gradient = somewhere<std::byte>(),
-          .input_gradient = somewhere<std::byte>(),
-          .saved = saved ? somewhere<std::byte>() : nullptr,
-          .workspace = somewhere<std::byte>(),
-          .constants = somewhere<std::byte>(),
-          .tokens = somewhere<std::int32_t>(),
-          .targets = somewhere<std::int32_t>(),
-          .losses = somewhere<float>(),
-          .loss_scale = somewhere<float>()};
+UnitMemory memory_somewhere() {
+  UnitMemory memory;
+  for (std::size_t i = 0; i < kRegions; ++i)
+    memory[static_cast<Region>(i)] = reinterpret_cast<std::byte*>(kBufferAlignment);
+  return memory;
 }
 
 }  // namespace
@@ -34,17 +16,16 @@ UnitMemory memory_somewhere(bool saved) {
 ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
   ScratchMeter meter(rules);
   const UnitCompute compute(model, strategy.precision, strategy.microbatch);
-  // All blocks of a model make the same calls.
-  for (const Unit* unit : {&model.embedding(), &model.units[1], &model.head()}) {
+  const UnitMemory memory = memory_somewhere();
+  for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
     for (const bool saved : {false, true}) {
-      const UnitMemory memory = memory_somewhere(saved && unit->kind == UnitKind::block);
-      compute.forward(meter, unit->kind, memory);
-      compute.backward(meter, unit->kind, memory, 1);
+      compute.passes(kind).forward_pass(saved).run(meter, memory, 1);
+      compute.passes(kind).backward_pass(saved).run(meter, memory, 1);
     }
   }
   for (const Unit& unit : model.units)
     meter.run(SumOfSquares{
-        {somewhere<std::byte>(), strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
+        {memory[Region::gradient], strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
         nullptr});
   return meter.largest();
 }

@@ -49,9 +49,9 @@ UnitValues values_of(const Unit& unit, const Strategy& strategy, const UnitCompu
       value.pinned = strategy.pins.activations;
       return value;
     };
-    values.input.push_back(of_microbatch("input", compute.boundary_bytes()));
-    values.input_gradient.push_back(of_microbatch("input_gradient", compute.boundary_bytes()));
-    values.saved.push_back(of_microbatch("saved", compute.saved_bytes(unit)));
+    values.input.push_back(of_microbatch("input", compute.input_bytes(unit)));
+    values.input_gradient.push_back(of_microbatch("input_gradient", compute.input_bytes(unit)));
+    values.saved.push_back(of_microbatch("saved", compute.passes(unit).saved_bytes));
   }
   return values;
 }
@@ -76,7 +76,7 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     values.losses.push_back(communication(fmt::format("losses[mb={}]", mb), ElementType::fp32, tokens));
   }
   const std::int64_t rows = sent_rows(model, strategy), ranks = strategy.mesh.reducing();
-  const std::int64_t in_rows = rows * model.architecture.hidden;
+  const std::int64_t in_rows = rows * model.units.front().sparse_row;
   const ElementType reduced = element_type(strategy.reduce_dtype);
   values.rows = communication("embedding/rows", ElementType::int32, rows);
   values.row_values = communication("embedding/row_values", reduced, in_rows);

@@ -22,11 +22,11 @@ FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) 
 std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   const Unit& embedding = model.embedding();
   const std::int64_t ranks = strategy.mesh.reducing();
-  const bool is_one_table = embedding.tensors.size() == 1 && !model.architecture.tied_head;
-  if (!strategy.sparse_gradients || !is_one_table || ranks == 1) return 0;
+  const bool is_shared = std::ranges::any_of(model.units, [](const Unit& unit) { return unit.shares == 0; });
+  if (!strategy.sparse_gradients || embedding.sparse_row == 0 || is_shared || ranks == 1) return 0;
   const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
   const Bytes element = size_of(strategy.reduce_dtype);
-  const Bytes row = model.architecture.hidden * element + Bytes{sizeof(std::int32_t)};
+  const Bytes row = embedding.sparse_row * element + Bytes{sizeof(std::int32_t)};
   const std::int64_t shard = strategy.mesh.shard_elements(embedding.elements);
   const Bytes sparse = sent_in_parts(rows * row, ranks);
   const Bytes dense =

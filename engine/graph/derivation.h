@@ -1,0 +1,59 @@
+// The backward pass of a graph: each node's rule, in reverse order, appends the nodes that make the gradients
+// of what it reads.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "engine/graph/unit_graph.h"
+
+namespace strata {
+
+class Derivation {
+ public:
+  explicit Derivation(const UnitGraph& graph);
+
+  /// The graph with all gradients' tensors; its nodes are those of the backward pass. Gradients of input and
+  /// output lie in their regions.
+  UnitGraph finish();
+
+  // For the rules.
+
+  /// The gradient of a view of the graph, or nothing if nothing behind it has one.
+  TensorView gradient(const TensorView& of);
+  /// Where the gradient of a parameter is added up.
+  TensorView parameter_gradient(const TensorView& of);
+  bool wants(const TensorView& of) const;
+
+  void add(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
+  TensorView add(Tensor tensor) { return {backward_.add(std::move(tensor))}; }
+  /// Where a node writes the gradient of `of`. REQUIRES: no other node gives it one.
+  TensorView first_gradient(const TensorView& of);
+  /// The gradient of `of` is, or has as another part, what `part` is.
+  void pass(const TensorView& of, const TensorView& part);
+  /// `make(to, addend)` appends a node that writes a part of the gradient of `of`, plus the addend if that
+  /// is something.
+  void give(const TensorView& of, const std::function<void(TensorView to, TensorView addend)>& make);
+  /// `make(to)` appends a node that writes a part and can add nothing to it.
+  void give(const TensorView& of, const std::function<void(TensorView to)>& make);
+
+ private:
+  struct Gradient {
+    TensorView place;               ///< of the whole tensor
+    std::vector<TensorView> given;  ///< columns that have values
+  };
+
+  /// Where a gradient goes that is the first to be given.
+  TensorView place(const TensorView& of);
+  Gradient& gradient_of(const TensorView& of);
+  TensorView new_like(const TensorView& of);
+  bool has_gradient(const TensorView& of) const;
+
+  const UnitGraph& graph_;
+  UnitGraph backward_;
+  std::map<TensorId, Gradient> gradients_;
+  std::map<TensorId, TensorId> parameter_gradients_;
+};
+
+}  // namespace strata

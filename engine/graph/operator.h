@@ -1,0 +1,93 @@
+// What the engine must know of an operator, in one place: how it touches its operands, what it costs, which
+// of them may be one place, its derivative, and the kernels that it calls. Rules are values without state,
+// shared by all units; usable from any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/device/kernels.h"
+#include "engine/graph/tensor.h"
+
+namespace strata {
+
+class Derivation;
+class Operator;
+
+enum class Touch : std::uint8_t { reads, writes, updates };
+
+/// An operator at work on tensors of its unit.
+struct Node {
+  std::shared_ptr<const Operator> rule;
+  std::vector<TensorView> operands;  ///< in the rule's order
+
+  const TensorView& operator[](int operand) const { return operands[static_cast<std::size_t>(operand)]; }
+  TensorView& operator[](int operand) { return operands[static_cast<std::size_t>(operand)]; }
+};
+
+/// A node's operands in memory; or their sizes alone, with null for data.
+class Operands {
+ public:
+  Operands(std::span<const Matrix> matrices, MicrobatchShape shape, float loss_factor = 1)
+      : matrices_(matrices), shape_(shape), loss_factor_(loss_factor) {}
+
+  /// Empty if the operand is not given.
+  const Matrix& operator[](int operand) const { return matrices_[static_cast<std::size_t>(operand)]; }
+  /// Of int32 tensors.
+  std::span<const std::int32_t> indices(int operand) const {
+    const Matrix& matrix = (*this)[operand];
+    return {static_cast<const std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};
+  }
+  const MicrobatchShape& shape() const { return shape_; }
+  float loss_factor() const { return loss_factor_; }  ///< what a token's loss counts in the step's mean
+
+ private:
+  std::span<const Matrix> matrices_;
+  MicrobatchShape shape_;
+  float loss_factor_;
+};
+
+/// What is written may take the place of what is read, if both have one shape and nobody needs that later.
+struct InPlace {
+  int written, read;
+};
+
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  virtual std::string_view name() const = 0;
+  /// One for each operand.
+  virtual std::vector<Touch> touches() const = 0;
+  virtual void run(Kernels& kernels, const Operands& operands) const = 0;
+
+  virtual double flops(const Operands&) const { return 0; }
+  virtual std::vector<InPlace> in_place() const { return {}; }
+  /// An operand that it adds to, so `written` must hold it before.
+  virtual std::vector<InPlace> must_hold() const { return {}; }
+  /// Costs little beside products of matrices: what it writes is made again in a backward pass, not saved.
+  virtual bool is_cheap() const { return false; }
+  /// Its rows depend on the same rows of its operands only.
+  virtual bool goes_by_rows() const { return false; }
+  /// The node that makes what `node` has made, if all else that it wrote is there.
+  virtual Node again(const Node& node) const { return node; }
+  /// The operand in whose gradient's place the gradient of what is written may lie: `written` has the same
+  /// columns.
+  virtual std::vector<InPlace> shares_gradient() const { return {}; }
+  /// Appends the nodes that make gradients of what it reads from those of what it writes.
+  virtual void differentiate(const Node& node, Derivation& derivation) const = 0;
+};
+
+/// A rule that stands in backward passes only.
+class GradientOperator : public Operator {
+ public:
+  void differentiate(const Node&, Derivation&) const final {
+    throw std::logic_error(std::string(name()) + " has no derivative");
+  }
+};
+
+}  // namespace strata

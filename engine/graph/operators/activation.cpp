@@ -1,0 +1,31 @@
+#include "engine/graph/operators/activation.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+
+void ActivationRule::run(Kernels& kernels, const Operands& operands) const {
+  if (gated_) {
+    kernels.run(SwigluForward{operands[x], operands[out]});
+  } else {
+    kernels.run(GeluForward{operands[x], operands[out]});
+  }
+}
+
+void ActivationRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  if (!out_gradient) return;
+  derivation.give(node[x], [&](const TensorView& to) {
+    derivation.add(std::make_shared<ActivationGradientRule>(gated_), {node[x], out_gradient, to});
+  });
+}
+
+void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  if (gated_) {
+    kernels.run(SwigluBackward{operands[x], operands[out_gradient], operands[x_gradient]});
+  } else {
+    kernels.run(GeluBackward{operands[x], operands[out_gradient], operands[x_gradient]});
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,69 @@
+#include "engine/graph/operators/attention.h"
+
+#include <cmath>
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+namespace {
+
+AttentionShape shape_in(AttentionShape attention, const MicrobatchShape& shape) {
+  attention.batch = shape.batch;
+  attention.sequence = shape.sequence;
+  return attention;
+}
+
+/// One of the causal products (query by key, or probabilities by value): only pairs that a token sees count.
+double product_flops(const AttentionShape& attention) {
+  const auto sequence = static_cast<double>(attention.sequence);
+  const auto window =
+      attention.window > 0 ? std::fmin(static_cast<double>(attention.window), sequence) : sequence;
+  const double pairs = static_cast<double>(attention.batch) * (window * sequence - window * window / 2);
+  return 2 * pairs * static_cast<double>(attention.heads * attention.head_dimension);
+}
+
+}  // namespace
+
+void AttentionRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(AttentionForward{shape_in(attention_, operands.shape()), operands[query], operands[key],
+                               operands[value], operands[out], operands[log_sum_exp]});
+}
+
+double AttentionRule::flops(const Operands& operands) const {
+  return 2 * product_flops(shape_in(attention_, operands.shape()));
+}
+
+void AttentionRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  if (!out_gradient) return;
+  const TensorView query_gradient = derivation.first_gradient(node[query]);
+  const TensorView key_gradient = derivation.first_gradient(node[key]);
+  const TensorView value_gradient = derivation.first_gradient(node[value]);
+  derivation.add(std::make_shared<AttentionGradientRule>(attention_),
+                 {node[query], node[key], node[value], node[out], node[log_sum_exp], out_gradient,
+                  query_gradient, key_gradient, value_gradient});
+}
+
+void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(AttentionBackward{shape_in(attention_, operands.shape()), operands[query], operands[key],
+                                operands[value], operands[out], operands[log_sum_exp], operands[out_gradient],
+                                operands[query_gradient], operands[key_gradient], operands[value_gradient]});
+}
+
+/// Five products: the scores are computed again.
+double AttentionGradientRule::flops(const Operands& operands) const {
+  return 5 * product_flops(shape_in(attention_, operands.shape()));
+}
+
+void RopeRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Rope{operands[x], operands.shape().sequence, head_dimension_, operands[cosine], operands[sine],
+                   inverse_});
+}
+
+void RopeRule::differentiate(const Node& node, Derivation& derivation) const {
+  if (const TensorView gradient = derivation.gradient(node[x]))
+    derivation.add(std::make_shared<RopeRule>(head_dimension_, !inverse_),
+                   {gradient, node[cosine], node[sine]});
+}
+
+}  // namespace strata

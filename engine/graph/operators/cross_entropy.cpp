@@ -1,0 +1,30 @@
+#include "engine/graph/operators/cross_entropy.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+
+void CrossEntropyRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(CrossEntropy{.logits = operands[logits],
+                           .targets = operands.indices(targets),
+                           .losses = operands[losses],
+                           .gradient = false});
+}
+
+void CrossEntropyRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView loss_scale =
+      derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
+  derivation.add(std::make_shared<CrossEntropyGradientRule>(),
+                 {node[logits], node[targets], node[losses], loss_scale});
+  derivation.pass(node[logits], node[logits]);
+}
+
+void CrossEntropyGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(CrossEntropy{.logits = operands[logits],
+                           .targets = operands.indices(targets),
+                           .losses = operands[losses],
+                           .gradient_scale = operands.loss_factor(),
+                           .loss_scale = static_cast<const float*>(operands[loss_scale].data)});
+}
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+// The loss of predicted tokens.
+#pragma once
+
+#include "engine/graph/operator.h"
+
+namespace strata {
+
+/// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]]; fp32 [1, rows]. Logits are used up.
+class CrossEntropyRule final : public Operator {
+ public:
+  enum : int { logits, targets, losses };
+
+  std::string_view name() const override { return "cross_entropy"; }
+  std::vector<Touch> touches() const override { return {Touch::updates, Touch::reads, Touch::writes}; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+};
+
+/// The losses, and the gradient of the step's mean loss in place of the logits.
+class CrossEntropyGradientRule final : public GradientOperator {
+ public:
+  enum : int { logits, targets, losses, loss_scale };
+
+  std::string_view name() const override { return "cross_entropy_gradient"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::updates, Touch::reads, Touch::writes, Touch::reads};
+  }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+};
+
+}  // namespace strata

@@ -1,0 +1,26 @@
+#include "engine/graph/operators/elementwise.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+
+void AdditionRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Addition{operands[a], operands[b], operands[out]});
+}
+
+void AdditionRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView gradient = derivation.gradient(node[out]);
+  if (!gradient) return;
+  derivation.pass(node[a], gradient);
+  derivation.pass(node[b], gradient);
+}
+
+void CopyRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Cast{operands[x], operands[out]});
+}
+
+void CopyRule::differentiate(const Node& node, Derivation& derivation) const {
+  if (const TensorView gradient = derivation.gradient(node[out])) derivation.pass(node[x], gradient);
+}
+
+}  // namespace strata

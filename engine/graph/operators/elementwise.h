@@ -1,0 +1,35 @@
+// Sums and copies.
+#pragma once
+
+#include "engine/graph/operator.h"
+
+namespace strata {
+
+/// out = a + b.
+class AdditionRule final : public Operator {
+ public:
+  enum : int { a, b, out };
+
+  std::string_view name() const override { return "add"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  std::vector<InPlace> in_place() const override { return {{out, a}, {out, b}}; }
+  bool is_cheap() const override { return true; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+};
+
+/// out = x.
+class CopyRule final : public Operator {
+ public:
+  enum : int { x, out };
+
+  std::string_view name() const override { return "copy"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  bool is_cheap() const override { return true; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+};
+
+}  // namespace strata

@@ -1,0 +1,72 @@
+#include "engine/graph/operators/linear.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+namespace {
+
+/// A multiply-add for each weight and row.
+double product_flops(const Matrix& rows, const Matrix& weight) {
+  return 2 * static_cast<double>(rows.rows) * static_cast<double>(weight.rows) *
+         static_cast<double>(weight.columns);
+}
+
+}  // namespace
+
+void LinearRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Product{.a = operands[x],
+                      .b = operands[weight],
+                      .transpose_b = order_ == WeightOrder::linear,
+                      .out = operands[out],
+                      .accumulate = static_cast<bool>(operands[addend]),
+                      .bias = operands[bias]});
+}
+
+double LinearRule::flops(const Operands& operands) const {
+  return product_flops(operands[x], operands[weight]);
+}
+
+void LinearRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  if (!out_gradient) return;
+  if (derivation.wants(node[weight]))
+    derivation.add(std::make_shared<LinearWeightGradientRule>(order_),
+                   {node[x], out_gradient, derivation.parameter_gradient(node[weight])});
+  if (derivation.wants(node[bias]))
+    derivation.add(std::make_shared<BiasGradientRule>(),
+                   {out_gradient, derivation.parameter_gradient(node[bias])});
+  derivation.give(node[x], [&](const TensorView& to) {
+    derivation.add(std::make_shared<LinearInputGradientRule>(order_), {out_gradient, node[weight], to});
+  });
+  derivation.pass(node[addend], out_gradient);
+}
+
+void LinearInputGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Product{.a = operands[out_gradient],
+                      .b = operands[weight],
+                      .transpose_b = order_ == WeightOrder::conv1d,
+                      .out = operands[x_gradient]});
+}
+
+double LinearInputGradientRule::flops(const Operands& operands) const {
+  return product_flops(operands[out_gradient], operands[weight]);
+}
+
+void LinearWeightGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  const bool is_linear = order_ == WeightOrder::linear;
+  kernels.run(Product{.a = operands[is_linear ? out_gradient : x],
+                      .transpose_a = true,
+                      .b = operands[is_linear ? x : out_gradient],
+                      .out = operands[weight_gradient],
+                      .accumulate = true});
+}
+
+double LinearWeightGradientRule::flops(const Operands& operands) const {
+  return product_flops(operands[x], operands[weight_gradient]);
+}
+
+void BiasGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(ColumnSum{operands[out_gradient], operands[bias_gradient]});
+}
+
+}  // namespace strata

@@ -1,0 +1,73 @@
+// Products with weights.
+#pragma once
+
+#include "engine/graph/operator.h"
+
+namespace strata {
+
+/// How HF stores a matrix: torch's Linear as [outputs, inputs], GPT-2's Conv1D as [inputs, outputs].
+enum class WeightOrder : std::uint8_t { linear, conv1d };
+
+/// out = x · W (+ bias) (+ addend).
+class LinearRule final : public Operator {
+ public:
+  enum : int { x, weight, bias, addend, out };
+
+  explicit LinearRule(WeightOrder order) : order_(order) {}
+
+  std::string_view name() const override { return "linear"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
+  }
+  std::vector<InPlace> must_hold() const override { return {{out, addend}}; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  WeightOrder order_;
+};
+
+/// x_gradient = out_gradient · Wᵀ.
+class LinearInputGradientRule final : public GradientOperator {
+ public:
+  enum : int { out_gradient, weight, x_gradient };
+
+  explicit LinearInputGradientRule(WeightOrder order) : order_(order) {}
+
+  std::string_view name() const override { return "linear_input_gradient"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+
+ private:
+  WeightOrder order_;
+};
+
+/// weight_gradient += xᵀ · out_gradient.
+class LinearWeightGradientRule final : public GradientOperator {
+ public:
+  enum : int { x, out_gradient, weight_gradient };
+
+  explicit LinearWeightGradientRule(WeightOrder order) : order_(order) {}
+
+  std::string_view name() const override { return "linear_weight_gradient"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+
+ private:
+  WeightOrder order_;
+};
+
+/// bias_gradient += sum of the rows of out_gradient.
+class BiasGradientRule final : public GradientOperator {
+ public:
+  enum : int { out_gradient, bias_gradient };
+
+  std::string_view name() const override { return "bias_gradient"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::updates}; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+};
+
+}  // namespace strata

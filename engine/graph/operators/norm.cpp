@@ -1,0 +1,95 @@
+#include "engine/graph/operators/norm.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+
+Node NormRule::again(const Node& node) const {
+  if (!node[addend]) return node;
+  Node norm = node;
+  norm[x] = node[sum];
+  norm[addend] = norm[sum] = {};
+  return norm;
+}
+
+void NormRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(NormForward{.kind = kind_,
+                          .epsilon = epsilon_,
+                          .input = operands[x],
+                          .addend = operands[addend],
+                          .sum = operands[sum],
+                          .weight = operands[weight],
+                          .bias = operands[bias],
+                          .out = operands[out],
+                          .mean = operands[mean],
+                          .reciprocal_deviation = operands[deviation]});
+}
+
+void NormRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView normalised = node[sum] ? node[sum] : node[x];
+  if (const TensorView out_gradient = derivation.gradient(node[out])) {
+    derivation.give(normalised, [&](const TensorView& to, const TensorView& before) {
+      derivation.add(
+          std::make_shared<NormGradientRule>(kind_),
+          {normalised, node[weight], node[mean], node[deviation], out_gradient, before, to,
+           derivation.parameter_gradient(node[weight]), derivation.parameter_gradient(node[bias])});
+    });
+  }
+  if (!node[sum]) return;
+  const TensorView gradient = derivation.gradient(node[sum]);
+  if (!gradient) return;
+  derivation.pass(node[x], gradient);
+  derivation.pass(node[addend], gradient);
+}
+
+void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(NormBackward{.kind = kind_,
+                           .input = operands[input],
+                           .weight = operands[weight],
+                           .mean = operands[mean],
+                           .reciprocal_deviation = operands[deviation],
+                           .out_gradient = operands[out_gradient],
+                           .addend = operands[addend],
+                           .input_gradient = operands[input_gradient],
+                           .weight_gradient = operands[weight_gradient],
+                           .bias_gradient = operands[bias_gradient]});
+}
+
+void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
+  const std::int64_t dimension = operands[query_weight].columns;
+  for (std::int64_t head = 0; head < operands[x].columns / dimension; ++head) {
+    kernels.run(NormForward{.kind = NormKind::rms_norm,
+                            .epsilon = epsilon_,
+                            .input = operands[x].column_slice(head * dimension, dimension),
+                            .weight = operands[head < query_heads_ ? query_weight : key_weight],
+                            .out = operands[out].column_slice(head * dimension, dimension),
+                            .reciprocal_deviation = operands[deviation].row_slice(head, 1)});
+  }
+}
+
+void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView gradient = derivation.gradient(node[out]);
+  if (!gradient) return;
+  derivation.add(
+      std::make_shared<HeadNormGradientRule>(query_heads_),
+      {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
+       derivation.parameter_gradient(node[query_weight]), derivation.parameter_gradient(node[key_weight])});
+}
+
+void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  const std::int64_t dimension = operands[query_weight].columns;
+  for (std::int64_t head = 0; head < operands[x].columns / dimension; ++head) {
+    const bool is_query = head < query_heads_;
+    const Matrix in_place = operands[gradient].column_slice(head * dimension, dimension);
+    kernels.run(
+        NormBackward{.kind = NormKind::rms_norm,
+                     .input = operands[x].column_slice(head * dimension, dimension),
+                     .weight = operands[is_query ? query_weight : key_weight],
+                     .reciprocal_deviation = operands[deviation].row_slice(head, 1),
+                     .out_gradient = in_place,
+                     .input_gradient = in_place,
+                     .weight_gradient = operands[is_query ? query_weight_gradient : key_weight_gradient]});
+  }
+}
+
+}  // namespace strata

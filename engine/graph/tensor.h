@@ -1,0 +1,81 @@
+// Tensors of a unit's graph: matrices whose sizes follow the microbatch, and views of their columns. Values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/dtype.h"
+#include "engine/graph/unit_memory.h"
+
+namespace strata {
+
+/// A length: a fixed count, or one for each sequence, position or token of a microbatch.
+struct Extent {
+  enum class Per : std::uint8_t { microbatch, sequence, position, token };
+
+  std::int64_t count = 1;
+  Per per = Per::microbatch;
+
+  std::int64_t in(const MicrobatchShape& shape) const {
+    switch (per) {
+      case Per::sequence:
+        return checked_product(count, shape.batch);
+      case Per::position:
+        return checked_product(count, shape.sequence);
+      case Per::token:
+        return checked_product(count, shape.tokens());
+      default:
+        return count;
+    }
+  }
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+constexpr Extent fixed(std::int64_t count) {
+  return {count, Extent::Per::microbatch};
+}
+constexpr Extent per_sequence(std::int64_t count) {
+  return {count, Extent::Per::sequence};
+}
+constexpr Extent per_position(std::int64_t count) {
+  return {count, Extent::Per::position};
+}
+constexpr Extent per_token(std::int64_t count) {
+  return {count, Extent::Per::token};
+}
+
+enum class TensorType : std::uint8_t {
+  precision,  ///< the run's
+  fp32,
+  int32
+};
+
+using TensorId = std::int32_t;
+
+struct Tensor {
+  std::string name;
+  TensorType type = TensorType::precision;
+  Extent rows, columns;
+  /// Workspace: wherever there is room. Otherwise elements from the region's start; of constants a number
+  /// in the list of constants.
+  Region region = Region::workspace;
+  std::int64_t offset = 0;
+  /// Too large to exist whole: operators that touch it work on some of its rows after others.
+  bool in_chunks = false;
+
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+/// Columns of a tensor, or nothing if an operand is not given.
+struct TensorView {
+  TensorId tensor = -1;
+  std::int64_t first = 0;
+  std::int64_t columns = 0;  ///< 0: all
+
+  explicit operator bool() const { return tensor >= 0; }
+  bool is_whole() const { return columns == 0; }
+  friend bool operator==(const TensorView&, const TensorView&) = default;
+};
+
+}  // namespace strata

@@ -1,0 +1,43 @@
+// A unit: what is gathered and released together. Its parameters lie one after another in a flat parameter;
+// what it computes is the graph of its kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/graph/unit_graph.h"
+
+namespace strata {
+
+enum class Init : std::uint8_t { normal, residual_normal, zeros, ones };
+
+/// One HF tensor: `rows` × `columns` (a vector has one row), row-major, inside a unit's flat parameter.
+struct TensorSpec {
+  std::string hf_name;  ///< as in the safetensors file: the name that checkpoints use, whatever the layout
+  std::vector<std::int64_t> hf_shape;  ///< one or two dimensions
+  std::int64_t offset = 0;             ///< elements from the start of the flat parameter
+  std::int64_t elements = 0;
+  Init init = Init::normal;
+  bool decay = false;  ///< weight decay applies: matrices, not norms and biases
+  /// A row that starts as zeros, or -1.
+  std::int64_t zero_row = -1;
+};
+
+struct Unit {
+  std::string name;                 ///< "embedding", "block.7", "head"
+  std::vector<TensorSpec> tensors;  ///< ascending offsets; gaps are padding and stay zero
+  std::int64_t elements = 0;        ///< of the flat parameter, padded to kFlatAlignment
+  std::int64_t parameters = 0;      ///< without padding
+  std::size_t kind = 0;             ///< number of its graph
+  /// Number of the unit whose parameters it uses beside its own, or -1. It adds to their gradient.
+  std::int32_t shares = -1;
+  /// Its gradient has values in the rows of the step's tokens only, which are this long; 0: it is not so.
+  std::int64_t sparse_row = 0;
+};
+
+/// Flat parameters are padded to a multiple of this many elements, so that they divide by any sharding group
+/// up to it.
+constexpr std::int64_t kFlatAlignment = 256;
+
+}  // namespace strata

@@ -1,0 +1,229 @@
+#include "engine/graph/unit_builder.h"
+
+#include <utility>
+
+#include "engine/graph/operators/activation.h"
+#include "engine/graph/operators/attention.h"
+#include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/operators/elementwise.h"
+#include "engine/graph/operators/embedding.h"
+#include "engine/graph/operators/norm.h"
+
+namespace strata {
+namespace {
+
+/// Matrices start at cache lines in fp32 and bf16 alike.
+constexpr std::int64_t kTensorAlignment = 64;
+
+constexpr std::int64_t align(std::int64_t elements, std::int64_t alignment) {
+  return checked_sum(elements, alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+UnitBuilder::UnitBuilder(std::string name, std::string prefix) : prefix_(std::move(prefix)) {
+  unit_.name = std::move(name);
+}
+
+UnitBuilder::Built UnitBuilder::finish() {
+  unit_.elements = align(end_, kFlatAlignment);
+  return {std::move(unit_), std::move(graph_)};
+}
+
+void UnitBuilder::node(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands) {
+  graph_.nodes.push_back({std::move(rule), std::move(operands)});
+}
+
+TensorView UnitBuilder::make(const std::string& name, std::int64_t columns, TensorType type) {
+  return {graph_.add({name, type, per_token(1), fixed(columns)})};
+}
+
+std::int64_t UnitBuilder::columns_of(const TensorView& x) const {
+  return x.is_whole() ? graph_.tensor(x).columns.count : x.columns;
+}
+
+TensorView UnitBuilder::columns(const TensorView& x, std::int64_t first, std::int64_t columns) const {
+  if (first == 0 && columns == columns_of(x)) return x;
+  return {x.tensor, x.first + first, columns};
+}
+
+void UnitBuilder::append(const std::string& name, std::vector<std::int64_t> shape, Init init) {
+  TensorSpec tensor;
+  tensor.hf_name = prefix_ + name;
+  tensor.elements = 1;
+  for (const std::int64_t size : shape) tensor.elements = checked_product(tensor.elements, size);
+  tensor.decay = shape.size() > 1;
+  tensor.hf_shape = std::move(shape);
+  tensor.offset = end_;
+  tensor.init = init;
+  end_ = checked_sum(end_, tensor.elements);
+  unit_.parameters += tensor.elements;
+  unit_.tensors.push_back(std::move(tensor));
+}
+
+TensorView UnitBuilder::weight_view(const std::string& name, std::int64_t offset, std::int64_t rows,
+                                    std::int64_t columns) {
+  return {graph_.add({name, TensorType::precision, fixed(rows), fixed(columns), Region::parameter, offset})};
+}
+
+TensorView UnitBuilder::parameter(const std::string& name, std::vector<std::int64_t> shape, Init init) {
+  end_ = align(end_, kTensorAlignment);
+  const std::int64_t offset = end_, rows = shape.size() > 1 ? shape.front() : 1, columns = shape.back();
+  append(name, std::move(shape), init);
+  return weight_view(name, offset, rows, columns);
+}
+
+TensorView UnitBuilder::input(std::int64_t columns) {
+  const TensorView input = make("input", columns);
+  graph_.tensors.back().region = Region::input;
+  graph_.input = input.tensor;
+  return input;
+}
+
+void UnitBuilder::output(const TensorView& x) {
+  graph_.tensors[static_cast<std::size_t>(x.tensor)].region = Region::output;
+  graph_.output = x.tensor;
+}
+
+TensorView UnitBuilder::embedding(const std::string& name, std::int64_t rows, std::int64_t columns,
+                                  std::optional<std::int64_t> padding_token) {
+  const TensorView table = parameter(name, {rows, columns}, Init::normal);
+  unit_.tensors.back().zero_row = padding_token.value_or(-1);
+  unit_.sparse_row = columns;
+  const TensorView tokens{graph_.add({"tokens", TensorType::int32, fixed(1), per_token(1), Region::tokens})};
+  const TensorView out = make("embedded", columns);
+  node(std::make_shared<EmbeddingRule>(static_cast<std::int32_t>(padding_token.value_or(kNoRow))),
+       {tokens, table, {}, out});
+  return out;
+}
+
+TensorView UnitBuilder::embedding(const std::string& name, const std::string& positions, std::int64_t rows,
+                                  std::int64_t position_rows, std::int64_t columns) {
+  const TensorView out = embedding(name, rows, columns);
+  graph_.nodes.back()[EmbeddingRule::positions] =
+      parameter(positions, {position_rows, columns}, Init::normal);
+  unit_.sparse_row = 0;
+  return out;
+}
+
+TensorView UnitBuilder::norm(const TensorView& x, const std::string& name, const NormOptions& options) {
+  const std::int64_t columns = columns_of(x);
+  const bool is_layer_norm = options.kind == NormKind::layer_norm;
+  const TensorView weight = parameter(name + ".weight", {columns}, Init::ones);
+  const TensorView bias = is_layer_norm ? parameter(name + ".bias", {columns}, Init::zeros) : TensorView{};
+  const auto statistic = [&](const char* what) {
+    return TensorView{graph_.add({name + what, TensorType::fp32, fixed(1), per_token(1)})};
+  };
+  const TensorView mean = is_layer_norm ? statistic(".mean") : TensorView{};
+  const TensorView deviation = statistic(".deviation");
+  const TensorView out = make(name, columns);
+  node(std::make_shared<NormRule>(options.kind, static_cast<float>(options.epsilon)),
+       {x, {}, {}, weight, bias, out, mean, deviation});
+  return out;
+}
+
+TensorView UnitBuilder::linear(const TensorView& x, const std::vector<Projection>& projections,
+                               const LinearOptions& options) {
+  const std::int64_t inputs = columns_of(x);
+  const bool is_linear = options.order == WeightOrder::linear;
+  std::int64_t outputs = 0;
+  for (const Projection& projection : projections) outputs = checked_sum(outputs, projection.outputs);
+  const std::string& name = projections.front().name;
+  const auto add = [&](const char* what, const auto& shape_of, Init init) {
+    end_ = align(end_, kTensorAlignment);
+    const std::int64_t offset = end_;
+    for (const Projection& projection : projections)
+      append(projection.name + what, shape_of(projection.outputs), init);
+    return offset;
+  };
+  const std::int64_t weights = add(
+      ".weight",
+      [&](std::int64_t count) {
+        return is_linear ? std::vector{count, inputs} : std::vector{inputs, count};
+      },
+      options.init);
+  const TensorView weight =
+      weight_view(name, weights, is_linear ? outputs : inputs, is_linear ? inputs : outputs);
+  TensorView bias;
+  if (options.bias) {
+    const std::int64_t biases = add(
+        ".bias", [](std::int64_t count) { return std::vector{count}; }, Init::zeros);
+    bias = weight_view(name + ".bias", biases, 1, outputs);
+  }
+  const TensorView out = make(name, outputs);
+  node(std::make_shared<LinearRule>(options.order), {x, weight, bias, {}, out});
+  return out;
+}
+
+TensorView UnitBuilder::shared_linear(const TensorView& x, const Unit& owner, std::int32_t number) {
+  const TensorSpec& table = owner.tensors.front();
+  const TensorView weight{graph_.add({table.hf_name, TensorType::precision, fixed(table.hf_shape.front()),
+                                      fixed(table.hf_shape.back()), Region::shared_parameter, table.offset})};
+  unit_.shares = number;
+  const TensorView out = make(table.hf_name, table.hf_shape.front());
+  node(std::make_shared<LinearRule>(WeightOrder::linear), {x, weight, {}, {}, out});
+  return out;
+}
+
+TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_name,
+                                  const std::string& key_name, std::int64_t queries,
+                                  std::int64_t head_dimension, double epsilon) {
+  const TensorView query_weight = parameter(query_name + ".weight", {head_dimension}, Init::ones);
+  const TensorView key_weight = parameter(key_name + ".weight", {head_dimension}, Init::ones);
+  const std::int64_t heads = columns_of(x) / head_dimension;
+  const TensorView deviation{
+      graph_.add({query_name + ".deviation", TensorType::fp32, fixed(heads), per_token(1)})};
+  const TensorView out = make(query_name, columns_of(x));
+  node(std::make_shared<HeadNormRule>(static_cast<float>(epsilon), queries),
+       {x, query_weight, key_weight, out, deviation});
+  return out;
+}
+
+void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
+  const auto table = [&](std::int64_t number) {
+    return TensorView{graph_.add({"rotation", TensorType::fp32, per_position(1), fixed(head_dimension / 2),
+                                  Region::constants, number})};
+  };
+  const TensorView cosine = table(2 * tables), sine = table(2 * tables + 1);
+  node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine});
+}
+
+TensorView UnitBuilder::attention(const TensorView& query, const TensorView& key, const TensorView& value,
+                                  const AttentionShape& shape) {
+  const TensorView out = make("attention", columns_of(query));
+  const TensorView log_sum_exp{
+      graph_.add({"attention.log_sum_exp", TensorType::fp32, per_sequence(shape.heads), per_position(1)})};
+  node(std::make_shared<AttentionRule>(shape), {query, key, value, out, log_sum_exp});
+  return out;
+}
+
+TensorView UnitBuilder::gelu(const TensorView& x) {
+  const TensorView out = make("activation", columns_of(x));
+  node(std::make_shared<ActivationRule>(/*gated=*/false), {x, out});
+  return out;
+}
+
+TensorView UnitBuilder::swiglu(const TensorView& gate_up) {
+  const TensorView out = make("activation", columns_of(gate_up) / 2);
+  node(std::make_shared<ActivationRule>(/*gated=*/true), {gate_up, out});
+  return out;
+}
+
+TensorView UnitBuilder::add(const TensorView& a, const TensorView& b) {
+  const TensorView out = make("sum", columns_of(a));
+  node(std::make_shared<AdditionRule>(), {a, b, out});
+  return out;
+}
+
+void UnitBuilder::take_in_chunks(const TensorView& x) {
+  graph_.tensors[static_cast<std::size_t>(x.tensor)].in_chunks = true;
+}
+
+void UnitBuilder::cross_entropy(const TensorView& logits) {
+  const TensorView targets{
+      graph_.add({"targets", TensorType::int32, fixed(1), per_token(1), Region::targets})};
+  const TensorView losses{graph_.add({"losses", TensorType::fp32, fixed(1), per_token(1), Region::losses})};
+  node(std::make_shared<CrossEntropyRule>(), {logits, targets, losses});
+}
+
+}  // namespace strata

@@ -1,0 +1,89 @@
+// Writes down a unit: each operator, with the parameters that it brings along. The order of the calls is the
+// order of the nodes and of the parameters in memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/graph/operators/linear.h"
+#include "engine/graph/unit.h"
+
+namespace strata {
+
+/// Rows of a product's weight, under a name of their own.
+struct Projection {
+  std::string name;
+  std::int64_t outputs;
+};
+
+struct LinearOptions {
+  WeightOrder order = WeightOrder::linear;
+  Init init = Init::normal;
+  bool bias = false;
+};
+
+struct NormOptions {
+  NormKind kind = NormKind::rms_norm;
+  double epsilon = 1e-5;
+};
+
+class UnitBuilder {
+ public:
+  /// `prefix` stands before the names of its tensors.
+  UnitBuilder(std::string name, std::string prefix);
+
+  /// What the unit before has made, [tokens, columns].
+  TensorView input(std::int64_t columns);
+  /// `columns` of x from `first` on.
+  TensorView columns(const TensorView& x, std::int64_t first, std::int64_t columns) const;
+
+  /// rows[tokens] of the table `name`, plus those of `positions` that a token's place in its sequence names.
+  TensorView embedding(const std::string& name, std::int64_t rows, std::int64_t columns,
+                       std::optional<std::int64_t> padding_token = {});
+  TensorView embedding(const std::string& name, const std::string& positions, std::int64_t rows,
+                       std::int64_t position_rows, std::int64_t columns);
+  TensorView norm(const TensorView& x, const std::string& name, const NormOptions& options);
+  /// One product for all projections, side by side.
+  TensorView linear(const TensorView& x, const std::vector<Projection>& projections,
+                    const LinearOptions& options = {});
+  /// x · Wᵀ for the first tensor of another unit, whose number is given.
+  TensorView shared_linear(const TensorView& x, const Unit& owner, std::int32_t number);
+  /// An RMS norm of each head, with one weight for the `queries` heads in front and one for the rest.
+  TensorView head_norm(const TensorView& x, const std::string& query_name, const std::string& key_name,
+                       std::int64_t queries, std::int64_t head_dimension, double epsilon);
+  /// In place, with the tables of this number.
+  void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables);
+  TensorView attention(const TensorView& query, const TensorView& key, const TensorView& value,
+                       const AttentionShape& shape);
+  TensorView gelu(const TensorView& x);
+  TensorView swiglu(const TensorView& gate_up);
+  TensorView add(const TensorView& a, const TensorView& b);
+  /// x is too large to exist whole.
+  void take_in_chunks(const TensorView& x);
+  void cross_entropy(const TensorView& logits);
+  void output(const TensorView& x);
+
+  struct Built {
+    Unit unit;
+    UnitGraph graph;
+  };
+  Built finish();
+
+ private:
+  TensorView make(const std::string& name, std::int64_t columns, TensorType type = TensorType::precision);
+  std::int64_t columns_of(const TensorView& x) const;
+  TensorView parameter(const std::string& name, std::vector<std::int64_t> shape, Init init);
+  /// Right behind the last one.
+  void append(const std::string& name, std::vector<std::int64_t> shape, Init init);
+  TensorView weight_view(const std::string& name, std::int64_t offset, std::int64_t rows,
+                         std::int64_t columns);
+  void node(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
+
+  std::string prefix_;
+  Unit unit_;
+  UnitGraph graph_;
+  std::int64_t end_ = 0;  ///< of the tensors so far
+};
+
+}  // namespace strata

@@ -1,0 +1,39 @@
+// What a unit computes, as a graph: tensors, and the nodes that make them, in an order in which they can run.
+// Units of one kind share a graph.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/graph/operator.h"
+
+namespace strata {
+
+struct UnitGraph {
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes;
+  TensorId input = -1;   ///< what the unit before makes, or -1: it begins with tokens
+  TensorId output = -1;  ///< what the unit behind reads, or -1: it ends with losses
+
+  const Tensor& tensor(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }
+  const Tensor& tensor(const TensorView& view) const { return tensor(view.tensor); }
+  TensorId add(Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    return static_cast<TensorId>(tensors.size()) - 1;
+  }
+};
+
+/// Whether a node has the tensor as one operand and no other: what is written may take its place.
+inline bool has_once(const Node& node, TensorId tensor) {
+  return std::ranges::count(node.operands, tensor, &TensorView::tensor) == 1;
+}
+
+/// Calls visit(view, touch) for each operand that is given.
+template <typename Visit>
+void for_each_operand(const Node& node, const Visit& visit) {
+  const std::vector<Touch> touches = node.rule->touches();
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    if (node.operands[i]) visit(node.operands[i], touches[i]);
+}
+
+}  // namespace strata

@@ -1,0 +1,49 @@
+// What a unit's operators work in: the microbatch's shape, and the regions of memory that they are given.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/checked.h"
+
+namespace strata {
+
+struct MicrobatchShape {
+  std::int64_t batch = 0;     ///< sequences
+  std::int64_t sequence = 0;  ///< tokens of each
+  std::int64_t tokens() const { return checked_product(batch, sequence); }
+};
+
+/// Where a tensor may lie. Outputs and scratch need no initial value; gradients of parameters do.
+enum class Region : std::uint8_t {
+  parameter,         ///< the unit's flat parameter, in the run's precision
+  shared_parameter,  ///< that of the unit whose parameters it shares
+  gradient,          ///< fp32, of the parameter's layout; added to
+  shared_gradient,
+  input,            ///< what the unit before has written
+  output,           ///< scratch until it is written
+  output_gradient,  ///< in a backward pass
+  input_gradient,   ///< likewise; scratch until it is written
+  saved,            ///< kept from forward to backward, which uses it up
+  workspace,        ///< scratch
+  constants,        ///< tables that every unit may read
+  tokens,           ///< int32
+  targets,          ///< int32
+  losses,           ///< fp32, of each token
+  loss_scale        ///< fp32: one factor on the loss, or nothing: 1
+};
+constexpr std::size_t kRegions = 15;
+
+/// A device's memory for one pass of one unit; regions that the pass does not touch may be null. No two
+/// overlap.
+class UnitMemory {
+ public:
+  std::byte*& operator[](Region region) { return start_[static_cast<std::size_t>(region)]; }
+  std::byte* operator[](Region region) const { return start_[static_cast<std::size_t>(region)]; }
+
+ private:
+  std::array<std::byte*, kRegions> start_ = {};
+};
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// Rotary tables: what every block with rotary positions reads beside its parameters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "engine/device/matrix.h"
+#include "engine/model/architecture.h"
+
+namespace strata {
+
+/// Which angles heads are rotated by.
+struct Rotation {
+  std::int64_t head_dimension = 0;
+  RopeOptions options;
+  friend bool operator==(const Rotation&, const Rotation&) = default;
+};
+
+/// Cosine and sine of position × frequency, fp32 [sequence, head_dimension / 2] each.
+struct RotaryTables {
+  Matrix cosine, sine;
+};
+
+/// Of one of the two tables, aligned: the sine lies that far behind the cosine.
+Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
+
+/// Views of both tables.
+RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std::byte* memory);
+
+/// Fills both tables as transformers does (LlamaRotaryEmbedding, _compute_llama3_parameters): its frequencies
+/// and angles are fp32, and at large positions their rounding shows, so ours round at the same places.
+void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory);
+
+}  // namespace strata

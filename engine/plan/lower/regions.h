@@ -1,0 +1,34 @@
+// What the regions of a unit's memory are to instructions.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "engine/graph/unit_memory.h"
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
+    {Region::parameter, Role::parameter},
+    {Region::shared_parameter, Role::shared_parameter},
+    {Region::gradient, Role::gradient},
+    {Region::shared_gradient, Role::shared_gradient},
+    {Region::input, Role::input},
+    {Region::output, Role::output},
+    {Region::output_gradient, Role::output_gradient},
+    {Region::input_gradient, Role::input_gradient},
+    {Region::saved, Role::saved},
+    {Region::workspace, Role::workspace},
+    {Region::constants, Role::constants},
+    {Region::tokens, Role::tokens},
+    {Region::targets, Role::targets},
+    {Region::losses, Role::losses},
+    {Region::loss_scale, Role::loss_scale},
+}};
+
+constexpr Role role_of(Region region) {
+  return kRegionRoles[static_cast<std::size_t>(region)].second;
+}
+
+}  // namespace strata

@@ -1,0 +1,209 @@
+// Units of random operators, run on the reference kernels in memory that is poisoned with NaN and guarded:
+// what is derived is the derivative, and what is kept, made again, shared in place or placed changes no bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/graph/unit_builder.h"
+#include "engine/graph/unit_passes.h"
+#include "tests/support/guarded_memory.h"
+
+namespace strata::test {
+namespace {
+
+constexpr MicrobatchShape kShape{2, 5};
+constexpr std::int64_t kHeads = 3, kDimension = 4, kColumns = kHeads * kDimension;
+constexpr std::uint64_t kGraphs = 200;
+
+TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms) {
+  const TensorView qkv =
+      builder.linear(x, {{name + ".q", kColumns}, {name + ".k", kColumns}, {name + ".v", kColumns}});
+  TensorView rotated = builder.columns(qkv, 0, 2 * kColumns);
+  if (norms) rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, 1e-5);
+  builder.rope(rotated, kDimension, 0);
+  AttentionShape shape;
+  shape.heads = shape.kv_heads = kHeads;
+  shape.head_dimension = kDimension;
+  shape.scale = 0.5F;
+  return builder.attention(builder.columns(rotated, 0, kColumns),
+                           builder.columns(rotated, kColumns, kColumns),
+                           builder.columns(qkv, 2 * kColumns, kColumns), shape);
+}
+
+/// Values of equal width, each made from some before it.
+UnitBuilder::Built random_unit(std::uint64_t seed) {
+  const CounterRandom random(seed, 7);
+  std::uint64_t next = 0;
+  const auto pick = [&](std::uint64_t count) { return random.integer(next++) % count; };
+  UnitBuilder builder("unit", "");
+  std::vector<TensorView> values = {builder.input(kColumns)};
+  const std::uint64_t operators = 3 + pick(8);
+  for (std::uint64_t i = 0; i < operators; ++i) {
+    const std::string name = "op" + std::to_string(i);
+    const TensorView x = values[values.size() - 1 - pick(std::min<std::uint64_t>(values.size(), 3))];
+    switch (pick(7)) {
+      case 0:
+        values.push_back(builder.norm(x, name, {NormKind::layer_norm, 1e-5}));
+        break;
+      case 1:
+        values.push_back(builder.norm(x, name, {NormKind::rms_norm, 1e-5}));
+        break;
+      case 2:
+        values.push_back(builder.linear(x, {{name, kColumns}}, {WeightOrder::conv1d, Init::normal, true}));
+        break;
+      case 3:
+        values.push_back(
+            builder.swiglu(builder.linear(x, {{name + ".gate", kColumns}, {name + ".up", kColumns}})));
+        break;
+      case 4:
+        values.push_back(builder.gelu(builder.linear(x, {{name, kColumns}})));
+        break;
+      case 5:
+        values.push_back(attention(builder, x, name, pick(2) == 0));
+        break;
+      default:
+        values.push_back(builder.add(x, values[pick(values.size())]));
+        break;
+    }
+  }
+  builder.output(builder.add(values.back(), builder.linear(values.back(), {{"last", kColumns}})));
+  return builder.finish();
+}
+
+struct Gradients {
+  std::vector<float> input, parameter;
+};
+
+class RandomUnit {
+ public:
+  explicit RandomUnit(std::uint64_t seed)
+      : built_(random_unit(seed)),
+        passes_(make_passes(
+            built_.graph,
+            {.precision = DType::fp32, .microbatch = kShape, .constants = {0, align_up(kTableBytes)}})),
+        input_(random_values(kShape.tokens() * kColumns, seed + 1)),
+        parameter_(static_cast<std::size_t>(built_.unit.elements)),
+        direction_(random_values(kShape.tokens() * kColumns, seed + 2)),
+        tables_(random_values(2 * align_up(kTableBytes) / 4, 3)) {
+    for (std::size_t i = 0; i < tables_.size() / 2; ++i) {  // of angles: cosines, then sines
+      tables_[tables_.size() / 2 + i] = std::sin(tables_[i]);
+      tables_[i] = std::cos(tables_[i]);
+    }
+    for (const TensorSpec& tensor : built_.unit.tensors) {
+      const std::vector<float> values =
+          random_values(tensor.elements, seed + 10 + static_cast<std::uint64_t>(tensor.offset));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        parameter_[static_cast<std::size_t>(tensor.offset) + i] =
+            (tensor.init == Init::ones ? 1 : 0) + 0.3F * values[i];
+    }
+  }
+
+  std::vector<float>& input() { return input_; }
+  std::vector<float>& parameter() { return parameter_; }
+  const Unit& unit() const { return built_.unit; }
+
+  /// The output, and what was saved on the way if `saves`.
+  std::vector<float> forward(bool saves, GuardedMemory* saved = nullptr) {
+    const Segment& pass = passes_.forward_pass(saves);
+    GuardedMemory output(kShape.tokens() * kColumns * 4), workspace(pass.workspace_bytes());
+    UnitMemory memory = common();
+    memory[Region::output] = output.data();
+    memory[Region::workspace] = workspace.data();
+    if (saves) memory[Region::saved] = saved->data();
+    pass.run(kernels_, memory, 1);
+    EXPECT_TRUE(output.intact() && workspace.intact());
+    return floats_of(output);
+  }
+
+  /// Of the scalar product of the output and a fixed direction.
+  Gradients backward(bool saves) {
+    GuardedMemory saved(passes_.saved_bytes);
+    if (saves) forward(true, &saved);
+    const Segment& pass = passes_.backward_pass(saves);
+    GuardedMemory output_gradient = in_memory(direction_, DType::fp32);
+    GuardedMemory input_gradient(output_gradient.size()), workspace(pass.workspace_bytes());
+    GuardedMemory gradient = in_memory(std::vector<float>(parameter_.size()), DType::fp32);
+    UnitMemory memory = common();
+    memory[Region::saved] = saves ? saved.data() : nullptr;
+    memory[Region::output_gradient] = output_gradient.data();
+    memory[Region::input_gradient] = input_gradient.data();
+    memory[Region::gradient] = gradient.data();
+    memory[Region::workspace] = workspace.data();
+    pass.run(kernels_, memory, 1);
+    EXPECT_TRUE(saved.intact() && input_gradient.intact() && gradient.intact() && workspace.intact());
+    EXPECT_EQ(floats_of(output_gradient), direction_) << "the output's gradient is another unit's";
+    return {floats_of(input_gradient), floats_of(gradient)};
+  }
+
+  double objective() {
+    const std::vector<float> output = forward(false);
+    double sum = 0;
+    for (std::size_t i = 0; i < output.size(); ++i) sum += double{output[i]} * direction_[i];
+    return sum;
+  }
+
+ private:
+  static constexpr Bytes kTableBytes = kShape.sequence * kDimension / 2 * 4;
+
+  UnitMemory common() {
+    UnitMemory memory;
+    memory[Region::parameter] = reinterpret_cast<std::byte*>(parameter_.data());
+    memory[Region::input] = reinterpret_cast<std::byte*>(input_.data());
+    memory[Region::constants] = reinterpret_cast<std::byte*>(tables_.data());
+    return memory;
+  }
+
+  UnitBuilder::Built built_;
+  UnitPasses passes_;
+  std::vector<float> input_, parameter_, direction_, tables_;
+  ReferenceKernels kernels_;
+};
+
+/// The derivative along `direction`, by central difference, and along it by the gradient.
+void expect_derivative(RandomUnit& unit, std::span<float> values, std::span<const float> gradient,
+                       std::uint64_t seed, const std::string& what) {
+  const std::vector<float> direction = random_values(std::ssize(values), seed);
+  const std::vector<float> start(values.begin(), values.end());
+  constexpr float kStep = 2e-3F;
+  const auto moved = [&](float step) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = start[i] + step * direction[i];
+    return unit.objective();
+  };
+  const double measured = (moved(kStep) - moved(-kStep)) / (2 * double{kStep});
+  moved(0);
+  double derived = 0, size = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    derived += double{gradient[i]} * direction[i];
+    size += double{gradient[i]} * gradient[i];
+  }
+  EXPECT_NEAR(derived, measured, 0.02 * std::sqrt(size) + 2e-3) << what;
+}
+
+TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
+  for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
+    RandomUnit unit(100 * seed);
+    const Gradients gradients = unit.backward(/*saves=*/false);
+    const std::string graph = "graph " + std::to_string(seed);
+    expect_derivative(unit, unit.input(), gradients.input, seed, graph + ", input");
+    for (const TensorSpec& tensor : unit.unit().tensors) {
+      const auto first = static_cast<std::size_t>(tensor.offset),
+                 count = static_cast<std::size_t>(tensor.elements);
+      expect_derivative(unit, std::span(unit.parameter()).subspan(first, count),
+                        std::span(gradients.parameter).subspan(first, count), seed,
+                        graph + ", " + tensor.hf_name);
+    }
+  }
+}
+
+TEST(RandomGraph, HasTheSameBitsWithWhatIsKeptOrMadeAgain) {
+  for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
+    RandomUnit unit(100 * seed);
+    const Gradients saved = unit.backward(true), recomputed = unit.backward(false);
+    EXPECT_EQ(saved.input, recomputed.input) << "graph " << seed;
+    EXPECT_EQ(saved.parameter, recomputed.parameter) << "graph " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace strata::test
