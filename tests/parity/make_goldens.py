@@ -9,17 +9,22 @@ import argparse
 import json
 import pathlib
 import shutil
+import tempfile
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
+                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config,
+                          Qwen3MoeConfig)
 from transformers.utils import logging
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
 FP32_STEPS, BF16_STEPS = 20, 50
 TOLERANCE = 1e-4
+# Plain attention, and one product after the other for the experts of a layer.
+EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 # Epsilon is large enough that a gradient which is zero but for rounding, GPT-2's key bias, does not become an update.
 OPTIMIZER = {"learning_rate": 2e-3, "betas": [0.9, 0.95], "epsilon": 1e-5, "weight_decay": 0.1, "clip_norm": 1.0}
 
@@ -28,6 +33,12 @@ def llama_like(**changes):
     options = dict(vocab_size=101, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
                    num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
     return {**options, **changes}
+
+
+def gemma_like(**changes):
+    """A padding token that occurs in the data, as all of Gemma's checkpoints have one."""
+    return llama_like(**{"head_dim": 12, "query_pre_attn_scalar": 10, "sliding_window": 7, "intermediate_size": 52,
+                         "pad_token_id": 0, "tie_word_embeddings": True, **changes})
 
 
 def cases():
@@ -45,6 +56,25 @@ def cases():
         "qwen3": (Qwen3Config(**llama_like(vocab_size=97, head_dim=10, tie_word_embeddings=False)), 27, 4, 2),
         "mistral": (MistralConfig(**llama_like(sliding_window=7, tie_word_embeddings=False)), 26, 6, 2),
         "llama-padding": (LlamaConfig(**llama_like(pad_token_id=5, tie_word_embeddings=True)), 31, 6, 2),
+        "olmo2": (Olmo2Config(**llama_like(pad_token_id=None, tie_word_embeddings=False)), 25, 6, 2),
+        "phi3": (Phi3Config(**llama_like(vocab_size=103, pad_token_id=None, sliding_window=9)), 28, 6, 3),
+        "granite": (GraniteConfig(**llama_like(attention_multiplier=0.3, embedding_multiplier=3.0,
+                                               residual_multiplier=0.6, logits_scaling=2.5,
+                                               tie_word_embeddings=True)), 27, 6, 2),
+        "gemma3": (Gemma3TextConfig(**gemma_like(
+            num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                             "full_attention": {"rope_type": "default", "rope_theta": 20000.0}})), 29, 6, 2),
+        "gemma2": (Gemma2Config(**gemma_like(attn_logit_softcapping=2.0, final_logit_softcapping=5.0)), 26, 6, 2),
+        "mixtral": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
+                                               num_experts_per_tok=2, output_router_logits=True,
+                                               router_aux_loss_coef=0.05)), 23, 6, 2),
+        "qwen3-moe": (Qwen3MoeConfig(**llama_like(vocab_size=97, moe_intermediate_size=18, head_dim=10, num_experts=5,
+                                                  num_experts_per_tok=3, norm_topk_prob=True)), 27, 4, 2),
+        "qwen3-moe-dense": (Qwen3MoeConfig(**llama_like(
+            vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, num_experts=4,
+            num_experts_per_tok=2, norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[1],
+            output_router_logits=True, router_aux_loss_coef=0.05, tie_word_embeddings=True)), 22, 6, 3),
     }
 
 
@@ -61,26 +91,33 @@ def make_tokens(vocabulary, sequence, windows, generator):
 
 def make_model(config, generator):
     """Weights far from their usual start, so that every gradient, those of norms and biases too, has a size."""
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **EAGER)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() >= 2:
                 parameter.copy_(0.15 * noise)
             else:
-                parameter.copy_(0.1 * noise if name.endswith("bias") else 1 + 0.2 * noise)
+                parameter.add_((0.1 if name.endswith("bias") else 0.2) * noise)
     return model.eval()
 
 
 def accumulate(model, windows, microbatch, autocast):
-    """Adds the gradient of the mean loss over all tokens of `windows`; returns that loss."""
+    """Adds the gradient of the mean loss over all tokens of `windows`; returns that loss.
+
+    A model with output_router_logits adds its auxiliary loss, which is one of a microbatch: its mean over them.
+    """
     targets = windows[:, 1:].numel()
+    microbatches = len(windows) // microbatch
     total = 0.0
     for part in windows.split(microbatch):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            logits = model(input_ids=part[:, :-1], use_cache=False).logits
+            output = model(input_ids=part[:, :-1], use_cache=False)
+        logits = output.logits
         logits = logits if logits.dtype == torch.float64 else logits.float()
         loss = cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum") / targets
+        if getattr(output, "aux_loss", None) is not None:
+            loss = loss + model.config.router_aux_loss_coef * output.aux_loss / microbatches
         loss.backward()
         total += loss.item()
     return total
@@ -88,7 +125,7 @@ def accumulate(model, windows, microbatch, autocast):
 
 def train(folder, tokens, steps, batch, microbatch, dtype=torch.float32, autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=dtype).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **EAGER).eval()
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": OPTIMIZER["weight_decay"]},
               {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
@@ -121,6 +158,19 @@ def check_condition(name, single, double):
         raise SystemExit(f"{name}: too sensitive to rounding; change its seed or sizes")
 
 
+def save_as_model(tensors, config, path):
+    """Writes parameters, or what has their shapes, under the names and in the shapes that a saved model has.
+
+    In memory transformers keeps the weights of a layer's experts as one tensor, in files as one per expert.
+    """
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **EAGER)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])
+        model.save_pretrained(folder)
+        save_file(load_file(pathlib.Path(folder) / "model.safetensors"), path)
+
+
 def make_golden(name, seed, config, sequence, batch, microbatch):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
@@ -138,8 +188,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch):
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
     mixed = run(BF16_STEPS, autocast=True)
-    save_file(single[2], folder / "gradients.safetensors")
-    save_file(single[3], folder / "weights.safetensors")
+    save_as_model(single[2], config, folder / "gradients.safetensors")
+    save_as_model(single[3], config, folder / "weights.safetensors")
     golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": OPTIMIZER,
               "fp32": {"losses": single[0], "grad_norms": single[1]},
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
