@@ -234,19 +234,23 @@ void bench_norm_backward(benchmark::State& state, NormKind kind) {
 
 void bench_gelu(benchmark::State& state) {
   const Operand x = activation(shapes().down), out = activation(shapes().down);
-  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) { kernels.run(GeluForward{x, out}); });
+  measure_bytes(state, 2 * x.bytes(), [&](Kernels& kernels) {
+    kernels.run(ActivationForward{Activation::gelu_tanh, x, out});
+  });
 }
 
 void bench_gelu_backward(benchmark::State& state) {
   const Operand x = activation(shapes().down), gradient = activation(shapes().down),
                 out = activation(shapes().down);
-  measure_bytes(state, 3 * x.bytes(), [&](Kernels& kernels) { kernels.run(GeluBackward{x, gradient, out}); });
+  measure_bytes(state, 3 * x.bytes(), [&](Kernels& kernels) {
+    kernels.run(ActivationBackward{Activation::gelu_tanh, x, gradient, out});
+  });
 }
 
 void bench_swiglu(benchmark::State& state) {
   const Operand x = activation(shapes().up), out = activation(shapes().up / 2);
   measure_bytes(state, x.bytes() + out.bytes(), [&](Kernels& kernels) {
-    kernels.run(SwigluForward{x, out});
+    kernels.run(GatedForward{Activation::silu, x, out});
   });
 }
 
@@ -254,7 +258,7 @@ void bench_swiglu_backward(benchmark::State& state) {
   const Operand x = activation(shapes().up), gradient = activation(shapes().up / 2),
                 out = activation(shapes().up);
   measure_bytes(state, 2 * x.bytes() + gradient.bytes(), [&](Kernels& kernels) {
-    kernels.run(SwigluBackward{x, gradient, out});
+    kernels.run(GatedBackward{Activation::silu, x, gradient, out});
   });
 }
 

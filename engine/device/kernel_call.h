@@ -61,13 +61,14 @@ enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 struct NormForward {
   NormKind kind;
   float epsilon;
-  Matrix input;        ///< [rows, columns]
-  Matrix addend = {};  ///< optional residual branch, [rows, columns]; then `sum` is written
-  Matrix sum = {};     ///< input + addend, rounded to the storage dtype, which is what gets normalised
-  Matrix weight;       ///< [1, columns]
-  Matrix bias = {};    ///< optional [1, columns]; layer_norm only
-  Matrix out;          ///< [rows, columns]; may be `input` itself
-  Matrix mean = {};    ///< fp32 [1, rows], written; layer_norm only
+  Matrix input;              ///< [rows, columns]
+  Matrix addend = {};        ///< optional residual branch, [rows, columns]; then `sum` is written
+  Matrix sum = {};           ///< input + addend, rounded to the storage dtype, which is what gets normalised
+  Matrix weight;             ///< [1, columns]
+  bool unit_offset = false;  ///< the factor is 1 + weight, as in Gemma
+  Matrix bias = {};          ///< optional [1, columns]; layer_norm only
+  Matrix out;                ///< [rows, columns]; may be `input` itself
+  Matrix mean = {};          ///< fp32 [1, rows], written; layer_norm only
   Matrix reciprocal_deviation;  ///< fp32 [1, rows], written: 1 / sqrt(variance or mean square + epsilon)
 
   template <typename Visit>
@@ -81,6 +82,7 @@ struct NormBackward {
   NormKind kind;
   Matrix input;  ///< what was normalised (`sum` if the forward had an addend)
   Matrix weight;
+  bool unit_offset = false;  ///< as in the forward
   Matrix mean = {};
   Matrix reciprocal_deviation;
   Matrix out_gradient;        ///< [rows, columns]
@@ -153,8 +155,15 @@ struct Rope {
   }
 };
 
-/// tanh approximation of GELU (Hendrycks & Gimpel 2016), elementwise. out may be x.
-struct GeluForward {
+/// Functions of one number between two layers.
+enum class Activation : std::uint8_t {
+  gelu_tanh,  ///< tanh approximation of GELU (Hendrycks & Gimpel 2016)
+  silu,       ///< x · sigmoid(x) (Elfwing et al. 2017)
+};
+
+/// out = activation(x), elementwise. out may be x.
+struct ActivationForward {
+  Activation kind;
   Matrix x, out;
 
   template <typename Visit>
@@ -163,8 +172,9 @@ struct GeluForward {
   }
 };
 
-/// x_gradient = out_gradient · gelu'(x). x_gradient may be out_gradient or x.
-struct GeluBackward {
+/// x_gradient = out_gradient · activation'(x). x_gradient may be out_gradient or x.
+struct ActivationBackward {
+  Activation kind;
   Matrix x, out_gradient, x_gradient;
 
   template <typename Visit>
@@ -173,8 +183,9 @@ struct GeluBackward {
   }
 };
 
-/// out[m,n] = silu(gate) · up for gate_up = [gate | up] of [m, 2n] (Shazeer 2020).
-struct SwigluForward {
+/// out[m,n] = activation(gate) · up for gate_up = [gate | up] of [m, 2n]: SwiGLU, GeGLU (Shazeer 2020).
+struct GatedForward {
+  Activation kind;
   Matrix gate_up, out;
 
   template <typename Visit>
@@ -184,7 +195,8 @@ struct SwigluForward {
 };
 
 /// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself.
-struct SwigluBackward {
+struct GatedBackward {
+  Activation kind;
   Matrix gate_up, out_gradient, gate_up_gradient;
 
   template <typename Visit>
@@ -247,6 +259,17 @@ struct Addition {
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, a, b, out);
+  }
+};
+
+/// out = factor · x, elementwise. out may be x.
+struct Scale {
+  Matrix x, out;
+  float factor;
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, out);
   }
 };
 
@@ -325,9 +348,9 @@ struct SumOfSquares {
 };
 
 /// One call of any kind.
-using KernelCall =
-    std::variant<Product, ColumnSum, NormForward, NormBackward, AttentionForward, AttentionBackward, Rope,
-                 GeluForward, GeluBackward, SwigluForward, SwigluBackward, CrossEntropy, EmbeddingForward,
-                 EmbeddingBackward, Addition, Cast, Zero, RowCopy, RowSum, AdamWUpdate, SumOfSquares>;
+using KernelCall = std::variant<Product, ColumnSum, NormForward, NormBackward, AttentionForward,
+                                AttentionBackward, Rope, ActivationForward, ActivationBackward, GatedForward,
+                                GatedBackward, CrossEntropy, EmbeddingForward, EmbeddingBackward, Addition,
+                                Scale, Cast, Zero, RowCopy, RowSum, AdamWUpdate, SumOfSquares>;
 
 }  // namespace strata

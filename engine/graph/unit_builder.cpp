@@ -7,7 +7,6 @@
 #include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/embedding.h"
-#include "engine/graph/operators/norm.h"
 
 namespace strata {
 namespace {
@@ -109,7 +108,8 @@ TensorView UnitBuilder::embedding(const std::string& name, const std::string& po
 TensorView UnitBuilder::norm(const TensorView& x, const std::string& name, const NormOptions& options) {
   const std::int64_t columns = columns_of(x);
   const bool is_layer_norm = options.kind == NormKind::layer_norm;
-  const TensorView weight = parameter(name + ".weight", {columns}, Init::ones);
+  const Init init = options.unit_offset ? Init::zeros : Init::ones;
+  const TensorView weight = parameter(name + ".weight", {columns}, init);
   const TensorView bias = is_layer_norm ? parameter(name + ".bias", {columns}, Init::zeros) : TensorView{};
   const auto statistic = [&](const char* what) {
     return TensorView{graph_.add({name + what, TensorType::fp32, fixed(1), per_token(1)})};
@@ -117,8 +117,7 @@ TensorView UnitBuilder::norm(const TensorView& x, const std::string& name, const
   const TensorView mean = is_layer_norm ? statistic(".mean") : TensorView{};
   const TensorView deviation = statistic(".deviation");
   const TensorView out = make(name, columns);
-  node(std::make_shared<NormRule>(options.kind, static_cast<float>(options.epsilon)),
-       {x, {}, {}, weight, bias, out, mean, deviation});
+  node(std::make_shared<NormRule>(options), {x, {}, {}, weight, bias, out, mean, deviation});
   return out;
 }
 
@@ -167,15 +166,15 @@ TensorView UnitBuilder::shared_linear(const TensorView& x, const Unit& owner, st
 
 TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_name,
                                   const std::string& key_name, std::int64_t queries,
-                                  std::int64_t head_dimension, double epsilon) {
-  const TensorView query_weight = parameter(query_name + ".weight", {head_dimension}, Init::ones);
-  const TensorView key_weight = parameter(key_name + ".weight", {head_dimension}, Init::ones);
+                                  std::int64_t head_dimension, const NormOptions& options) {
+  const Init init = options.unit_offset ? Init::zeros : Init::ones;
+  const TensorView query_weight = parameter(query_name + ".weight", {head_dimension}, init);
+  const TensorView key_weight = parameter(key_name + ".weight", {head_dimension}, init);
   const std::int64_t heads = columns_of(x) / head_dimension;
   const TensorView deviation{
       graph_.add({query_name + ".deviation", TensorType::fp32, fixed(heads), per_token(1)})};
   const TensorView out = make(query_name, columns_of(x));
-  node(std::make_shared<HeadNormRule>(static_cast<float>(epsilon), queries),
-       {x, query_weight, key_weight, out, deviation});
+  node(std::make_shared<HeadNormRule>(options, queries), {x, query_weight, key_weight, out, deviation});
   return out;
 }
 
@@ -197,21 +196,28 @@ TensorView UnitBuilder::attention(const TensorView& query, const TensorView& key
   return out;
 }
 
-TensorView UnitBuilder::gelu(const TensorView& x) {
+TensorView UnitBuilder::activate(const TensorView& x, Activation kind) {
   const TensorView out = make("activation", columns_of(x));
-  node(std::make_shared<ActivationRule>(/*gated=*/false), {x, out});
+  node(std::make_shared<ActivationRule>(kind, /*gated=*/false), {x, out});
   return out;
 }
 
-TensorView UnitBuilder::swiglu(const TensorView& gate_up) {
+TensorView UnitBuilder::activate_gate(const TensorView& gate_up, Activation kind) {
   const TensorView out = make("activation", columns_of(gate_up) / 2);
-  node(std::make_shared<ActivationRule>(/*gated=*/true), {gate_up, out});
+  node(std::make_shared<ActivationRule>(kind, /*gated=*/true), {gate_up, out});
   return out;
 }
 
 TensorView UnitBuilder::add(const TensorView& a, const TensorView& b) {
   const TensorView out = make("sum", columns_of(a));
   node(std::make_shared<AdditionRule>(), {a, b, out});
+  return out;
+}
+
+TensorView UnitBuilder::scale(const TensorView& x, double factor) {
+  if (factor == 1) return x;
+  const TensorView out = make("scaled", columns_of(x));
+  node(std::make_shared<ScaleRule>(static_cast<float>(factor)), {x, out});
   return out;
 }
 

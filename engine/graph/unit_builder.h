@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/graph/operators/linear.h"
+#include "engine/graph/operators/norm.h"
 #include "engine/graph/unit.h"
 
 namespace strata {
@@ -21,11 +22,6 @@ struct LinearOptions {
   WeightOrder order = WeightOrder::linear;
   Init init = Init::normal;
   bool bias = false;
-};
-
-struct NormOptions {
-  NormKind kind = NormKind::rms_norm;
-  double epsilon = 1e-5;
 };
 
 class UnitBuilder {
@@ -49,16 +45,19 @@ class UnitBuilder {
                     const LinearOptions& options = {});
   /// x · Wᵀ for the first tensor of another unit, whose number is given.
   TensorView shared_linear(const TensorView& x, const Unit& owner, std::int32_t number);
-  /// An RMS norm of each head, with one weight for the `queries` heads in front and one for the rest.
+  /// The norm of each head, with one weight for the `queries` heads in front and one for the rest.
   TensorView head_norm(const TensorView& x, const std::string& query_name, const std::string& key_name,
-                       std::int64_t queries, std::int64_t head_dimension, double epsilon);
+                       std::int64_t queries, std::int64_t head_dimension, const NormOptions& options);
   /// In place, with the tables of this number.
   void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables);
   TensorView attention(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionShape& shape);
-  TensorView gelu(const TensorView& x);
-  TensorView swiglu(const TensorView& gate_up);
+  TensorView activate(const TensorView& x, Activation kind);
+  /// activation(gate) · up for [gate | up].
+  TensorView activate_gate(const TensorView& gate_up, Activation kind);
   TensorView add(const TensorView& a, const TensorView& b);
+  /// factor · x; x itself if the factor is 1.
+  TensorView scale(const TensorView& x, double factor);
   /// x is too large to exist whole.
   void take_in_chunks(const TensorView& x);
   void cross_entropy(const TensorView& logits);

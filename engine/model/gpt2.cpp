@@ -29,7 +29,8 @@ UnitBuilder block(const Architecture& a, std::int64_t layer) {
   const TensorView mid = builder.add(input, builder.linear(attention, {{"attn.c_proj", a.hidden}}, kBranch));
   const TensorView up =
       builder.linear(builder.norm(mid, "ln_2", norm_options(a)), {{"mlp.c_fc", a.intermediate}}, kProduct);
-  builder.output(builder.add(mid, builder.linear(builder.gelu(up), {{"mlp.c_proj", a.hidden}}, kBranch)));
+  builder.output(builder.add(
+      mid, builder.linear(builder.activate(up, Activation::gelu_tanh), {{"mlp.c_proj", a.hidden}}, kBranch)));
   return builder;
 }
 

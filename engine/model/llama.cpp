@@ -24,7 +24,7 @@ TensorView attention(UnitBuilder& builder, const TensorView& normalised, const A
   TensorView rotated = builder.columns(qkv, 0, query + key);
   if (a.qk_norm) {
     rotated = builder.head_norm(rotated, "self_attn.q_norm", "self_attn.k_norm", a.heads, a.head_dimension,
-                                a.norm_epsilon);
+                                norm_options(a));
   }
   builder.rope(rotated, a.head_dimension, 0);
   const TensorView attended =
@@ -41,7 +41,8 @@ UnitBuilder block(const Architecture& a, std::int64_t layer) {
   const TensorView gate_up =
       builder.linear(builder.norm(mid, "post_attention_layernorm", norm_options(a)),
                      {{"mlp.gate_proj", a.intermediate}, {"mlp.up_proj", a.intermediate}});
-  builder.output(builder.add(mid, builder.linear(builder.swiglu(gate_up), {{"mlp.down_proj", a.hidden}})));
+  builder.output(builder.add(
+      mid, builder.linear(builder.activate_gate(gate_up, Activation::silu), {{"mlp.down_proj", a.hidden}})));
   return builder;
 }
 

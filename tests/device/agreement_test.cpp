@@ -46,6 +46,7 @@ TEST_P(Agreement, Norm) {
         for (const bool addend : {false, true}) {
           expect_agrees(norm_scenario(kind, dtype, rows, columns, addend, padding_unit));
         }
+        expect_agrees(norm_scenario(kind, dtype, rows, columns, false, padding_unit, /*unit_offset=*/true));
       }
       expect_agrees(norm_in_place_scenario(dtype, rows, columns, padding_unit));
     }
@@ -69,6 +70,8 @@ TEST_P(Agreement, NormBackward) {
              {GradientPlace::own, GradientPlace::over_out_gradient, GradientPlace::over_addend}) {
           expect_agrees(norm_backward_scenario(kind, dtype, rows, columns, place, padding_unit));
         }
+        expect_agrees(norm_backward_scenario(kind, dtype, rows, columns, GradientPlace::own, padding_unit,
+                                             /*unit_offset=*/true));
       }
     }
   }
@@ -145,15 +148,20 @@ TEST_P(Agreement, Activations) {
     for (const DType dtype : kDTypes) {
       for (const std::int64_t padding : {0, 3, 8}) {
         for (const bool in_place : {false, true}) {
-          expect_agrees(gelu_scenario(dtype, rows, columns, padding, in_place));
-          expect_agrees(swiglu_backward_scenario(dtype, rows, columns, padding, in_place));
           expect_agrees(add_scenario(dtype, rows, columns, padding, in_place));
+          expect_agrees(scale_scenario(dtype, rows, columns, padding, in_place));
         }
-        expect_agrees(swiglu_scenario(dtype, rows, columns, padding));
-        for (const ActivationGradientPlace place :
-             {ActivationGradientPlace::own, ActivationGradientPlace::over_out_gradient,
-              ActivationGradientPlace::over_x}) {
-          expect_agrees(gelu_backward_scenario(dtype, rows, columns, padding, place));
+        for (const Activation kind : kActivations) {
+          for (const bool in_place : {false, true}) {
+            expect_agrees(activation_scenario(kind, dtype, rows, columns, padding, in_place));
+            expect_agrees(gated_backward_scenario(kind, dtype, rows, columns, padding, in_place));
+          }
+          expect_agrees(gated_scenario(kind, dtype, rows, columns, padding));
+          for (const ActivationGradientPlace place :
+               {ActivationGradientPlace::own, ActivationGradientPlace::over_out_gradient,
+                ActivationGradientPlace::over_x}) {
+            expect_agrees(activation_backward_scenario(kind, dtype, rows, columns, padding, place));
+          }
         }
       }
     }

@@ -22,8 +22,8 @@ std::vector<Scenario> every_kernel() {
       attention_scenario(shape, bf16),
       attention_backward_scenario(shape, bf16),
       rope_scenario(bf16, 3, 100, 4, 64, false),
-      gelu_scenario(bf16, 100, 1030, 0, false),
-      swiglu_backward_scenario(bf16, 100, 515, 0, true),
+      activation_scenario(Activation::gelu_tanh, bf16, 100, 1030, 0, false),
+      gated_backward_scenario(Activation::silu, bf16, 100, 515, 0, true),
       cross_entropy_scenario(bf16, 20, 2000, 0)};
 }
 

@@ -48,12 +48,15 @@ TEST(AnyThreadCount, GivesTheSameAttention) {
 
 TEST(AnyThreadCount, GivesTheSameActivations) {
   for (const DType dtype : kDTypes) {
-    expect_same_bits_for_any_thread_count(gelu_scenario(dtype, 200, 1030, 0, false));
-    expect_same_bits_for_any_thread_count(
-        gelu_backward_scenario(dtype, 200, 1030, 0, ActivationGradientPlace::over_x));
-    expect_same_bits_for_any_thread_count(swiglu_scenario(dtype, 200, 515, 0));
-    expect_same_bits_for_any_thread_count(swiglu_backward_scenario(dtype, 200, 515, 0, true));
+    for (const Activation kind : kActivations) {
+      expect_same_bits_for_any_thread_count(activation_scenario(kind, dtype, 200, 1030, 0, false));
+      expect_same_bits_for_any_thread_count(
+          activation_backward_scenario(kind, dtype, 200, 1030, 0, ActivationGradientPlace::over_x));
+      expect_same_bits_for_any_thread_count(gated_scenario(kind, dtype, 200, 515, 0));
+      expect_same_bits_for_any_thread_count(gated_backward_scenario(kind, dtype, 200, 515, 0, true));
+    }
     expect_same_bits_for_any_thread_count(add_scenario(dtype, 200, 1030, 0, true));
+    expect_same_bits_for_any_thread_count(scale_scenario(dtype, 200, 1030, 0, true));
     expect_same_bits_for_any_thread_count(zero_scenario(dtype, 200, 1030, 0));
   }
   for (const DType dtype : {DType::bf16, DType::fp16}) {

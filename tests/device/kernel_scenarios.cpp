@@ -36,6 +36,9 @@ Fused split(const Matrix& fused, const AttentionShape& shape) {
 std::int64_t fused_columns(const AttentionShape& shape) {
   return (shape.heads + 2 * shape.kv_heads) * shape.head_dimension;
 }
+const char* name_of(Activation kind) {
+  return kind == Activation::silu ? "silu" : "gelu_tanh";
+}
 std::string describe(const AttentionShape& shape, DType dtype) {
   return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype),
                      shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension,
@@ -81,11 +84,11 @@ Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t colum
 }
 
 Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
-                       std::int64_t padding_unit) {
+                       std::int64_t padding_unit, bool unit_offset) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
-  scenario.name = fmt::format("{} {} {}x{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
-                              columns, flag(addend, "addend"));
+  scenario.name = fmt::format("{} {} {}x{}{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
+                              columns, flag(addend, "addend"), flag(unit_offset, "unit offset"));
   scenario.operands = {random_operand(1, dtype, rows, columns, 5 * padding_unit),
                        random_operand(2, dtype, rows, columns, 2 * padding_unit),
                        poisoned_operand(dtype, rows, columns, padding_unit),
@@ -105,6 +108,7 @@ Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64
                             .addend = addend ? x[1] : Matrix(),
                             .sum = addend ? x[2] : Matrix(),
                             .weight = x[3],
+                            .unit_offset = unit_offset,
                             .bias = layer ? x[4] : Matrix(),
                             .out = x[5],
                             .mean = layer ? x[6] : Matrix(),
@@ -130,11 +134,12 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
 }
 
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place, std::int64_t padding_unit) {
+                                GradientPlace place, std::int64_t padding_unit, bool unit_offset) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
-  scenario.name = fmt::format("{} backward {} {}x{} place {}", layer ? "layer_norm" : "rms_norm",
-                              name_of(dtype), rows, columns, static_cast<int>(place));
+  scenario.name =
+      fmt::format("{} backward {} {}x{} place {}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
+                  columns, static_cast<int>(place), flag(unit_offset, "unit offset"));
   OperandMemory reciprocal(DType::fp32, 1, rows);
   for (std::int64_t row = 0; row < rows; ++row)
     reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
@@ -156,6 +161,7 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
     kernels.run(NormBackward{.kind = kind,
                              .input = x[0],
                              .weight = x[1],
+                             .unit_offset = unit_offset,
                              .mean = layer ? x[2] : Matrix(),
                              .reciprocal_deviation = x[3],
                              .out_gradient = x[4],
@@ -246,53 +252,55 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
       }};
 }
 
-Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                       bool in_place) {
-  return {fmt::format("gelu {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place")),
-          {random_operand(1, dtype, rows, columns, padding, 3),
-           in_place ? OperandMemory(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
-          [=](Kernels& kernels, const Views& x) {
-            kernels.run(GeluForward{x[0], in_place ? x[0] : x[1]});
-          }};
+Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                             std::int64_t padding, bool in_place) {
+  return {
+      fmt::format("{} {} {}x{}{}", name_of(kind), name_of(dtype), rows, columns, flag(in_place, "in place")),
+      {random_operand(1, dtype, rows, columns, padding, 3),
+       in_place ? OperandMemory(dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding)},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.run(ActivationForward{kind, x[0], in_place ? x[0] : x[1]});
+      }};
 }
 
-Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                                ActivationGradientPlace place) {
+Scenario activation_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                      std::int64_t padding, ActivationGradientPlace place) {
   Scenario scenario;
-  scenario.name =
-      fmt::format("gelu backward {} {}x{} place {}", name_of(dtype), rows, columns, static_cast<int>(place));
+  scenario.name = fmt::format("{} backward {} {}x{} place {}", name_of(kind), name_of(dtype), rows, columns,
+                              static_cast<int>(place));
   scenario.operands = {random_operand(1, dtype, rows, columns, padding, 3),
                        random_operand(2, dtype, rows, columns, 2 * padding)};
   if (place == ActivationGradientPlace::own)
     scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
-  scenario.call = [place](Kernels& kernels, const Views& x) {
+  scenario.call = [kind, place](Kernels& kernels, const Views& x) {
     const Matrix target = place == ActivationGradientPlace::own      ? x[2]
                           : place == ActivationGradientPlace::over_x ? x[0]
                                                                      : x[1];
-    kernels.run(GeluBackward{x[0], x[1], target});
+    kernels.run(ActivationBackward{kind, x[0], x[1], target});
   };
   return scenario;
 }
 
-Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding) {
-  return {fmt::format("swiglu {} {}x{}", name_of(dtype), rows, columns),
+Scenario gated_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                        std::int64_t padding) {
+  return {fmt::format("gated {} {} {}x{}", name_of(kind), name_of(dtype), rows, columns),
           {random_operand(1, dtype, rows, 2 * columns, padding, 2),
            poisoned_operand(dtype, rows, columns, padding)},
-          [](Kernels& kernels, const Views& x) {
-            kernels.run(SwigluForward{x[0], x[1]});
+          [kind](Kernels& kernels, const Views& x) {
+            kernels.run(GatedForward{kind, x[0], x[1]});
           }};
 }
 
-Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                                  bool in_place) {
+Scenario gated_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t padding, bool in_place) {
   Scenario scenario;
-  scenario.name =
-      fmt::format("swiglu backward {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.name = fmt::format("gated backward {} {} {}x{}{}", name_of(kind), name_of(dtype), rows, columns,
+                              flag(in_place, "in place"));
   scenario.operands = {random_operand(1, dtype, rows, 2 * columns, padding, 2),
                        random_operand(2, dtype, rows, columns, padding)};
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, 2 * columns, padding));
-  scenario.call = [in_place](Kernels& kernels, const Views& x) {
-    kernels.run(SwigluBackward{x[0], x[1], in_place ? x[0] : x[2]});
+  scenario.call = [kind, in_place](Kernels& kernels, const Views& x) {
+    kernels.run(GatedBackward{kind, x[0], x[1], in_place ? x[0] : x[2]});
   };
   return scenario;
 }
@@ -306,6 +314,18 @@ Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std:
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
   scenario.call = [in_place](Kernels& kernels, const Views& x) {
     kernels.run(Addition{x[0], x[1], in_place ? x[1] : x[2]});
+  };
+  return scenario;
+}
+
+Scenario scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                        bool in_place) {
+  Scenario scenario;
+  scenario.name = fmt::format("scale {} {}x{}{}", name_of(dtype), rows, columns, flag(in_place, "in place"));
+  scenario.operands = {random_operand(1, dtype, rows, columns, padding)};
+  if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, 2 * padding));
+  scenario.call = [in_place](Kernels& kernels, const Views& x) {
+    kernels.run(Scale{x[0], in_place ? x[0] : x[1], 0.3F});
   };
   return scenario;
 }

@@ -22,13 +22,13 @@ Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t colum
                               std::int64_t padding_unit = 1);
 
 Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
-                       std::int64_t padding_unit = 1);
+                       std::int64_t padding_unit = 1, bool unit_offset = false);
 /// The output overwrites the input.
 Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
                                 std::int64_t padding_unit = 1);
 enum class GradientPlace { own, over_out_gradient, over_addend };
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place, std::int64_t padding_unit = 1);
+                                GradientPlace place, std::int64_t padding_unit = 1, bool unit_offset = false);
 
 /// Query, key and value are slices of one fused matrix.
 Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
@@ -36,14 +36,18 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1);
 
-Scenario gelu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                       bool in_place);
+constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu};
+Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                             std::int64_t padding, bool in_place);
 enum class ActivationGradientPlace { own, over_out_gradient, over_x };
-Scenario gelu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                                ActivationGradientPlace place);
-Scenario swiglu_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
-Scenario swiglu_backward_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
-                                  bool in_place);
+Scenario activation_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                      std::int64_t padding, ActivationGradientPlace place);
+Scenario gated_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                        std::int64_t padding);
+Scenario gated_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t padding, bool in_place);
+Scenario scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
+                        bool in_place);
 Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                       bool in_place);
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);

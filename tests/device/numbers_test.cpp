@@ -93,10 +93,11 @@ TEST(NaN, PassesThroughEveryActivationAndTheLoss) {
   x[5] = kNaN;
   x[37] = kNaN;
   gate_up[3] = kNaN;
-  stream->kernels().run(GeluForward{{x.data(), DType::fp32, 1, 40}, {out.data(), DType::fp32, 1, 40}});
+  stream->kernels().run(ActivationForward{
+      Activation::gelu_tanh, {x.data(), DType::fp32, 1, 40}, {out.data(), DType::fp32, 1, 40}});
   EXPECT_TRUE(std::isnan(out[5]) && std::isnan(out[37]) && !std::isnan(out[6]));
   stream->kernels().run(
-      SwigluForward{{gate_up.data(), DType::fp32, 1, 80}, {out.data(), DType::fp32, 1, 40}});
+      GatedForward{Activation::silu, {gate_up.data(), DType::fp32, 1, 80}, {out.data(), DType::fp32, 1, 40}});
   EXPECT_TRUE(std::isnan(out[3]) && !std::isnan(out[4]));
   const std::vector<std::int32_t> target = {0};
   stream->kernels().run(CrossEntropy{.logits = {x.data(), DType::fp32, 1, 40},
@@ -109,7 +110,7 @@ TEST(Gelu, OfLargeArgumentsIsTheArgumentOrZero) {
   CpuDevice device({.threads = 1, .link = {}});
   std::vector<float> x = {100.0F, -100.0F, 1e4F, -1e4F, 0.0F};
   device.make_stream()->kernels().run(
-      GeluForward{{x.data(), DType::fp32, 1, 5}, {x.data(), DType::fp32, 1, 5}});
+      ActivationForward{Activation::gelu_tanh, {x.data(), DType::fp32, 1, 5}, {x.data(), DType::fp32, 1, 5}});
   EXPECT_EQ(x[0], 100.0F);
   EXPECT_EQ(x[2], 1e4F);
   EXPECT_NEAR(x[1], 0, 1e-30);

@@ -121,6 +121,8 @@ TEST_P(PlantedValues, Norms) {
       cases.push_back({norm_scenario(kind, dtype, 5, 65, false), {0, 3}});
       cases.push_back({norm_scenario(kind, dtype, 5, 65, true), {0, 1}});
       cases.push_back({norm_backward_scenario(kind, dtype, 5, 65, GradientPlace::own), {0, 1, 4}});
+      cases.push_back({norm_scenario(kind, dtype, 5, 65, false, 1, /*unit_offset=*/true), {0, 3}});
+      cases.push_back({norm_backward_scenario(kind, dtype, 5, 65, GradientPlace::own, 1, true), {0, 1, 4}});
     }
   }
   expect_agrees_with_every_value_planted(cases);
@@ -148,6 +150,7 @@ TEST_P(PlantedValues, RowsAndLosses) {
     cases.push_back({sum_rows_scenario(dtype, 65, 0, 11 * 65), {0}});
     cases.push_back({cross_entropy_scenario(dtype, 5, 65, 0), {0}});
     cases.push_back({add_scenario(dtype, 5, 65, 0, false), {0, 1}});
+    cases.push_back({scale_scenario(dtype, 5, 65, 0, false), {0}});
     for (const DType to : kDTypes) cases.push_back({cast_scenario(dtype, to, 5, 65), {0}});
   }
   expect_agrees_with_every_value_planted(cases);
@@ -201,46 +204,43 @@ OperandMemory side_by_side(DType dtype, const Pairs& pairs) {
   return result;
 }
 
-TEST_P(PlantedValues, GeluAtItsTurningPoints) {
+/// A call on these operands.
+Scenario at_turning_points(const char* name, std::vector<OperandMemory> operands, Scenario::Call call) {
+  return {.name = name, .operands = std::move(operands), .call = std::move(call), .fp32_tolerance = 2e-6};
+}
+
+TEST_P(PlantedValues, ActivationsAtTheirTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
-  for (const DType dtype : kDTypes) {
-    const OperandMemory x = column_of(dtype, pairs.first), gradient = column_of(dtype, pairs.second);
-    expect_agrees_value_by_value({.name = "gelu",
-                                  .operands = {x, x},
-                                  .call =
-                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
-                                        kernels.run(GeluForward{m[0], m[1]});
-                                      },
-                                  .fp32_tolerance = 2e-6});
-    expect_agrees_value_by_value({.name = "gelu backward",
-                                  .operands = {x, gradient, x},
-                                  .call =
-                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
-                                        kernels.run(GeluBackward{m[0], m[1], m[2]});
-                                      },
-                                  .fp32_tolerance = 2e-6});
+  for (const Activation kind : kActivations) {
+    for (const DType dtype : kDTypes) {
+      const OperandMemory x = column_of(dtype, pairs.first), gradient = column_of(dtype, pairs.second);
+      expect_agrees_value_by_value(
+          at_turning_points("forward", {x, x}, [kind](Kernels& kernels, const std::vector<Matrix>& m) {
+            kernels.run(ActivationForward{kind, m[0], m[1]});
+          }));
+      expect_agrees_value_by_value(at_turning_points(
+          "backward", {x, gradient, x}, [kind](Kernels& kernels, const std::vector<Matrix>& m) {
+            kernels.run(ActivationBackward{kind, m[0], m[1], m[2]});
+          }));
+    }
   }
 }
 
-TEST_P(PlantedValues, SwigluAtItsTurningPoints) {
+TEST_P(PlantedValues, GatesAtTheirTurningPoints) {
   const Pairs pairs = pairs_of({1, -3, 0.5F});
-  for (const DType dtype : kDTypes) {
-    const OperandMemory gate_up = side_by_side(dtype, pairs), out = column_of(dtype, pairs.first);
-    expect_agrees_value_by_value({.name = "swiglu",
-                                  .operands = {gate_up, out},
-                                  .call =
-                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
-                                        kernels.run(SwigluForward{m[0], m[1]});
-                                      },
-                                  .fp32_tolerance = 2e-6});
-    const OperandMemory gradient = column_of(dtype, std::vector<float>(pairs.first.size(), 1.5F));
-    expect_agrees_value_by_value({.name = "swiglu backward",
-                                  .operands = {gate_up, gradient, gate_up},
-                                  .call =
-                                      [](Kernels& kernels, const std::vector<Matrix>& m) {
-                                        kernels.run(SwigluBackward{m[0], m[1], m[2]});
-                                      },
-                                  .fp32_tolerance = 2e-6});
+  for (const Activation kind : kActivations) {
+    for (const DType dtype : kDTypes) {
+      const OperandMemory gate_up = side_by_side(dtype, pairs), out = column_of(dtype, pairs.first);
+      expect_agrees_value_by_value(at_turning_points("forward", {gate_up, out},
+                                                     [kind](Kernels& kernels, const std::vector<Matrix>& m) {
+                                                       kernels.run(GatedForward{kind, m[0], m[1]});
+                                                     }));
+      const OperandMemory gradient = column_of(dtype, std::vector<float>(pairs.first.size(), 1.5F));
+      expect_agrees_value_by_value(at_turning_points("backward", {gate_up, gradient, gate_up},
+                                                     [kind](Kernels& kernels, const std::vector<Matrix>& m) {
+                                                       kernels.run(GatedBackward{kind, m[0], m[1], m[2]});
+                                                     }));
+    }
   }
 }
 

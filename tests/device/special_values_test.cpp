@@ -88,17 +88,17 @@ TEST_P(SpecialValues, NaNPassesThroughActivations) {
   const OperandMemory x = with_nan(40, 37), untouched(DType::fp32, 1, 40);
   const OperandMemory gelu =
       result_of(x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-        kernels.run(GeluForward{x, out});
+        kernels.run(ActivationForward{Activation::gelu_tanh, x, out});
       });
   EXPECT_TRUE(std::isnan(gelu.at(0, 37)) && !std::isnan(gelu.at(0, 36)));
   const OperandMemory slope =
       result_of(x, untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-        kernels.run(GeluBackward{x, x, out});
+        kernels.run(ActivationBackward{Activation::gelu_tanh, x, x, out});
       });
   EXPECT_TRUE(std::isnan(slope.at(0, 37)) && !std::isnan(slope.at(0, 36)));
   const OperandMemory swiglu =
       result_of(with_nan(80, 3), untouched, [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-        kernels.run(SwigluForward{x, out});
+        kernels.run(GatedForward{Activation::silu, x, out});
       });
   EXPECT_TRUE(std::isnan(swiglu.at(0, 3)) && !std::isnan(swiglu.at(0, 4)));
 }
@@ -123,7 +123,7 @@ TEST_P(SpecialValues, GeluOfLargeArgumentsIsTheArgumentOrZero) {
   const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F, 0.0F});
   const OperandMemory gelu = result_of(x, OperandMemory(DType::fp32, 1, 5),
                                        [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-                                         kernels.run(GeluForward{x, out});
+                                         kernels.run(ActivationForward{Activation::gelu_tanh, x, out});
                                        });
   EXPECT_EQ(gelu.at(0, 0), 100.0F);
   EXPECT_EQ(gelu.at(0, 2), 1e4F);
@@ -136,7 +136,7 @@ TEST_P(SpecialValues, GeluOfLargeArgumentsHasSlopeOneOrZero) {
   const OperandMemory x = row_of(DType::fp32, {100.0F, -100.0F, 1e4F, -1e4F});
   const OperandMemory slope = result_of(x, row_of(DType::fp32, {1, 1, 1, 1}),
                                         [](Kernels& kernels, const Matrix& x, const Matrix& out) {
-                                          kernels.run(GeluBackward{x, out, out});
+                                          kernels.run(ActivationBackward{Activation::gelu_tanh, x, out, out});
                                         });
   EXPECT_EQ(slope.at(0, 0), 1.0F);
   EXPECT_EQ(slope.at(0, 2), 1.0F);

@@ -36,15 +36,12 @@ void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64
 
 TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector) {
   for (const DType dtype : kDTypes) {
-    const Scenario scenarios[] = {column_sums_scenario(dtype, 130, 65),
-                                  add_scenario(dtype, 9, 1030, 3, false),
-                                  cast_scenario(DType::fp32, dtype, 9, 1030),
-                                  cast_scenario(dtype, DType::fp32, 9, 1030),
-                                  zero_scenario(dtype, 9, 1030, 3),
-                                  copy_rows_scenario(dtype, 65, 3),
-                                  sum_rows_scenario(dtype, 65, 0, std::int64_t{11} * 65),
-                                  embedding_scenario(dtype, 3, 17, 65, true),
-                                  embedding_backward_scenario(dtype, 3, 17, 65, true)};
+    const Scenario scenarios[] = {
+        column_sums_scenario(dtype, 130, 65),       add_scenario(dtype, 9, 1030, 3, false),
+        scale_scenario(dtype, 9, 1030, 3, false),   cast_scenario(DType::fp32, dtype, 9, 1030),
+        cast_scenario(dtype, DType::fp32, 9, 1030), zero_scenario(dtype, 9, 1030, 3),
+        copy_rows_scenario(dtype, 65, 3),           sum_rows_scenario(dtype, 65, 0, std::int64_t{11} * 65),
+        embedding_scenario(dtype, 3, 17, 65, true), embedding_backward_scenario(dtype, 3, 17, 65, true)};
     for (const Scenario& scenario : scenarios) {
       expect_the_same_bits(scenario, hwy::SupportedAndGeneratedTargets());
     }
@@ -53,13 +50,14 @@ TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector
 
 TEST(VectorTargetsThatFuse, GiveTheSameActivationsAndRotations) {
   for (const DType dtype : kDTypes) {
-    const Scenario scenarios[] = {
-        gelu_scenario(dtype, 9, 1030, 3, false),
-        gelu_backward_scenario(dtype, 9, 1030, 3, ActivationGradientPlace::own),
-        swiglu_scenario(dtype, 9, 1030, 3),
-        swiglu_backward_scenario(dtype, 9, 1030, 3, false),
-        rope_scenario(dtype, 2, 9, 2, 34, false),
-    };
+    std::vector<Scenario> scenarios = {rope_scenario(dtype, 2, 9, 2, 34, false)};
+    for (const Activation kind : kActivations) {
+      scenarios.push_back(activation_scenario(kind, dtype, 9, 1030, 3, false));
+      scenarios.push_back(
+          activation_backward_scenario(kind, dtype, 9, 1030, 3, ActivationGradientPlace::own));
+      scenarios.push_back(gated_scenario(kind, dtype, 9, 1030, 3));
+      scenarios.push_back(gated_backward_scenario(kind, dtype, 9, 1030, 3, false));
+    }
     for (const Scenario& scenario : scenarios) expect_the_same_bits(scenario, targets_that_fuse());
   }
 }

@@ -20,7 +20,7 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const std::strin
   const TensorView qkv =
       builder.linear(x, {{name + ".q", kColumns}, {name + ".k", kColumns}, {name + ".v", kColumns}});
   TensorView rotated = builder.columns(qkv, 0, 2 * kColumns);
-  if (norms) rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, 1e-5);
+  if (norms) rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, {});
   builder.rope(rotated, kDimension, 0);
   AttentionShape shape;
   shape.heads = shape.kv_heads = kHeads;
@@ -42,25 +42,29 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
   for (std::uint64_t i = 0; i < operators; ++i) {
     const std::string name = "op" + std::to_string(i);
     const TensorView x = values[values.size() - 1 - pick(std::min<std::uint64_t>(values.size(), 3))];
-    switch (pick(7)) {
+    switch (pick(8)) {
       case 0:
         values.push_back(builder.norm(x, name, {NormKind::layer_norm, 1e-5}));
         break;
       case 1:
-        values.push_back(builder.norm(x, name, {NormKind::rms_norm, 1e-5}));
+        values.push_back(builder.norm(x, name, {NormKind::rms_norm, 1e-5, /*unit_offset=*/pick(2) == 0}));
         break;
       case 2:
         values.push_back(builder.linear(x, {{name, kColumns}}, {WeightOrder::conv1d, Init::normal, true}));
         break;
       case 3:
         values.push_back(
-            builder.swiglu(builder.linear(x, {{name + ".gate", kColumns}, {name + ".up", kColumns}})));
+            builder.activate_gate(builder.linear(x, {{name + ".gate", kColumns}, {name + ".up", kColumns}}),
+                                  pick(2) == 0 ? Activation::silu : Activation::gelu_tanh));
         break;
       case 4:
-        values.push_back(builder.gelu(builder.linear(x, {{name, kColumns}})));
+        values.push_back(builder.activate(builder.linear(x, {{name, kColumns}}), Activation::gelu_tanh));
         break;
       case 5:
         values.push_back(attention(builder, x, name, pick(2) == 0));
+        break;
+      case 6:
+        values.push_back(builder.scale(x, 0.5));
         break;
       default:
         values.push_back(builder.add(x, values[pick(values.size())]));

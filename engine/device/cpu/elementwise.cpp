@@ -25,20 +25,60 @@ HWY_INLINE Float gelu_gate(Float x, Float square) {
   return sigmoid_of_negated(hn::Mul(x, hn::NegMulSub(square, broadcast(kCubic), broadcast(kLinear))));
 }
 
-struct Gelu {
-  HWY_INLINE Float operator()(Float x) const { return hn::Mul(x, gelu_gate(x, hn::Mul(x, x))); }
+/// A function's value and derivative.
+struct AtPoint {
+  Float value, derivative;
 };
 
-struct GeluSlope {
-  HWY_INLINE Float operator()(Float x, Float out_gradient) const {
+struct GeluTanh {
+  static HWY_INLINE Float value(Float x) { return hn::Mul(x, gelu_gate(x, hn::Mul(x, x))); }
+  static HWY_INLINE AtPoint at(Float x) {
     // From |x| = 16 on the gate is 0 or 1 and does not change, so x³, which may not be finite, has no part in
     // the slope.
     const Float square = hn::Min(broadcast(256.0F), hn::Mul(x, x));
     const Float gate = gelu_gate(x, square);
     const Float slope = hn::MulAdd(square, broadcast(3 * kCubic), broadcast(kLinear));
     const Float spread = hn::NegMulAdd(gate, gate, gate);
-    return hn::Mul(out_gradient, hn::MulAdd(hn::Mul(x, spread), slope, gate));
+    return {hn::Mul(x, gate), hn::MulAdd(hn::Mul(x, spread), slope, gate)};
   }
+};
+
+struct Silu {
+  static HWY_INLINE Float value(Float x) { return hn::Mul(x, sigmoid(x)); }
+  static HWY_INLINE AtPoint at(Float x) {
+    const Float s = sigmoid(x);
+    const Float value = hn::Mul(x, s);
+    // s + x·s·(1 - s)
+    return {value, hn::MulAdd(value, hn::Sub(broadcast(1.0F), s), s)};
+  }
+};
+
+/// Calls body with the functions of the kind.
+template <typename Body>
+HWY_INLINE void with_activation(Activation kind, const Body& body) {
+  switch (kind) {
+    case Activation::gelu_tanh:
+      return body(GeluTanh());
+    case Activation::silu:
+      return body(Silu());
+  }
+}
+
+template <typename Function>
+struct Value {
+  HWY_INLINE Float operator()(Float x) const { return Function::value(x); }
+};
+
+template <typename Function>
+struct Gradient {
+  HWY_INLINE Float operator()(Float x, Float out_gradient) const {
+    return hn::Mul(out_gradient, Function::at(x).derivative);
+  }
+};
+
+struct MultiplyBy {
+  float factor;
+  HWY_INLINE Float operator()(Float x) const { return hn::Mul(x, broadcast(factor)); }
 };
 
 struct Add {
@@ -73,58 +113,67 @@ HWY_INLINE void map_rows(const Matrix& x, const Matrix& y, const Matrix& out, co
   }
 }
 
-void gelu(const Matrix& x, const Matrix& out) {
-  with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, Gelu()); });
+void activate(Activation kind, const Matrix& x, const Matrix& out) {
+  with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
+    with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, Value<Function>()); });
+  });
 }
-void gelu_backward(const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
-  with_storage_type(x.dtype,
-                    [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out_gradient, x_gradient, GeluSlope()); });
+void activate_backward(Activation kind, const Matrix& x, const Matrix& out_gradient,
+                       const Matrix& x_gradient) {
+  with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
+    with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR {
+      map_rows<T>(x, out_gradient, x_gradient, Gradient<Function>());
+    });
+  });
+}
+void scale(float factor, const Matrix& x, const Matrix& out) {
+  with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, MultiplyBy{factor}); });
 }
 void add(const Matrix& a, const Matrix& b, const Matrix& out) {
   with_storage_type(a.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(a, b, out, Add()); });
 }
 
-template <typename T>
-HWY_INLINE void swiglu_rows(const Matrix& gate_up, const Matrix& out) {
+template <typename T, typename Function>
+HWY_INLINE void gate_rows(const Matrix& gate_up, const Matrix& out) {
   for (std::int64_t row = 0; row < out.rows; ++row) {
     const T* gate = gate_up.row<T>(row);
     const T* up = gate + out.columns;
     T* to = out.row<T>(row);
     for_vectors(out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
-      const Float x = access.load(gate + i);
-      access.store(hn::Mul(hn::Mul(x, sigmoid(x)), access.load(up + i)), to + i);
+      access.store(hn::Mul(Function::value(access.load(gate + i)), access.load(up + i)), to + i);
     });
   }
 }
 
-template <typename T>
-HWY_INLINE void swiglu_backward_rows(const Matrix& gate_up, const Matrix& out_gradient,
-                                     const Matrix& gate_up_gradient) {
+template <typename T, typename Function>
+HWY_INLINE void gate_backward_rows(const Matrix& gate_up, const Matrix& out_gradient,
+                                   const Matrix& gate_up_gradient) {
   const std::int64_t n = out_gradient.columns;
   for (std::int64_t row = 0; row < out_gradient.rows; ++row) {
     const T* gate = gate_up.row<T>(row);
     const T* gradient = out_gradient.row<T>(row);
     T* to = gate_up_gradient.row<T>(row);
     for_vectors(n, [&](auto access, std::int64_t i) HWY_ATTR {
-      const Float x = access.load(gate + i);
+      const AtPoint point = Function::at(access.load(gate + i));
       const Float up = access.load(gate + n + i);
       const Float g = access.load(gradient + i);
-      const Float s = sigmoid(x);
-      const Float silu = hn::Mul(x, s);
-      // silu' = s + x·s·(1 - s)
-      const Float slope = hn::MulAdd(silu, hn::Sub(broadcast(1.0F), s), s);
-      access.store(hn::Mul(hn::Mul(g, up), slope), to + i);
-      access.store(hn::Mul(g, silu), to + n + i);
+      access.store(hn::Mul(hn::Mul(g, up), point.derivative), to + i);
+      access.store(hn::Mul(g, point.value), to + n + i);
     });
   }
 }
 
-void swiglu(const Matrix& gate_up, const Matrix& out) {
-  with_storage_type(out.dtype, [&]<typename T>(T) HWY_ATTR { swiglu_rows<T>(gate_up, out); });
+void gate(Activation kind, const Matrix& gate_up, const Matrix& out) {
+  with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
+    with_storage_type(out.dtype, [&]<typename T>(T) HWY_ATTR { gate_rows<T, Function>(gate_up, out); });
+  });
 }
-void swiglu_backward(const Matrix& gate_up, const Matrix& out_gradient, const Matrix& gate_up_gradient) {
-  with_storage_type(out_gradient.dtype, [&]<typename T>(T) HWY_ATTR {
-    swiglu_backward_rows<T>(gate_up, out_gradient, gate_up_gradient);
+void gate_backward(Activation kind, const Matrix& gate_up, const Matrix& out_gradient,
+                   const Matrix& gate_up_gradient) {
+  with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
+    with_storage_type(out_gradient.dtype, [&]<typename T>(T) HWY_ATTR {
+      gate_backward_rows<T, Function>(gate_up, out_gradient, gate_up_gradient);
+    });
   });
 }
 
@@ -135,11 +184,12 @@ HWY_AFTER_NAMESPACE();
 namespace strata {
 namespace {
 
-HWY_EXPORT(gelu);
-HWY_EXPORT(gelu_backward);
+HWY_EXPORT(activate);
+HWY_EXPORT(activate_backward);
+HWY_EXPORT(scale);
 HWY_EXPORT(add);
-HWY_EXPORT(swiglu);
-HWY_EXPORT(swiglu_backward);
+HWY_EXPORT(gate);
+HWY_EXPORT(gate_backward);
 
 /// A matrix whose rows follow each other as one of rows of about a task's size, if that comes out even;
 /// else itself.
@@ -169,25 +219,33 @@ void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, 
 
 }  // namespace
 
-void run_on_cpu(CpuContext& context, const GeluForward& call) {
-  const auto& [x, out] = call;
+void run_on_cpu(CpuContext& context, const ActivationForward& call) {
   for_row_slices(
       context,
-      [](const Matrix& x, const Matrix& out) {
-        HWY_DYNAMIC_DISPATCH(gelu)
-        (x, out);
+      [&](const Matrix& x, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(activate)
+        (call.kind, x, out);
       },
-      x, out);
+      call.x, call.out);
 }
 
-void run_on_cpu(CpuContext& context, const GeluBackward& call) {
-  const auto& [x, out_gradient, x_gradient] = call;
+void run_on_cpu(CpuContext& context, const ActivationBackward& call) {
   for_row_slices(
       context,
-      [](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
-        HWY_DYNAMIC_DISPATCH(gelu_backward)(x, out_gradient, x_gradient);
+      [&](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {
+        HWY_DYNAMIC_DISPATCH(activate_backward)(call.kind, x, out_gradient, x_gradient);
       },
-      x, out_gradient, x_gradient);
+      call.x, call.out_gradient, call.x_gradient);
+}
+
+void run_on_cpu(CpuContext& context, const Scale& call) {
+  for_row_slices(
+      context,
+      [&](const Matrix& x, const Matrix& out) {
+        HWY_DYNAMIC_DISPATCH(scale)
+        (call.factor, x, out);
+      },
+      call.x, call.out);
 }
 
 void run_on_cpu(CpuContext& context, const Addition& call) {
@@ -218,24 +276,24 @@ void run_on_cpu(CpuContext& context, const Zero& call) {
       x);
 }
 
-void run_on_cpu(CpuContext& context, const SwigluForward& call) {
-  const auto& [gate_up, out] = call;
+void run_on_cpu(CpuContext& context, const GatedForward& call) {
+  const auto& [kind, gate_up, out] = call;
   assert(gate_up.columns == 2 * out.columns);
   context.pool.for_ranges(out.rows, rows_per_task(out.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
-                            HWY_DYNAMIC_DISPATCH(swiglu)
-                            (gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
+                            HWY_DYNAMIC_DISPATCH(gate)
+                            (kind, gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
                           });
 }
 
-void run_on_cpu(CpuContext& context, const SwigluBackward& call) {
-  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
+void run_on_cpu(CpuContext& context, const GatedBackward& call) {
+  const auto& [kind, gate_up, out_gradient, gate_up_gradient] = call;
   assert(gate_up.columns == 2 * out_gradient.columns);
   const std::int64_t rows = out_gradient.rows;
   context.pool.for_ranges(
       rows, rows_per_task(out_gradient.columns), [&](std::int64_t begin, std::int64_t end, int) {
-        HWY_DYNAMIC_DISPATCH(swiglu_backward)
-        (gate_up.row_slice(begin, end - begin), out_gradient.row_slice(begin, end - begin),
+        HWY_DYNAMIC_DISPATCH(gate_backward)
+        (kind, gate_up.row_slice(begin, end - begin), out_gradient.row_slice(begin, end - begin),
          gate_up_gradient.row_slice(begin, end - begin));
       });
 }

@@ -17,6 +17,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
+/// What columns of a normalised row are multiplied by.
+template <typename T>
+struct Factors {
+  const T* weight;
+  bool unit_offset;
+
+  template <typename Access>
+  HWY_INLINE Float load(Access access, std::int64_t column) const {
+    const Float value = access.load(weight + column);
+    return unit_offset ? hn::Add(value, broadcast(1.0F)) : value;
+  }
+};
+
 /// Loads (and adds, rounds and stores) one row into `values`, and returns its sum.
 template <typename T>
 HWY_INLINE float gather_row(const NormForward& norm, std::int64_t row, float* values) {
@@ -49,7 +62,7 @@ template <typename T>
 HWY_INLINE void norm_rows(const NormForward& norm, std::int64_t begin, std::int64_t end, float* values) {
   const std::int64_t columns = norm.input.columns;
   const bool centered = norm.kind == NormKind::layer_norm;
-  const T* weight = norm.weight.row<T>(0);
+  const Factors<T> factors{norm.weight.row<T>(0), norm.unit_offset};
   const T* bias = norm.bias ? norm.bias.row<T>(0) : nullptr;
   for (std::int64_t row = begin; row < end; ++row) {
     const float total = gather_row<T>(norm, row, values);
@@ -63,7 +76,7 @@ HWY_INLINE void norm_rows(const NormForward& norm, std::int64_t begin, std::int6
       const Float normalised =
           hn::Mul(hn::Sub(access.load(values + i), broadcast(mean)), broadcast(reciprocal));
       const Float shift = bias != nullptr ? access.load(bias + i) : hn::Zero(FloatTag());
-      access.store(hn::MulAdd(normalised, access.load(weight + i), shift), out + i);
+      access.store(hn::MulAdd(normalised, factors.load(access, i), shift), out + i);
     });
   }
 }
@@ -73,7 +86,7 @@ void norm_forward(const NormForward& norm, std::int64_t begin, std::int64_t end,
                     [&]<typename T>(T) HWY_ATTR { norm_rows<T>(norm, begin, end, values); });
 }
 
-/// Sums of one row that its gradient needs: of g and of g·x̂, for g = out_gradient · weight.
+/// Sums of one row that its gradient needs: of g and of g·x̂, for g = out_gradient · factor.
 struct RowSums {
   float gradient;
   float projected;
@@ -85,13 +98,13 @@ HWY_INLINE RowSums sum_row(const NormBackward& norm, std::int64_t row, float mea
                            float* weight_sums, float* bias_sums) {
   const T* input = norm.input.row<T>(row);
   const T* gradient = norm.out_gradient.row<T>(row);
-  const T* weight = norm.weight.row<T>(0);
+  const Factors<T> factors{norm.weight.row<T>(0), norm.unit_offset};
   Float total = hn::Zero(FloatTag());
   Float projected = hn::Zero(FloatTag());
   for_vectors(norm.input.columns, [&](auto access, std::int64_t i) HWY_ATTR {
     const Float out_gradient = access.load(gradient + i);
     const Float normalised = hn::Mul(hn::Sub(access.load(input + i), broadcast(mean)), broadcast(reciprocal));
-    const Float scaled = hn::Mul(out_gradient, access.load(weight + i));
+    const Float scaled = hn::Mul(out_gradient, factors.load(access, i));
     total = hn::Add(total, scaled);
     projected = hn::MulAdd(scaled, normalised, projected);
     access.store(hn::MulAdd(out_gradient, normalised, access.load(weight_sums + i)), weight_sums + i);
@@ -105,7 +118,7 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
                                    float* weight_sums, float* bias_sums) {
   const std::int64_t columns = norm.input.columns;
   const bool centered = norm.kind == NormKind::layer_norm;
-  const T* weight = norm.weight.row<T>(0);
+  const Factors<T> factors{norm.weight.row<T>(0), norm.unit_offset};
   std::fill_n(weight_sums, columns, 0.0F);
   if (bias_sums != nullptr) std::fill_n(bias_sums, columns, 0.0F);
   for (std::int64_t row = begin; row < end; ++row) {
@@ -122,7 +135,7 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
     for_vectors(columns, [&](auto access, std::int64_t i) HWY_ATTR {
       const Float normalised =
           hn::Mul(hn::Sub(access.load(input + i), broadcast(mean)), broadcast(reciprocal));
-      const Float scaled = hn::MulSub(access.load(gradient + i), access.load(weight + i), broadcast(offset));
+      const Float scaled = hn::MulSub(access.load(gradient + i), factors.load(access, i), broadcast(offset));
       const Float centre = hn::NegMulAdd(normalised, broadcast(projection), scaled);
       const Float joined = addend != nullptr ? access.load(addend + i) : hn::Zero(FloatTag());
       access.store(hn::MulAdd(centre, broadcast(reciprocal), joined), to + i);

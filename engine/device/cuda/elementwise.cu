@@ -22,6 +22,7 @@ struct Elementwise {
   std::int64_t rows, columns;
   std::array<Rows<const In>, Operation::kInputs> inputs;
   std::array<Rows<Out>, Operation::kOutputs> outputs;
+  Operation operation;
 };
 
 /// Reads every input before it writes an output.
@@ -37,7 +38,7 @@ __device__ __forceinline__ void compute_run(const Elementwise<Operation, In, Out
     std::array<float, Operation::kInputs> values;
 #pragma unroll
     for (int i = 0; i < Operation::kInputs; ++i) values[i] = to_float(inputs[i].values[k]);
-    const std::array<float, Operation::kOutputs> results = Operation::of(values);
+    const std::array<float, Operation::kOutputs> results = x.operation.of(values);
 #pragma unroll
     for (int i = 0; i < Operation::kOutputs; ++i) outputs[i].values[k] = from_float<Out>(results[i]);
   }
@@ -101,10 +102,10 @@ void run_elementwise(const CudaContext& context, Elementwise<Operation, In, Out>
 /// Inputs and outputs of one dtype and of the first output's shape.
 template <typename Operation>
 void run_elementwise(const CudaContext& context, const std::array<Matrix, Operation::kInputs>& inputs,
-                     const std::array<Matrix, Operation::kOutputs>& outputs) {
+                     const std::array<Matrix, Operation::kOutputs>& outputs, Operation operation = {}) {
   with_storage_type(outputs[0].dtype, [&](auto element) {
     using T = decltype(element);
-    Elementwise<Operation, T, T> x{outputs[0].rows, outputs[0].columns, {}, {}};
+    Elementwise<Operation, T, T> x{outputs[0].rows, outputs[0].columns, {}, {}, operation};
     for (int i = 0; i < Operation::kInputs; ++i) x.inputs[i] = rows_of<const T>(inputs[i]);
     for (int i = 0; i < Operation::kOutputs; ++i) x.outputs[i] = rows_of<T>(outputs[i]);
     run_elementwise(context, x);
@@ -123,41 +124,76 @@ __device__ float gelu_sigmoid(float x) {
   return sigmoid(kTwiceGeluSlope * (x + kGeluCubic * x * x * x));
 }
 
-struct Gelu {
-  static constexpr int kInputs = 1, kOutputs = 1;
-  __device__ static std::array<float, 1> of(const std::array<float, 1>& x) {
-    return {x[0] * gelu_sigmoid(x[0])};
-  }
-};
-
-struct GeluSlope {
-  static constexpr int kInputs = 2, kOutputs = 1;
-  __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
-    const auto [x, gradient] = x_and_gradient;
+struct GeluTanh {
+  __device__ static float value(float x) { return x * gelu_sigmoid(x); }
+  /// gradient · gelu'(x).
+  __device__ static float gradient(float x, float gradient) {
     // Beyond this the derivative is 0 or 1 in fp32, and x² may not be finite. A NaN stays, and an infinity
     // becomes one.
     const float near = x > 16.0F ? 16.0F : x < -16.0F ? -16.0F : x;
     const float sigma = gelu_sigmoid(near);
     const float slope = kTwiceGeluSlope * (1.0F + 3.0F * kGeluCubic * near * near);
-    return {gradient * (sigma + x * sigma * (1.0F - sigma) * slope)};
+    return gradient * (sigma + x * sigma * (1.0F - sigma) * slope);
   }
 };
 
-struct Swiglu {
+struct Silu {
+  __device__ static float value(float x) { return x * sigmoid(x); }
+  /// gradient · silu'(x).
+  __device__ static float gradient(float x, float gradient) {
+    const float sigma = sigmoid(x);
+    return gradient * sigma * (1.0F + x * (1.0F - sigma));
+  }
+};
+
+template <typename Function>
+struct Activate {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 1>& x) { return {Function::value(x[0])}; }
+};
+
+template <typename Function>
+struct ActivateBackward {
+  static constexpr int kInputs = 2, kOutputs = 1;
+  __device__ static std::array<float, 1> of(const std::array<float, 2>& x_and_gradient) {
+    const auto [x, gradient] = x_and_gradient;
+    return {Function::gradient(x, gradient)};
+  }
+};
+
+template <typename Function>
+struct Gate {
   static constexpr int kInputs = 2, kOutputs = 1;
   __device__ static std::array<float, 1> of(const std::array<float, 2>& gate_and_up) {
     const auto [gate, up] = gate_and_up;
-    return {gate * sigmoid(gate) * up};
+    return {Function::value(gate) * up};
   }
 };
 
-struct SwigluSlope {
+template <typename Function>
+struct GateBackward {
   static constexpr int kInputs = 3, kOutputs = 2;
   __device__ static std::array<float, 2> of(const std::array<float, 3>& gate_up_and_gradient) {
     const auto [gate, up, gradient] = gate_up_and_gradient;
-    const float sigma = sigmoid(gate);
-    return {gradient * up * sigma * (1.0F + gate * (1.0F - sigma)), gradient * (gate * sigma)};
+    return {Function::gradient(gate, gradient * up), gradient * Function::value(gate)};
   }
+};
+
+/// Calls body with the functions of the kind.
+template <typename Body>
+void with_activation(Activation kind, const Body& body) {
+  switch (kind) {
+    case Activation::gelu_tanh:
+      return body(GeluTanh());
+    case Activation::silu:
+      return body(Silu());
+  }
+}
+
+struct MultiplyBy {
+  static constexpr int kInputs = 1, kOutputs = 1;
+  float factor;
+  __device__ std::array<float, 1> of(const std::array<float, 1>& x) const { return {factor * x[0]}; }
 };
 
 struct Add {
@@ -184,22 +220,32 @@ Matrix right_half(const Matrix& x) {
 
 }  // namespace
 
-void run_on_cuda(const CudaContext& context, const GeluForward& call) {
-  const auto& [x, out] = call;
-  run_elementwise<Gelu>(context, {x}, {out});
+void run_on_cuda(const CudaContext& context, const ActivationForward& call) {
+  with_activation(call.kind, [&](auto function) {
+    run_elementwise<Activate<decltype(function)>>(context, {call.x}, {call.out});
+  });
 }
-void run_on_cuda(const CudaContext& context, const GeluBackward& call) {
-  const auto& [x, out_gradient, x_gradient] = call;
-  run_elementwise<GeluSlope>(context, {x, out_gradient}, {x_gradient});
+void run_on_cuda(const CudaContext& context, const ActivationBackward& call) {
+  with_activation(call.kind, [&](auto function) {
+    run_elementwise<ActivateBackward<decltype(function)>>(context, {call.x, call.out_gradient},
+                                                          {call.x_gradient});
+  });
 }
-void run_on_cuda(const CudaContext& context, const SwigluForward& call) {
-  const auto& [gate_up, out] = call;
-  run_elementwise<Swiglu>(context, {left_half(gate_up), right_half(gate_up)}, {out});
+void run_on_cuda(const CudaContext& context, const GatedForward& call) {
+  with_activation(call.kind, [&](auto function) {
+    run_elementwise<Gate<decltype(function)>>(context, {left_half(call.gate_up), right_half(call.gate_up)},
+                                              {call.out});
+  });
 }
-void run_on_cuda(const CudaContext& context, const SwigluBackward& call) {
-  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
-  run_elementwise<SwigluSlope>(context, {left_half(gate_up), right_half(gate_up), out_gradient},
-                               {left_half(gate_up_gradient), right_half(gate_up_gradient)});
+void run_on_cuda(const CudaContext& context, const GatedBackward& call) {
+  with_activation(call.kind, [&](auto function) {
+    run_elementwise<GateBackward<decltype(function)>>(
+        context, {left_half(call.gate_up), right_half(call.gate_up), call.out_gradient},
+        {left_half(call.gate_up_gradient), right_half(call.gate_up_gradient)});
+  });
+}
+void run_on_cuda(const CudaContext& context, const Scale& call) {
+  run_elementwise<MultiplyBy>(context, {call.x}, {call.out}, {call.factor});
 }
 void run_on_cuda(const CudaContext& context, const Addition& call) {
   const auto& [a, b, out] = call;
@@ -212,7 +258,7 @@ void run_on_cuda(const CudaContext& context, const Cast& call) {
       using In = decltype(in);
       using Out = decltype(element);
       run_elementwise(context, Elementwise<Copy, In, Out>{
-                                   x.rows, x.columns, {rows_of<const In>(x)}, {rows_of<Out>(out)}});
+                                   x.rows, x.columns, {rows_of<const In>(x)}, {rows_of<Out>(out)}, {}});
     });
   });
 }

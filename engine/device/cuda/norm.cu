@@ -25,6 +25,7 @@ struct NormOperands {
   Rows<const T> input, addend;  ///< addend.data may be null
   Rows<T> sum, out;
   const T *weight, *bias;  ///< bias may be null
+  bool unit_offset;
   float *mean, *reciprocal_deviation;
 };
 
@@ -49,7 +50,7 @@ __device__ __forceinline__ void write_output(const NormOperands<T>& x, std::int6
   float weight[width], out[width];
   to_floats(load_run<width>(x.weight + column), weight);
 #pragma unroll
-  for (int i = 0; i < width; ++i) out[i] = normalised[i] * weight[i];
+  for (int i = 0; i < width; ++i) out[i] = normalised[i] * (x.unit_offset ? 1.0F + weight[i] : weight[i]);
   if (x.bias != nullptr) {
     const auto bias = load_run<width>(x.bias + column);
 #pragma unroll
@@ -140,6 +141,7 @@ void run_on_cuda(const CudaContext& context, const NormForward& norm) {
                                .out = rows_of<T>(norm.out),
                                .weight = rows_of<const T>(norm.weight).data,
                                .bias = rows_of<const T>(norm.bias).data,
+                               .unit_offset = norm.unit_offset,
                                .mean = rows_of<float>(norm.mean).data,
                                .reciprocal_deviation = rows_of<float>(norm.reciprocal_deviation).data};
     constexpr int kWidth = 16 / sizeof(T);

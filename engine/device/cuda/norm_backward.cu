@@ -29,6 +29,7 @@ struct GradientOperands {
   Rows<const T> input, out_gradient, addend;  ///< addend.data may be null
   Rows<T> input_gradient;
   const T* weight;
+  bool unit_offset;
   const float *mean, *reciprocal_deviation;
   float *weight_sums, *bias_sums;  ///< [chunks, columns]; bias_sums may be null
 };
@@ -88,7 +89,7 @@ class ParameterSums {
 };
 
 /// One row's statistics, and the averages over its columns that its gradient needs. With n = (x - mean) · r
-/// and g = out_gradient · weight, input_gradient = r · (g - average(g) - n · average(g · n)) + addend,
+/// and g = out_gradient · factor, input_gradient = r · (g - average(g) - n · average(g · n)) + addend,
 /// without average(g) for RMSNorm.
 template <int width, typename T>
 struct RowGradient {
@@ -112,7 +113,7 @@ struct RowGradient {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
       normalised[k] = (normalised[k] - mean) * reciprocal_deviation;
-      scaled[k] *= gradient[k];
+      scaled[k] = (x.unit_offset ? 1.0F + scaled[k] : scaled[k]) * gradient[k];
     }
   }
 
@@ -253,6 +254,7 @@ void run_on_cuda(const CudaContext& context, const NormBackward& norm) {
         .addend = rows_of<const T>(norm.addend),
         .input_gradient = rows_of<T>(norm.input_gradient),
         .weight = rows_of<const T>(norm.weight).data,
+        .unit_offset = norm.unit_offset,
         .mean = rows_of<const float>(norm.mean).data,
         .reciprocal_deviation = rows_of<const float>(norm.reciprocal_deviation).data,
         .weight_sums = nullptr,

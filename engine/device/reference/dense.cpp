@@ -51,51 +51,72 @@ double gelu_gate(double x) {
   return sigmoid(2 * kGeluSlope * (x + kCubic * x * x * x));
 }
 
+/// A function's value and derivative.
+struct AtPoint {
+  double value, derivative;
+};
+
+AtPoint gelu_tanh(double x) {
+  const double gate = gelu_gate(x);
+  const double slope = 2 * kGeluSlope * (1 + 3 * kCubic * x * x);
+  return {x * gate, gate + x * gate * (1 - gate) * slope};
+}
+
+AtPoint silu(double x) {
+  const double sigma = sigmoid(x);
+  return {x * sigma, sigma * (1 + x * (1 - sigma))};
+}
+
+AtPoint activation(Activation kind, double x) {
+  switch (kind) {
+    case Activation::gelu_tanh:
+      return gelu_tanh(x);
+    case Activation::silu:
+      return silu(x);
+  }
+  return {};
+}
+
 }  // namespace
 
-void run_on_reference(const GeluForward& call) {
-  const auto& [x, out] = call;
+void run_on_reference(const ActivationForward& call) {
+  const auto& [kind, x, out] = call;
   expect(is_like(out, x), "out like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    const double value = load(x, row, column);
-    store(out, row, column, value * gelu_gate(value));
+    store(out, row, column, activation(kind, load(x, row, column)).value);
   });
 }
 
-void run_on_reference(const GeluBackward& call) {
-  const auto& [x, out_gradient, x_gradient] = call;
+void run_on_reference(const ActivationBackward& call) {
+  const auto& [kind, x, out_gradient, x_gradient] = call;
   expect(is_like(out_gradient, x) && is_like(x_gradient, x), "gradients like x");
   for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    const double value = load(x, row, column);
-    const double gate = gelu_gate(value);
-    const double slope = 2 * kGeluSlope * (1 + 3 * kCubic * value * value);
-    const double derivative = gate + value * gate * (1 - gate) * slope;
+    const double derivative = activation(kind, load(x, row, column)).derivative;
     store(x_gradient, row, column, load(out_gradient, row, column) * derivative);
   });
 }
 
-void run_on_reference(const SwigluForward& call) {
-  const auto& [gate_up, out] = call;
+void run_on_reference(const GatedForward& call) {
+  const auto& [kind, gate_up, out] = call;
   expect(is_shape(gate_up, out.rows, 2 * out.columns) && gate_up.dtype == out.dtype, "gate_up of [m, 2n]");
   for_each_element(out, [&](std::int64_t row, std::int64_t column) {
-    const double gate = load(gate_up, row, column);
-    store(out, row, column, gate * sigmoid(gate) * load(gate_up, row, out.columns + column));
+    const double gate = activation(kind, load(gate_up, row, column)).value;
+    store(out, row, column, gate * load(gate_up, row, out.columns + column));
   });
 }
 
-void run_on_reference(const SwigluBackward& call) {
-  const auto& [gate_up, out_gradient, gate_up_gradient] = call;
+void run_on_reference(const GatedBackward& call) {
+  const auto& [kind, gate_up, out_gradient, gate_up_gradient] = call;
   const std::int64_t columns = out_gradient.columns;
   expect(is_shape(gate_up, out_gradient.rows, 2 * columns) && gate_up.dtype == out_gradient.dtype &&
              is_like(gate_up_gradient, gate_up),
          "gate_up and its gradient of [m, 2n]");
   for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
-    const double gate = load(gate_up, row, column);
+    const AtPoint gate = activation(kind, load(gate_up, row, column));
     const double up = load(gate_up, row, columns + column);
     const double gradient = load(out_gradient, row, column);
-    const double sigma = sigmoid(gate);
-    store(gate_up_gradient, row, column, gradient * up * sigma * (1 + gate * (1 - sigma)));
-    store(gate_up_gradient, row, columns + column, gradient * gate * sigma);
+    store(gate_up_gradient, row, column, gradient * up * gate.derivative);
+    store(gate_up_gradient, row, columns + column, gradient * gate.value);
   });
 }
 
@@ -154,6 +175,14 @@ void run_on_reference(const Addition& call) {
   expect(is_like(b, a) && is_like(out, a), "operands of one shape and dtype");
   for_each_element(out, [&](std::int64_t row, std::int64_t column) {
     store(out, row, column, load(a, row, column) + load(b, row, column));
+  });
+}
+
+void run_on_reference(const Scale& call) {
+  const auto& [x, out, factor] = call;
+  expect(is_like(out, x), "out like x");
+  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
+    store(out, row, column, factor * load(x, row, column));
   });
 }
 

@@ -7,6 +7,16 @@ namespace strata {
 
 using namespace reference;
 
+namespace {
+
+/// What a column of the normalised row is multiplied by. Norm: NormForward or NormBackward.
+template <typename Norm>
+double factor(const Norm& norm, std::int64_t column) {
+  return load(norm.weight, 0, column) + (norm.unit_offset ? 1 : 0);
+}
+
+}  // namespace
+
 void run_on_reference(const NormForward& norm) {
   const bool centred = norm.kind == NormKind::layer_norm;
   const std::int64_t rows = norm.input.rows;
@@ -33,12 +43,12 @@ void run_on_reference(const NormForward& norm) {
     store(norm.reciprocal_deviation, 0, row, reciprocal_deviation);
     for (std::int64_t c = 0; c < columns; ++c) {
       const double normalised = (load(source, row, c) - mean) * reciprocal_deviation;
-      store(norm.out, row, c, normalised * load(norm.weight, 0, c) + (norm.bias ? load(norm.bias, 0, c) : 0));
+      store(norm.out, row, c, normalised * factor(norm, c) + (norm.bias ? load(norm.bias, 0, c) : 0));
     }
   }
 }
 
-// With n = (x - mean) · r and g = out_gradient · weight, over the columns of a row:
+// With n = (x - mean) · r and g = out_gradient · factor, over the columns of a row:
 //   weight_gradient += sum over rows of out_gradient · n,   bias_gradient += sum over rows of out_gradient,
 //   input_gradient = r · (g - average(g) - n · average(g · n)) + addend,   without average(g) for RMSNorm.
 void run_on_reference(const NormBackward& norm) {
@@ -72,12 +82,12 @@ void run_on_reference(const NormBackward& norm) {
     double average = 0;
     double projection = 0;
     for (std::int64_t c = 0; c < columns; ++c) {
-      const double gradient = load(norm.out_gradient, row, c) * load(norm.weight, 0, c);
+      const double gradient = load(norm.out_gradient, row, c) * factor(norm, c);
       if (centred) average += gradient / static_cast<double>(columns);
       projection += gradient * normalised(row, c) / static_cast<double>(columns);
     }
     for (std::int64_t c = 0; c < columns; ++c) {
-      const double gradient = load(norm.out_gradient, row, c) * load(norm.weight, 0, c);
+      const double gradient = load(norm.out_gradient, row, c) * factor(norm, c);
       const double input_gradient =
           load(norm.reciprocal_deviation, 0, row) * (gradient - average - normalised(row, c) * projection);
       store(norm.input_gradient, row, c, input_gradient + (norm.addend ? load(norm.addend, row, c) : 0));

@@ -6,9 +6,9 @@ namespace strata {
 
 void ActivationRule::run(Kernels& kernels, const Operands& operands) const {
   if (gated_) {
-    kernels.run(SwigluForward{operands[x], operands[out]});
+    kernels.run(GatedForward{kind_, operands[x], operands[out]});
   } else {
-    kernels.run(GeluForward{operands[x], operands[out]});
+    kernels.run(ActivationForward{kind_, operands[x], operands[out]});
   }
 }
 
@@ -16,15 +16,15 @@ void ActivationRule::differentiate(const Node& node, Derivation& derivation) con
   const TensorView out_gradient = derivation.gradient(node[out]);
   if (!out_gradient) return;
   derivation.give(node[x], [&](const TensorView& to) {
-    derivation.add(std::make_shared<ActivationGradientRule>(gated_), {node[x], out_gradient, to});
+    derivation.add(std::make_shared<ActivationGradientRule>(kind_, gated_), {node[x], out_gradient, to});
   });
 }
 
 void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) const {
   if (gated_) {
-    kernels.run(SwigluBackward{operands[x], operands[out_gradient], operands[x_gradient]});
+    kernels.run(GatedBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient]});
   } else {
-    kernels.run(GeluBackward{operands[x], operands[out_gradient], operands[x_gradient]});
+    kernels.run(ActivationBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient]});
   }
 }
 

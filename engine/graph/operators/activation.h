@@ -5,14 +5,14 @@
 
 namespace strata {
 
-/// out = gelu(x), or, if gated, silu(gate) · up for x = [gate | up].
+/// out = activation(x), or, if gated, activation(gate) · up for x = [gate | up].
 class ActivationRule final : public Operator {
  public:
   enum : int { x, out };
 
-  explicit ActivationRule(bool gated) : gated_(gated) {}
+  ActivationRule(Activation kind, bool gated) : kind_(kind), gated_(gated) {}
 
-  std::string_view name() const override { return gated_ ? "swiglu" : "gelu"; }
+  std::string_view name() const override { return gated_ ? "gated_activation" : "activation"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -21,6 +21,7 @@ class ActivationRule final : public Operator {
   void differentiate(const Node& node, Derivation& derivation) const override;
 
  private:
+  Activation kind_;
   bool gated_;
 };
 
@@ -28,15 +29,18 @@ class ActivationGradientRule final : public GradientOperator {
  public:
   enum : int { x, out_gradient, x_gradient };
 
-  explicit ActivationGradientRule(bool gated) : gated_(gated) {}
+  ActivationGradientRule(Activation kind, bool gated) : kind_(kind), gated_(gated) {}
 
-  std::string_view name() const override { return gated_ ? "swiglu_gradient" : "gelu_gradient"; }
+  std::string_view name() const override {
+    return gated_ ? "gated_activation_gradient" : "activation_gradient";
+  }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::vector<InPlace> in_place() const override { return {{x_gradient, out_gradient}, {x_gradient, x}}; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:
+  Activation kind_;
   bool gated_;
 };
 

@@ -15,6 +15,18 @@ void AdditionRule::differentiate(const Node& node, Derivation& derivation) const
   derivation.pass(node[b], gradient);
 }
 
+void ScaleRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Scale{operands[x], operands[out], factor_});
+}
+
+void ScaleRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView gradient = derivation.gradient(node[out]);
+  if (!gradient) return;
+  derivation.give(node[x], [&](const TensorView& to) {
+    derivation.add(std::make_shared<ScaleRule>(factor_), {gradient, to});
+  });
+}
+
 void CopyRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(Cast{operands[x], operands[out]});
 }

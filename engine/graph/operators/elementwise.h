@@ -1,4 +1,4 @@
-// Sums and copies.
+// Sums, multiples and copies.
 #pragma once
 
 #include "engine/graph/operator.h"
@@ -17,6 +17,25 @@ class AdditionRule final : public Operator {
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+};
+
+/// out = factor · x.
+class ScaleRule final : public Operator {
+ public:
+  enum : int { x, out };
+
+  explicit ScaleRule(float factor) : factor_(factor) {}
+
+  std::string_view name() const override { return "scale"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  std::vector<InPlace> in_place() const override { return {{out, x}}; }
+  bool is_cheap() const override { return true; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  float factor_;
 };
 
 /// out = x.

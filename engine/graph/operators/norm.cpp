@@ -13,12 +13,13 @@ Node NormRule::again(const Node& node) const {
 }
 
 void NormRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(NormForward{.kind = kind_,
-                          .epsilon = epsilon_,
+  kernels.run(NormForward{.kind = options_.kind,
+                          .epsilon = static_cast<float>(options_.epsilon),
                           .input = operands[x],
                           .addend = operands[addend],
                           .sum = operands[sum],
                           .weight = operands[weight],
+                          .unit_offset = options_.unit_offset,
                           .bias = operands[bias],
                           .out = operands[out],
                           .mean = operands[mean],
@@ -30,7 +31,7 @@ void NormRule::differentiate(const Node& node, Derivation& derivation) const {
   if (const TensorView out_gradient = derivation.gradient(node[out])) {
     derivation.give(normalised, [&](const TensorView& to, const TensorView& before) {
       derivation.add(
-          std::make_shared<NormGradientRule>(kind_),
+          std::make_shared<NormGradientRule>(options_),
           {normalised, node[weight], node[mean], node[deviation], out_gradient, before, to,
            derivation.parameter_gradient(node[weight]), derivation.parameter_gradient(node[bias])});
     });
@@ -43,9 +44,10 @@ void NormRule::differentiate(const Node& node, Derivation& derivation) const {
 }
 
 void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(NormBackward{.kind = kind_,
+  kernels.run(NormBackward{.kind = options_.kind,
                            .input = operands[input],
                            .weight = operands[weight],
+                           .unit_offset = options_.unit_offset,
                            .mean = operands[mean],
                            .reciprocal_deviation = operands[deviation],
                            .out_gradient = operands[out_gradient],
@@ -58,10 +60,11 @@ void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
 void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
   const std::int64_t dimension = operands[query_weight].columns;
   for (std::int64_t head = 0; head < operands[x].columns / dimension; ++head) {
-    kernels.run(NormForward{.kind = NormKind::rms_norm,
-                            .epsilon = epsilon_,
+    kernels.run(NormForward{.kind = options_.kind,
+                            .epsilon = static_cast<float>(options_.epsilon),
                             .input = operands[x].column_slice(head * dimension, dimension),
                             .weight = operands[head < query_heads_ ? query_weight : key_weight],
+                            .unit_offset = options_.unit_offset,
                             .out = operands[out].column_slice(head * dimension, dimension),
                             .reciprocal_deviation = operands[deviation].row_slice(head, 1)});
   }
@@ -71,7 +74,7 @@ void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const
   const TensorView gradient = derivation.gradient(node[out]);
   if (!gradient) return;
   derivation.add(
-      std::make_shared<HeadNormGradientRule>(query_heads_),
+      std::make_shared<HeadNormGradientRule>(options_, query_heads_),
       {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
        derivation.parameter_gradient(node[query_weight]), derivation.parameter_gradient(node[key_weight])});
 }
@@ -82,9 +85,10 @@ void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const
     const bool is_query = head < query_heads_;
     const Matrix in_place = operands[gradient].column_slice(head * dimension, dimension);
     kernels.run(
-        NormBackward{.kind = NormKind::rms_norm,
+        NormBackward{.kind = options_.kind,
                      .input = operands[x].column_slice(head * dimension, dimension),
                      .weight = operands[is_query ? query_weight : key_weight],
+                     .unit_offset = options_.unit_offset,
                      .reciprocal_deviation = operands[deviation].row_slice(head, 1),
                      .out_gradient = in_place,
                      .input_gradient = in_place,

@@ -5,13 +5,19 @@
 
 namespace strata {
 
+struct NormOptions {
+  NormKind kind = NormKind::rms_norm;
+  double epsilon = 1e-5;
+  bool unit_offset = false;  ///< the factor is 1 + weight
+};
+
 /// out = norm(x) · weight (+ bias); or, with an addend, sum = x + addend and out = norm(sum) · weight (+
 /// bias). Statistics, fp32 [1, rows]: the mean (layer norm only) and the reciprocal deviation.
 class NormRule final : public Operator {
  public:
   enum : int { x, addend, sum, weight, bias, out, mean, deviation };
 
-  NormRule(NormKind kind, float epsilon) : kind_(kind), epsilon_(epsilon) {}
+  explicit NormRule(const NormOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "norm"; }
   std::vector<Touch> touches() const override {
@@ -26,8 +32,7 @@ class NormRule final : public Operator {
   void differentiate(const Node& node, Derivation& derivation) const override;
 
  private:
-  NormKind kind_;
-  float epsilon_;
+  NormOptions options_;
 };
 
 /// The gradient of what was normalised (+ addend), and those of weight and bias.
@@ -45,7 +50,7 @@ class NormGradientRule final : public GradientOperator {
     bias_gradient
   };
 
-  explicit NormGradientRule(NormKind kind) : kind_(kind) {}
+  explicit NormGradientRule(const NormOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "norm_gradient"; }
   std::vector<Touch> touches() const override {
@@ -58,16 +63,18 @@ class NormGradientRule final : public GradientOperator {
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:
-  NormKind kind_;
+  NormOptions options_;
 };
 
-/// An RMS norm of each head's columns: those of the first `query_heads` heads of x with one weight, those of
-/// the rest with the other. deviation: fp32 [heads, rows]. The gradient of x takes the place of that of out.
+/// The norm (RMS) of each head's columns: those of the first `query_heads` heads of x with one weight, those
+/// of the rest with the other. deviation: fp32 [heads, rows]. The gradient of x takes the place of that of
+/// out.
 class HeadNormRule final : public Operator {
  public:
   enum : int { x, query_weight, key_weight, out, deviation };
 
-  HeadNormRule(float epsilon, std::int64_t query_heads) : epsilon_(epsilon), query_heads_(query_heads) {}
+  HeadNormRule(const NormOptions& options, std::int64_t query_heads)
+      : options_(options), query_heads_(query_heads) {}
 
   std::string_view name() const override { return "head_norm"; }
   std::vector<Touch> touches() const override {
@@ -79,7 +86,7 @@ class HeadNormRule final : public Operator {
   void differentiate(const Node& node, Derivation& derivation) const override;
 
  private:
-  float epsilon_;
+  NormOptions options_;
   std::int64_t query_heads_;
 };
 
@@ -88,7 +95,8 @@ class HeadNormGradientRule final : public GradientOperator {
  public:
   enum : int { x, query_weight, key_weight, deviation, gradient, query_weight_gradient, key_weight_gradient };
 
-  explicit HeadNormGradientRule(std::int64_t query_heads) : query_heads_(query_heads) {}
+  HeadNormGradientRule(const NormOptions& options, std::int64_t query_heads)
+      : options_(options), query_heads_(query_heads) {}
 
   std::string_view name() const override { return "head_norm_gradient"; }
   std::vector<Touch> touches() const override {
@@ -98,6 +106,7 @@ class HeadNormGradientRule final : public GradientOperator {
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:
+  NormOptions options_;
   std::int64_t query_heads_;
 };
 
