@@ -139,6 +139,14 @@ std::string difference(const Architecture& stored, const Architecture& expected)
   compare("tied head", stored.tied_head, expected.tied_head);
   compare("rope theta", stored.rope.theta, expected.rope.theta);
   if (stored.rope.llama3 != expected.rope.llama3) parts.emplace_back("rope scaling differs");
+  if (!parts.empty()) return fmt::format("{}", fmt::join(parts, ", "));
+  // What only some architectures have; how weights began, and how long a context may be, may differ.
+  const nlohmann::json a = to_hf_config(stored), b = to_hf_config(expected);
+  for (const auto& [key, value] : b.items()) {
+    if (key == "initializer_range" || key == "max_position_embeddings") continue;
+    if (!a.contains(key) || a.at(key) != value)
+      parts.push_back(fmt::format("{} {} vs {}", key, a.value(key, nlohmann::json()).dump(), value.dump()));
+  }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -19,14 +20,16 @@ struct RopeOptions {
     std::int64_t original_max_positions;
     friend bool operator==(const Llama3&, const Llama3&) = default;
   };
-  std::optional<Llama3> llama3;
+  std::optional<Llama3> llama3 = {};
+  double linear_factor = 1;  ///< frequencies are divided by it
   friend bool operator==(const RopeOptions&, const RopeOptions&) = default;
 };
 
+/// How tensors are named.
 enum class Family : std::uint8_t { gpt2, llama };
 
 struct Architecture {
-  std::string model_type;  ///< gpt2, llama, mistral, qwen2, qwen3
+  std::string model_type;  ///< as in config.json
   Family family = Family::gpt2;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -40,9 +43,13 @@ struct Architecture {
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;
   bool tied_head = false;
-  bool qkv_bias = false;  ///< llama family: Qwen2. GPT-2 has biases everywhere.
-  bool qk_norm = false;   ///< Qwen3
-  RopeOptions rope;       ///< llama family
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;  ///< GPT-2 has biases everywhere
+  bool qk_norm = false;                                       ///< Qwen3
+  double query_scale = 0;                                     ///< factor on q·k; 0: 1 / sqrt(head_dimension)
+  double embedding_scale = 1, residual_scale = 1, logits_scale = 1;  ///< factors
+  std::vector<bool> slides = {};  ///< by layer, whether its attention has the window; empty: all or none
+  std::optional<RopeOptions> sliding_rope = {};  ///< of layers that slide, if it is another
+  RopeOptions rope;                              ///< llama family
   /// Llama family: the embedding's row of this token gets no gradient from the input, as with torch's
   /// padding_idx. A tied head still gives that row its own.
   std::optional<std::int64_t> padding_token;

@@ -2,10 +2,60 @@
 // columns of c_attn.
 #include <fmt/format.h>
 
-#include "engine/model/families.h"
+#include "engine/model/architecture_rules.h"
+#include "engine/model/config_reading.h"
+#include "engine/model/decoder.h"
 
 namespace strata {
 namespace {
+
+/// GPT-2's sizes go by the names n_embd, … or by HF's common ones, which its attribute_map equates.
+std::int64_t gpt2_size(JsonReader& reader, const std::string& key, const std::string& common_key,
+                       std::int64_t fallback, std::int64_t maximum) {
+  const bool has_common = reader.has(common_key) || reader.is_null(common_key);
+  if (reader.has(key) && has_common && reader.at(key) != reader.at(common_key)) {
+    reader.refuse(key, fmt::format("but {}, its other name, is {}; keep one of them", common_key,
+                                   reader.at(common_key).dump()));
+  }
+  return reader.integer(has_common && !reader.has(key) ? common_key : key, fallback, 1, maximum);
+}
+
+void read(JsonReader& reader, Architecture& a, const std::string&) {
+  a.family = Family::gpt2;
+  a.layers = gpt2_size(reader, "n_layer", "num_hidden_layers", 12, kLargestCount);
+  a.hidden = gpt2_size(reader, "n_embd", "hidden_size", 768, kLargestWidth);
+  a.heads = gpt2_size(reader, "n_head", "num_attention_heads", 12, kLargestWidth);
+  a.max_positions = gpt2_size(reader, "n_positions", "max_position_embeddings", 1024, kLargestVocabulary);
+  if (a.hidden % a.heads != 0) {
+    reader.fail(fmt::format("n_embd {} is not a multiple of n_head {}", a.hidden, a.heads));
+  }
+  a.kv_heads = a.heads;
+  a.head_dimension = a.hidden / a.heads;
+  a.intermediate = reader.is_null("n_inner") ? 4 * a.hidden
+                                             : reader.integer("n_inner", 4 * a.hidden, 1, 4 * kLargestWidth);
+  a.vocabulary = reader.integer("vocab_size", 50257, 1, kLargestVocabulary);
+  a.norm_epsilon = positive(reader, "layer_norm_epsilon", 1e-5);
+  a.tied_head = reader.boolean("tie_word_embeddings", true);
+  require_activation(reader, "activation_function", "gelu_new", "gelu_pytorch_tanh");
+  require_plain(reader, "scale_attn_weights", true);
+  require_plain(reader, "scale_attn_by_inverse_layer_idx", false);
+  // reorder_and_upcast_attn reorders the same computation, but in another precision than ours.
+  require_plain(reader, "reorder_and_upcast_attn", false);
+}
+
+nlohmann::json write(const Architecture& a) {
+  return {{"n_layer", a.layers},
+          {"n_embd", a.hidden},
+          {"n_head", a.heads},
+          {"n_inner", a.intermediate},
+          {"n_positions", a.max_positions},
+          {"layer_norm_epsilon", a.norm_epsilon},
+          {"activation_function", "gelu_new"},
+          // Strata trains without dropout; HF's default is 0.1.
+          {"resid_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0}};
+}
 
 UnitBuilder embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "transformer.");
@@ -43,8 +93,12 @@ UnitBuilder head(const Architecture& a, const Unit& embedding) {
 
 }  // namespace
 
-UnitBuilders gpt2_units() {
-  return {embedding, block, head};
-}
+const ArchitectureRules kGpt2 = {.model_type = "gpt2",
+                                 .hf_class = "GPT2LMHeadModel",
+                                 .read = read,
+                                 .write = write,
+                                 .embedding = embedding,
+                                 .block = block,
+                                 .head = head};
 
 }  // namespace strata

@@ -1,31 +1,13 @@
 #include "engine/model/model.h"
 
-#include <cmath>
+#include <map>
+#include <optional>
 
 #include "base/checked.h"
 #include "engine/graph/segment.h"
-#include "engine/model/families.h"
+#include "engine/model/architecture_rules.h"
 
 namespace strata {
-
-AttentionShape attention_shape(const Architecture& architecture) {
-  AttentionShape attention;
-  attention.heads = architecture.heads;
-  attention.kv_heads = architecture.kv_heads;
-  attention.head_dimension = architecture.head_dimension;
-  attention.window = architecture.window;
-  attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(architecture.head_dimension)));
-  return attention;
-}
-
-void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& architecture,
-                 const Unit& embedding) {
-  const TensorView logits = architecture.tied_head
-                                ? builder.shared_linear(normalised, embedding, 0)
-                                : builder.linear(normalised, {{"lm_head", architecture.vocabulary}});
-  builder.take_in_chunks(logits);
-  builder.cross_entropy(logits);
-}
 
 std::int64_t Model::parameters() const {
   std::int64_t sum = 0;
@@ -34,22 +16,27 @@ std::int64_t Model::parameters() const {
 }
 
 Model build_model(const Architecture& architecture) {
-  const bool is_gpt2 = architecture.family == Family::gpt2;
-  const UnitBuilders builders = is_gpt2 ? gpt2_units() : llama_units();
+  const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
-  if (!is_gpt2) model.rotations.push_back({architecture.head_dimension, architecture.rope});
-  const auto add = [&](UnitBuilder builder, bool is_new_kind) {
+  if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
+  const auto add = [&](UnitBuilder builder, std::optional<std::size_t> kind) {
     UnitBuilder::Built built = builder.finish();
-    if (is_new_kind) model.graphs.push_back(std::move(built.graph));
-    built.unit.kind = model.graphs.size() - 1;
+    built.unit.kind = kind.value_or(model.graphs.size());
+    if (!kind) model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));
   };
-  add(builders.embedding(architecture), true);
-  for (std::int64_t layer = 0; layer < architecture.layers; ++layer)
-    add(builders.block(architecture, layer), layer == 0);
-  add(builders.head(architecture, model.embedding()), true);
+  add(rules.embedding(architecture), {});
+  std::map<std::int64_t, std::size_t> kinds;
+  for (std::int64_t layer = 0; layer < architecture.layers; ++layer) {
+    const std::int64_t kind = rules.kind_of_layer == nullptr ? 0 : rules.kind_of_layer(architecture, layer);
+    const auto known = kinds.find(kind);
+    const bool is_known = known != kinds.end();
+    add(rules.block(architecture, layer), is_known ? std::optional(known->second) : std::nullopt);
+    if (!is_known) kinds[kind] = model.units.back().kind;
+  }
+  add(rules.head(architecture, model.embedding()), {});
   return model;
 }
 

@@ -25,6 +25,7 @@ float scaled_frequency(const RopeOptions::Llama3& scaling, float frequency) {
 float frequency(const Rotation& rotation, std::int64_t index) {
   const float exponent = static_cast<float>(2 * index) / static_cast<float>(rotation.head_dimension);
   const float plain = 1 / std::pow(static_cast<float>(rotation.options.theta), exponent);
+  if (rotation.options.linear_factor != 1) return plain / static_cast<float>(rotation.options.linear_factor);
   return rotation.options.llama3 ? scaled_frequency(*rotation.options.llama3, plain) : plain;
 }
 

@@ -192,7 +192,8 @@ TEST_P(Parity, Fp16LossesFollowPyTorchInFp32) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
-                                                              "qwen3", "mistral", "llama-padding"),
+                                                              "qwen3", "mistral", "llama-padding", "olmo2",
+                                                              "phi3", "granite", "gemma3"),
                                             ::testing::ValuesIn(test::device_names())),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

@@ -1,0 +1,22 @@
+#include "engine/model/architecture_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace strata {
+
+std::span<const ArchitectureRules* const> all_architectures() {
+  static constexpr std::array<const ArchitectureRules*, 9> kAll = {
+      &kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kOlmo2, &kPhi3, &kGranite, &kGemma3};
+  return kAll;
+}
+
+const ArchitectureRules& rules_of(const Architecture& architecture) {
+  const auto all = all_architectures();
+  const auto found = std::ranges::find(all, architecture.model_type, &ArchitectureRules::model_type);
+  if (found == all.end()) throw std::logic_error("no architecture " + architecture.model_type);
+  return **found;
+}
+
+}  // namespace strata

@@ -1,0 +1,173 @@
+#include "engine/model/config_reading.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+RopeOptions::Llama3 read_llama3_rope(JsonReader& reader, JsonReader& outside, const Architecture& a) {
+  RopeOptions::Llama3 llama3{};
+  llama3.factor = positive(reader, "factor", {});
+  llama3.low_frequency_factor = positive(reader, "low_freq_factor", {});
+  llama3.high_frequency_factor = positive(reader, "high_freq_factor", {});
+  if (llama3.high_frequency_factor <= llama3.low_frequency_factor) {
+    reader.refuse("high_freq_factor", "expected more than low_freq_factor");
+  }
+  const std::string original = "original_max_position_embeddings";
+  llama3.original_max_positions = reader.integer(original, a.max_positions, 1, kLargestVocabulary);
+  llama3.original_max_positions =
+      outside.integer(original, llama3.original_max_positions, 1, kLargestVocabulary);
+  return llama3;
+}
+
+/// The spelling before transformers 5, which later versions read too.
+nlohmann::json rope_scaling(const RopeOptions& rope) {
+  if (!rope.llama3) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", rope.llama3->factor},
+          {"low_freq_factor", rope.llama3->low_frequency_factor},
+          {"high_freq_factor", rope.llama3->high_frequency_factor},
+          {"original_max_position_embeddings", rope.llama3->original_max_positions}};
+}
+
+}  // namespace
+
+void require_plain(JsonReader& reader, const std::string& key, bool plain) {
+  if (reader.boolean(key, plain) != plain) reader.refuse(key, fmt::format("supported: {}", plain));
+}
+
+void require_empty(JsonReader& reader, const std::string& key, const std::string& expected) {
+  if (reader.has(key) && !reader.at(key).empty()) reader.refuse(key, expected);
+}
+
+void require_activation(JsonReader& reader, const std::string& key, const std::string& fallback,
+                        const std::string& alias) {
+  const std::string activation = reader.text(key, fallback);
+  if (activation != fallback && activation != alias) {
+    reader.refuse(key, fmt::format("supported: \"{}\" (and its other name \"{}\")", fallback, alias));
+  }
+}
+
+double positive(JsonReader& reader, const std::string& key, std::optional<double> fallback) {
+  const double value = reader.number(key, fallback);
+  if (!(value > 0)) reader.refuse(key, "expected a positive number");
+  return value;
+}
+
+RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where) {
+  RopeOptions rope;
+  rope.theta = positive(reader, "rope_theta", 10000.0);
+  if (reader.number("partial_rotary_factor", 1.0) != 1.0)
+    reader.refuse("partial_rotary_factor", "supported: 1");
+  reader.ignore("original_max_position_embeddings");  // only llama3's frequencies depend on it
+  const bool has_parameters = reader.has("rope_parameters");
+  const bool has_scaling = reader.has("rope_scaling") && !reader.at("rope_scaling").empty();
+  if (!has_parameters && !has_scaling) return rope;
+  const std::string key = has_scaling ? "rope_scaling" : "rope_parameters";
+
+  JsonReader parameters(reader.at(key), fmt::format("{}: {}", where, key));
+  rope.theta = positive(parameters, "rope_theta", rope.theta);
+  if (parameters.number("partial_rotary_factor", 1.0) != 1.0)
+    parameters.refuse("partial_rotary_factor", "supported: 1");
+  const std::string old_type = parameters.text("type", "default");
+  const std::string type = parameters.text("rope_type", old_type);
+  const std::string type_key = reader.at(key).contains("rope_type") ? "rope_type" : "type";
+  for (const std::string layer_type : {"full_attention", "sliding_attention"}) {
+    if (parameters.has(layer_type))
+      parameters.refuse(layer_type, "rope settings by layer type are not supported");
+  }
+  if (type == "llama3") {
+    rope.llama3 = read_llama3_rope(parameters, reader, a);
+  } else if (type != "default") {
+    parameters.refuse(type_key, "supported: \"default\", \"llama3\"");
+  }
+  parameters.refuse_unknown_keys();
+  return rope;
+}
+
+void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& defaults) {
+  a.layers = reader.integer("num_hidden_layers", defaults.layers, 1, kLargestCount);
+  a.hidden = reader.integer("hidden_size", defaults.hidden, 1, kLargestWidth);
+  a.heads = reader.integer("num_attention_heads", defaults.heads, 1, kLargestWidth);
+  a.kv_heads =
+      reader.is_null("num_key_value_heads")
+          ? a.heads
+          : reader.integer("num_key_value_heads", defaults.kv_heads.value_or(a.heads), 1, kLargestWidth);
+  if (a.heads % a.kv_heads != 0) {
+    reader.fail(fmt::format(
+        "num_attention_heads {} is not a multiple of num_key_value_heads {}{}", a.heads, a.kv_heads,
+        reader.has("num_key_value_heads") ? "" : ", its default; set num_key_value_heads"));
+  }
+  // LlamaConfig refuses what does not divide even if head_dim is given, so that a file of ours must not
+  // have it.
+  const bool needs_division =
+      a.model_type == "llama" || (!defaults.head_dimension && !reader.has("head_dim"));
+  if (needs_division && a.hidden % a.heads != 0) {
+    reader.fail(fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", a.hidden, a.heads));
+  }
+  a.head_dimension = defaults.head_dimension.value_or(std::max<std::int64_t>(a.hidden / a.heads, 1));
+  const bool null_is_default = a.model_type == "llama" || a.model_type == "mistral" ||
+                               a.model_type == "mixtral";  // transformers fails elsewhere
+  if (!null_is_default || !reader.is_null("head_dim")) {
+    a.head_dimension = reader.integer("head_dim", a.head_dimension, 1, kLargestWidth);
+  }
+  if (a.head_dimension % 2 != 0) {
+    reader.fail(
+        fmt::format("the head dimension {} is odd; rotary embeddings need an even one", a.head_dimension));
+  }
+  if (a.query_columns() > kLargestWidth) {
+    reader.fail(
+        fmt::format("{} heads of dimension {} are wider than {}", a.heads, a.head_dimension, kLargestWidth));
+  }
+  a.intermediate = reader.integer("intermediate_size", defaults.intermediate, 1, 4 * kLargestWidth);
+  a.vocabulary = reader.integer("vocab_size", defaults.vocabulary, 1, kLargestVocabulary);
+  a.max_positions = reader.integer("max_position_embeddings", defaults.max_positions, 1, kLargestVocabulary);
+}
+
+std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Architecture& a,
+                                               std::optional<std::int64_t> fallback) {
+  if (reader.is_null("pad_token_id")) return {};
+  if (!reader.has("pad_token_id")) return fallback;
+  const std::int64_t token = reader.integer("pad_token_id", {}, -a.vocabulary, a.vocabulary - 1);
+  return token < 0 ? token + a.vocabulary : token;
+}
+
+std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a,
+                                   bool (*fallback)(std::int64_t)) {
+  std::vector<bool> slides;
+  if (!reader.has("layer_types")) {
+    for (std::int64_t layer = 0; layer < a.layers; ++layer) slides.push_back(fallback(layer));
+    return slides;
+  }
+  const nlohmann::json& types = reader.at("layer_types");
+  for (const nlohmann::json& type : types) {
+    if (type != "full_attention" && type != "sliding_attention") break;
+    slides.push_back(type == "sliding_attention");
+  }
+  if (!types.is_array() || std::ssize(slides) != a.layers || std::ssize(types) != a.layers) {
+    reader.refuse(
+        "layer_types",
+        fmt::format("expected \"full_attention\" or \"sliding_attention\" for each of {} layers", a.layers));
+  }
+  return slides;
+}
+
+nlohmann::json llama_config(const Architecture& a) {
+  nlohmann::json config = {{"num_hidden_layers", a.layers},
+                           {"hidden_size", a.hidden},
+                           {"num_attention_heads", a.heads},
+                           {"num_key_value_heads", a.kv_heads},
+                           {"head_dim", a.head_dimension},
+                           {"intermediate_size", a.intermediate},
+                           {"max_position_embeddings", a.max_positions},
+                           {"rms_norm_eps", a.norm_epsilon},
+                           {"hidden_act", "silu"},
+                           {"rope_theta", a.rope.theta},
+                           {"rope_scaling", rope_scaling(a.rope)}};
+  if (a.padding_token) config["pad_token_id"] = *a.padding_token;
+  return config;
+}
+
+}  // namespace strata

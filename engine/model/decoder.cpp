@@ -1,0 +1,84 @@
+#include "engine/model/decoder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace strata {
+
+UnitBuilder token_embedding(const Architecture& a) {
+  UnitBuilder builder("embedding", "model.");
+  const TensorView embedded =
+      builder.embedding("embed_tokens.weight", a.vocabulary, a.hidden, a.padding_token);
+  builder.output(builder.scale(embedded, a.embedding_scale));
+  return builder;
+}
+
+UnitBuilder token_head(const Architecture& a, const Unit& embedding, const NormOptions& options) {
+  UnitBuilder builder("head", "");
+  const TensorView input = builder.input(a.hidden);
+  finish_head(builder, builder.norm(input, "model.norm", options), a, embedding);
+  return builder;
+}
+
+UnitBuilder layer_block(std::int64_t layer) {
+  return {fmt::format("block.{}", layer), fmt::format("model.layers.{}.", layer)};
+}
+
+void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& a,
+                 const Unit& embedding) {
+  const TensorView product = a.tied_head ? builder.shared_linear(normalised, embedding, 0)
+                                         : builder.linear(normalised, {{"lm_head", a.vocabulary}});
+  builder.take_in_chunks(product);
+  const TensorView logits = builder.scale(product, a.logits_scale);
+  builder.take_in_chunks(logits);
+  builder.cross_entropy(logits);
+}
+
+AttentionShape attention_shape(const Architecture& a) {
+  AttentionShape attention;
+  attention.heads = a.heads;
+  attention.kv_heads = a.kv_heads;
+  attention.head_dimension = a.head_dimension;
+  attention.window = a.window;
+  attention.scale = static_cast<float>(
+      a.query_scale != 0 ? a.query_scale : 1 / std::sqrt(static_cast<double>(a.head_dimension)));
+  return attention;
+}
+
+TensorView attend(UnitBuilder& builder, const TensorView& qkv, const Architecture& a,
+                  const AttentionOptions& options) {
+  const std::int64_t query = a.query_columns(), key = a.kv_columns();
+  TensorView rotated = builder.columns(qkv, 0, query + key);
+  if (options.head_norm) {
+    rotated = builder.head_norm(rotated, "self_attn.q_norm", "self_attn.k_norm", a.heads, a.head_dimension,
+                                *options.head_norm);
+  }
+  builder.rope(rotated, a.head_dimension, options.rotation);
+  return builder.attention(builder.columns(rotated, 0, query), builder.columns(rotated, query, key),
+                           builder.columns(qkv, query + key, key), options.shape);
+}
+
+TensorView self_attention(UnitBuilder& builder, const TensorView& x, const Architecture& a,
+                          const AttentionOptions& options) {
+  const std::int64_t query = a.query_columns(), key = a.kv_columns();
+  const TensorView qkv =
+      builder.linear(x, {{"self_attn.q_proj", query}, {"self_attn.k_proj", key}, {"self_attn.v_proj", key}},
+                     {.bias = a.qkv_bias});
+  return builder.linear(attend(builder, qkv, a, options), {{"self_attn.o_proj", a.hidden}},
+                        {.bias = a.out_bias});
+}
+
+TensorView gated_mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a,
+                     Activation activation) {
+  const TensorView gate_up = builder.linear(
+      x, {{"mlp.gate_proj", a.intermediate}, {"mlp.up_proj", a.intermediate}}, {.bias = a.mlp_bias});
+  return builder.linear(builder.activate_gate(gate_up, activation), {{"mlp.down_proj", a.hidden}},
+                        {.bias = a.mlp_bias});
+}
+
+std::vector<Rotation> one_rotation(const Architecture& a) {
+  return {{a.head_dimension, a.rope}};
+}
+
+}  // namespace strata

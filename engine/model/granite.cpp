@@ -1,0 +1,68 @@
+// Granite (transformers: GraniteForCausalLM): Llama's layer with factors on embeddings, scores, residual
+// branches and logits.
+#include "engine/model/architecture_rules.h"
+#include "engine/model/config_reading.h"
+#include "engine/model/decoder.h"
+
+namespace strata {
+namespace {
+
+void read(JsonReader& reader, Architecture& a, const std::string& where) {
+  a.family = Family::llama;
+  read_sizes(reader, a, {32000, 11008, 2048, {}, {}});
+  a.norm_epsilon = positive(reader, "rms_norm_eps", 1e-6);
+  a.tied_head = reader.boolean("tie_word_embeddings", false);
+  a.qkv_bias = a.out_bias = reader.boolean("attention_bias", false);
+  a.mlp_bias = reader.boolean("mlp_bias", false);
+  a.embedding_scale = positive(reader, "embedding_multiplier", 1.0);
+  a.query_scale = positive(reader, "attention_multiplier", 1.0);
+  a.residual_scale = positive(reader, "residual_multiplier", 1.0);
+  a.logits_scale = 1 / positive(reader, "logits_scaling", 1.0);
+  require_activation(reader, "hidden_act", "silu", "swish");
+  a.padding_token = read_padding_token(reader, a);
+  a.rope = read_rope(reader, a, where);
+}
+
+nlohmann::json write(const Architecture& a) {
+  nlohmann::json config = llama_config(a);
+  config["attention_bias"] = a.qkv_bias;
+  config["mlp_bias"] = a.mlp_bias;
+  config["embedding_multiplier"] = a.embedding_scale;
+  config["attention_multiplier"] = a.query_scale;
+  config["residual_multiplier"] = a.residual_scale;
+  config["logits_scaling"] = 1 / a.logits_scale;
+  return config;
+}
+
+NormOptions norm_options(const Architecture& a) {
+  return {NormKind::rms_norm, a.norm_epsilon};
+}
+
+UnitBuilder block(const Architecture& a, std::int64_t layer) {
+  UnitBuilder builder = layer_block(layer);
+  const TensorView input = builder.input(a.hidden);
+  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
+                                             a, {attention_shape(a)});
+  const TensorView mid = builder.add(input, builder.scale(attended, a.residual_scale));
+  const TensorView branch =
+      gated_mlp(builder, builder.norm(mid, "post_attention_layernorm", norm_options(a)), a, Activation::silu);
+  builder.output(builder.add(mid, builder.scale(branch, a.residual_scale)));
+  return builder;
+}
+
+UnitBuilder head(const Architecture& a, const Unit& embedding) {
+  return token_head(a, embedding, norm_options(a));
+}
+
+}  // namespace
+
+const ArchitectureRules kGranite = {.model_type = "granite",
+                                    .hf_class = "GraniteForCausalLM",
+                                    .read = read,
+                                    .write = write,
+                                    .embedding = token_embedding,
+                                    .block = block,
+                                    .head = head,
+                                    .rotations = one_rotation};
+
+}  // namespace strata

@@ -1,0 +1,71 @@
+// OLMo 2 (transformers: Olmo2ForCausalLM): norms behind attention and MLP instead of before them, and norms
+// of all queries and of all keys together.
+#include "engine/model/architecture_rules.h"
+#include "engine/model/config_reading.h"
+#include "engine/model/decoder.h"
+
+namespace strata {
+namespace {
+
+void read(JsonReader& reader, Architecture& a, const std::string& where) {
+  a.family = Family::llama;
+  read_sizes(reader, a, {50304, 11008, 2048, {}, {}});
+  a.norm_epsilon = positive(reader, "rms_norm_eps", 1e-5);
+  a.tied_head = reader.boolean("tie_word_embeddings", false);
+  a.qkv_bias = a.out_bias = reader.boolean("attention_bias", false);
+  require_activation(reader, "hidden_act", "silu", "swish");
+  a.padding_token = read_padding_token(reader, a, 1);
+  a.rope = read_rope(reader, a, where);
+}
+
+nlohmann::json write(const Architecture& a) {
+  nlohmann::json config = llama_config(a);
+  config["attention_bias"] = a.qkv_bias;
+  return config;
+}
+
+NormOptions norm_options(const Architecture& a) {
+  return {NormKind::rms_norm, a.norm_epsilon};
+}
+
+TensorView attention(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
+  const std::int64_t query = a.query_columns(), key = a.kv_columns();
+  const TensorView qkv =
+      builder.linear(x, {{"self_attn.q_proj", query}, {"self_attn.k_proj", key}, {"self_attn.v_proj", key}},
+                     {.bias = a.qkv_bias});
+  const TensorView queries =
+      builder.norm(builder.columns(qkv, 0, query), "self_attn.q_norm", norm_options(a));
+  const TensorView keys = builder.norm(builder.columns(qkv, query, key), "self_attn.k_norm", norm_options(a));
+  builder.rope(queries, a.head_dimension, 0);
+  builder.rope(keys, a.head_dimension, 0);
+  const TensorView attended =
+      builder.attention(queries, keys, builder.columns(qkv, query + key, key), attention_shape(a));
+  return builder.linear(attended, {{"self_attn.o_proj", a.hidden}}, {.bias = a.out_bias});
+}
+
+UnitBuilder block(const Architecture& a, std::int64_t layer) {
+  UnitBuilder builder = layer_block(layer);
+  const TensorView input = builder.input(a.hidden);
+  const TensorView mid = builder.add(
+      input, builder.norm(attention(builder, input, a), "post_attention_layernorm", norm_options(a)));
+  const TensorView branch = gated_mlp(builder, mid, a, Activation::silu);
+  builder.output(builder.add(mid, builder.norm(branch, "post_feedforward_layernorm", norm_options(a))));
+  return builder;
+}
+
+UnitBuilder head(const Architecture& a, const Unit& embedding) {
+  return token_head(a, embedding, norm_options(a));
+}
+
+}  // namespace
+
+const ArchitectureRules kOlmo2 = {.model_type = "olmo2",
+                                  .hf_class = "Olmo2ForCausalLM",
+                                  .read = read,
+                                  .write = write,
+                                  .embedding = token_embedding,
+                                  .block = block,
+                                  .head = head,
+                                  .rotations = one_rotation};
+
+}  // namespace strata
