@@ -172,10 +172,9 @@ void Operations::write(const Instruction& instruction) {
 void Operations::run_pass(const Instruction& instruction) {
   UnitMemory memory;
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
-  const UnitPasses& passes = setup_.compute->passes(share(instruction).kind);
-  const bool saved = memory[Region::saved] != nullptr;
-  const Segment& pass =
-      instruction.operation == Operation::forward ? passes.forward_pass(saved) : passes.backward_pass(saved);
+  const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
+                                       .levels[static_cast<std::size_t>(instruction.saved_level)];
+  const Segment& pass = instruction.operation == Operation::forward ? level.forward : level.backward;
   pass.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_tokens));
 }
 

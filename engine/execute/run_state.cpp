@@ -283,7 +283,7 @@ void RunState::write_constants() {
   const StatePlace* place = find_place(StatePart::constants);
   if (place == nullptr) return;
   std::vector<std::byte> tables(static_cast<std::size_t>(buffer(place->buffer).bytes));
-  UnitCompute(model_, plan_.strategy.precision, plan_.strategy.microbatch).fill_constants(tables);
+  unit_compute(model_, plan_.strategy.precision, plan_.strategy.microbatch)->fill_constants(tables);
   write(place->buffer, tables);
 }
 

@@ -131,7 +131,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
       data_(std::move(data)),
       options_(std::move(options)),
       streams_(device, bool(options_.make_device_group)),
-      compute_(model, plan.strategy.precision, plan.strategy.microbatch) {
+      compute_(unit_compute(model, plan.strategy.precision, plan.strategy.microbatch)) {
   on_every_rank(options_.world, [&] {
     state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
   });
@@ -173,7 +173,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
                          std::int64_t microbatches) {
     return Operations::Setup{.program = &program.program,
-                             .compute = &compute_,
+                             .compute = compute_.get(),
                              .shares = shares_,
                              .streams = &streams_,
                              .memory = state_->memory(),

@@ -125,7 +125,7 @@ class Trainer {
   std::optional<RunState> state_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<Ranks> ranks_;
-  UnitCompute compute_;
+  std::shared_ptr<const UnitCompute> compute_;
   std::vector<UnitShare> shares_;  ///< this rank's
   std::optional<CheckpointStore> checkpoints_;
   std::optional<StateSaver> saver_;  ///< if steps save

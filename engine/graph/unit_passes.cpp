@@ -1,6 +1,8 @@
 #include "engine/graph/unit_passes.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -20,13 +22,21 @@ class PassMaker {
   }
 
   UnitPasses make() {
-    const std::map<TensorId, Bytes> saved = forward_.output < 0 ? std::map<TensorId, Bytes>{} : place_saved();
-    return {.forward = Segment(forward_, shape_, {}, false),
-            .saving_forward = Segment(forward_, shape_, saved, true),
-            .backward =
-                saved.empty() ? recomputing_backward() : Segment(backward({}, kept_), shape_, saved, false),
-            .recomputing_backward = recomputing_backward(),
-            .saved_bytes = saved_bytes_};
+    UnitPasses passes;
+    std::set<TensorId> saved;
+    passes.levels.push_back(level(saved));
+    if (forward_.output < 0) return passes;
+    std::vector<std::set<TensorId>> groups = groups_of_kept();
+    while (!groups.empty()) {
+      const auto best = std::ranges::max_element(groups, {}, [&](const std::set<TensorId>& group) {
+        return std::pair(flops_spared(saved, group) / static_cast<double>(bytes_of_all(group)),
+                         -bytes_of_all(group));
+      });
+      saved.merge(*best);
+      groups.erase(best);
+      passes.levels.push_back(level(saved));
+    }
+    return passes;
   }
 
  private:
@@ -81,23 +91,70 @@ class PassMaker {
     });
   }
 
-  std::map<TensorId, Bytes> place_saved() {
-    std::map<TensorId, Bytes> saved;
-    for (const TensorId id : kept_) {
-      saved[id] = saved_bytes_;
-      saved_bytes_ += align_up(bytes_of(size_of(forward_.tensor(id), shape_)));
+  UnitPasses::Level level(const std::set<TensorId>& saved) const {
+    std::map<TensorId, Bytes> offsets;
+    Bytes end = 0;
+    std::vector<std::string> names;
+    for (const TensorId id : saved) {
+      offsets[id] = end;
+      end += align_up(bytes_of(size_of(forward_.tensor(id), shape_)));
+      names.push_back(forward_.tensor(id).name);
     }
-    return saved;
+    return {.forward = Segment(forward_, shape_, offsets, true),
+            .backward = smallest_backward(saved, offsets),
+            .saved_bytes = end,
+            .saved = std::move(names)};
   }
 
-  /// The part of the forward pass that makes what is kept.
-  std::vector<Node> recomputed() const {
-    std::set<TensorId> wanted = kept_;
+  /// What one node makes is of use together only.
+  std::vector<std::set<TensorId>> groups_of_kept() const {
+    std::vector<std::set<TensorId>> groups;
+    for (const Node& node : forward_.nodes) {
+      std::set<TensorId> group;
+      for_each_operand(node, [&](const TensorView& view, Touch touch) {
+        if (touch == Touch::writes && kept_.contains(view.tensor)) group.insert(view.tensor);
+      });
+      if (!group.empty()) groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+
+  Bytes bytes_of_all(const std::set<TensorId>& tensors) const {
+    Bytes sum = 0;
+    for (const TensorId id : tensors) sum += bytes_of(size_of(forward_.tensor(id), shape_));
+    return sum;
+  }
+
+  double flops_spared(const std::set<TensorId>& saved, const std::set<TensorId>& more) const {
+    const auto flops = [&](const std::set<TensorId>& there) {
+      UnitGraph graph = forward_;
+      graph.nodes = recomputed(there);
+      return forward_flops(graph, shape_);
+    };
+    std::set<TensorId> both = saved;
+    both.insert(more.begin(), more.end());
+    return flops(saved) - flops(both);
+  }
+
+  /// The part of the forward pass that makes what is kept but not saved.
+  std::vector<Node> recomputed(const std::set<TensorId>& saved) const {
+    std::set<TensorId> wanted;
+    std::ranges::set_difference(kept_, saved, std::inserter(wanted, wanted.end()));
     std::vector<Node> nodes;
     for (auto node = forward_.nodes.rbegin(); node != forward_.nodes.rend(); ++node) {
-      if (std::ranges::none_of(wanted, [&](TensorId id) { return makes(*node, id); })) continue;
-      for (const TensorId input : made_inputs(*node)) wanted.insert(input);
-      nodes.push_back(*node);
+      const auto is_made_by = [&](const Node& maker) {
+        return [&maker](TensorId id) { return makes(maker, id); };
+      };
+      if (std::ranges::none_of(wanted, is_made_by(*node))) continue;
+      const Node again = node->rule->again(*node);
+      const bool makes_enough =
+          std::ranges::all_of(wanted, [&](TensorId id) { return !makes(*node, id) || makes(again, id); });
+      const bool has_inputs = std::ranges::all_of(
+          made_inputs(again), [&](TensorId id) { return !makes(*node, id) || saved.contains(id); });
+      const bool is_enough = makes_enough && has_inputs;
+      nodes.push_back(is_enough ? again : *node);
+      for (const TensorId input : made_inputs(nodes.back()))
+        if (!saved.contains(input)) wanted.insert(input);
     }
     std::ranges::reverse(nodes);
     return nodes;
@@ -135,17 +192,18 @@ class PassMaker {
       if (const auto found = names.find(view.tensor); found != names.end()) view.tensor = found->second;
   }
 
-  Segment recomputing_backward() const {
-    const std::vector<Node> prefix = recomputed();
+  /// What cheap nodes have made on the way is held if that takes no more workspace.
+  Segment smallest_backward(const std::set<TensorId>& saved, const std::map<TensorId, Bytes>& offsets) const {
+    const std::vector<Node> prefix = recomputed(saved);
     std::set<TensorId> there = kept_;
-    Segment best(backward(prefix, there), shape_, {}, false);
+    Segment best(backward(prefix, there), shape_, offsets, false);
     for (const Node& node : prefix) {
       std::set<TensorId> held = there;
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
         if (touch != Touch::reads && needed_.contains(view.tensor)) held.insert(view.tensor);
       });
       if (held == there) continue;
-      Segment segment(backward(prefix, held), shape_, {}, false);
+      Segment segment(backward(prefix, held), shape_, offsets, false);
       if (segment.workspace_bytes() > best.workspace_bytes()) continue;
       best = std::move(segment);
       there = std::move(held);
@@ -157,7 +215,6 @@ class PassMaker {
   UnitGraph forward_, derived_;
   std::set<TensorId> needed_;  ///< by the backward pass, of the forward pass
   std::set<TensorId> kept_;
-  Bytes saved_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,24 +1,32 @@
-// The passes of a unit, made from its graph: forward, and backward from what forward kept or from its input
-// alone.
+// The passes of a unit, made from its graph: forward, and backward from what forward saved.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "engine/graph/segment.h"
 
 namespace strata {
 
-/// What a backward pass needs of the forward pass and is too expensive to make again is *kept*: in the region
-/// saved, or, if nothing was saved, in the workspace of a backward pass that begins with a forward pass. The
-/// rest of what it needs (outputs of norms and activations) is made again where it is needed, or held if that
-/// takes no more workspace.
+/// What a backward pass needs of the forward pass and is too expensive to make again where it is needed (the
+/// outputs of products and of attention) is *kept*. Of that, a level says what is saved from forward to
+/// backward; the rest is made by a part of the forward pass in front of the backward pass. What is cheap
+/// (outputs of norms and activations) is made again where it is needed, or held if that takes no more
+/// workspace.
 struct UnitPasses {
-  Segment forward;         ///< keeps nothing
-  Segment saving_forward;  ///< writes what is kept to saved
-  Segment backward;        ///< takes it from there, and uses it up
-  Segment recomputing_backward;
-  const Segment& forward_pass(bool saves) const { return saves ? saving_forward : forward; }
-  const Segment& backward_pass(bool saved) const { return saved ? backward : recomputing_backward; }
+  struct Level {
+    Segment forward;   ///< writes what it saves to Region::saved
+    Segment backward;  ///< takes it from there, and uses it up
+    Bytes saved_bytes = 0;
+    std::vector<std::string> saved = {};  ///< names of tensors
+  };
 
-  Bytes saved_bytes = 0;  ///< 0: nothing can be saved, since the unit's forward is part of its backward
+  /// The first saves nothing, each one more than the one before, in the order of the FLOPs that a byte
+  /// spares, the last all that is kept. A unit whose forward is part of its backward has one.
+  std::vector<Level> levels;
+
+  const Level& saving_nothing() const { return levels.front(); }
+  const Level& saving_all() const { return levels.back(); }
 };
 
 UnitPasses make_passes(const UnitGraph& graph, const GraphShape& shape);

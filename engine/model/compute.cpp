@@ -1,5 +1,9 @@
 #include "engine/model/compute.h"
 
+#include <map>
+#include <mutex>
+#include <tuple>
+
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
@@ -32,6 +36,28 @@ void UnitCompute::fill_constants(std::span<std::byte> host) const {
     fill_rotary_tables(rotation, sequence_, host.subspan(at, bytes));
     at += bytes;
   }
+}
+
+class UnitComputes {
+ public:
+  std::shared_ptr<const UnitCompute> get(const Model& model, DType precision, MicrobatchShape shape) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const UnitCompute>& made = made_[{precision, shape.batch, shape.sequence}];
+    if (made == nullptr) made = std::make_shared<UnitCompute>(model, precision, shape);
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<DType, std::int64_t, std::int64_t>, std::shared_ptr<const UnitCompute>> made_;
+};
+
+std::shared_ptr<UnitComputes> make_unit_computes() {
+  return std::make_shared<UnitComputes>();
+}
+
+std::shared_ptr<const UnitCompute> unit_compute(const Model& model, DType precision, MicrobatchShape shape) {
+  return model.computes->get(model, precision, shape);
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -30,5 +31,8 @@ class UnitCompute {
   std::vector<UnitPasses> passes_;  ///< by kind
   std::vector<Bytes> input_bytes_;
 };
+
+/// That of a model which build_model() has made; made when first asked for. Any thread.
+std::shared_ptr<const UnitCompute> unit_compute(const Model& model, DType precision, MicrobatchShape shape);
 
 }  // namespace strata

@@ -19,6 +19,7 @@ Model build_model(const Architecture& architecture) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
+  model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
   const auto add = [&](UnitBuilder builder, std::optional<std::size_t> kind) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/graph/unit.h"
@@ -11,17 +12,24 @@
 
 namespace strata {
 
+class UnitComputes;
+
 struct Model {
   Architecture architecture;
   std::vector<UnitGraph> graphs;    ///< by Unit::kind
   std::vector<Unit> units;          ///< embedding, block.0 … block.L-1, head
   std::vector<Rotation> rotations;  ///< their tables are the constants, a cosine and a sine each
 
+  /// Memory of unit_compute(): the passes at each shape are made once.
+  std::shared_ptr<UnitComputes> computes = {};
+
   std::int64_t parameters() const;
   const Unit& embedding() const { return units.front(); }
   const Unit& head() const { return units.back(); }
   const UnitGraph& graph_of(const Unit& unit) const { return graphs[unit.kind]; }
 };
+
+std::shared_ptr<UnitComputes> make_unit_computes();
 
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor.
 Model build_model(const Architecture& architecture);

@@ -1,9 +1,11 @@
 #include "engine/report/plan_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 namespace strata {
 namespace {
@@ -79,6 +81,26 @@ nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
   return {{"planned_bytes", total(parts)}, {"parts", by_name}};
 }
 
+/// "saved of 12 blocks: attention; of 4: attention, sum", or what recomputing means.
+std::string saved_text(const Plan& plan, const Model& model) {
+  const Strategy& strategy = plan.strategy;
+  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+  std::map<std::vector<std::string>, std::int64_t> units;
+  std::int64_t saving_nothing = 0, all = 0;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const std::vector<UnitPasses::Level>& levels = compute->passes(model.units[u]).levels;
+    if (levels.size() == 1) continue;
+    ++all;
+    const std::size_t level = std::min(strategy.saved_level[u], levels.size() - 1);
+    if (level == 0) ++saving_nothing;
+    if (level > 0 && level + 1 < levels.size()) ++units[levels[level].saved];
+  }
+  std::string text = fmt::format("{} of {} blocks recompute their activations", saving_nothing, all);
+  for (const auto& [names, count] : units)
+    text += fmt::format(", {} all but {}", count, fmt::join(names, ", "));
+  return text;
+}
+
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
@@ -87,10 +109,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    static_cast<double>(plan.parameters) / 1e6, model.units.size()));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
                    strategy.microbatch.batch, strategy.microbatch.sequence, name_of(strategy.order),
-                   strata::name_of(strategy.precision),
-                   fmt::format("{} of {} blocks recompute their activations",
-                               std::count(strategy.save.begin() + 1, strategy.save.end() - 1, false),
-                               strategy.save.size() - 2)));
+                   strata::name_of(strategy.precision), saved_text(plan, model)));
   line(fmt::format(
       "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));

@@ -106,30 +106,31 @@ class RandomUnit {
   std::vector<float>& input() { return input_; }
   std::vector<float>& parameter() { return parameter_; }
   const Unit& unit() const { return built_.unit; }
+  std::size_t levels() const { return passes_.levels.size(); }
 
-  /// The output, and what was saved on the way if `saves`.
-  std::vector<float> forward(bool saves, GuardedMemory* saved = nullptr) {
-    const Segment& pass = passes_.forward_pass(saves);
+  /// The output, and what the level saves on the way.
+  std::vector<float> forward(std::size_t level, GuardedMemory* saved = nullptr) {
+    const Segment& pass = passes_.levels[level].forward;
     GuardedMemory output(kShape.tokens() * kColumns * 4), workspace(pass.workspace_bytes());
     UnitMemory memory = common();
     memory[Region::output] = output.data();
     memory[Region::workspace] = workspace.data();
-    if (saves) memory[Region::saved] = saved->data();
+    if (saved != nullptr) memory[Region::saved] = saved->data();
     pass.run(kernels_, memory, 1);
     EXPECT_TRUE(output.intact() && workspace.intact());
     return floats_of(output);
   }
 
   /// Of the scalar product of the output and a fixed direction.
-  Gradients backward(bool saves) {
-    GuardedMemory saved(passes_.saved_bytes);
-    if (saves) forward(true, &saved);
-    const Segment& pass = passes_.backward_pass(saves);
+  Gradients backward(std::size_t level) {
+    GuardedMemory saved(passes_.levels[level].saved_bytes);
+    forward(level, &saved);
+    const Segment& pass = passes_.levels[level].backward;
     GuardedMemory output_gradient = in_memory(direction_, DType::fp32);
     GuardedMemory input_gradient(output_gradient.size()), workspace(pass.workspace_bytes());
     GuardedMemory gradient = in_memory(std::vector<float>(parameter_.size()), DType::fp32);
     UnitMemory memory = common();
-    memory[Region::saved] = saves ? saved.data() : nullptr;
+    memory[Region::saved] = saved.data();
     memory[Region::output_gradient] = output_gradient.data();
     memory[Region::input_gradient] = input_gradient.data();
     memory[Region::gradient] = gradient.data();
@@ -141,7 +142,7 @@ class RandomUnit {
   }
 
   double objective() {
-    const std::vector<float> output = forward(false);
+    const std::vector<float> output = forward(0);
     double sum = 0;
     for (std::size_t i = 0; i < output.size(); ++i) sum += double{output[i]} * direction_[i];
     return sum;
@@ -187,7 +188,7 @@ void expect_derivative(RandomUnit& unit, std::span<float> values, std::span<cons
 TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     RandomUnit unit(100 * seed);
-    const Gradients gradients = unit.backward(/*saves=*/false);
+    const Gradients gradients = unit.backward(0);
     const std::string graph = "graph " + std::to_string(seed);
     expect_derivative(unit, unit.input(), gradients.input, seed, graph + ", input");
     for (const TensorSpec& tensor : unit.unit().tensors) {
@@ -200,12 +201,15 @@ TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
   }
 }
 
-TEST(RandomGraph, HasTheSameBitsWithWhatIsKeptOrMadeAgain) {
+TEST(RandomGraph, HasTheSameBitsWhateverIsSaved) {
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     RandomUnit unit(100 * seed);
-    const Gradients saved = unit.backward(true), recomputed = unit.backward(false);
-    EXPECT_EQ(saved.input, recomputed.input) << "graph " << seed;
-    EXPECT_EQ(saved.parameter, recomputed.parameter) << "graph " << seed;
+    const Gradients recomputed = unit.backward(0);
+    for (std::size_t level = 1; level < unit.levels(); ++level) {
+      const Gradients saved = unit.backward(level);
+      EXPECT_EQ(saved.input, recomputed.input) << "graph " << seed << ", level " << level;
+      EXPECT_EQ(saved.parameter, recomputed.parameter) << "graph " << seed << ", level " << level;
+    }
   }
 }
 

@@ -155,7 +155,7 @@ TEST_P(UnitComputeOf, ForwardFlopsAreThoseOfTheModel) {
   const Model model = build_model(GetParam().architecture);
   const UnitCompute compute(model, DType::fp32, kShape);
   double sum = 0;
-  for (const Unit& unit : model.units) sum += compute.passes(unit).forward.flops();
+  for (const Unit& unit : model.units) sum += compute.passes(unit).saving_nothing().forward.flops();
   EXPECT_DOUBLE_EQ(sum, forward_flops_per_token(model, kShape.sequence) * kShape.tokens());
 }
 
@@ -163,10 +163,11 @@ TEST_P(UnitComputeOf, RecomputingCostsFlopsAndSavesMemory) {
   const Model model = build_model(GetParam().architecture);
   const UnitCompute compute(model, DType::bf16, {1, 64});
   const UnitPasses& block = compute.passes(model.units[1]);
-  EXPECT_GT(block.recomputing_backward.flops(), block.backward.flops());
-  EXPECT_GE(block.backward.flops(), 2 * block.forward.flops());
-  EXPECT_GT(block.recomputing_backward.workspace_bytes(), block.backward.workspace_bytes());
-  for (const Unit& unit : {model.embedding(), model.head()}) EXPECT_EQ(compute.passes(unit).saved_bytes, 0);
+  EXPECT_GT(block.saving_nothing().backward.flops(), block.saving_all().backward.flops());
+  EXPECT_GE(block.saving_all().backward.flops(), 2 * block.saving_nothing().forward.flops());
+  EXPECT_GT(block.saving_nothing().backward.workspace_bytes(), block.saving_all().backward.workspace_bytes());
+  for (const Unit& unit : {model.embedding(), model.head()})
+    EXPECT_EQ(compute.passes(unit).levels.size(), 1U);
 }
 
 Architecture gpt2_124m() {
@@ -189,11 +190,11 @@ TEST(UnitCompute, AGpt2BlockKeepsNineAndScratchesThirteenHiddenVectorsPerToken) 
     return static_cast<double>(bytes) / static_cast<double>(shape.tokens() * 768 * size_of(DType::bf16));
   };
   const UnitPasses& block = compute.passes(model.units[1]);
-  EXPECT_NEAR(vectors(block.saved_bytes), 9, 0.1);
-  EXPECT_NEAR(vectors(block.saving_forward.workspace_bytes()), 4, 0.1);
-  EXPECT_NEAR(vectors(block.forward.workspace_bytes()), 5, 0.1);
-  EXPECT_NEAR(vectors(block.backward.workspace_bytes()), 4, 0.1);
-  EXPECT_NEAR(vectors(block.recomputing_backward.workspace_bytes()), 13, 0.1);
+  EXPECT_NEAR(vectors(block.saving_all().saved_bytes), 9, 0.1);
+  EXPECT_NEAR(vectors(block.saving_all().forward.workspace_bytes()), 4, 0.1);
+  EXPECT_NEAR(vectors(block.saving_nothing().forward.workspace_bytes()), 5, 0.1);
+  EXPECT_NEAR(vectors(block.saving_all().backward.workspace_bytes()), 4, 0.1);
+  EXPECT_NEAR(vectors(block.saving_nothing().backward.workspace_bytes()), 13, 0.1);
 }
 
 UnitPasses head_passes(const Model& model, DType precision, MicrobatchShape shape,
@@ -206,11 +207,12 @@ UnitPasses head_passes(const Model& model, DType precision, MicrobatchShape shap
 TEST(Head, LogitsOfALargeVocabularyNeverExistWhole) {
   const Model model = build_model(gpt2_124m());
   const UnitPasses head = head_passes(model, DType::bf16, {16, 512});
-  EXPECT_EQ(head.forward.chunk_rows(), 640);  // the largest multiple of 64 below 64 MiB / (50257 · 2)
-  EXPECT_LT(head.backward.workspace_bytes(), 65 * MiB);
-  EXPECT_LT(head.forward.workspace_bytes(), 66 * MiB);
-  EXPECT_EQ(head_passes(model, DType::bf16, {1, 33}).backward.chunk_rows(), 33);
-  EXPECT_EQ(head_passes(model, DType::bf16, {1, 512}, 1).backward.chunk_rows(), 64);
+  EXPECT_EQ(head.saving_nothing().forward.chunk_rows(),
+            640);  // the largest multiple of 64 below 64 MiB / (50257 · 2)
+  EXPECT_LT(head.saving_nothing().backward.workspace_bytes(), 65 * MiB);
+  EXPECT_LT(head.saving_nothing().forward.workspace_bytes(), 66 * MiB);
+  EXPECT_EQ(head_passes(model, DType::bf16, {1, 33}).saving_nothing().backward.chunk_rows(), 33);
+  EXPECT_EQ(head_passes(model, DType::bf16, {1, 512}, 1).saving_nothing().backward.chunk_rows(), 64);
 }
 
 struct HeadResult {
@@ -228,7 +230,7 @@ HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape s
       in_memory(std::vector<float>(static_cast<std::size_t>(model.head().elements)), DType::fp32);
   GuardedMemory shared_gradient =
       in_memory(std::vector<float>(static_cast<std::size_t>(model.embedding().elements)), DType::fp32);
-  GuardedMemory workspace(head.backward.workspace_bytes());
+  GuardedMemory workspace(head.saving_nothing().backward.workspace_bytes());
   GuardedMemory input_gradient(input.size());
   GuardedMemory losses(shape.tokens() * size_of(DType::fp32));
   std::vector<std::int32_t> targets = random_tokens(shape.tokens(), model.architecture.vocabulary, 8);
@@ -243,7 +245,7 @@ HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape s
   memory[Region::targets] = reinterpret_cast<std::byte*>(targets.data());
   memory[Region::losses] = losses.data();
   ReferenceKernels kernels;
-  head.backward.run(kernels, memory, 1.0F / static_cast<float>(shape.tokens()));
+  head.saving_nothing().backward.run(kernels, memory, 1.0F / static_cast<float>(shape.tokens()));
   EXPECT_TRUE(workspace.intact() && input_gradient.intact() && losses.intact());
   return {floats_of(losses), floats_of(input_gradient), floats_of(gradient), floats_of(shared_gradient)};
 }

@@ -106,9 +106,11 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
   for (std::size_t i = 0; i + 1 < model_.units.size(); ++i) {
     const Unit& unit = model_.units[i];
     UnitMemory memory;
-    const Segment& pass = compute_.passes(unit).forward_pass(save);
+    const UnitPasses& passes = compute_.passes(unit);
+    const UnitPasses::Level& level = save ? passes.saving_all() : passes.saving_nothing();
+    const Segment& pass = level.forward;
     GuardedMemory workspace(pass.workspace_bytes());
-    activations.saved.emplace_back(save ? compute_.passes(unit).saved_bytes : 0);
+    activations.saved.emplace_back(level.saved_bytes);
     activations.boundaries.emplace_back(compute_.input_bytes(model_.units[i + 1]));
     memory[Region::parameter] = parameters[i].data();
     memory[Region::constants] = constants_.data();
@@ -127,7 +129,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
 
 void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations& activations,
                              GuardedMemory& losses) {
-  const Segment& pass = compute_.passes(model_.head()).forward;
+  const Segment& pass = compute_.passes(model_.head()).saving_nothing().forward;
   GuardedMemory workspace(pass.workspace_bytes());
   UnitMemory memory;
   memory[Region::parameter] = parameters.back().data();
@@ -166,8 +168,10 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
   GuardedMemory output_gradient(compute_.input_bytes(model_.head()));
   for (std::size_t i = model_.units.size(); i-- > 0;) {
     const Unit& unit = model_.units[i];
-    const bool saved = save && compute_.passes(unit).saved_bytes > 0;
-    const Segment& pass = compute_.passes(unit).backward_pass(saved);
+    const UnitPasses& passes = compute_.passes(unit);
+    const UnitPasses::Level& level = save ? passes.saving_all() : passes.saving_nothing();
+    const bool saved = level.saved_bytes > 0;
+    const Segment& pass = level.backward;
     GuardedMemory workspace(pass.workspace_bytes());
     GuardedMemory input_gradient(compute_.input_bytes(unit));
     UnitMemory memory;

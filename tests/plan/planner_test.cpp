@@ -132,7 +132,7 @@ TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
   const Bytes recomputed = make_plan(config, model).arena_bytes(Tier::device);
   config.train.recompute = Recompute::automatic;
   const auto saved = [](const Plan& plan) {
-    return std::count(plan.strategy.save.begin(), plan.strategy.save.end(), true);
+    return std::ranges::count_if(plan.strategy.saved_level, [](std::size_t level) { return level > 0; });
   };
   const Plan unlimited = make_plan(config, model);
   EXPECT_EQ(saved(unlimited), 6);

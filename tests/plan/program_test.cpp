@@ -66,8 +66,11 @@ TEST(Program, SaysWhatItComputes) {
     const UnitCompute compute(model, strategy.precision, strategy.microbatch);
     double flops = 0;  // of a microbatch; the head's forward pass happens inside its backward pass
     for (std::size_t u = 0; u < model.units.size(); ++u) {
-      if (u + 1 < model.units.size()) flops += compute.passes(model.units[u]).forward.flops();
-      flops += compute.passes(model.units[u]).backward_pass(strategy.save[u]).flops();
+      if (u + 1 < model.units.size())
+        flops += compute.passes(model.units[u]).saving_nothing().forward.flops();
+      flops += (strategy.saved_level[u] > 0 ? compute.passes(model.units[u]).saving_all()
+                                            : compute.passes(model.units[u]).saving_nothing())
+                   .backward.flops();
     }
     EXPECT_DOUBLE_EQ(executed_flops(lower_training(model, strategy)),
                      flops * static_cast<double>(strategy.microbatches));

@@ -20,10 +20,10 @@ class Lowering {
   Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches, std::int64_t loss_tokens)
       : model_(model),
         strategy_(strategy),
-        compute_(model, strategy.precision, strategy.microbatch),
+        compute_(unit_compute(model, strategy.precision, strategy.microbatch)),
         microbatches_(microbatches),
         unit_count_(static_cast<std::int32_t>(model.units.size())),
-        step_(make_step_values(model, strategy, compute_, microbatches)) {
+        step_(make_step_values(model, strategy, *compute_, microbatches)) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
     builder_.program.groups = groups_of(strategy.mesh);
     builder_.program.loss_tokens = loss_tokens;
@@ -47,7 +47,7 @@ class Lowering {
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   const Unit& unit(std::int32_t u) const { return model_.units[index(u)]; }
-  const UnitPasses& passes(std::int32_t u) const { return compute_.passes(unit(u)); }
+  const UnitPasses& passes(std::int32_t u) const { return compute_->passes(unit(u)); }
   UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
   bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
   bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
@@ -146,11 +146,8 @@ class Lowering {
         builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
   }
 
-  void on_compute(Operation operation, std::int32_t unit, std::int64_t mb, const std::vector<Use>& uses,
-                  double flops = 0) {
-    builder_.on_device(
-        {.operation = operation, .unit = unit, .microbatch = static_cast<std::int32_t>(mb), .flops = flops},
-        uses);
+  void on_compute(Operation operation, std::int32_t unit, const std::vector<Use>& uses) {
+    builder_.on_device({.operation = operation, .unit = unit}, uses);
   }
 
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
@@ -217,11 +214,12 @@ class Lowering {
       switch (visit.pass) {
         case Pass::forward:
           if (!has_parameters) gather_parameters(u);
-          forward(u, visit.microbatch, trains && strategy_.save[index(u)]);
+          forward(u, visit.microbatch, trains ? level(u) : 0);
           break;
         case Pass::backward:
           if (visit.microbatch == 0) zero_gradients(u);
-          if (!has_parameters && passes(u).backward.touches(Region::parameter)) gather_parameters(u);
+          if (!has_parameters && passes(u).saving_nothing().backward.touches(Region::parameter))
+            gather_parameters(u);
           backward(u, visit.microbatch);
           break;
         case Pass::finish_gradient:
@@ -312,8 +310,13 @@ class Lowering {
     throw std::logic_error("a workspace is made for each pass");
   }
 
-  void forward(std::int32_t u, std::int64_t mb, bool save) {
-    run_pass(Operation::forward, u, mb, passes(u).forward_pass(save),
+  /// How much of the unit's activations is saved.
+  std::size_t level(std::int32_t u) const {
+    return std::min(strategy_.saved_level[index(u)], passes(u).levels.size() - 1);
+  }
+
+  void forward(std::int32_t u, std::int64_t mb, std::size_t level) {
+    run_pass(Operation::forward, u, mb, passes(u).levels[level].forward, level,
              {{Region::parameter, Access::read},
               {Region::tokens, Access::read},
               {Region::input, Access::read},
@@ -325,7 +328,7 @@ class Lowering {
   }
 
   void backward(std::int32_t u, std::int64_t mb) {
-    run_pass(Operation::backward, u, mb, passes(u).backward_pass(strategy_.save[index(u)]),
+    run_pass(Operation::backward, u, mb, passes(u).levels[level(u)].backward, level(u),
              {{Region::tokens, Access::read},
               {Region::parameter, Access::read},
               {Region::input, Access::read},
@@ -341,7 +344,7 @@ class Lowering {
   }
 
   /// An instruction on those of the regions that the pass touches.
-  void run_pass(Operation operation, std::int32_t u, std::int64_t mb, const Segment& pass,
+  void run_pass(Operation operation, std::int32_t u, std::int64_t mb, const Segment& pass, std::size_t level,
                 const std::vector<std::pair<Region, Access>>& regions) {
     std::vector<Use> uses;
     for (const auto& [region, access] : regions)
@@ -351,12 +354,17 @@ class Lowering {
                                ElementType::byte, pass.workspace_bytes());
     scratch.scratch = true;
     uses.push_back({Role::workspace, &scratch, Access::write});
-    on_compute(operation, u, mb, uses, pass.flops());
+    builder_.on_device({.operation = operation,
+                        .unit = u,
+                        .microbatch = static_cast<std::int32_t>(mb),
+                        .flops = pass.flops(),
+                        .saved_level = static_cast<std::int32_t>(level)},
+                       uses);
   }
 
   void zero_gradients(std::int32_t u) {
     const auto zero = [&](std::int32_t unit) {
-      on_compute(Operation::zero, unit, -1, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
+      on_compute(Operation::zero, unit, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
     };
     if (unit(u).shares >= 0) zero(unit(u).shares);
     if (!is_shared(u)) zero(u);
@@ -370,7 +378,7 @@ class Lowering {
   }
 
   void cast_gradient(std::int32_t u, Value& accumulated) {
-    on_compute(Operation::cast_gradient, u, -1,
+    on_compute(Operation::cast_gradient, u,
                {{Role::source, &accumulated, Access::read},
                 {Role::destination, &unit_values(u).cast_gradient, Access::write}});
   }
@@ -402,7 +410,7 @@ class Lowering {
     const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
                                    {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
-      on_compute(Operation::sum_of_squares, u, -1, uses);
+      on_compute(Operation::sum_of_squares, u, uses);
     } else {
       on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
@@ -411,7 +419,7 @@ class Lowering {
 
   /// Copies those rows of the embedding's gradient that this rank's tokens touch.
   void copy_rows() {
-    on_compute(Operation::copy_rows, 0, -1,
+    on_compute(Operation::copy_rows, 0,
                {{Role::gradient, &unit_values(0).gradient, Access::read},
                 {Role::rows, &step_.rows, Access::read},
                 {Role::row_values, &step_.row_values, Access::write}});
@@ -474,7 +482,7 @@ class Lowering {
     uses.push_back({Role::parameter, &parameter, is_rounded_copy() ? Access::write : Access::update});
     if (on_device(u)) {
       if (parameter.resident < 0) builder_.make_resident(parameter, false);
-      on_compute(Operation::adamw, u, -1, uses);
+      on_compute(Operation::adamw, u, uses);
     } else {
       on_host(Operation::adamw, Lane::cpu, u, -1, uses);
     }
@@ -513,7 +521,7 @@ class Lowering {
 
   const Model& model_;
   const Strategy& strategy_;
-  UnitCompute compute_;
+  std::shared_ptr<const UnitCompute> compute_;
   std::int64_t microbatches_;
   std::int32_t unit_count_;
   ProgramBuilder builder_;

@@ -15,12 +15,12 @@ UnitMemory memory_somewhere() {
 
 ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
   ScratchMeter meter(rules);
-  const UnitCompute compute(model, strategy.precision, strategy.microbatch);
+  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
   const UnitMemory memory = memory_somewhere();
   for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
-    for (const bool saved : {false, true}) {
-      compute.passes(kind).forward_pass(saved).run(meter, memory, 1);
-      compute.passes(kind).backward_pass(saved).run(meter, memory, 1);
+    for (const UnitPasses::Level& level : compute->passes(kind).levels) {
+      level.forward.run(meter, memory, 1);
+      level.backward.run(meter, memory, 1);
     }
   }
   for (const Unit& unit : model.units)

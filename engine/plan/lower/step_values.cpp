@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,8 +13,8 @@
 namespace strata {
 namespace {
 
-UnitValues values_of(const Unit& unit, const Strategy& strategy, const UnitCompute& compute,
-                     std::int64_t microbatches) {
+UnitValues values_of(const Unit& unit, std::size_t saved_level, const Strategy& strategy,
+                     const UnitCompute& compute, std::int64_t microbatches) {
   const auto named = [&](const char* what, BufferKind kind, ElementType type, std::int64_t elements) {
     return make_value(fmt::format("{}/{}", unit.name, what), kind, type, elements);
   };
@@ -28,6 +29,8 @@ UnitValues values_of(const Unit& unit, const Strategy& strategy, const UnitCompu
   const std::int64_t cast = strategy.reduce_dtype == DType::fp32 ? shard : whole;
   const bool is_own_master = strategy.precision == DType::fp32;
 
+  const std::vector<UnitPasses::Level>& levels = compute.passes(unit).levels;
+  const std::size_t level = std::min(saved_level, levels.size() - 1);
   UnitValues values;
   values.parameter = named("parameter", BufferKind::parameter, precision, whole);
   values.parameter_shard = named("parameter_shard", BufferKind::parameter, precision, shard);
@@ -51,7 +54,7 @@ UnitValues values_of(const Unit& unit, const Strategy& strategy, const UnitCompu
     };
     values.input.push_back(of_microbatch("input", compute.input_bytes(unit)));
     values.input_gradient.push_back(of_microbatch("input_gradient", compute.input_bytes(unit)));
-    values.saved.push_back(of_microbatch("saved", compute.passes(unit).saved_bytes));
+    values.saved.push_back(of_microbatch("saved", levels[level].saved_bytes));
   }
   return values;
 }
@@ -67,8 +70,9 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     return communication(std::move(name), ElementType::byte, static_cast<std::int64_t>(bytes));
   };
   StepValues values;
-  for (const Unit& unit : model.units)
-    values.units.push_back(values_of(unit, strategy, compute, microbatches));
+  for (std::size_t u = 0; u < model.units.size(); ++u)
+    values.units.push_back(
+        values_of(model.units[u], strategy.saved_level[u], strategy, compute, microbatches));
   const std::int64_t tokens = strategy.microbatch.tokens();
   for (std::int64_t mb = 0; mb < microbatches; ++mb) {
     values.tokens.push_back(communication(fmt::format("tokens[mb={}]", mb), ElementType::int32, tokens));

@@ -58,7 +58,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;
   strategy.global_norm = config.optimizer.clip_norm > 0 || config.precision() == DType::fp16;
-  strategy.save.assign(model.units.size(), config.train.recompute == Recompute::none);
+  strategy.saved_level.assign(model.units.size(), config.train.recompute == Recompute::none ? kAllSaved : 0);
   const auto pinned = [](TierChoice choice) { return choice == TierChoice::device; };
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),
                    pinned(config.memory.activations)};

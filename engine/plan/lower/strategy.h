@@ -40,6 +40,9 @@ struct DevicePins {
   bool parameters = false, gradients = false, activations = false;
 };
 
+/// The last of a unit's levels.
+constexpr std::size_t kAllSaved = SIZE_MAX;
+
 struct Strategy {
   Mesh mesh;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
@@ -55,7 +58,9 @@ struct Strategy {
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   bool saves = false;                        ///< some steps save the state, beside the next one's work
-  std::vector<bool> save;  ///< per unit: keep activations for the backward pass instead of recomputing
+  /// By unit, how much of its activations is saved for the backward pass instead of made again: a number in
+  /// UnitPasses::levels, or kAllSaved.
+  std::vector<std::size_t> saved_level;
   DevicePins pins;
   std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
 

@@ -140,6 +140,7 @@ std::string print(const Program& program, const Instruction& instruction) {
   if (instruction.exchange.sent > 0) line += fmt::format(" sends {}", instruction.exchange.sent);
   if (instruction.when == When::saving) line += " when saving";
   if (instruction.effect != Effect::none) line += fmt::format(" {}", name_of(instruction.effect));
+  if (instruction.saved_level > 0) line += fmt::format(" saved_level={}", instruction.saved_level);
   if (instruction.flops > 0) line += fmt::format(" {} FLOP", instruction.flops);
   const auto append = [&](const std::vector<Operand>& operands) {
     for (const Operand& operand : operands) {

@@ -188,6 +188,8 @@ struct Instruction {
   Exchange exchange = {};
   Effect effect = Effect::none;
   double flops = 0;  ///< that it executes
+  /// Of forward and backward, how much of the unit's activations is saved: a number in UnitPasses::levels.
+  std::int32_t saved_level = 0;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.

@@ -1,6 +1,7 @@
 #include "engine/plan/search/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "engine/plan/lower/lower.h"
@@ -11,12 +12,51 @@
 namespace strata {
 namespace {
 
-/// Blocks are saved from the top: their activations live shortest.
-Strategy with_saved_blocks(Strategy strategy, std::size_t blocks) {
-  const std::size_t head = strategy.save.size() - 1;
-  for (std::size_t u = 1; u < head; ++u) strategy.save[u] = u >= head - blocks;
-  return strategy;
-}
+/// How much of the units' activations is saved, as one number: units are raised from level to level in turn,
+/// from the top, since activations of the top live shortest.
+class Savings {
+ public:
+  Savings(const Model& model, const Strategy& strategy) {
+    const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+    for (const Unit& unit : model.units) levels_.push_back(compute->passes(unit).levels.size() - 1);
+    for (const std::size_t levels : levels_) {
+      most_ += levels;
+      units_ += levels > 0 ? 1 : 0;
+    }
+  }
+
+  std::size_t most() const { return most_; }
+  /// Units that can save something.
+  std::size_t units() const { return units_; }
+
+  /// `raised` times a unit has been raised by one level.
+  Strategy evenly(Strategy strategy, std::size_t raised) const {
+    strategy.saved_level.assign(levels_.size(), 0);
+    for (std::size_t level = 1; raised > 0; ++level) {
+      for (std::size_t u = levels_.size(); u-- > 0 && raised > 0;) {
+        if (levels_[u] < level) continue;
+        strategy.saved_level[u] = level;
+        --raised;
+      }
+    }
+    return strategy;
+  }
+
+  /// The `units` top ones save all, the others nothing.
+  Strategy whole_units(Strategy strategy, std::size_t units) const {
+    strategy.saved_level.assign(levels_.size(), 0);
+    for (std::size_t u = levels_.size(); u-- > 0 && units > 0;) {
+      if (levels_[u] == 0) continue;
+      strategy.saved_level[u] = levels_[u];
+      --units;
+    }
+    return strategy;
+  }
+
+ private:
+  std::vector<std::size_t> levels_;  ///< by unit: the last
+  std::size_t most_ = 0, units_ = 0;
+};
 
 /// To other ranks: taken to go over a link like that to the device.
 Bytes sent_bytes(const Program& program) {
@@ -29,25 +69,12 @@ std::vector<Order> orders_to_try(const RunConfig& config) {
   return {Order::layer_major, Order::microbatch_major};
 }
 
-/// An order and a number of saved blocks, and what they would cost.
+/// An order and what is saved, and what they would cost.
 struct Choice {
   Strategy strategy;
   double seconds = 0;
   Bytes traffic = 0, live = 0;
 };
-
-/// Numbers of saved blocks worth comparing: none, as many as fit without anything spilling for it, all
-/// (activations that do not fit then travel, which can be cheaper than computing them twice).
-std::vector<std::size_t> saved_blocks_to_try(const Model& model, const Strategy& strategy, Bytes budget) {
-  const std::size_t blocks = model.units.size() - 2;
-  const auto spills = [&](std::size_t saved) {
-    return !nothing_spills(lower_training(model, with_saved_blocks(strategy, saved)), budget);
-  };
-  const std::size_t fitting = first_number_from_ends(1, blocks + 1, spills) - 1;
-  std::vector<std::size_t> counts = {0, fitting, blocks};
-  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  return counts;
-}
 
 /// Calls consider(strategy) for exchanges under the next unit's backward pass, if there are any, and
 /// without that.
@@ -75,11 +102,19 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     const double seconds = estimated_seconds(rates, executed_flops(plain), h2d + sent, d2h);
     return Choice{strategy, seconds, h2d + d2h + sent, moved.live};
   };
+  const auto seconds = [&](const Strategy& strategy) {
+    const std::optional<Choice> choice = cost(strategy);
+    return choice ? choice->seconds : std::numeric_limits<double>::infinity();
+  };
   const auto consider = [&](const Strategy& undelayed) {
     with_and_without_delay(undelayed, [&](const Strategy& strategy) {
       if (std::optional<Choice> choice = cost(strategy)) result.push_back(std::move(*choice));
     });
   };
+  const auto spills = [&](const Strategy& strategy) {
+    return !nothing_spills(lower_training(model, strategy), budget);
+  };
+  const Savings savings(model, base);
   for (const Order order : orders_to_try(config)) {
     Strategy strategy = base;
     strategy.order = order;
@@ -87,8 +122,27 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
       consider(strategy);
       continue;
     }
-    for (const std::size_t saved : saved_blocks_to_try(model, strategy, budget))
-      consider(with_saved_blocks(strategy, saved));
+    // Nothing, what fits without anything spilling for it, by whole units or evenly, and all: what does not
+    // fit then travels, which can be cheaper than computing it twice. The more is saved beyond what fits, the
+    // less is computed and the more travels: a step is shortest where it no longer gets shorter.
+    consider(savings.evenly(strategy, 0));
+    consider(savings.evenly(strategy, savings.most()));
+    const std::size_t whole = first_number_from_ends(1, savings.units() + 1,
+                                                     [&](std::size_t units) {
+                                                       return spills(savings.whole_units(strategy, units));
+                                                     }) -
+                              1;
+    const std::size_t even =
+        first_number_from_ends(1, savings.most() + 1,
+                               [&](std::size_t raised) { return spills(savings.evenly(strategy, raised)); }) -
+        1;
+    if (even == savings.most()) continue;
+    if (whole > 0) consider(savings.whole_units(strategy, whole));
+    if (even > 0) consider(savings.evenly(strategy, even));
+    const std::size_t best = first_number_from_ends(even, savings.most(), [&](std::size_t raised) {
+      return seconds(savings.evenly(strategy, raised + 1)) >= seconds(savings.evenly(strategy, raised));
+    });
+    if (best > even && best < savings.most()) consider(savings.evenly(strategy, best));
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
     // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
@@ -139,8 +193,10 @@ Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
   for (const Order order : orders_to_try(config)) {
     strategy.order = order;
     consider(strategy);
-    if (config.train.recompute == Recompute::automatic)
-      consider(with_saved_blocks(strategy, model.units.size() - 2));
+    if (config.train.recompute != Recompute::automatic) continue;
+    Strategy saving = strategy;
+    saving.saved_level.assign(model.units.size(), kAllSaved);
+    consider(saving);
   }
   return smallest;
 }
