@@ -31,8 +31,12 @@ HWY_INLINE std::int64_t step_elements() {
 }
 
 /// Elements that are asked for ahead of their use: the five arrays share too few of the hardware's own
-/// prefetch streams.
-constexpr std::int64_t kPrefetchDistance = 256;
+/// prefetch streams. Measured with two threads on a Zen 5: 256 gives 0.9 of the rate, 512 to 2048 the same.
+constexpr std::int64_t kPrefetchDistance = 512;
+
+/// Elements between prefetches: a line of 16-bit elements, two lines of floats. Each line is asked for once,
+/// since a prefetch of a line that was asked for takes a load's place all the same.
+constexpr std::int64_t kPrefetchStep = 32;
 
 /// Pointers to the first element of a stretch, and what names its random bits.
 template <class Precision, class Master, class Moment>
@@ -58,13 +62,20 @@ struct Arrays {
   }
 };
 
+/// The lines that hold kPrefetchStep elements.
+template <class T>
+HWY_INLINE void prefetch_lines(const T* from) {
+  hwy::Prefetch(from);
+  if constexpr (sizeof(T) == 4) hwy::Prefetch(from + kPrefetchStep / 2);
+}
+
 template <class Precision, class Master, class Moment>
 HWY_INLINE void prefetch(const Arrays<Precision, Master, Moment>& at) {
-  hwy::Prefetch(at.master + kPrefetchDistance);
-  hwy::Prefetch(at.exp_avg + kPrefetchDistance);
-  hwy::Prefetch(at.exp_avg_sq + kPrefetchDistance);
-  hwy::Prefetch(at.gradient + kPrefetchDistance);
-  if constexpr (Arrays<Precision, Master, Moment>::kSplit) hwy::Prefetch(at.parameter + kPrefetchDistance);
+  prefetch_lines(at.master + kPrefetchDistance);
+  prefetch_lines(at.exp_avg + kPrefetchDistance);
+  prefetch_lines(at.exp_avg_sq + kPrefetchDistance);
+  prefetch_lines(at.gradient + kPrefetchDistance);
+  if constexpr (Arrays<Precision, Master, Moment>::kSplit) prefetch_lines(at.parameter + kPrefetchDistance);
 }
 
 /// One vector of what an update computes.
@@ -152,12 +163,13 @@ template <Stores stores, class Precision, class Master, class Moment>
 void update_all(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment> all,
                 std::int64_t elements) {
   const std::int64_t step = step_elements();
+  static_assert(kPrefetchStep % (2 * hn::MaxLanes(Floats())) == 0);
   std::int64_t i = 0;
-  for (; i + step <= elements; i += step) {
+  for (; i + kPrefetchStep <= elements; i += kPrefetchStep) {
     prefetch(all.from(i));
-    prefetch(all.from(i + step / 2));
-    update<stores>(s, all.from(i));
+    for (std::int64_t j = 0; j < kPrefetchStep; j += step) update<stores>(s, all.from(i + j));
   }
+  for (; i + step <= elements; i += step) update<stores>(s, all.from(i));
   if (i < elements) update_partial(s, all.from(i), static_cast<std::size_t>(elements - i));
   if (stores == Stores::streamed) hwy::FlushStream();
 }
