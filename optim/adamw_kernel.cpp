@@ -45,6 +45,13 @@ struct Arrays {
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;  ///< beside the master
   static constexpr bool kRoundedCopy = kParameter && !kSplit;
   static constexpr bool kRoundedMoments = !std::is_same_v<Moment, float>;
+  /// Rounding to bf16 takes fewer instructions if all are numbers, as they are in a run that goes well.
+  static constexpr bool kSeldomSpecial =
+      kRoundedMoments || (kRoundedCopy && std::is_same_v<Precision, bfloat16>);
+
+  /// With bf16 moments most elements have 16 bits.
+  static constexpr Order kOrder =
+      kRoundedMoments && kAlternates<Floats> ? Order::alternating : Order::in_turn;
 
   Master* master;
   Moment *exp_avg, *exp_avg_sq;
@@ -80,61 +87,85 @@ HWY_INLINE void prefetch(const Arrays<Precision, Master, Moment>& at) {
 
 /// One vector of what an update computes.
 struct Updated {
-  hn::Vec<Floats> master;
-  Moments<Floats> moments;
+  hn::Vec<Floats> master, exp_avg, exp_avg_sq;
 };
 
-template <class Precision, class Master, class Moment>
-HWY_INLINE Updated updated(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
-  using At = Arrays<Precision, Master, Moment>;
+HWY_INLINE Updated updated(const AdamWCoefficients& s, hn::Vec<Floats> gradient, const Updated& from) {
   const Floats d;
-  const auto g = hn::Mul(load_elements(d, at.gradient), hn::Set(d, s.gradient_scale));
-  const auto m = hn::Add(hn::Mul(hn::Set(d, s.beta1), load_elements(d, at.exp_avg)),
-                         hn::Mul(hn::Set(d, s.one_minus_beta1), g));
-  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), load_elements(d, at.exp_avg_sq)),
+  const auto g = hn::Mul(gradient, hn::Set(d, s.gradient_scale));
+  const auto m =
+      hn::Add(hn::Mul(hn::Set(d, s.beta1), from.exp_avg), hn::Mul(hn::Set(d, s.one_minus_beta1), g));
+  const auto v = hn::Add(hn::Mul(hn::Set(d, s.beta2), from.exp_avg_sq),
                          hn::Mul(hn::Set(d, s.one_minus_beta2), hn::Mul(g, g)));
   const auto denominator =
       hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, s.inverse_correction2)), hn::Set(d, s.epsilon));
-  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), load_master(d, at.parameter, at.master)),
+  const auto p = hn::Sub(hn::Mul(hn::Set(d, s.keep), from.master),
                          hn::Mul(hn::Set(d, s.step_size), hn::Div(m, denominator)));
+  return {p, m, v};
+}
+
+template <class Precision, class Master, class Moment>
+HWY_INLINE Two<Updated> updated(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
+  constexpr Order kOrder = Arrays<Precision, Master, Moment>::kOrder;
+  const Floats d;
+  const auto gradient = load_two<kOrder>(d, at.gradient);
+  const auto exp_avg = load_two<kOrder>(d, at.exp_avg), exp_avg_sq = load_two<kOrder>(d, at.exp_avg_sq);
+  const auto master = load_masters<kOrder>(d, at.parameter, at.master);
+  return {updated(s, gradient.first, {master.first, exp_avg.first, exp_avg_sq.first}),
+          updated(s, gradient.second, {master.second, exp_avg.second, exp_avg_sq.second})};
+}
+
+/// Whether what is rounded, the moments or masters or both, holds neither infinities nor NaNs.
+template <class At>
+HWY_INLINE bool are_numbers(const Two<Updated>& values) {
+  const Floats d;
+  const auto &a = values.first, &b = values.second;
+  const auto masters = hn::Add(a.master, b.master);
+  const auto moments = hn::Add(hn::Add(a.exp_avg, b.exp_avg), hn::Add(a.exp_avg_sq, b.exp_avg_sq));
+  if constexpr (!At::kRoundedMoments) return is_finite(d, masters);
+  return is_finite(d, At::kRoundedCopy ? hn::Add(moments, masters) : moments);
+}
+
+/// Only a parameter that is a rounded copy is worth a streamed store: it is written without being read, while
+/// a streamed store to the state, whose lines were just loaded, evicts them first and costs a third of the
+/// rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its vector; for `numbers_only`:
+/// are_numbers().
+template <Stores parameter_stores, bool numbers_only, class Precision, class Master, class Moment>
+HWY_INLINE void store(const Two<Updated>& values, const Arrays<Precision, Master, Moment>& at) {
+  using At = Arrays<Precision, Master, Moment>;
+  constexpr Order kOrder = At::kOrder;
+  const Floats d;
+  using Vectors = Two<hn::Vec<Floats>>;
+  const Vectors master = {values.first.master, values.second.master};
+  const Vectors exp_avg = {values.first.exp_avg, values.second.exp_avg};
+  const Vectors exp_avg_sq = {values.first.exp_avg_sq, values.second.exp_avg_sq};
   if constexpr (At::kRoundedMoments) {
-    return {p, {m, v, random_bits(d, at.counter)}};
+    store_rounded<numbers_only, kOrder>(d, exp_avg, exp_avg_sq, random_bits<kOrder>(d, at.counter),
+                                        at.exp_avg, at.exp_avg_sq);
   } else {
-    return {p, {m, v, hn::Zero(WordsOf<Floats>())}};
+    store_floats<kOrder>(d, exp_avg, at.exp_avg);
+    store_floats<kOrder>(d, exp_avg_sq, at.exp_avg_sq);
+  }
+  if constexpr (At::kSplit) {
+    store_masters<kOrder>(d, master, at.parameter, at.master);
+  } else {
+    store_floats<kOrder>(d, master, at.master);
+    if constexpr (At::kRoundedCopy) {
+      store_two<parameter_stores, numbers_only, kOrder>(d, master, at.parameter);
+    }
   }
 }
 
-/// Two vectors of elements. Only a parameter that is a rounded copy is worth a streamed store: it is written
-/// without being read, while a streamed store to the state, whose lines were just loaded, evicts them first
-/// and costs a third of the rate on Intel. REQUIRES for streamed stores: `parameter` is aligned to its
-/// vector.
+/// Two vectors of elements. REQUIRES for streamed stores: `parameter` is aligned to its vector.
 template <Stores parameter_stores, class Precision, class Master, class Moment>
 HWY_INLINE void update(const AdamWCoefficients& s, const Arrays<Precision, Master, Moment>& at) {
   using At = Arrays<Precision, Master, Moment>;
-  const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
   // All loads come first: one behind a store to the same place of another page would wait for it.
-  const Updated a = updated(s, at), b = updated(s, at.from(static_cast<std::int64_t>(lanes)));
-  if constexpr (At::kRoundedMoments) {
-    if (HWY_LIKELY(are_numbers(d, a.moments, b.moments))) {
-      store_rounded<true>(d, a.moments, b.moments, at.exp_avg, at.exp_avg_sq);
-    } else {
-      store_rounded<false>(d, a.moments, b.moments, at.exp_avg, at.exp_avg_sq);
-    }
+  const Two<Updated> values = updated(s, at);
+  if (At::kSeldomSpecial && HWY_LIKELY(are_numbers<At>(values))) {
+    store<parameter_stores, At::kSeldomSpecial>(values, at);
   } else {
-    hn::StoreU(a.moments.exp_avg, d, at.exp_avg);
-    hn::StoreU(b.moments.exp_avg, d, at.exp_avg + lanes);
-    hn::StoreU(a.moments.exp_avg_sq, d, at.exp_avg_sq);
-    hn::StoreU(b.moments.exp_avg_sq, d, at.exp_avg_sq + lanes);
-  }
-  if constexpr (At::kSplit) {
-    store_masters(d, a.master, b.master, at.parameter, at.master);
-  } else {
-    hn::StoreU(a.master, d, at.master);
-    hn::StoreU(b.master, d, at.master + lanes);
-    if constexpr (At::kRoundedCopy) {
-      store_two<parameter_stores>(d, a.master, b.master, at.parameter);
-    }
+    store<parameter_stores, false>(values, at);
   }
 }
 

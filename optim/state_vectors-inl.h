@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "base/storage_vectors-inl.h"
@@ -23,45 +24,120 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using HalvesOfTwo = hn::Repartition<std::uint16_t, D>;
 
+/// Two vectors of elements.
+template <class Vector>
+struct Two {
+  Vector first, second;
+};
+
+/// How two vectors share the elements of a stretch: one follows the other, or `first` has those with even
+/// indices and `second` those with odd ones. 16-bit elements alternate at the cost of a shift and a mask,
+/// where their order would take shuffles; floats pay for it.
+enum class Order { in_turn, alternating };
+
+/// Whether a target's vectors alternate fast: with 512 bits one shuffle gives the order, and of floats two
+/// would not do to alternate.
 template <class D>
-HWY_INLINE hn::Vec<D> load_master(D floats, const bfloat16* parameter, const Remainder* remainder) {
+constexpr bool kAlternates = hn::MaxLanes(D()) == 4 || hn::MaxLanes(D()) == 8;
+
+/// 16-bit elements as pairs in words: the even ones are the low halves.
+template <class D, class T>
+HWY_INLINE hn::Vec<WordsOf<D>> load_pairs(D /*floats*/, const T* from) {
+  return hn::BitCast(WordsOf<D>(), hn::LoadU(HalvesOfTwo<D>(), reinterpret_cast<const std::uint16_t*>(from)));
+}
+
+template <Order order, class D, class T>
+HWY_INLINE Two<hn::Vec<D>> load_two(D floats, const T* from) {
+  if constexpr (order == Order::alternating && std::is_same_v<T, bfloat16>) {
+    const auto pairs = load_pairs(floats, from);
+    return {hn::BitCast(floats, hn::ShiftLeft<16>(pairs)),
+            hn::BitCast(floats, hn::And(pairs, hn::Set(WordsOf<D>(), 0xffff0000U)))};
+  } else {
+    const auto low = load_elements(floats, from), high = load_elements(floats, from + hn::Lanes(floats));
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (order == Order::alternating)
+      return {hn::ConcatEven(floats, high, low), hn::ConcatOdd(floats, high, low)};
+#endif
+    return {low, high};
+  }
+}
+
+template <Order order, class D>
+HWY_INLINE Two<hn::Vec<D>> load_masters(D floats, const bfloat16* parameter, const Remainder* remainder) {
   const WordsOf<D> words;
   const hn::RebindToSigned<D> integers;
-  const auto high = hn::LoadU(HalvesOf<D>(), reinterpret_cast<const std::uint16_t*>(parameter));
-  const auto low = hn::PromoteTo(integers, hn::LoadU(hn::Rebind<Remainder, D>(), remainder));
-  return hn::BitCast(floats, hn::Add(hn::ShiftLeft<16>(hn::PromoteTo(words, high)), hn::BitCast(words, low)));
+  const auto joined = [&](auto high, auto low)
+                          HWY_ATTR { return hn::BitCast(floats, hn::Add(high, hn::BitCast(words, low))); };
+  if constexpr (order == Order::alternating) {
+    const auto high = load_pairs(floats, parameter);
+    const auto low = hn::BitCast(integers, load_pairs(floats, remainder));
+    return {joined(hn::ShiftLeft<16>(high), hn::ShiftRight<16>(hn::ShiftLeft<16>(low))),
+            joined(hn::And(high, hn::Set(words, 0xffff0000U)), hn::ShiftRight<16>(low))};
+  } else {
+    const auto one = [&](std::size_t at) HWY_ATTR {
+      const auto high = hn::LoadU(HalvesOf<D>(), reinterpret_cast<const std::uint16_t*>(parameter) + at);
+      const auto low = hn::LoadU(hn::Rebind<Remainder, D>(), remainder + at);
+      return joined(hn::ShiftLeft<16>(hn::PromoteTo(words, high)), hn::PromoteTo(integers, low));
+    };
+    return {one(0), one(hn::Lanes(floats))};
+  }
 }
 
-template <class D, class Parameter>
-HWY_INLINE hn::Vec<D> load_master(D floats, const Parameter* /*a copy*/, const float* master) {
-  return hn::LoadU(floats, master);
+template <Order order, class D, class Parameter>
+HWY_INLINE Two<hn::Vec<D>> load_masters(D floats, const Parameter* /*a copy*/, const float* master) {
+  return load_two<order>(floats, master);
 }
 
-/// bf16_bits() in the high halves; the low ones are of no use.
-template <class D>
+/// bf16_bits() in the high halves; the low ones are of no use. REQUIRES for `numbers_only`: no NaNs.
+template <bool numbers_only, class D>
 HWY_INLINE hn::Vec<WordsOf<D>> nearest_words(D /*floats*/, hn::Vec<D> value) {
   const WordsOf<D> words;
   const auto word = hn::BitCast(words, value);
   const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(words, 1U));
   const auto nearest = hn::Add(word, hn::Add(odd, hn::Set(words, 0x7fffU)));
-  const auto quiet = hn::Or(word, hn::Set(words, 0x400000U));
-  return hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), quiet, nearest);
+  if constexpr (numbers_only) {
+    return nearest;
+  } else {
+    const auto quiet = hn::Or(word, hn::Set(words, 0x400000U));
+    return hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), quiet, nearest);
+  }
+}
+
+/// The same elements, one vector behind the other.
+template <Order order, class D>
+HWY_INLINE Two<hn::Vec<D>> in_turn([[maybe_unused]] D floats, const Two<hn::Vec<D>>& values) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (order == Order::alternating) {
+    const auto low = hn::InterleaveLower(floats, values.first, values.second);
+    const auto high = hn::InterleaveUpper(floats, values.first, values.second);
+    if constexpr (hn::MaxLanes(floats) == 4) {
+      return {low, high};
+    } else {  // x86 interleaves within each 128 bits
+      return {hn::ConcatLowerLower(floats, high, low), hn::ConcatUpperUpper(floats, high, low)};
+    }
+  }
+#endif
+  return values;
 }
 
 enum class Stores { cached, streamed };
 
 #if HWY_TARGET == HWY_SCALAR
-template <Stores stores, class D>
+template <Stores stores, Order /*order*/, class D>
 HWY_INLINE void store_high_halves(D floats, hn::Vec<WordsOf<D>> first, hn::Vec<WordsOf<D>> second,
                                   std::uint16_t* to) {
   hn::StoreU(low_halves(floats, hn::ShiftRight<16>(first)), HalvesOf<D>(), to);
   hn::StoreU(low_halves(floats, hn::ShiftRight<16>(second)), HalvesOf<D>(), to + 1);
 }
 #else
-/// The high halves of the lanes of two vectors, in their order.
-template <class D>
+/// The high halves of the lanes of two vectors, in the order of their elements.
+template <Order order, class D>
 HWY_INLINE hn::Vec<HalvesOfTwo<D>> high_halves(D /*floats*/, hn::Vec<WordsOf<D>> first,
                                                hn::Vec<WordsOf<D>> second) {
+  if constexpr (order == Order::alternating) {
+    const HalvesOfTwo<D> elements;
+    return hn::OddEven(hn::BitCast(elements, second), hn::BitCast(elements, hn::ShiftRight<16>(first)));
+  }
   const hn::RebindToSigned<D> integers;
   const hn::RebindToSigned<HalvesOfTwo<D>> halves;
   // With their sign they fit 16 bits, so the saturating conversion is exact.
@@ -71,12 +147,12 @@ HWY_INLINE hn::Vec<HalvesOfTwo<D>> high_halves(D /*floats*/, hn::Vec<WordsOf<D>>
   if constexpr (HWY_ARCH_X86 && kWords > 4) {
     // x86 narrows within each 128 bits: pairs of words alternate between `first` and `second`.
     HWY_ALIGN static constexpr auto kOrder = [] {
-      std::array<std::int32_t, kWords> order{};
+      std::array<std::int32_t, kWords> places{};
       for (std::size_t i = 0; i < kWords; ++i) {
         const std::size_t place = i % (kWords / 2);
-        order[i] = static_cast<std::int32_t>(place / 2 * 4 + place % 2 + (i < kWords / 2 ? 0 : 2));
+        places[i] = static_cast<std::int32_t>(place / 2 * 4 + place % 2 + (i < kWords / 2 ? 0 : 2));
       }
-      return order;
+      return places;
     }();
     const WordsOf<D> words;
     const auto mixed = hn::BitCast(words, hn::ReorderDemote2To(halves, a, b));
@@ -88,49 +164,68 @@ HWY_INLINE hn::Vec<HalvesOfTwo<D>> high_halves(D /*floats*/, hn::Vec<WordsOf<D>>
   }
 }
 
-template <Stores stores, class D>
+template <Stores stores, Order order, class D>
 HWY_INLINE void store_high_halves(D floats, hn::Vec<WordsOf<D>> first, hn::Vec<WordsOf<D>> second,
                                   std::uint16_t* to) {
   const HalvesOfTwo<D> halves;
-  const auto both = high_halves(floats, first, second);
+  const auto both = high_halves<order>(floats, first, second);
   stores == Stores::streamed ? hn::Stream(both, halves, to) : hn::StoreU(both, halves, to);
 }
 #endif
 
-/// Stores two vectors of floats as elements. REQUIRES for streamed stores: `to` is aligned to its vector.
-template <Stores stores, class D>
-HWY_INLINE void store_two(D floats, hn::Vec<D> first, hn::Vec<D> second, bfloat16* to) {
-  store_high_halves<stores>(floats, nearest_words(floats, first), nearest_words(floats, second),
-                            reinterpret_cast<std::uint16_t*>(to));
+/// Stores two vectors of floats as elements. REQUIRES for streamed stores: `to` is aligned to its vector; for
+/// `numbers_only`: no NaNs.
+template <Stores stores, bool numbers_only, Order order, class D>
+HWY_INLINE void store_two(D floats, const Two<hn::Vec<D>>& values, bfloat16* to) {
+  store_high_halves<stores, order>(floats, nearest_words<numbers_only>(floats, values.first),
+                                   nearest_words<numbers_only>(floats, values.second),
+                                   reinterpret_cast<std::uint16_t*>(to));
 }
-template <Stores /*stores: fp16 is trained with seldom*/, class D>
-HWY_INLINE void store_two(D floats, hn::Vec<D> first, hn::Vec<D> second, float16* to) {
+template <Stores /*stores: fp16 is trained with seldom*/, bool /*numbers_only*/, Order order, class D>
+HWY_INLINE void store_two(D floats, const Two<hn::Vec<D>>& values, float16* to) {
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
-  hn::StoreU(to_bits(floats, first, to), HalvesOf<D>(), bits);
-  hn::StoreU(to_bits(floats, second, to), HalvesOf<D>(), bits + hn::Lanes(floats));
+  const auto turns = in_turn<order>(floats, values);
+  hn::StoreU(to_bits(floats, turns.first, to), HalvesOf<D>(), bits);
+  hn::StoreU(to_bits(floats, turns.second, to), HalvesOf<D>(), bits + hn::Lanes(floats));
+}
+template <Order order, class D>
+HWY_INLINE void store_floats(D floats, const Two<hn::Vec<D>>& values, float* to) {
+  const auto turns = in_turn<order>(floats, values);
+  hn::StoreU(turns.first, floats, to);
+  hn::StoreU(turns.second, floats, to + hn::Lanes(floats));
 }
 
 /// The bits that split_master() rounds and cuts off.
-template <class D>
-HWY_INLINE void store_masters(D floats, hn::Vec<D> first, hn::Vec<D> second, bfloat16* parameter,
+template <Order order, class D>
+HWY_INLINE void store_masters(D floats, const Two<hn::Vec<D>>& masters, bfloat16* parameter,
                               Remainder* remainder) {
   const WordsOf<D> words;
-  const auto a = hn::BitCast(words, first), b = hn::BitCast(words, second);
+  const auto a = hn::BitCast(words, masters.first), b = hn::BitCast(words, masters.second);
   const auto half = hn::Set(words, 0x8000U);
-  store_high_halves<Stores::cached>(floats, hn::Add(a, half), hn::Add(b, half),
-                                    reinterpret_cast<std::uint16_t*>(parameter));
-  store_high_halves<Stores::cached>(floats, hn::ShiftLeft<16>(a), hn::ShiftLeft<16>(b),
-                                    reinterpret_cast<std::uint16_t*>(remainder));
+  store_high_halves<Stores::cached, order>(floats, hn::Add(a, half), hn::Add(b, half),
+                                           reinterpret_cast<std::uint16_t*>(parameter));
+  store_high_halves<Stores::cached, order>(floats, hn::ShiftLeft<16>(a), hn::ShiftLeft<16>(b),
+                                           reinterpret_cast<std::uint16_t*>(remainder));
 }
 
-/// mix_bits() of `counter` and its successors, one per lane.
+/// mix_bits() of each lane.
 template <class D>
-HWY_INLINE hn::Vec<WordsOf<D>> random_bits(D /*floats*/, std::uint32_t counter) {
+HWY_INLINE hn::Vec<WordsOf<D>> mixed_bits(D /*floats*/, hn::Vec<WordsOf<D>> x) {
   const WordsOf<D> words;
-  auto x = hn::Add(hn::Set(words, counter), hn::Iota(words, 0));  // an Iota of a variable goes through memory
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(words, 0x21f0aaadU));
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(words, 0xd35a2d97U));
   return hn::Xor(x, hn::ShiftRight<15>(x));
+}
+
+/// mix_bits() of `counter` and its successors, one per element.
+template <Order order, class D>
+HWY_INLINE Two<hn::Vec<WordsOf<D>>> random_bits(D floats, std::uint32_t counter) {
+  constexpr bool kAlternating = order == Order::alternating;
+  const WordsOf<D> words;
+  const auto indices = hn::Iota(words, 0);  // an Iota of a variable goes through memory
+  const auto first = hn::Add(hn::Set(words, counter), kAlternating ? hn::Add(indices, indices) : indices);
+  const auto between = static_cast<std::uint32_t>(kAlternating ? 1 : hn::Lanes(words));
+  return {mixed_bits(floats, first), mixed_bits(floats, hn::Add(first, hn::Set(words, between)))};
 }
 
 /// round_stochastically() by random words below 2^16, in the high halves. REQUIRES for `numbers_only`:
@@ -150,38 +245,27 @@ HWY_INLINE hn::Vec<WordsOf<D>> rounded(D /*floats*/, hn::Vec<D> value, hn::Vec<W
   }
 }
 
-/// Both moments of an element, and the random word that rounds them.
-template <class D>
-struct Moments {
-  hn::Vec<D> exp_avg, exp_avg_sq;
-  hn::Vec<WordsOf<D>> random;
-};
-
-template <bool numbers_only, class D>
-HWY_INLINE void store_rounded(D floats, const Moments<D>& first, const Moments<D>& second, bfloat16* exp_avg,
-                              bfloat16* exp_avg_sq) {
+/// Rounds and stores both moments by the random words of their elements.
+template <bool numbers_only, Order order, class D>
+HWY_INLINE void store_rounded(D floats, const Two<hn::Vec<D>>& exp_avg, const Two<hn::Vec<D>>& exp_avg_sq,
+                              const Two<hn::Vec<WordsOf<D>>>& random, bfloat16* to, bfloat16* to_sq) {
   const auto low = hn::Set(WordsOf<D>(), 0xffffU);
-  store_high_halves<Stores::cached>(
-      floats, rounded<numbers_only>(floats, first.exp_avg, hn::And(first.random, low)),
-      rounded<numbers_only>(floats, second.exp_avg, hn::And(second.random, low)),
-      reinterpret_cast<std::uint16_t*>(exp_avg));
-  store_high_halves<Stores::cached>(
-      floats, rounded<numbers_only>(floats, first.exp_avg_sq, hn::ShiftRight<16>(first.random)),
-      rounded<numbers_only>(floats, second.exp_avg_sq, hn::ShiftRight<16>(second.random)),
-      reinterpret_cast<std::uint16_t*>(exp_avg_sq));
+  store_high_halves<Stores::cached, order>(
+      floats, rounded<numbers_only>(floats, exp_avg.first, hn::And(random.first, low)),
+      rounded<numbers_only>(floats, exp_avg.second, hn::And(random.second, low)),
+      reinterpret_cast<std::uint16_t*>(to));
+  store_high_halves<Stores::cached, order>(
+      floats, rounded<numbers_only>(floats, exp_avg_sq.first, hn::ShiftRight<16>(random.first)),
+      rounded<numbers_only>(floats, exp_avg_sq.second, hn::ShiftRight<16>(random.second)),
+      reinterpret_cast<std::uint16_t*>(to_sq));
 }
 
-/// Whether all of them are numbers, as they are in a run that goes well.
+/// Whether the sum of values is finite in every lane: then none of them is infinite or NaN. A sum may
+/// overflow though all are numbers, which costs no more than time.
 template <class D>
-HWY_INLINE bool are_numbers(D /*floats*/, const Moments<D>& first, const Moments<D>& second) {
-  const WordsOf<D> words;
-  const hn::RebindToSigned<D> integers;  // magnitudes are, and more targets compare signed numbers
-  const auto magnitude = [&](hn::Vec<D> value) HWY_ATTR {
-    return hn::BitCast(integers, hn::And(hn::BitCast(words, value), hn::Set(words, 0x7fffffffU)));
-  };
-  const auto largest = hn::Max(hn::Max(magnitude(first.exp_avg), magnitude(second.exp_avg)),
-                               hn::Max(magnitude(first.exp_avg_sq), magnitude(second.exp_avg_sq)));
-  return hn::AllFalse(integers, hn::Gt(largest, hn::Set(integers, 0x7f7fffff)));
+HWY_INLINE bool is_finite(D floats, hn::Vec<D> sum) {
+  // NaN for infinities and NaNs, else zero.
+  return hn::AllTrue(floats, hn::Eq(hn::Sub(sum, sum), hn::Zero(floats)));
 }
 
 }  // namespace strata::HWY_NAMESPACE

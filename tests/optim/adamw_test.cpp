@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -270,6 +271,64 @@ TEST_P(AdamWOnEachTarget, RoundedMomentsThatAreNotFiniteStayWhatTheyAre) {
                              : v < 1)
         << i << ": " << m << ", " << v;
   }
+}
+
+/// The same bits, or both NaN: which of two NaNs a sum keeps is the compiler's choice.
+template <class T>
+void expect_same_values(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  for (std::size_t i = 0; i < a.size() / sizeof(T); ++i) {
+    const T x = Buffers::at<T>(a, i), y = Buffers::at<T>(b, i);
+    if constexpr (!std::is_same_v<T, Remainder>) {
+      if (std::isnan(static_cast<float>(x)) && std::isnan(static_cast<float>(y))) continue;
+    }
+    EXPECT_EQ(std::memcmp(&x, &y, sizeof(T)), 0) << i;
+  }
+}
+
+TEST_P(AdamWOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
+  constexpr std::size_t kElements = 64;
+  for (const StateTypes& types : kEveryStateType) {
+    with_state_types(
+        types.precision, types.format,
+        [&]<class Precision, class Master, class Moment>(Precision, Master, Moment) {
+          for (const float special :
+               {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+            for (std::size_t at = 0; at < kElements; ++at) {
+              Buffers fast(types, kElements), plain(types, kElements);
+              for (Buffers* buffers : {&fast, &plain}) {
+                // The other sign elsewhere: sums of both are NaN.
+                reinterpret_cast<Moment*>(buffers->exp_avg.data())[at] = Moment(special);
+                reinterpret_cast<Moment*>(buffers->exp_avg.data())[kElements - 1 - at] = Moment(-special);
+                reinterpret_cast<Precision*>(buffers->gradient.data())[(at + 5) % kElements] =
+                    Precision(special);
+                if constexpr (std::is_same_v<Master, float>)
+                  reinterpret_cast<float*>(buffers->master.data())[(at + 11) % kElements] = special;
+              }
+              adamw(coefficients(kStep), fast.state(0, kElements));
+              adamw_reference(coefficients(kStep), plain.state(0, kElements));
+              expect_same_values<Moment>(fast.exp_avg, plain.exp_avg);
+              expect_same_values<Moment>(fast.exp_avg_sq, plain.exp_avg_sq);
+              if constexpr (std::is_same_v<Master, float>) {
+                expect_same_values<Master>(fast.master, plain.master);
+                expect_same_values<Precision>(fast.parameter, plain.parameter);
+              }
+            }
+          }
+        });
+  }
+}
+
+TEST_P(AdamWOnEachTarget, MomentsWhoseSumOverflowsGiveTheReferenceBits) {
+  constexpr std::size_t kElements = 64;
+  const StateTypes types = {DType::bf16, kBf16Moments};
+  Buffers fast(types, kElements), plain(types, kElements);
+  for (Buffers* buffers : {&fast, &plain}) {
+    for (std::size_t i = 0; i < kElements; ++i)
+      reinterpret_cast<bfloat16*>(buffers->exp_avg.data())[i] = bfloat16(3e38F);
+  }
+  adamw(coefficients(kStep), fast.state(0, kElements));
+  adamw_reference(coefficients(kStep), plain.state(0, kElements));
+  expect_same_bits(fast, plain);
 }
 
 /// Without gradient and decay the master stays, so that any value reaches the cast untouched.
