@@ -1,10 +1,11 @@
 // AdamW against a bare stream of the same bytes per parameter, 28 with an fp32 master and fp32 moments and 18
 // to 26 in the other formats: master, exp_avg and exp_avg_sq read and written, bf16 gradient read, bf16
-// parameter written, and read if it is half of the master. Both prefetch and store in the way that was
-// found fastest. Where arrays start decides whether their lines collide in caches, so the bound is the stream
-// in the fastest of several layouts, among them that of the update and arrays without gaps. The two alternate
-// on the same memory, an arena as a run has it, and the ratio is the median of the ratios of neighbours, so
-// that another program on the machine disturbs both alike.
+// parameter written, and read if it is half of the master. The bound is the fastest of several streams:
+// without prefetches and with some from near and far, dealt in the update's chunks and as a half per thread,
+// and, because where arrays start decides whether their lines collide in caches, in several layouts, among
+// them that of the update and arrays without gaps. The two alternate on the same memory, an arena as a run
+// has it, and the ratio is the median of the ratios of neighbours, so that another program on the machine
+// disturbs both alike.
 //   build/bench/bench_adamw [PARAMETERS [THREADS [cpu]]]
 // With `cpu`, seconds are those of the process on its cores: on a machine that is busy with other things they
 // say more than the wall's.
@@ -37,10 +38,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Words = hn::ScalableTag<std::uint32_t>;
 
+/// Elements between prefetches: a line of 16-bit elements, two lines of words.
+constexpr std::int64_t kPrefetchStep = 32;
+
+/// The lines that hold kPrefetchStep elements, `distance` elements ahead; none if it is 0.
+template <class T>
+HWY_INLINE void prefetch(const T* from, std::int64_t distance) {
+  if (distance == 0) return;
+  hwy::Prefetch(from + distance);
+  if constexpr (sizeof(T) == 4) hwy::Prefetch(from + distance + kPrefetchStep / 2);
+}
+
 /// A vector of 4-byte or of 2-byte elements, widened.
 template <class T>
 HWY_INLINE hn::Vec<Words> load_words(const T* from) {
-  hwy::Prefetch(from + 256);
   if constexpr (sizeof(T) == 4) {
     return hn::Load(Words(), reinterpret_cast<const std::uint32_t*>(from));
   } else {
@@ -70,7 +81,7 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
 /// Adding `zero` leaves the state as it is. REQUIRES: the stretch is a multiple of 64 elements, pointers are
 /// aligned to 64 bytes.
 template <class Master, class Moment>
-void stream_typed(const AdamWState& state, std::uint32_t zero) {
+void stream_typed(const AdamWState& state, std::uint32_t zero, std::int64_t distance) {
   constexpr bool kSplit = sizeof(Master) == 2;
   auto* master = static_cast<Master*>(state.master);
   auto* exp_avg = static_cast<Moment*>(state.exp_avg);
@@ -79,6 +90,13 @@ void stream_typed(const AdamWState& state, std::uint32_t zero) {
   auto* parameter = static_cast<bfloat16*>(state.parameter);
   const auto nothing = hn::Set(Words(), zero);
   for (std::int64_t i = 0; i < state.elements; i += static_cast<std::int64_t>(hn::Lanes(Words()))) {
+    if (i % kPrefetchStep == 0) {
+      prefetch(master + i, distance);
+      prefetch(exp_avg + i, distance);
+      prefetch(exp_avg_sq + i, distance);
+      prefetch(gradient + i, distance);
+      if constexpr (kSplit) prefetch(parameter + i, distance);
+    }
     const auto g = hn::And(load_words(gradient + i), nothing);
     const auto m = hn::Add(load_words(exp_avg + i), nothing);
     const auto v = hn::Add(load_words(exp_avg_sq + i), nothing);
@@ -93,10 +111,10 @@ void stream_typed(const AdamWState& state, std::uint32_t zero) {
   hwy::FlushStream();
 }
 
-void stream(const AdamWState& state, std::uint32_t zero) {
+void stream(const AdamWState& state, std::uint32_t zero, std::int64_t distance) {
   with_state_types(state.precision, state.format,
                    [&]<class Master, class Moment>(auto, Master, Moment)
-                       HWY_ATTR { stream_typed<Master, Moment>(state, zero); });
+                       HWY_ATTR { stream_typed<Master, Moment>(state, zero, distance); });
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -108,16 +126,23 @@ namespace {
 
 HWY_EXPORT(stream);
 
+/// A way to go over the memory of an update.
+struct Streaming {
+  AdamWState state;           ///< in some layout
+  std::int64_t distance = 0;  ///< of prefetches, in elements; 0: none
+  std::int64_t chunk = 0;     ///< elements of one task, a multiple of 64
+};
+
 /// Reads and writes what the update does.
-void run_stream(const AdamWState& state) {
+void run_stream(const Streaming& way) {
   volatile std::uint32_t unknown_to_the_compiler = 0;
   const std::uint32_t zero = unknown_to_the_compiler;
-  constexpr std::int64_t kChunk = 64 * 1024;
-  for_ranges((state.elements + kChunk - 1) / kChunk, 1,
+  const std::int64_t elements = way.state.elements;
+  for_ranges((elements + way.chunk - 1) / way.chunk, 1,
              [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
-               const std::int64_t first = first_chunk * kChunk;
-               const std::int64_t last = std::min(last_chunk * kChunk, state.elements);
-               HWY_DYNAMIC_DISPATCH(stream)(state.part(first, last - first), zero);
+               const std::int64_t first = first_chunk * way.chunk;
+               const std::int64_t last = std::min(last_chunk * way.chunk, elements);
+               HWY_DYNAMIC_DISPATCH(stream)(way.state.part(first, last - first), zero, way.distance);
              });
 }
 
@@ -140,23 +165,36 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The layout in which the stream is fastest.
-AdamWState fastest_layout(const HostUpdate& memory, Seconds seconds_of) {
-  constexpr Bytes kPhase = HostUpdate::kPhase;
-  AdamWState fastest = memory.state();
+/// The fastest of `ways` by the least of three tries.
+Streaming fastest_of(const std::vector<Streaming>& ways, Seconds seconds_of) {
+  Streaming fastest;
   double least = std::numeric_limits<double>::infinity();
   for (int round = 0; round < 3; ++round) {
-    for (const Bytes phase :
-         {Bytes{0}, kAlignment, 7 * kAlignment, Bytes{4096}, kPhase, 5 * kPhase, 16 * kPhase}) {
-      const AdamWState state = memory.with_phase(phase);
-      const double seconds = seconds_of([&] { run_stream(state); });
+    for (const Streaming& way : ways) {
+      const double seconds = seconds_of([&] { run_stream(way); });
       if (seconds < least) {
         least = seconds;
-        fastest = state;
+        fastest = way;
       }
     }
   }
   return fastest;
+}
+
+/// The fastest stream: first the way of going over the memory in the update's layout, then the layout.
+Streaming fastest_stream(const HostUpdate& memory, int threads, Seconds seconds_of) {
+  constexpr Bytes kPhase = HostUpdate::kPhase;
+  const std::int64_t share = (memory.state().elements + threads * 64 - 1) / (threads * 64) * 64;
+  std::vector<Streaming> ways;
+  for (const std::int64_t distance : {0, 256, 512, 1024}) {
+    for (const std::int64_t chunk : {std::int64_t{64 * 1024}, share})
+      ways.push_back({memory.state(), distance, chunk});
+  }
+  const Streaming best = fastest_of(ways, seconds_of);
+  ways = {best};
+  for (const Bytes phase : {Bytes{0}, kAlignment, 7 * kAlignment, Bytes{4096}, 5 * kPhase, 16 * kPhase})
+    ways.push_back({memory.with_phase(phase), best.distance, best.chunk});
+  return fastest_of(ways, seconds_of);
 }
 
 /// One iteration is an update and a stream, in alternating order; the reported time is the update's.
@@ -165,7 +203,7 @@ void adamw_against_stream(benchmark::State& state, std::int64_t elements, int th
   TaskArena(threads).execute([&] {
     const HostUpdate memory(elements, format);
     memory.run();
-    const AdamWState streamed = fastest_layout(memory, seconds_of);
+    const Streaming streamed = fastest_stream(memory, threads, seconds_of);
     std::vector<double> update_seconds, stream_seconds, ratios;
     bool update_first = true;
     for (auto iteration : state) {
