@@ -4,6 +4,8 @@
 #include "engine/device/cuda/cross_entropy.cu"
 #include "engine/device/cuda/elementwise.cu"
 #include "engine/device/cuda/embedding.cu"
+#include "engine/device/cuda/experts.cu"
+#include "engine/device/cuda/grouped_product.cu"
 #include "engine/device/cuda/norm.cu"
 #include "engine/device/cuda/norm_backward.cu"
 #include "engine/device/cuda/optimizer.cu"

@@ -2,6 +2,7 @@
 // the vectors', panels', warps' and blocks' edges.
 #include <array>
 
+#include "tests/device/expert_scenarios.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 
@@ -225,6 +226,64 @@ TEST_P(Agreement, CrossEntropy) {
         expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, padding));
       }
       expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 0, true));
+    }
+  }
+}
+
+TEST_P(Agreement, Routing) {
+  for (const auto& [tokens, experts, top_k] :
+       {std::array{1, 1, 1}, {3, 4, 2}, {17, 65, 3}, {130, 8, 8}, {5, 300, 9}}) {
+    for (const bool normalise : {false, true}) {
+      for (const DType dtype : kDTypes) {
+        for (const std::int64_t padding : {0, 3}) {
+          expect_agrees(route_scenario(dtype, tokens, experts, top_k, normalise, padding));
+          for (const bool balance : {false, true}) {
+            expect_agrees(
+                route_backward_scenario(dtype, tokens, experts, top_k, normalise, balance, padding));
+          }
+        }
+      }
+    }
+  }
+  for (const bool scaled : {false, true}) {
+    for (const std::int64_t experts : {1, 4, 300}) expect_agrees(load_balance_scenario(experts, scaled));
+  }
+}
+
+TEST_P(Agreement, RowsOfExpertsToTheBit) {
+  for (const auto& [rows, groups, copies] :
+       {std::array{1, 1, 1}, {6, 4, 2}, {255, 7, 3}, {256, 5, 1}, {1030, 300, 2}}) {
+    for (const bool counts : {false, true}) {
+      Scenario scenario = group_rows_scenario(rows, groups, copies, counts);
+      scenario.fp32_tolerance = 0;
+      expect_agrees(scenario);
+    }
+  }
+}
+
+TEST_P(Agreement, CombinedRows) {
+  for (const auto& [tokens, slots, columns] : {std::array{1, 1, 1}, {3, 2, 17}, {17, 3, 65}, {5, 8, 1030}}) {
+    for (const DType dtype : kDTypes) {
+      for (const std::int64_t padding : {0, 3}) {
+        for (const bool flag : {false, true}) {
+          expect_agrees(combine_rows_scenario(dtype, tokens, slots, columns, flag, padding));
+          expect_agrees(combine_rows_backward_scenario(dtype, tokens, slots, columns, flag, padding));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Agreement, GroupedProducts) {
+  const std::vector<std::vector<std::int32_t>> all_sizes = {
+      {1}, {0, 0}, {3, 0, 70, 1, 0}, {65, 130, 64, 0, 17}, {600, 5}};
+  for (const std::vector<std::int32_t>& sizes : all_sizes) {
+    for (const auto& [k, n] : {std::pair{1, 1}, {17, 65}, {33, 800}}) {
+      for (const DType dtype : kDTypes) {
+        for (const bool transpose_b : {false, true})
+          expect_agrees(grouped_product_scenario(dtype, sizes, k, n, transpose_b, 3));
+        expect_agrees(grouped_gradient_scenario(dtype, sizes, k, n, 3));
+      }
     }
   }
 }

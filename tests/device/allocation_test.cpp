@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/cpu/cpu_device.h"
+#include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/allocations.h"
 
@@ -24,7 +25,14 @@ std::vector<Scenario> every_kernel() {
       rope_scenario(bf16, 3, 100, 4, 64, false),
       activation_scenario(Activation::gelu_tanh, bf16, 100, 1030, 0, false),
       gated_backward_scenario(Activation::silu, bf16, 100, 515, 0, true),
-      cross_entropy_scenario(bf16, 20, 2000, 0)};
+      cross_entropy_scenario(bf16, 20, 2000, 0),
+      route_scenario(bf16, 300, 130, 4, true),
+      route_backward_scenario(bf16, 300, 130, 4, true, true),
+      group_rows_scenario(1030, 300, 2, true),
+      combine_rows_scenario(bf16, 100, 3, 770, true),
+      combine_rows_backward_scenario(bf16, 100, 3, 770, true),
+      grouped_product_scenario(bf16, {130, 0, 600, 7}, 257, 800, true),
+      grouped_gradient_scenario(bf16, {130, 0, 600, 7}, 257, 800)};
 }
 
 TEST(Kernels, AllocateNothingLargeForAShapeTheyHaveSeen) {

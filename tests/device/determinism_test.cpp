@@ -1,5 +1,6 @@
 // Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split
 // among them.
+#include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 
 namespace strata {
@@ -71,6 +72,20 @@ TEST(AnyThreadCount, GivesTheSameEmbeddingAndLoss) {
     expect_same_bits_for_any_thread_count(cross_entropy_scenario(dtype, 60, 1030, 0));
     expect_same_bits_for_any_thread_count(copy_rows_scenario(dtype, 8000, 0));
     expect_same_bits_for_any_thread_count(sum_rows_scenario(dtype, 8000, 1000, 70000));
+  }
+}
+
+TEST(AnyThreadCount, GivesTheSameExperts) {
+  for (const DType dtype : kDTypes) {
+    expect_same_bits_for_any_thread_count(route_scenario(dtype, 300, 130, 4, true));
+    expect_same_bits_for_any_thread_count(route_backward_scenario(dtype, 300, 130, 4, true, true));
+    expect_same_bits_for_any_thread_count(combine_rows_scenario(dtype, 100, 3, 770, true));
+    expect_same_bits_for_any_thread_count(combine_rows_backward_scenario(dtype, 100, 3, 770, true));
+    for (const bool transpose_b : {false, true}) {
+      expect_same_bits_for_any_thread_count(
+          grouped_product_scenario(dtype, {130, 0, 1100, 7}, 257, 800, transpose_b));
+    }
+    expect_same_bits_for_any_thread_count(grouped_gradient_scenario(dtype, {130, 0, 1100, 7}, 257, 800));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/device/reference/reference_kernels.h"
+#include "tests/device/expert_scenarios.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 
@@ -152,6 +153,22 @@ TEST_P(PlantedValues, RowsAndLosses) {
     cases.push_back({add_scenario(dtype, 5, 65, 0, false), {0, 1}});
     cases.push_back({scale_scenario(dtype, 5, 65, 0, false), {0}});
     for (const DType to : kDTypes) cases.push_back({cast_scenario(dtype, to, 5, 65), {0}});
+  }
+  expect_agrees_with_every_value_planted(cases);
+}
+
+TEST_P(PlantedValues, Experts) {
+  std::vector<Case> cases = {{load_balance_scenario(65, true), {0, 1, 2}}};
+  for (const DType dtype : kDTypes) {
+    for (const bool normalise : {false, true}) {
+      cases.push_back({route_scenario(dtype, 5, 65, 3, normalise), {0}});
+      cases.push_back({route_backward_scenario(dtype, 5, 65, 3, normalise, true), {0, 2, 3, 4}});
+    }
+    cases.push_back({combine_rows_scenario(dtype, 5, 3, 65, true), {0, 2}});
+    cases.push_back({combine_rows_backward_scenario(dtype, 5, 3, 65, false), {0, 2, 3}});
+    for (const bool transpose_b : {false, true})
+      cases.push_back({grouped_product_scenario(dtype, {3, 0, 17, 4}, 33, 65, transpose_b), {1, 2}});
+    cases.push_back({grouped_gradient_scenario(dtype, {3, 0, 17, 4}, 33, 65), {1, 2, 3}});
   }
   expect_agrees_with_every_value_planted(cases);
 }

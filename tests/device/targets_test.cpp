@@ -1,5 +1,6 @@
 // Which bits do not depend on the processor's instruction set, as docs/design.md promises in section 8.
 // AdamW, the gradient's norm and sums of ranks, which do not either, are tested where they live.
+#include "tests/device/expert_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 #include "tests/support/highway_target.h"
 
@@ -46,6 +47,8 @@ TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector
       expect_the_same_bits(scenario, hwy::SupportedAndGeneratedTargets());
     }
   }
+  expect_the_same_bits(group_rows_scenario(300, 7, 2, true), hwy::SupportedAndGeneratedTargets());
+  expect_the_same_bits(load_balance_scenario(65, true), hwy::SupportedAndGeneratedTargets());
 }
 
 TEST(VectorTargetsThatFuse, GiveTheSameActivationsAndRotations) {

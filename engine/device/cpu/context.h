@@ -29,6 +29,9 @@ ScratchBytes scratch_on_cpu(const NormBackward& norm, int threads);
 ScratchBytes scratch_on_cpu(const AttentionForward& attention, int threads);
 ScratchBytes scratch_on_cpu(const AttentionBackward& attention, int threads);
 ScratchBytes scratch_on_cpu(const CrossEntropy& cross_entropy, int threads);
+ScratchBytes scratch_on_cpu(const RouteBackward& call, int threads);
+ScratchBytes scratch_on_cpu(const GroupedProduct& product, int threads);
+ScratchBytes scratch_on_cpu(const GroupedWeightGradient& product, int threads);
 template <typename Call>
 ScratchBytes scratch_on_cpu(const Call& /*call*/, int /*threads*/) {
   return {};
@@ -54,6 +57,14 @@ void run_on_cpu(CpuContext& context, const Cast& call);
 void run_on_cpu(CpuContext& context, const Zero& call);
 void run_on_cpu(CpuContext& context, const RowCopy& call);
 void run_on_cpu(CpuContext& context, const RowSum& sum);
+void run_on_cpu(CpuContext& context, const RouteForward& call);
+void run_on_cpu(CpuContext& context, const RouteBackward& call);
+void run_on_cpu(CpuContext& context, const LoadBalance& call);
+void run_on_cpu(CpuContext& context, const GroupRows& call);
+void run_on_cpu(CpuContext& context, const CombineRows& call);
+void run_on_cpu(CpuContext& context, const CombineRowsBackward& call);
+void run_on_cpu(CpuContext& context, const GroupedProduct& product);
+void run_on_cpu(CpuContext& context, const GroupedWeightGradient& product);
 void run_on_cpu(CpuContext& context, const AdamWUpdate& update);
 void run_on_cpu(CpuContext& context, const SumOfSquares& call);
 

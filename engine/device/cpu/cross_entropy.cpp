@@ -2,7 +2,6 @@
 // exponentials stay in its cache over the three passes: maximum, exponentials and their sum, gradient.
 #include <cassert>
 #include <cmath>
-#include <limits>
 
 #include "base/storage_type.h"
 #include "engine/device/cpu/context.h"
@@ -11,42 +10,10 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/cross_entropy.cpp"
 #include "hwy/foreach_target.h"
 //
-#include "engine/device/cpu/vector-inl.h"
+#include "engine/device/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
-
-template <typename T>
-HWY_INLINE float row_maximum(const T* logits, std::int64_t count) {
-  Float most = broadcast(-std::numeric_limits<float>::infinity());
-  for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-    most = hn::Max(most, access.or_else(access.load(logits + i), -std::numeric_limits<float>::infinity()));
-  });
-  return maximum(most);
-}
-
-/// Writes exp(logits - shift) and returns the sum; four running sums hide the latency of the additions.
-template <typename T>
-HWY_INLINE float write_exponentials(const T* logits, std::int64_t count, float shift, float* to) {
-  const Float offset = broadcast(shift);
-  const std::int64_t step = lanes();
-  Float sums[4] = {hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag())};
-  std::int64_t i = 0;
-  for (; i + 4 * step <= count; i += 4 * step) {
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const Float value = exponential(hn::Sub(load(logits + i + j * step), offset));
-      sums[j] = hn::Add(sums[j], value);
-      store(value, to + i + j * step);
-    }
-  }
-  for_vectors(count - i, [&](auto access, std::int64_t k) HWY_ATTR {
-    const Float value = exponential(hn::Sub(access.load(logits + i + k), offset));
-    sums[0] = hn::Add(sums[0], access.or_else(value, 0.0F));
-    access.store(value, to + i + k);
-  });
-  return sum(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
-}
 
 template <typename T>
 HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end,

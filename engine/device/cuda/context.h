@@ -53,6 +53,14 @@ void run_on_cuda(const CudaContext& context, const Cast& call);
 void run_on_cuda(const CudaContext& context, const Zero& call);
 void run_on_cuda(const CudaContext& context, const RowCopy& call);
 void run_on_cuda(const CudaContext& context, const RowSum& sum);
+void run_on_cuda(const CudaContext& context, const RouteForward& call);
+void run_on_cuda(const CudaContext& context, const RouteBackward& call);
+void run_on_cuda(const CudaContext& context, const LoadBalance& call);
+void run_on_cuda(const CudaContext& context, const GroupRows& call);
+void run_on_cuda(const CudaContext& context, const CombineRows& call);
+void run_on_cuda(const CudaContext& context, const CombineRowsBackward& call);
+void run_on_cuda(const CudaContext& context, const GroupedProduct& product);
+void run_on_cuda(const CudaContext& context, const GroupedWeightGradient& product);
 void run_on_cuda(const CudaContext& context, const AdamWUpdate& update);
 void run_on_cuda(const CudaContext& context, const SumOfSquares& call);
 

@@ -28,6 +28,14 @@ void run_on_reference(const Cast& call);
 void run_on_reference(const Zero& call);
 void run_on_reference(const RowCopy& call);
 void run_on_reference(const RowSum& sum);
+void run_on_reference(const RouteForward& call);
+void run_on_reference(const RouteBackward& call);
+void run_on_reference(const LoadBalance& call);
+void run_on_reference(const GroupRows& call);
+void run_on_reference(const CombineRows& call);
+void run_on_reference(const CombineRowsBackward& call);
+void run_on_reference(const GroupedProduct& product);
+void run_on_reference(const GroupedWeightGradient& product);
 void run_on_reference(const AdamWUpdate& update);
 void run_on_reference(const SumOfSquares& call);
 

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "engine/device/reference/reference_kernels.h"
+#include "engine/device/reference/scalar.h"
+
+namespace strata {
+
+using namespace reference;
+
+namespace {
+
+std::int64_t size_of_span(std::span<const std::int32_t> values) {
+  return static_cast<std::int64_t>(values.size());
+}
+
+std::int32_t at(std::span<const std::int32_t> values, std::int64_t i) {
+  return values[static_cast<std::size_t>(i)];
+}
+
+/// All experts, those that are chosen first.
+std::vector<std::int32_t> by_descending_logit(const Matrix& logits, std::int64_t token) {
+  std::vector<std::int32_t> experts(static_cast<std::size_t>(logits.columns));
+  std::iota(experts.begin(), experts.end(), 0);
+  std::stable_sort(experts.begin(), experts.end(), [&](std::int32_t left, std::int32_t right) {
+    const double a = load(logits, token, left), b = load(logits, token, right);
+    return std::isnan(a) ? !std::isnan(b) : a > b;
+  });
+  return experts;
+}
+
+void write_softmax(const Matrix& logits, std::int64_t token, const Matrix& probabilities) {
+  double largest = load(logits, token, 0), sum = 0;
+  for (std::int64_t e = 1; e < logits.columns; ++e) largest = std::fmax(largest, load(logits, token, e));
+  for (std::int64_t e = 0; e < logits.columns; ++e) sum += std::exp(load(logits, token, e) - largest);
+  for (std::int64_t e = 0; e < logits.columns; ++e)
+    store(probabilities, token, e, std::exp(load(logits, token, e) - largest) / sum);
+}
+
+/// REQUIRES: offsets of groups over `rows` rows.
+void expect_offsets(std::span<const std::int32_t> offsets, std::int64_t rows) {
+  expect(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == rows &&
+             std::is_sorted(offsets.begin(), offsets.end()),
+         "offsets that ascend from 0 to the number of rows");
+}
+
+}  // namespace
+
+void run_on_reference(const RouteForward& call) {
+  const auto& [normalise, logits, probabilities, experts, weights] = call;
+  const std::int64_t tokens = logits.rows, top_k = weights.columns;
+  expect(is_fp32(probabilities, tokens, logits.columns), "fp32 probabilities of [tokens, experts]");
+  expect(is_fp32(weights, tokens, top_k) && top_k > 0 && top_k <= logits.columns &&
+             size_of_span(experts) == tokens * top_k,
+         "fp32 weights and experts of [tokens, top_k]");
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    write_softmax(logits, token, probabilities);
+    const std::vector<std::int32_t> order = by_descending_logit(logits, token);
+    double sum = 0;
+    for (std::int64_t s = 0; s < top_k; ++s) {
+      experts[static_cast<std::size_t>(token * top_k + s)] = at(order, s);
+      sum += load(probabilities, token, at(order, s));
+    }
+    for (std::int64_t s = 0; s < top_k; ++s)
+      store(weights, token, s, load(probabilities, token, at(order, s)) / (normalise ? sum : 1));
+  }
+}
+
+// With the gradients d of a token's probabilities p, logits_gradient = p · (d - Σ p · d). Weights that are
+// not normalised are probabilities, so their gradients g are part of d. Normalised ones are the softmax of
+// the chosen logits, to which they give w · (g - Σ g · w).
+void run_on_reference(const RouteBackward& call) {
+  const auto& [normalise, probabilities, experts, weights, weights_gradient, balance, logits_gradient] = call;
+  const std::int64_t tokens = probabilities.rows, count = probabilities.columns, top_k = weights.columns;
+  expect(is_fp32(probabilities, tokens, count) && is_fp32(weights, tokens, top_k) &&
+             is_fp32(weights_gradient, tokens, top_k) && size_of_span(experts) == tokens * top_k &&
+             is_fp32_or_absent(balance, 1, count) && is_shape(logits_gradient, tokens, count),
+         "fp32 operands of [tokens, experts] and [tokens, top_k]");
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    std::vector<double> of_probabilities(static_cast<std::size_t>(count), 0.0), of_chosen = of_probabilities;
+    for (std::int64_t e = 0; balance && e < count; ++e)
+      of_probabilities[static_cast<std::size_t>(e)] = load(balance, 0, e);
+    double common = 0;
+    for (std::int64_t s = 0; s < top_k; ++s)
+      common += load(weights_gradient, token, s) * load(weights, token, s);
+    for (std::int64_t s = 0; s < top_k; ++s) {
+      const auto expert = static_cast<std::size_t>(at(experts, token * top_k + s));
+      const double gradient = load(weights_gradient, token, s);
+      if (normalise) {
+        of_chosen[expert] = load(weights, token, s) * (gradient - common);
+      } else {
+        of_probabilities[expert] += gradient;
+      }
+    }
+    double mean = 0;
+    for (std::int64_t e = 0; e < count; ++e)
+      mean += load(probabilities, token, e) * of_probabilities[static_cast<std::size_t>(e)];
+    for (std::int64_t e = 0; e < count; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      store(logits_gradient, token, e,
+            load(probabilities, token, e) * (of_probabilities[i] - mean) + of_chosen[i]);
+    }
+  }
+}
+
+void run_on_reference(const LoadBalance& call) {
+  const std::int64_t experts = call.counts.columns;
+  expect(is_fp32(call.counts, 1, experts) && is_fp32(call.probability_sums, 1, experts) &&
+             is_fp32(call.balance, 1, experts) && is_fp32(call.loss, 1, 1),
+         "fp32 operands of [1, experts], and a loss");
+  const double factor = call.coefficient * static_cast<double>(experts) / (call.rows * call.rows);
+  double sum = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    sum += load(call.counts, 0, e) * load(call.probability_sums, 0, e);
+    const double scale = call.loss_scale == nullptr ? 1 : *call.loss_scale;
+    store(call.balance, 0, e, factor * scale * load(call.counts, 0, e));
+  }
+  store(call.loss, 0, 0, factor * sum);
+}
+
+void run_on_reference(const GroupRows& call) {
+  const auto& [groups, copies, sources, places, offsets, counts] = call;
+  const std::int64_t rows = size_of_span(groups), count = size_of_span(offsets) - 1;
+  expect(size_of_span(sources) == rows && size_of_span(places) == rows && count > 0 && copies > 0,
+         "a source and a place for each row");
+  expect(is_fp32_or_absent(counts, 1, count), "fp32 counts of [1, groups]");
+  expect(std::all_of(groups.begin(), groups.end(), [&](std::int32_t g) { return g >= 0 && g < count; }),
+         "groups in [0, number of groups)");
+  std::int32_t place = 0;
+  for (std::int64_t group = 0; group < count; ++group) {
+    const std::int32_t first = place;
+    offsets[static_cast<std::size_t>(group)] = first;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (at(groups, row) != group) continue;
+      sources[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(row / copies);
+      places[static_cast<std::size_t>(row)] = place++;
+    }
+    if (counts) add_to(counts, 0, group, place - first);
+  }
+  offsets.back() = place;
+}
+
+void run_on_reference(const CombineRows& call) {
+  const auto& [x, places, weights, out] = call;
+  const std::int64_t slots = out.rows == 0 ? 0 : x.rows / out.rows;
+  expect(x.rows == out.rows * slots && x.columns == out.columns && x.dtype == out.dtype &&
+             size_of_span(places) == x.rows && is_fp32_or_absent(weights, out.rows, slots),
+         "x of [tokens * slots, columns], a place for each row, fp32 weights of [tokens, slots]");
+  for_each_element(out, [&](std::int64_t token, std::int64_t column) {
+    double sum = 0;
+    for (std::int64_t s = 0; s < slots; ++s)
+      sum += (weights ? load(weights, token, s) : 1) * load(x, at(places, token * slots + s), column);
+    store(out, token, column, sum);
+  });
+}
+
+void run_on_reference(const CombineRowsBackward& call) {
+  const auto& [x, places, weights, out_gradient, x_gradient, weights_gradient] = call;
+  const std::int64_t slots = weights.columns;
+  expect(x.rows == out_gradient.rows * slots && x.columns == out_gradient.columns &&
+             x.dtype == out_gradient.dtype && is_like(x_gradient, x) && size_of_span(places) == x.rows &&
+             is_fp32(weights, out_gradient.rows, slots) &&
+             is_fp32(weights_gradient, out_gradient.rows, slots),
+         "x and its gradient of [tokens * slots, columns], fp32 weights of [tokens, slots]");
+  for_each_element(weights, [&](std::int64_t token, std::int64_t s) {
+    const std::int32_t place = at(places, token * slots + s);
+    double sum = 0;
+    for (std::int64_t c = 0; c < x.columns; ++c) sum += load(x, place, c) * load(out_gradient, token, c);
+    store(weights_gradient, token, s, sum);
+    for (std::int64_t c = 0; c < x.columns; ++c)
+      store(x_gradient, place, c, load(weights, token, s) * load(out_gradient, token, c));
+  });
+}
+
+void run_on_reference(const GroupedProduct& product) {
+  const auto& [offsets, a, b, transpose_b, out] = product;
+  const std::int64_t groups = size_of_span(offsets) - 1;
+  expect_offsets(offsets, a.rows);
+  expect(b.rows == groups * (transpose_b ? out.columns : a.columns) && out.rows == a.rows &&
+             b.columns == (transpose_b ? a.columns : out.columns) && a.dtype == b.dtype &&
+             out.dtype == a.dtype,
+         "a matrix of b for each group");
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = at(offsets, g), rows = at(offsets, g + 1) - first;
+    if (rows == 0) continue;
+    run_on_reference(Product{.a = a.row_slice(first, rows),
+                             .b = b.row_slice(g * (b.rows / groups), b.rows / groups),
+                             .transpose_b = transpose_b,
+                             .out = out.row_slice(first, rows)});
+  }
+}
+
+void run_on_reference(const GroupedWeightGradient& product) {
+  const auto& [offsets, a, b, gradient] = product;
+  const std::int64_t groups = size_of_span(offsets) - 1;
+  expect_offsets(offsets, a.rows);
+  expect(a.rows == b.rows && a.dtype == b.dtype && is_fp32(gradient, groups * a.columns, b.columns),
+         "an fp32 matrix of the gradient for each group");
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = at(offsets, g), rows = at(offsets, g + 1) - first;
+    if (rows == 0) continue;
+    run_on_reference(Product{.a = a.row_slice(first, rows),
+                             .transpose_a = true,
+                             .b = b.row_slice(first, rows),
+                             .out = gradient.row_slice(g * a.columns, a.columns),
+                             .accumulate = true});
+  }
+}
+
+}  // namespace strata
