@@ -277,24 +277,22 @@ void run_on_cpu(CpuContext& context, const Zero& call) {
 }
 
 void run_on_cpu(CpuContext& context, const GatedForward& call) {
-  const auto& [kind, gate_up, out] = call;
-  assert(gate_up.columns == 2 * out.columns);
-  context.pool.for_ranges(out.rows, rows_per_task(out.columns),
-                          [&](std::int64_t begin, std::int64_t end, int) {
-                            HWY_DYNAMIC_DISPATCH(gate)
-                            (kind, gate_up.row_slice(begin, end - begin), out.row_slice(begin, end - begin));
-                          });
+  assert(call.gate_up.columns == 2 * call.out.columns);
+  context.pool.for_ranges(
+      call.out.rows, rows_per_task(call.out.columns), [&](std::int64_t begin, std::int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(gate)
+        (call.kind, call.gate_up.row_slice(begin, end - begin), call.out.row_slice(begin, end - begin));
+      });
 }
 
 void run_on_cpu(CpuContext& context, const GatedBackward& call) {
-  const auto& [kind, gate_up, out_gradient, gate_up_gradient] = call;
-  assert(gate_up.columns == 2 * out_gradient.columns);
-  const std::int64_t rows = out_gradient.rows;
+  assert(call.gate_up.columns == 2 * call.out_gradient.columns);
+  const std::int64_t rows = call.out_gradient.rows;
   context.pool.for_ranges(
-      rows, rows_per_task(out_gradient.columns), [&](std::int64_t begin, std::int64_t end, int) {
+      rows, rows_per_task(call.out_gradient.columns), [&](std::int64_t begin, std::int64_t end, int) {
+        const auto part = [&](const Matrix& x) { return x.row_slice(begin, end - begin); };
         HWY_DYNAMIC_DISPATCH(gate_backward)
-        (kind, gate_up.row_slice(begin, end - begin), out_gradient.row_slice(begin, end - begin),
-         gate_up_gradient.row_slice(begin, end - begin));
+        (call.kind, part(call.gate_up), part(call.out_gradient), part(call.gate_up_gradient));
       });
 }
 

@@ -80,43 +80,41 @@ AtPoint activation(Activation kind, double x) {
 }  // namespace
 
 void run_on_reference(const ActivationForward& call) {
-  const auto& [kind, x, out] = call;
-  expect(is_like(out, x), "out like x");
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    store(out, row, column, activation(kind, load(x, row, column)).value);
+  expect(is_like(call.out, call.x), "out like x");
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    store(call.out, row, column, activation(call.kind, load(call.x, row, column)).value);
   });
 }
 
 void run_on_reference(const ActivationBackward& call) {
-  const auto& [kind, x, out_gradient, x_gradient] = call;
-  expect(is_like(out_gradient, x) && is_like(x_gradient, x), "gradients like x");
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    const double derivative = activation(kind, load(x, row, column)).derivative;
-    store(x_gradient, row, column, load(out_gradient, row, column) * derivative);
+  expect(is_like(call.out_gradient, call.x) && is_like(call.x_gradient, call.x), "gradients like x");
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    const double derivative = activation(call.kind, load(call.x, row, column)).derivative;
+    store(call.x_gradient, row, column, load(call.out_gradient, row, column) * derivative);
   });
 }
 
 void run_on_reference(const GatedForward& call) {
-  const auto& [kind, gate_up, out] = call;
-  expect(is_shape(gate_up, out.rows, 2 * out.columns) && gate_up.dtype == out.dtype, "gate_up of [m, 2n]");
-  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
-    const double gate = activation(kind, load(gate_up, row, column)).value;
-    store(out, row, column, gate * load(gate_up, row, out.columns + column));
+  const std::int64_t columns = call.out.columns;
+  expect(is_shape(call.gate_up, call.out.rows, 2 * columns) && call.gate_up.dtype == call.out.dtype,
+         "gate_up of [m, 2n]");
+  for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
+    const double gate = activation(call.kind, load(call.gate_up, row, column)).value;
+    store(call.out, row, column, gate * load(call.gate_up, row, columns + column));
   });
 }
 
 void run_on_reference(const GatedBackward& call) {
-  const auto& [kind, gate_up, out_gradient, gate_up_gradient] = call;
-  const std::int64_t columns = out_gradient.columns;
-  expect(is_shape(gate_up, out_gradient.rows, 2 * columns) && gate_up.dtype == out_gradient.dtype &&
-             is_like(gate_up_gradient, gate_up),
+  const std::int64_t columns = call.out_gradient.columns;
+  expect(is_shape(call.gate_up, call.out_gradient.rows, 2 * columns) &&
+             call.gate_up.dtype == call.out_gradient.dtype && is_like(call.gate_up_gradient, call.gate_up),
          "gate_up and its gradient of [m, 2n]");
-  for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
-    const AtPoint gate = activation(kind, load(gate_up, row, column));
-    const double up = load(gate_up, row, columns + column);
-    const double gradient = load(out_gradient, row, column);
-    store(gate_up_gradient, row, column, gradient * up * gate.derivative);
-    store(gate_up_gradient, row, columns + column, gradient * gate.value);
+  for_each_element(call.out_gradient, [&](std::int64_t row, std::int64_t column) {
+    const AtPoint gate = activation(call.kind, load(call.gate_up, row, column));
+    const double up = load(call.gate_up, row, columns + column);
+    const double gradient = load(call.out_gradient, row, column);
+    store(call.gate_up_gradient, row, column, gradient * up * gate.derivative);
+    store(call.gate_up_gradient, row, columns + column, gradient * gate.value);
   });
 }
 
@@ -179,10 +177,9 @@ void run_on_reference(const Addition& call) {
 }
 
 void run_on_reference(const Scale& call) {
-  const auto& [x, out, factor] = call;
-  expect(is_like(out, x), "out like x");
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) {
-    store(out, row, column, factor * load(x, row, column));
+  expect(is_like(call.out, call.x), "out like x");
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    store(call.out, row, column, call.factor * load(call.x, row, column));
   });
 }
 

@@ -143,34 +143,37 @@ void run_on_reference(const GroupRows& call) {
 }
 
 void run_on_reference(const CombineRows& call) {
-  const auto& [x, places, weights, out] = call;
-  const std::int64_t slots = out.rows == 0 ? 0 : x.rows / out.rows;
-  expect(x.rows == out.rows * slots && x.columns == out.columns && x.dtype == out.dtype &&
-             size_of_span(places) == x.rows && is_fp32_or_absent(weights, out.rows, slots),
+  const std::int64_t slots = call.out.rows == 0 ? 0 : call.x.rows / call.out.rows;
+  expect(call.x.rows == call.out.rows * slots && call.x.columns == call.out.columns &&
+             call.x.dtype == call.out.dtype && size_of_span(call.places) == call.x.rows &&
+             is_fp32_or_absent(call.weights, call.out.rows, slots),
          "x of [tokens * slots, columns], a place for each row, fp32 weights of [tokens, slots]");
-  for_each_element(out, [&](std::int64_t token, std::int64_t column) {
+  for_each_element(call.out, [&](std::int64_t token, std::int64_t column) {
     double sum = 0;
-    for (std::int64_t s = 0; s < slots; ++s)
-      sum += (weights ? load(weights, token, s) : 1) * load(x, at(places, token * slots + s), column);
-    store(out, token, column, sum);
+    for (std::int64_t s = 0; s < slots; ++s) {
+      const double weight = call.weights ? load(call.weights, token, s) : 1;
+      sum += weight * load(call.x, at(call.places, token * slots + s), column);
+    }
+    store(call.out, token, column, sum);
   });
 }
 
 void run_on_reference(const CombineRowsBackward& call) {
-  const auto& [x, places, weights, out_gradient, x_gradient, weights_gradient] = call;
-  const std::int64_t slots = weights.columns;
-  expect(x.rows == out_gradient.rows * slots && x.columns == out_gradient.columns &&
-             x.dtype == out_gradient.dtype && is_like(x_gradient, x) && size_of_span(places) == x.rows &&
-             is_fp32(weights, out_gradient.rows, slots) &&
-             is_fp32(weights_gradient, out_gradient.rows, slots),
+  const std::int64_t tokens = call.out_gradient.rows, slots = call.weights.columns, columns = call.x.columns;
+  expect(is_shape(call.x, tokens * slots, columns) && call.out_gradient.columns == columns &&
+             call.x.dtype == call.out_gradient.dtype && is_like(call.x_gradient, call.x) &&
+             size_of_span(call.places) == call.x.rows && is_fp32(call.weights, tokens, slots) &&
+             is_fp32(call.weights_gradient, tokens, slots),
          "x and its gradient of [tokens * slots, columns], fp32 weights of [tokens, slots]");
-  for_each_element(weights, [&](std::int64_t token, std::int64_t s) {
-    const std::int32_t place = at(places, token * slots + s);
+  for_each_element(call.weights, [&](std::int64_t token, std::int64_t s) {
+    const std::int32_t place = at(call.places, token * slots + s);
+    const double weight = load(call.weights, token, s);
     double sum = 0;
-    for (std::int64_t c = 0; c < x.columns; ++c) sum += load(x, place, c) * load(out_gradient, token, c);
-    store(weights_gradient, token, s, sum);
-    for (std::int64_t c = 0; c < x.columns; ++c)
-      store(x_gradient, place, c, load(weights, token, s) * load(out_gradient, token, c));
+    for (std::int64_t c = 0; c < columns; ++c)
+      sum += load(call.x, place, c) * load(call.out_gradient, token, c);
+    store(call.weights_gradient, token, s, sum);
+    for (std::int64_t c = 0; c < columns; ++c)
+      store(call.x_gradient, place, c, weight * load(call.out_gradient, token, c));
   });
 }
 
