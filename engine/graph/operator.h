@@ -42,6 +42,10 @@ class Operands {
     const Matrix& matrix = (*this)[operand];
     return {static_cast<const std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};
   }
+  std::span<std::int32_t> writable_indices(int operand) const {
+    const Matrix& matrix = (*this)[operand];
+    return {static_cast<std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};
+  }
   const MicrobatchShape& shape() const { return shape_; }
   float loss_factor() const { return loss_factor_; }  ///< what a token's loss counts in the step's mean
 

@@ -1,5 +1,7 @@
 #include "engine/graph/unit_builder.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "engine/graph/operators/activation.h"
@@ -7,6 +9,7 @@
 #include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/embedding.h"
+#include "engine/graph/operators/experts.h"
 
 namespace strata {
 namespace {
@@ -205,6 +208,50 @@ TensorView UnitBuilder::activate(const TensorView& x, Activation kind) {
 TensorView UnitBuilder::activate_gate(const TensorView& gate_up, Activation kind) {
   const TensorView out = make("activation", columns_of(gate_up) / 2);
   node(std::make_shared<ActivationRule>(kind, /*gated=*/true), {gate_up, out});
+  return out;
+}
+
+TensorView UnitBuilder::experts(const TensorView& x, const ExpertOptions& options) {
+  const std::int64_t hidden = columns_of(x), inner = options.intermediate, rows = options.top_k;
+  const auto tensor = [&](const char* name, TensorType type, Extent row_count, Extent column_count) {
+    return TensorView{graph_.add({name, type, row_count, column_count})};
+  };
+  const auto weights_of_all = [&](const std::vector<std::string>& names, std::int64_t outputs,
+                                  std::int64_t inputs) {
+    end_ = align(end_, kTensorAlignment);
+    const std::int64_t offset = end_;
+    for (std::int64_t expert = 0; expert < options.experts; ++expert)
+      for (const std::string& name : names)
+        append(fmt::format(fmt::runtime(name), expert) + ".weight", {outputs, inputs}, Init::normal);
+    const std::int64_t all = options.experts * std::ssize(names) * outputs;
+    return weight_view(names.front(), offset, all, inputs);
+  };
+  const TensorView logits = linear(x, {{options.router, options.experts}});
+  const TensorView probabilities =
+      tensor("router.probabilities", TensorType::fp32, per_token(1), fixed(options.experts));
+  const TensorView chosen = tensor("router.experts", TensorType::int32, fixed(1), per_token(rows));
+  const TensorView shares = tensor("router.weights", TensorType::fp32, per_token(1), fixed(rows));
+  node(std::make_shared<RouteRule>(options.normalise), {logits, probabilities, chosen, shares});
+  const TensorView sources = tensor("router.sources", TensorType::int32, fixed(1), per_token(rows));
+  const TensorView places = tensor("router.places", TensorType::int32, fixed(1), per_token(rows));
+  const TensorView offsets =
+      tensor("router.offsets", TensorType::int32, fixed(1), fixed(options.experts + 1));
+  node(std::make_shared<GroupRowsRule>(rows), {chosen, sources, places, offsets});
+  const auto sorted = [&](const char* name, std::int64_t columns) {
+    return tensor(name, TensorType::precision, per_token(rows), fixed(columns));
+  };
+  const TensorView inputs = sorted("experts.inputs", hidden);
+  node(std::make_shared<SortRowsRule>(), {x, sources, places, inputs});
+  const TensorView gate_up = sorted("experts.gate_up", 2 * inner);
+  node(std::make_shared<ExpertProductRule>(),
+       {inputs, offsets, weights_of_all({options.gate, options.up}, inner, hidden), gate_up});
+  const TensorView activation = sorted("experts.activation", inner);
+  node(std::make_shared<ActivationRule>(options.activation, /*gated=*/true), {gate_up, activation});
+  const TensorView outputs = sorted("experts.outputs", hidden);
+  node(std::make_shared<ExpertProductRule>(),
+       {activation, offsets, weights_of_all({options.down}, hidden, inner), outputs});
+  const TensorView out = make("experts", hidden);
+  node(std::make_shared<CombineRule>(), {outputs, places, shares, out});
   return out;
 }
 

@@ -24,6 +24,14 @@ struct LinearOptions {
   bool bias = false;
 };
 
+/// Routed experts; `{}` in the names of their tensors is an expert's number.
+struct ExpertOptions {
+  std::int64_t experts = 0, top_k = 0, intermediate = 0;
+  bool normalise = true;  ///< a token's weights sum to 1
+  Activation activation = Activation::silu;
+  std::string router, gate, up, down;
+};
+
 class UnitBuilder {
  public:
   /// `prefix` stands before the names of its tensors.
@@ -52,6 +60,8 @@ class UnitBuilder {
   void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables);
   TensorView attention(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionShape& shape);
+  /// A gated MLP whose tokens go to `top_k` of the experts; see ExpertOptions.
+  TensorView experts(const TensorView& x, const ExpertOptions& options);
   TensorView activate(const TensorView& x, Activation kind);
   /// activation(gate) · up for [gate | up].
   TensorView activate_gate(const TensorView& gate_up, Activation kind);

@@ -49,7 +49,10 @@ struct Architecture {
   double embedding_scale = 1, residual_scale = 1, logits_scale = 1;  ///< factors
   std::vector<bool> slides = {};  ///< by layer, whether its attention has the window; empty: all or none
   std::optional<RopeOptions> sliding_rope = {};  ///< of layers that slide, if it is another
-  RopeOptions rope;                              ///< llama family
+  std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;  ///< 0: no layer has experts
+  bool normalises_experts = true;      ///< the weights of a token's experts sum to 1
+  std::vector<bool> has_experts = {};  ///< by layer; empty: all or none
+  RopeOptions rope;                    ///< llama family
   /// Llama family: the embedding's row of this token gets no gradient from the input, as with torch's
   /// padding_idx. A tied head still gives that row its own.
   std::optional<std::int64_t> padding_token;

@@ -56,9 +56,9 @@ double positive(JsonReader& reader, const std::string& key, std::optional<double
   return value;
 }
 
-RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where) {
+RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where, double theta) {
   RopeOptions rope;
-  rope.theta = positive(reader, "rope_theta", 10000.0);
+  rope.theta = positive(reader, "rope_theta", theta);
   if (reader.number("partial_rotary_factor", 1.0) != 1.0)
     reader.refuse("partial_rotary_factor", "supported: 1");
   reader.ignore("original_max_position_embeddings");  // only llama3's frequencies depend on it
@@ -132,6 +132,17 @@ std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Archite
   if (!reader.has("pad_token_id")) return fallback;
   const std::int64_t token = reader.integer("pad_token_id", {}, -a.vocabulary, a.vocabulary - 1);
   return token < 0 ? token + a.vocabulary : token;
+}
+
+void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& defaults) {
+  // transformers 5 writes num_local_experts, files of the hub have either.
+  const char* key = reader.has("num_experts") ? "num_experts" : "num_local_experts";
+  for (const char* either : {"num_experts", "num_local_experts"}) reader.ignore(either);
+  a.experts = reader.integer(key, defaults.experts, 1, kLargestCount);
+  a.experts_per_token = reader.integer("num_experts_per_tok", defaults.per_token, 1, a.experts);
+  reader.ignore("router_aux_loss_coef");  // counts only together with the next one
+  if (reader.boolean("output_router_logits", false))
+    reader.refuse("output_router_logits", "the auxiliary loss of routing is not supported; set it to false");
 }
 
 std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a,

@@ -36,7 +36,8 @@ double positive(JsonReader& reader, const std::string& key, std::optional<double
 /// Rope settings live in rope_parameters (transformers 5), or in rope_scaling and rope_theta (before). If
 /// both are given, transformers lets rope_scaling win, a theta inside win over one outside, and the original
 /// number of positions outside over that inside.
-RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where);
+RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where,
+                      double theta = 10000);
 
 /// The embedding's padding_idx in transformers, which counts a negative one from the table's end; `fallback`
 /// if the key is absent.
@@ -45,6 +46,13 @@ std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Archite
 
 /// Whether each layer's attention slides, from layer_types; `fallback(layer)` if that is absent or null.
 std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, bool (*fallback)(std::int64_t));
+
+struct ExpertDefaults {
+  std::int64_t experts, per_token;
+};
+
+/// The number of experts and how many a token goes to. Refuses the auxiliary loss.
+void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& defaults);
 
 /// The keys of Llama's file, but for those of one architecture alone.
 nlohmann::json llama_config(const Architecture& a);

@@ -66,15 +66,17 @@ def cases():
             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
                              "full_attention": {"rope_type": "default", "rope_theta": 20000.0}})), 29, 6, 2),
         "gemma2": (Gemma2Config(**gemma_like(attn_logit_softcapping=2.0, final_logit_softcapping=5.0)), 26, 6, 2),
-        "mixtral": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
-                                               num_experts_per_tok=2, output_router_logits=True,
-                                               router_aux_loss_coef=0.05)), 23, 6, 2),
+        "mixtral-balanced": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
+                                                        num_experts_per_tok=2, output_router_logits=True,
+                                                        router_aux_loss_coef=0.05)), 23, 6, 2),
         "qwen3-moe": (Qwen3MoeConfig(**llama_like(vocab_size=97, moe_intermediate_size=18, head_dim=10, num_experts=5,
                                                   num_experts_per_tok=3, norm_topk_prob=True)), 27, 4, 2),
         "qwen3-moe-dense": (Qwen3MoeConfig(**llama_like(
             vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, num_experts=4,
             num_experts_per_tok=2, norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[1],
-            output_router_logits=True, router_aux_loss_coef=0.05, tie_word_embeddings=True)), 22, 6, 3),
+            tie_word_embeddings=True)), 22, 6, 3),
+        "mixtral": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
+                                               num_experts_per_tok=2)), 23, 6, 2),
     }
 
 

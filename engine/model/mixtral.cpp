@@ -1,0 +1,69 @@
+// Mixtral (transformers: MixtralForCausalLM): Llama's attention, and experts in place of the MLP.
+#include "engine/model/architecture_rules.h"
+#include "engine/model/config_reading.h"
+#include "engine/model/decoder.h"
+
+namespace strata {
+namespace {
+
+void read(JsonReader& reader, Architecture& a, const std::string& where) {
+  a.family = Family::llama;
+  read_sizes(reader, a, {32000, 14336, 131072, 8, {}});
+  a.norm_epsilon = positive(reader, "rms_norm_eps", 1e-5);
+  a.tied_head = reader.boolean("tie_word_embeddings", false);
+  a.window = reader.has("sliding_window") ? reader.integer("sliding_window", {}, 1, kLargestVocabulary) : 0;
+  read_experts(reader, a, {.experts = 8, .per_token = 2});
+  a.expert_intermediate = a.intermediate;
+  if (reader.number("router_jitter_noise", 0.0) != 0)
+    reader.refuse("router_jitter_noise", "strata adds no noise to routing; set it to 0");
+  require_activation(reader, "hidden_act", "silu", "swish");
+  a.padding_token = read_padding_token(reader, a);
+  a.rope = read_rope(reader, a, where, /*theta=*/1e6);
+}
+
+nlohmann::json write(const Architecture& a) {
+  nlohmann::json config = llama_config(a);
+  config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
+  config["num_local_experts"] = a.experts;
+  config["num_experts_per_tok"] = a.experts_per_token;
+  return config;
+}
+
+NormOptions norm_options(const Architecture& a) {
+  return {NormKind::rms_norm, a.norm_epsilon};
+}
+
+UnitBuilder block(const Architecture& a, std::int64_t layer) {
+  UnitBuilder builder = layer_block(layer);
+  const TensorView input = builder.input(a.hidden);
+  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
+                                             a, {attention_shape(a)});
+  const TensorView mid = builder.add(input, attended);
+  const TensorView normalised = builder.norm(mid, "post_attention_layernorm", norm_options(a));
+  const TensorView experts = builder.experts(normalised, {.experts = a.experts,
+                                                          .top_k = a.experts_per_token,
+                                                          .intermediate = a.expert_intermediate,
+                                                          .router = "block_sparse_moe.gate",
+                                                          .gate = "block_sparse_moe.experts.{}.w1",
+                                                          .up = "block_sparse_moe.experts.{}.w3",
+                                                          .down = "block_sparse_moe.experts.{}.w2"});
+  builder.output(builder.add(mid, experts));
+  return builder;
+}
+
+UnitBuilder head(const Architecture& a, const Unit& embedding) {
+  return token_head(a, embedding, norm_options(a));
+}
+
+}  // namespace
+
+const ArchitectureRules kMixtral = {.model_type = "mixtral",
+                                    .hf_class = "MixtralForCausalLM",
+                                    .read = read,
+                                    .write = write,
+                                    .embedding = token_embedding,
+                                    .block = block,
+                                    .head = head,
+                                    .rotations = one_rotation};
+
+}  // namespace strata

@@ -1,0 +1,107 @@
+// Qwen3 MoE (transformers: Qwen3MoeForCausalLM): Qwen3's attention, and experts in place of some layers' MLP.
+#include <algorithm>
+
+#include "engine/model/architecture_rules.h"
+#include "engine/model/config_reading.h"
+#include "engine/model/decoder.h"
+
+namespace strata {
+namespace {
+
+/// The layers whose MLP is experts: each `decoder_sparse_step`th but those that mlp_only_layers names.
+std::vector<bool> read_expert_layers(JsonReader& reader, const Architecture& a) {
+  const std::int64_t step = reader.integer("decoder_sparse_step", 1, 1, kLargestCount);
+  std::vector<bool> has_experts;
+  for (std::int64_t layer = 0; layer < a.layers; ++layer) has_experts.push_back((layer + 1) % step == 0);
+  if (!reader.has("mlp_only_layers")) return has_experts;
+  for (const nlohmann::json& layer : reader.at("mlp_only_layers")) {
+    if (!layer.is_number_integer() || layer < 0 || layer >= a.layers)
+      reader.refuse("mlp_only_layers", "expected a list of layers' numbers");
+    has_experts[layer.get<std::size_t>()] = false;
+  }
+  return has_experts;
+}
+
+void read(JsonReader& reader, Architecture& a, const std::string& where) {
+  a.family = Family::llama;
+  read_sizes(reader, a, {151936, 6144, 32768, 4, {}, 24, 2048, 32});
+  a.norm_epsilon = positive(reader, "rms_norm_eps", 1e-6);
+  a.tied_head = reader.boolean("tie_word_embeddings", false);
+  a.qkv_bias = a.out_bias = reader.boolean("attention_bias", false);
+  a.qk_norm = true;
+  const bool slides = reader.boolean("use_sliding_window", false);
+  const bool has_window = !reader.is_null("sliding_window");
+  const std::int64_t window = has_window ? reader.integer("sliding_window", 4096, 1, kLargestVocabulary) : 0;
+  a.window = slides ? window : 0;
+  read_experts(reader, a, {.experts = 128, .per_token = 8});
+  a.expert_intermediate = reader.integer("moe_intermediate_size", 768, 1, 4 * kLargestWidth);
+  a.normalises_experts = reader.boolean("norm_topk_prob", false);
+  a.has_experts = read_expert_layers(reader, a);
+  require_activation(reader, "hidden_act", "silu", "swish");
+  a.padding_token = read_padding_token(reader, a);
+  a.rope = read_rope(reader, a, where);
+}
+
+nlohmann::json write(const Architecture& a) {
+  nlohmann::json config = llama_config(a);
+  config["attention_bias"] = a.qkv_bias;
+  config["use_sliding_window"] = a.window != 0;
+  if (a.window != 0) config["sliding_window"] = a.window;
+  config["num_experts"] = a.experts;
+  config["num_experts_per_tok"] = a.experts_per_token;
+  config["moe_intermediate_size"] = a.expert_intermediate;
+  config["norm_topk_prob"] = a.normalises_experts;
+  config["mlp_only_layers"] = nlohmann::json::array();
+  for (std::size_t layer = 0; layer < a.has_experts.size(); ++layer)
+    if (!a.has_experts[layer]) config["mlp_only_layers"].push_back(layer);
+  return config;
+}
+
+NormOptions norm_options(const Architecture& a) {
+  return {NormKind::rms_norm, a.norm_epsilon};
+}
+
+std::int64_t kind_of_layer(const Architecture& a, std::int64_t layer) {
+  return a.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
+}
+
+TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a, std::int64_t layer) {
+  if (kind_of_layer(a, layer) == 0) return gated_mlp(builder, x, a, Activation::silu);
+  return builder.experts(x, {.experts = a.experts,
+                             .top_k = a.experts_per_token,
+                             .intermediate = a.expert_intermediate,
+                             .normalise = a.normalises_experts,
+                             .router = "mlp.gate",
+                             .gate = "mlp.experts.{}.gate_proj",
+                             .up = "mlp.experts.{}.up_proj",
+                             .down = "mlp.experts.{}.down_proj"});
+}
+
+UnitBuilder block(const Architecture& a, std::int64_t layer) {
+  UnitBuilder builder = layer_block(layer);
+  const TensorView input = builder.input(a.hidden);
+  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
+                                             a, {.shape = attention_shape(a), .head_norm = norm_options(a)});
+  const TensorView mid = builder.add(input, attended);
+  const TensorView normalised = builder.norm(mid, "post_attention_layernorm", norm_options(a));
+  builder.output(builder.add(mid, mlp(builder, normalised, a, layer)));
+  return builder;
+}
+
+UnitBuilder head(const Architecture& a, const Unit& embedding) {
+  return token_head(a, embedding, norm_options(a));
+}
+
+}  // namespace
+
+const ArchitectureRules kQwen3Moe = {.model_type = "qwen3_moe",
+                                     .hf_class = "Qwen3MoeForCausalLM",
+                                     .read = read,
+                                     .write = write,
+                                     .embedding = token_embedding,
+                                     .block = block,
+                                     .head = head,
+                                     .kind_of_layer = kind_of_layer,
+                                     .rotations = one_rotation};
+
+}  // namespace strata
