@@ -36,8 +36,8 @@ void add_model(std::vector<Key>& keys) {
           });
   section.add<Text>(
       "architecture", &S::architecture, "",
-      "Instead of model.path: the model_type (gpt2, llama, mistral, qwen2, qwen3) of a model with "
-      "random weights by train.seed.");
+      "Instead of model.path: the model_type (gpt2, llama, mistral, qwen2, qwen3, olmo2, phi3, granite, "
+      "gemma3_text, mixtral, qwen3_moe) of a model with random weights by train.seed.");
   require(
       section.add<Json>("config", &S::config, "",
                         "Sizes and options of model.architecture, in the words of its config.json: "
@@ -134,9 +134,9 @@ void add_train(std::vector<Key>& keys) {
                                       "Determines initial weights and the order of the data.");
   section.add<Word<Recompute>>(
       "recompute", &S::recompute, "",
-      "full: the backward pass computes a block's activations again from its input. none: they are kept. "
-      "auto: they are kept for as many blocks as memory.device holds without moving anything more. Results "
-      "do "
+      "full: the backward pass computes a block's activations again from its input. none: they are saved. "
+      "auto: tensor by tensor, those are saved that spare the most computing for their bytes, as many as "
+      "memory.device holds without moving anything more, or more if a step gets shorter by it. Results do "
       "not depend on it.");
   section.add<Int>("validate_every", &S::validate_every, "steps",
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);

@@ -2,6 +2,8 @@
 // overlapped.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/execute/support.h"
 
 namespace strata {
@@ -82,6 +84,22 @@ TEST(Recomputation, ChangesNoBit) {
   const std::string full = run(config).result.state_hash;
   config.train.recompute = Recompute::none;
   EXPECT_EQ(run(config).result.state_hash, full);
+}
+
+TEST(Recomputation, TensorByTensorChangesNoBitAndThePlanIsExact) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  const std::string expected = run(config).result.state_hash;
+  const Bytes resident = resident_bytes(config);
+  std::set<std::vector<std::size_t>> levels;
+  for (int eighths = 3; eighths <= 8; ++eighths) {
+    config.memory.device = resident * eighths / 8;
+    const RunOutcome outcome = run(config);
+    EXPECT_EQ(outcome.result.state_hash, expected) << eighths;
+    expect_the_plan_was_exact(outcome);
+    levels.insert(outcome.plan.strategy.saved_level);
+  }
+  EXPECT_GE(levels.size(), 3U);
 }
 
 TEST(Pins, ChangeNoBitAndThePlanIsExact) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "tests/plan/support.h"
 
@@ -148,6 +150,25 @@ TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
   }
   EXPECT_TRUE(some_in_between);
   EXPECT_EQ(before, 0);
+}
+
+TEST(Planner, SavesSomeTensorsOfABlockWhereAllDoNotFit) {
+  const Model model = tiny_model(2);
+  RunConfig config = tiny_config({.microbatches = 4});
+  config.train.recompute = Recompute::automatic;
+  const Plan unlimited = make_plan(config, model);
+  const std::size_t last = unlimited.strategy.saved_level[1];
+  std::set<std::size_t> levels;
+  double flops = unlimited.flops.executed;
+  const Bytes all = unlimited.arena_bytes(Tier::device);
+  for (int part = 31; part > 12; --part) {
+    config.memory.device = all * part / 32;
+    const Plan plan = make_plan(config, model);
+    EXPECT_GE(plan.flops.executed, flops) << part;
+    flops = plan.flops.executed;
+    levels.insert(plan.strategy.saved_level.begin() + 1, plan.strategy.saved_level.end() - 1);
+  }
+  EXPECT_TRUE(std::ranges::any_of(levels, [&](std::size_t level) { return level > 0 && level < last; }));
 }
 
 TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {

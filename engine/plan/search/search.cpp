@@ -42,6 +42,15 @@ class Savings {
     return strategy;
   }
 
+  /// Levels of the unit that has the most.
+  std::size_t levels() const { return *std::ranges::max_element(levels_); }
+  /// Every unit at this level, or at its last.
+  Strategy all_at(Strategy strategy, std::size_t level) const {
+    strategy.saved_level.clear();
+    for (const std::size_t last : levels_) strategy.saved_level.push_back(std::min(level, last));
+    return strategy;
+  }
+
   /// The `units` top ones save all, the others nothing.
   Strategy whole_units(Strategy strategy, std::size_t units) const {
     strategy.saved_level.assign(levels_.size(), 0);
@@ -127,6 +136,10 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     // less is computed and the more travels: a step is shortest where it no longer gets shorter.
     consider(savings.evenly(strategy, 0));
     consider(savings.evenly(strategy, savings.most()));
+    if (result.empty()) {  // a little saved may need less than nothing or all
+      for (std::size_t level = 1; level < savings.levels(); ++level)
+        consider(savings.all_at(strategy, level));
+    }
     const std::size_t whole = first_number_from_ends(1, savings.units() + 1,
                                                      [&](std::size_t units) {
                                                        return spills(savings.whole_units(strategy, units));
@@ -190,13 +203,12 @@ Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
     });
   };
   Strategy strategy = base_strategy(config, model);
+  const Savings savings(model, strategy);
   for (const Order order : orders_to_try(config)) {
     strategy.order = order;
     consider(strategy);
     if (config.train.recompute != Recompute::automatic) continue;
-    Strategy saving = strategy;
-    saving.saved_level.assign(model.units.size(), kAllSaved);
-    consider(saving);
+    for (std::size_t level = 1; level <= savings.levels(); ++level) consider(savings.all_at(strategy, level));
   }
   return smallest;
 }
