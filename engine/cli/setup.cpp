@@ -38,7 +38,7 @@ ModelConfig model_config(const RunConfig& config) {
   model.keys["model_type"] = type;
   // A run file asks for dropout only if it says so, whatever HF's default is.
   if (type == "gpt2") {
-    for (const std::string_view key : dropout_keys(Family::gpt2)) model.keys.emplace(key, 0.0);
+    for (const std::string_view key : dropout_keys(type).keys) model.keys.emplace(key, 0.0);
   }
   return model;
 }

@@ -33,7 +33,6 @@ void refuse_common_options(JsonReader& reader) {
 
 /// What remains is known to change nothing, or refused.
 void refuse_unknown_keys(JsonReader& reader, Family family) {
-  for (const std::string_view key : dropout_keys(family)) read_dropout(reader, key);
   for (const auto groups : {inert_keys(), inert_keys(family)}) {
     for (const InertKeys& group : groups) {
       for (const std::string_view key : group.keys) reader.ignore(key);
@@ -62,6 +61,7 @@ Architecture parse_architecture(const nlohmann::json& config, const std::string&
   }
   rules_of(a).read(reader, a, where);
   a.initializer_range = initializer_range(reader);
+  check_dropout(reader, a.model_type);
   refuse_common_options(reader);
   refuse_unknown_keys(reader, a.family);
   return a;

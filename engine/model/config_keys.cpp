@@ -23,6 +23,7 @@ const InertKeys kOfAll[] = {
       "assistant_lookbehind",
       "bad_words_ids",
       "begin_suppress_tokens",
+      "cache_implementation",
       "diversity_penalty",
       "do_sample",
       "early_stopping",

@@ -75,13 +75,15 @@ RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::stri
   const std::string type = parameters.text("rope_type", old_type);
   const std::string type_key = reader.at(key).contains("rope_type") ? "rope_type" : "type";
   for (const std::string layer_type : {"full_attention", "sliding_attention"}) {
-    if (parameters.has(layer_type))
+    if (parameters.has(layer_type) || parameters.is_null(layer_type))
       parameters.refuse(layer_type, "rope settings by layer type are not supported");
   }
-  if (type == "llama3") {
+  const bool knows_llama3 = a.model_type != "phi3";  // transformers refuses it there
+  if (type == "llama3" && knows_llama3) {
     rope.llama3 = read_llama3_rope(parameters, reader, a);
   } else if (type != "default") {
-    parameters.refuse(type_key, "supported: \"default\", \"llama3\"");
+    parameters.refuse(type_key,
+                      knows_llama3 ? "supported: \"default\", \"llama3\"" : "supported: \"default\"");
   }
   parameters.refuse_unknown_keys();
   return rope;
@@ -91,8 +93,9 @@ void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& default
   a.layers = reader.integer("num_hidden_layers", defaults.layers, 1, kLargestCount);
   a.hidden = reader.integer("hidden_size", defaults.hidden, 1, kLargestWidth);
   a.heads = reader.integer("num_attention_heads", defaults.heads, 1, kLargestWidth);
+  const bool is_gemma = a.model_type == "gemma3_text";
   a.kv_heads =
-      reader.is_null("num_key_value_heads")
+      reader.is_null("num_key_value_heads") && !is_gemma
           ? a.heads
           : reader.integer("num_key_value_heads", defaults.kv_heads.value_or(a.heads), 1, kLargestWidth);
   if (a.heads % a.kv_heads != 0) {
@@ -100,10 +103,10 @@ void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& default
         "num_attention_heads {} is not a multiple of num_key_value_heads {}{}", a.heads, a.kv_heads,
         reader.has("num_key_value_heads") ? "" : ", its default; set num_key_value_heads"));
   }
-  // LlamaConfig refuses what does not divide even if head_dim is given, so that a file of ours must not
-  // have it.
+  // LlamaConfig and Gemma3TextConfig refuse what does not divide even if head_dim is given, so that a file of
+  // ours must not have it.
   const bool needs_division =
-      a.model_type == "llama" || (!defaults.head_dimension && !reader.has("head_dim"));
+      a.model_type == "llama" || is_gemma || (!defaults.head_dimension && !reader.has("head_dim"));
   if (needs_division && a.hidden % a.heads != 0) {
     reader.fail(fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", a.hidden, a.heads));
   }
@@ -129,7 +132,15 @@ void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& default
 std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Architecture& a,
                                                std::optional<std::int64_t> fallback) {
   if (reader.is_null("pad_token_id")) return {};
-  if (!reader.has("pad_token_id")) return fallback;
+  if (!reader.has("pad_token_id")) {
+    if (fallback && *fallback >= a.vocabulary) {
+      reader.fail(fmt::format(
+          "pad_token_id is absent, and {}, its default, is not in the vocabulary of {}; set pad_token_id, to "
+          "null if no token is padding",
+          *fallback, a.vocabulary));
+    }
+    return fallback;
+  }
   const std::int64_t token = reader.integer("pad_token_id", {}, -a.vocabulary, a.vocabulary - 1);
   return token < 0 ? token + a.vocabulary : token;
 }
@@ -145,11 +156,10 @@ void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& def
     reader.refuse("output_router_logits", "the auxiliary loss of routing is not supported; set it to false");
 }
 
-std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a,
-                                   bool (*fallback)(std::int64_t)) {
+std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, std::int64_t pattern) {
   std::vector<bool> slides;
   if (!reader.has("layer_types")) {
-    for (std::int64_t layer = 0; layer < a.layers; ++layer) slides.push_back(fallback(layer));
+    for (std::int64_t layer = 0; layer < a.layers; ++layer) slides.push_back((layer + 1) % pattern != 0);
     return slides;
   }
   const nlohmann::json& types = reader.at("layer_types");
@@ -176,7 +186,8 @@ nlohmann::json llama_config(const Architecture& a) {
                            {"rms_norm_eps", a.norm_epsilon},
                            {"hidden_act", "silu"},
                            {"rope_theta", a.rope.theta},
-                           {"rope_scaling", rope_scaling(a.rope)}};
+                           {"rope_scaling", rope_scaling(a.rope)},
+                           {"pad_token_id", nullptr}};  // some have another default
   if (a.padding_token) config["pad_token_id"] = *a.padding_token;
   return config;
 }

@@ -40,12 +40,13 @@ RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::stri
                       double theta = 10000);
 
 /// The embedding's padding_idx in transformers, which counts a negative one from the table's end; `fallback`
-/// if the key is absent.
+/// if the key is absent, which must be in the vocabulary then.
 std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Architecture& a,
                                                std::optional<std::int64_t> fallback = {});
 
-/// Whether each layer's attention slides, from layer_types; `fallback(layer)` if that is absent or null.
-std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, bool (*fallback)(std::int64_t));
+/// Whether each layer's attention slides, from layer_types; if that is absent or null, all but each
+/// `pattern`th layer do.
+std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, std::int64_t pattern);
 
 struct ExpertDefaults {
   std::int64_t experts, per_token;

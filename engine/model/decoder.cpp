@@ -30,7 +30,7 @@ void finish_head(UnitBuilder& builder, const TensorView& normalised, const Archi
   const TensorView product = a.tied_head ? builder.shared_linear(normalised, embedding, 0)
                                          : builder.linear(normalised, {{"lm_head", a.vocabulary}});
   builder.take_in_chunks(product);
-  const TensorView logits = builder.scale(product, a.logits_scale);
+  const TensorView logits = builder.scale(product, 1 / a.logits_divisor);
   builder.take_in_chunks(logits);
   builder.cross_entropy(logits);
 }

@@ -11,28 +11,35 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kOfGpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
-constexpr std::string_view kOfLlama[] = {"attention_dropout"};
-constexpr double kGpt2Default = 0.1;
+constexpr std::string_view kOfPhi3[] = {"attention_dropout", "resid_pdrop"};  // its embd_pdrop is not used
+constexpr std::string_view kOfOthers[] = {"attention_dropout"};
 
-}  // namespace
-
-std::span<const std::string_view> dropout_keys(Family family) {
-  return family == Family::gpt2 ? std::span<const std::string_view>(kOfGpt2) : kOfLlama;
-}
-
-double read_dropout(JsonReader& reader, std::string_view key) {
+double read_dropout(JsonReader& reader, std::string_view key, double fallback) {
   const std::string name(key);
-  const double value = reader.number(name, key == kOfLlama[0] ? 0.0 : kGpt2Default);
+  const double value = reader.number(name, fallback);
   if (!(value >= 0 && value <= 1)) reader.refuse(name, "expected a probability from 0 to 1");
   return value;
 }
 
+}  // namespace
+
+DropoutKeys dropout_keys(std::string_view model_type) {
+  if (model_type == "gpt2") return {kOfGpt2, 0.1};
+  if (model_type == "phi3") return {kOfPhi3, 0.0};
+  return {kOfOthers, 0.0};
+}
+
+void check_dropout(JsonReader& reader, std::string_view model_type) {
+  const DropoutKeys dropout = dropout_keys(model_type);
+  for (const std::string_view key : dropout.keys) read_dropout(reader, key, dropout.fallback);
+}
+
 std::string dropout_warning(const nlohmann::json& config, const std::string& where) {
   JsonReader reader(config, where);
-  const Family family = reader.text("model_type", {}) == "gpt2" ? Family::gpt2 : Family::llama;
+  const DropoutKeys dropout = dropout_keys(reader.text("model_type", {}));
   std::vector<std::string> asked;
-  for (const std::string_view key : dropout_keys(family)) {
-    const double value = read_dropout(reader, key);
+  for (const std::string_view key : dropout.keys) {
+    const double value = read_dropout(reader, key, dropout.fallback);
     if (value > 0) asked.push_back(fmt::format("{} {}", key, value));
   }
   if (asked.empty()) return "";

@@ -5,17 +5,21 @@
 #include <string>
 #include <string_view>
 
-#include "engine/model/architecture.h"
+#include <nlohmann/json_fwd.hpp>
 
 namespace strata {
 
 class JsonReader;
 
-/// A family's keys for dropout in the language model.
-std::span<const std::string_view> dropout_keys(Family family);
+/// An architecture's keys for dropout in the language model, and what an absent one means to HF.
+struct DropoutKeys {
+  std::span<const std::string_view> keys;
+  double fallback;
+};
+DropoutKeys dropout_keys(std::string_view model_type);
 
-/// Its value, HF's default if it is absent. Throws ConfigError if that is no probability.
-double read_dropout(JsonReader& reader, std::string_view key);
+/// Throws ConfigError if one of them is no probability.
+void check_dropout(JsonReader& reader, std::string_view model_type);
 
 /// One sentence that names the dropout of a config that parse_architecture() takes; empty if there is
 /// none.

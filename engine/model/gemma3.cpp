@@ -9,29 +9,46 @@
 namespace strata {
 namespace {
 
+/// The settings of one kind of layers.
+RopeOptions read_settings(const nlohmann::json& object, const std::string& where, double theta) {
+  JsonReader settings(object, where);
+  RopeOptions rope{.theta = positive(settings, "rope_theta", theta)};
+  const std::string old_type = settings.text("type", settings.has("rope_type") ? "" : "default");
+  const std::string type = settings.text("rope_type", old_type);
+  if (!old_type.empty() && type != old_type)
+    settings.refuse("type", "transformers goes by rope_type, \"" + type + "\" here; say there what is meant");
+  if (type == "linear") {
+    rope.linear_factor = positive(settings, "factor", {});
+  } else if (type != "default") {
+    settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "supported: \"default\", \"linear\"");
+  }
+  settings.refuse_unknown_keys();
+  return rope;
+}
+
 /// Files of transformers 5 have the settings of both kinds of layers; older ones say the theta of each, and a
-/// scaling of the layers that see all.
+/// scaling of the layers that see all. Where both stand, transformers puts the scaling over the settings.
 void read_ropes(JsonReader& reader, Architecture& a, const std::string& where) {
-  a.rope.theta = positive(reader, "rope_theta", 1e6);
-  a.sliding_rope = RopeOptions{.theta = positive(reader, "rope_local_base_freq", 1e4)};
-  const auto read_one = [&](const nlohmann::json& object, const std::string& key, RopeOptions& rope) {
-    JsonReader settings(object, where + ": " + key);
-    rope.theta = positive(settings, "rope_theta", rope.theta);
-    const std::string type = settings.text("rope_type", "default");
-    if (type == "linear") {
-      rope.linear_factor = positive(settings, "factor", {});
-    } else if (type != "default") {
-      settings.refuse("rope_type", "supported: \"default\", \"linear\"");
-    }
-    settings.refuse_unknown_keys();
-  };
-  if (reader.has("rope_scaling")) read_one(reader.at("rope_scaling"), "rope_scaling", a.rope);
-  if (!reader.has("rope_parameters")) return;
-  JsonReader kinds(reader.at("rope_parameters"), where + ": rope_parameters");
-  if (kinds.has("full_attention")) read_one(kinds.at("full_attention"), "full_attention", a.rope);
-  if (kinds.has("sliding_attention"))
-    read_one(kinds.at("sliding_attention"), "sliding_attention", *a.sliding_rope);
-  kinds.refuse_unknown_keys();
+  const double theta = positive(reader, "rope_theta", 1e6);
+  const double sliding_theta = positive(reader, "rope_local_base_freq", 1e4);
+  nlohmann::json full = {{"rope_type", "default"}}, sliding = full;
+  bool takes_scaling = true;
+  if (reader.has("rope_parameters")) {
+    JsonReader kinds(reader.at("rope_parameters"), where + ": rope_parameters");
+    takes_scaling = kinds.has("full_attention");
+    if (takes_scaling) full = kinds.at("full_attention");
+    if (kinds.has("sliding_attention")) sliding = kinds.at("sliding_attention");
+    kinds.refuse_unknown_keys();
+  }
+  std::string source = ": rope_parameters: full_attention";
+  if (reader.has("rope_scaling")) {
+    if (!takes_scaling || !full.is_object() || !reader.at("rope_scaling").is_object())
+      reader.refuse("rope_scaling", "expected an object, and one of full_attention in rope_parameters");
+    full.update(reader.at("rope_scaling"));
+    source = ": rope_scaling";
+  }
+  a.rope = read_settings(full, where + source, theta);
+  a.sliding_rope = read_settings(sliding, where + ": rope_parameters: sliding_attention", sliding_theta);
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string& where) {
@@ -41,15 +58,15 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.tied_head = reader.boolean("tie_word_embeddings", true);
   a.qkv_bias = a.out_bias = reader.boolean("attention_bias", false);
   a.qk_norm = true;
-  a.query_scale = 1 / std::sqrt(positive(reader, "query_pre_attn_scalar", 256.0));
+  a.query_scale = std::pow(reader.integer("query_pre_attn_scalar", 256, 1, kLargestWidth), -0.5);
   a.embedding_scale = std::sqrt(static_cast<double>(a.hidden));
   a.window = reader.integer("sliding_window", 4096, 1, kLargestVocabulary);
-  if (reader.integer("sliding_window_pattern", 6, 1, kLargestCount) != 6 && !reader.has("layer_types"))
-    reader.refuse("sliding_window_pattern", "name the kind of each layer in layer_types");
-  a.slides = read_layer_types(reader, a, [](std::int64_t layer) { return (layer + 1) % 6 != 0; });
+  a.slides = read_layer_types(reader, a, reader.integer("sliding_window_pattern", 6, 1, kLargestCount));
   require_activation(reader, "hidden_activation", "gelu_pytorch_tanh", "gelu_new");
-  require_plain(reader, "use_bidirectional_attention", false);
-  require_empty(reader, "final_logit_softcapping", "soft caps are not supported");
+  if (!reader.is_null("use_bidirectional_attention"))
+    require_plain(reader, "use_bidirectional_attention", false);
+  if (reader.has("final_logit_softcapping"))
+    reader.refuse("final_logit_softcapping", "soft caps are not supported; set it to null if there is none");
   for (const char* unused : {"hidden_act", "attn_logit_softcapping", "_sliding_window_pattern"})
     reader.ignore(unused);
   a.padding_token = read_padding_token(reader, a, 0);
@@ -64,10 +81,9 @@ nlohmann::json rope_config(const RopeOptions& rope) {
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = llama_config(a);
   for (const char* of_llama : {"hidden_act", "rope_theta", "rope_scaling"}) config.erase(of_llama);
-  if (!a.padding_token) config["pad_token_id"] = nullptr;
   config["hidden_activation"] = "gelu_pytorch_tanh";
   config["attention_bias"] = a.qkv_bias;
-  config["query_pre_attn_scalar"] = std::round(1 / (a.query_scale * a.query_scale) * 1e6) / 1e6;
+  config["query_pre_attn_scalar"] = std::llround(1 / (a.query_scale * a.query_scale));
   config["sliding_window"] = a.window;
   for (const bool slides : a.slides)
     config["layer_types"].push_back(slides ? "sliding_attention" : "full_attention");

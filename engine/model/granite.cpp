@@ -17,7 +17,7 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.embedding_scale = positive(reader, "embedding_multiplier", 1.0);
   a.query_scale = positive(reader, "attention_multiplier", 1.0);
   a.residual_scale = positive(reader, "residual_multiplier", 1.0);
-  a.logits_scale = 1 / positive(reader, "logits_scaling", 1.0);
+  a.logits_divisor = positive(reader, "logits_scaling", 1.0);
   require_activation(reader, "hidden_act", "silu", "swish");
   a.padding_token = read_padding_token(reader, a);
   a.rope = read_rope(reader, a, where);
@@ -30,7 +30,7 @@ nlohmann::json write(const Architecture& a) {
   config["embedding_multiplier"] = a.embedding_scale;
   config["attention_multiplier"] = a.query_scale;
   config["residual_multiplier"] = a.residual_scale;
-  config["logits_scaling"] = 1 / a.logits_scale;
+  config["logits_scaling"] = a.logits_divisor;
   return config;
 }
 

@@ -15,15 +15,12 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.window = reader.has("sliding_window") ? reader.integer("sliding_window", {}, 1, kLargestVocabulary) : 0;
   require_activation(reader, "hidden_act", "silu", "swish");
   for (const char* unused : {"attention_bias", "embd_pdrop"}) reader.ignore(unused);
-  if (reader.number("resid_pdrop", 0.0) != 0)
-    reader.refuse("resid_pdrop", "strata trains without dropout; set it to 0");
   a.padding_token = read_padding_token(reader, a, 32000);
   a.rope = read_rope(reader, a, where);
 }
 
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = llama_config(a);
-  if (!a.padding_token) config["pad_token_id"] = nullptr;
   config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
   return config;
 }

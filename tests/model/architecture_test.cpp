@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "tests/base/expect_error.h"
+#include "tests/support/source_folder.h"
 
 namespace strata {
 namespace {
@@ -187,7 +190,9 @@ json rope(const char* model_type, json parameters) {
 const Refusal kRefusals[] = {
     {"NoObject", json::array(), {"expected a JSON object"}},
     {"NoModelType", json::object(), {"model_type is missing"}},
-    {"ModelType", {{"model_type", "bert"}}, {"model_type is \"bert\"", "gpt2, llama, mistral, qwen2, qwen3"}},
+    {"ModelType",
+     {{"model_type", "bert"}},
+     {"model_type is \"bert\"", "gpt2, llama, mistral, qwen2, qwen3, olmo2, phi3, granite, gemma3_text"}},
     {"LlamaActivation",
      {{"model_type", "llama"}, {"hidden_act", "gelu"}},
      {"hidden_act is \"gelu\"", "\"silu\""}},
@@ -294,6 +299,48 @@ const Refusal kRefusals[] = {
      {"tie_word_embeddings is 1", "true or false"}},
     {"NoNumber", {{"model_type", "llama"}, {"rope_theta", "x"}}, {"rope_theta is \"x\"", "a number"}},
     {"NoText", {{"model_type", 3}}, {"model_type is 3", "a string"}},
+    {"DefaultPaddingToken",
+     {{"model_type", "phi3"}, {"vocab_size", 100}},
+     {"pad_token_id is absent", "32000, its default", "vocabulary of 100", "set pad_token_id"}},
+    {"Phi3Rope",
+     rope("phi3", {{"rope_type", "longrope"}}),
+     {"rope_type is \"longrope\"", "supported: \"default\""}},
+    {"Phi3Llama3",
+     rope("phi3", {{"rope_type", "llama3"}}),
+     {"rope_type is \"llama3\"", "supported: \"default\""}},
+    {"Phi3PartialRotary",
+     rope("phi3", {{"rope_type", "default"}, {"partial_rotary_factor", 0.75}}),
+     {"partial_rotary_factor is 0.75", "supported: 1"}},
+    {"Multiplier",
+     {{"model_type", "granite"}, {"attention_multiplier", 0}},
+     {"attention_multiplier is 0", "positive"}},
+    {"GemmaHidden",
+     {{"model_type", "gemma3_text"}, {"hidden_size", 100}, {"head_dim", 8}},
+     {"hidden_size 100 is not a multiple of num_attention_heads 8"}},
+    {"GemmaKeyValueHeads",
+     {{"model_type", "gemma3_text"}, {"num_key_value_heads", nullptr}},
+     {"num_key_value_heads is null", "integer from 1"}},
+    {"GemmaRopeType",
+     rope("gemma3_text", {{"full_attention", {{"rope_type", "yarn"}}}}),
+     {"rope_parameters: full_attention: rope_type is \"yarn\"", "supported: \"default\", \"linear\""}},
+    {"GemmaOldScaling",
+     {{"model_type", "gemma3_text"}, {"rope_scaling", {{"type", "linear"}, {"factor", 8}}}},
+     {"rope_scaling: type is \"linear\"", "goes by rope_type"}},
+    {"GemmaScalingOfNothing",
+     {{"model_type", "gemma3_text"}, {"rope_scaling", {{"factor", 8}}}, {"rope_parameters", json::object()}},
+     {"rope_scaling is {\"factor\":8}", "full_attention in rope_parameters"}},
+    {"GemmaNoWindow",
+     {{"model_type", "gemma3_text"}, {"sliding_window", nullptr}},
+     {"sliding_window is null", "integer from 1"}},
+    {"Bidirectional",
+     {{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}},
+     {"use_bidirectional_attention is true", "supported: false"}},
+    {"SoftCap",
+     {{"model_type", "gemma3_text"}, {"final_logit_softcapping", 30.0}},
+     {"final_logit_softcapping is 30.0", "set it to null"}},
+    {"QueryScalar",
+     {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 0}},
+     {"query_pre_attn_scalar is 0", "integer from 1"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, ::testing::ValuesIn(kRefusals),
@@ -370,12 +417,88 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"max_window_layers", 0},
        {"sliding_window", 77}},
       {{"model_type", "qwen3"}, {"hidden_size", 1024}, {"rms_norm_eps", 1e-5}},
+      {{"model_type", "olmo2"}},
+      {{"model_type", "olmo2"}, {"pad_token_id", nullptr}, {"attention_bias", true}},
+      {{"model_type", "olmo2"}, {"rope_parameters", llama3}, {"num_key_value_heads", 4}},
+      {{"model_type", "phi3"}},
+      {{"model_type", "phi3"}, {"pad_token_id", nullptr}, {"sliding_window", 2047}, {"head_dim", 80}},
+      {{"model_type", "granite"}},
+      {{"model_type", "granite"},
+       {"logits_scaling", 49.0},  // 1 / (1 / 49.0) is another number
+       {"attention_multiplier", 0.0078125},
+       {"embedding_multiplier", 12},
+       {"residual_multiplier", 0.22},
+       {"mlp_bias", true},
+       {"attention_bias", true}},
+      {{"model_type", "gemma3_text"}},
+      {{"model_type", "gemma3_text"},
+       {"sliding_window_pattern", 2},
+       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+       {"query_pre_attn_scalar", 168},
+       {"tie_word_embeddings", false},
+       {"attention_bias", true},
+       {"pad_token_id", nullptr}},
+      {{"model_type", "gemma3_text"}, {"sliding_window_pattern", 1}, {"sliding_window", 77}},
+      {{"model_type", "gemma3_text"},
+       {"num_hidden_layers", 2},
+       {"layer_types", {"sliding_attention", "sliding_attention"}},
+       {"rope_local_base_freq", 77},
+       {"rope_theta", 55}},
   };
   for (const json& config : configs) {
     const Architecture a = parse(config);
     EXPECT_EQ(parse(to_hf_config(a)), a) << config;
     EXPECT_EQ(to_hf_config(a)["model_type"], config["model_type"]);
   }
+}
+
+TEST(Architecture, EveryQueryScaleOfGemmaIsWrittenAsTheNumberThatItWasReadFrom) {
+  for (std::int64_t scalar = 1; scalar <= 4096; ++scalar) {
+    const Architecture a = parse({{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", scalar}});
+    EXPECT_EQ(to_hf_config(a)["query_pre_attn_scalar"], scalar);
+  }
+}
+
+TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
+  const std::filesystem::path goldens = test::source_folder() / "tests/parity/goldens";
+  for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
+                           "olmo2", "phi3", "granite", "gemma3"}) {
+    const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
+    EXPECT_EQ(parse(to_hf_config(a)), a) << name;
+  }
+}
+
+TEST(Architecture, ThePaddingTokenThatIsNotNamedIsThatOfTheConfigClass) {
+  EXPECT_EQ(parse({{"model_type", "phi3"}}).padding_token, 32000);
+  EXPECT_EQ(parse({{"model_type", "olmo2"}}).padding_token, 1);
+  EXPECT_EQ(parse({{"model_type", "gemma3_text"}}).padding_token, 0);
+  EXPECT_EQ(parse({{"model_type", "granite"}}).padding_token, std::nullopt);
+}
+
+TEST(Architecture, GraniteScalesQueriesByItsMultiplierInsteadOfTheHeads) {
+  EXPECT_EQ(parse({{"model_type", "granite"}}).query_scale, 1);
+  EXPECT_EQ(parse({{"model_type", "granite"}, {"attention_multiplier", 0.25}}).query_scale, 0.25);
+}
+
+TEST(Architecture, EverySixthLayerOfGemma3SeesAllAndRotatesByAnotherTheta) {
+  const Architecture a = parse({{"model_type", "gemma3_text"}, {"num_hidden_layers", 7}});
+  EXPECT_EQ(a.slides, (std::vector<bool>{true, true, true, true, true, false, true}));
+  EXPECT_EQ(a.window, 4096);
+  EXPECT_EQ(a.rope.theta, 1e6);
+  EXPECT_EQ(a.sliding_rope->theta, 1e4);
+  EXPECT_EQ(a.query_scale, 1.0 / 16);
+  EXPECT_TRUE(a.tied_head);
+}
+
+TEST(Architecture, GemmasRopeScalingStandsOverItsRopeParameters) {
+  const Architecture a = parse({{"model_type", "gemma3_text"},
+                                {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}},
+                                {"rope_parameters",
+                                 {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 50.0}}},
+                                  {"sliding_attention", nullptr}}}});
+  EXPECT_EQ(a.rope.linear_factor, 4);
+  EXPECT_EQ(a.rope.theta, 50);
+  EXPECT_EQ(a.sliding_rope, RopeOptions{});
 }
 
 }  // namespace

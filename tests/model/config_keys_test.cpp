@@ -27,7 +27,7 @@ const json& facts() {
   return facts;
 }
 
-constexpr std::int64_t kSequence = 12;  ///< of list_config_keys.py
+constexpr std::int64_t kPredicting = 11;  ///< tokens of list_config_keys.py that predict another
 
 /// What Strata makes of a config: a model, perhaps with a warning, or nothing if it is refused.
 struct Reading {
@@ -40,7 +40,7 @@ std::optional<Reading> read(json config, const json& changes) {
   try {
     Reading reading{parse_architecture(config, "config.json"),
                     !dropout_warning(config, "config.json").empty()};
-    if (reading.architecture.window >= kSequence) reading.architecture.window = 0;
+    if (reading.architecture.window >= kPredicting) reading.architecture.window = 0;
     // The one says how long sequences may be, the other how new weights are drawn.
     reading.architecture.max_positions = 0;
     reading.architecture.initializer_range = 0;
@@ -143,7 +143,8 @@ TEST_P(ConfigKeys, ThatNobodyKnowsAreRefusedInOneSentence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
-                         ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3"),
+                         ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
+                                           "granite", "gemma3_text"),
                          [](const auto& info) { return info.param; });
 
 /// The config.json of well-known checkpoints, word by word where it matters.
@@ -208,6 +209,58 @@ TEST(HubConfig, OfEveryFamilyIsRead) {
           "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
           "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.51.0",
           "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})",
+      // allenai/OLMo-2-1124-7B
+      R"({"architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+          "intermediate_size": 11008, "max_position_embeddings": 4096, "model_type": "olmo2",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+          "pad_token_id": 100277, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 500000,
+          "tie_word_embeddings": false, "torch_dtype": "float32", "transformers_version": "4.47.0",
+          "use_cache": true, "vocab_size": 100352})",
+      // microsoft/Phi-3-mini-4k-instruct
+      R"({"_name_or_path": "Phi-3-mini-4k-instruct", "architectures": ["Phi3ForCausalLM"],
+          "attention_dropout": 0.0, "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config",
+          "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}, "bos_token_id": 1, "embd_pdrop": 0.0,
+          "eos_token_id": 32000, "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02,
+          "intermediate_size": 8192, "max_position_embeddings": 4096, "model_type": "phi3",
+          "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+          "original_max_position_embeddings": 4096, "pad_token_id": 32000, "resid_pdrop": 0.0,
+          "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0, "sliding_window": 2047,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.40.2",
+          "use_cache": true, "attention_bias": false, "vocab_size": 32064})",
+      // ibm-granite/granite-3.1-2b-base
+      R"({"architectures": ["GraniteForCausalLM"], "attention_bias": false, "attention_dropout": 0.1,
+          "attention_multiplier": 0.015625, "bos_token_id": 0, "embedding_multiplier": 12.0,
+          "eos_token_id": 0, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+          "intermediate_size": 8192, "logits_scaling": 8.0, "max_position_embeddings": 131072,
+          "mlp_bias": false, "model_type": "granite", "num_attention_heads": 32, "num_hidden_layers": 40,
+          "num_key_value_heads": 8, "pad_token_id": 0, "residual_multiplier": 0.22, "rms_norm_eps": 1e-05,
+          "rope_scaling": null, "rope_theta": 5000000.0, "tie_word_embeddings": true,
+          "torch_dtype": "bfloat16", "transformers_version": "4.47.0", "use_cache": true,
+          "vocab_size": 49152})",
+      // google/gemma-3-1b-pt
+      R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "attn_logit_softcapping": null, "bos_token_id": 2, "cache_implementation": "hybrid",
+          "eos_token_id": 1, "final_logit_softcapping": null, "head_dim": 256,
+          "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "initializer_range": 0.02,
+          "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text",
+          "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "pad_token_id": 0,
+          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+          "rope_scaling": null, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+          "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0", "use_cache": true,
+          "vocab_size": 262144})",
+      // google/gemma-3-270m
+      R"({"_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"], "attention_bias": false,
+          "attention_dropout": 0.0, "attn_logit_softcapping": null, "bos_token_id": 2, "eos_token_id": 1,
+          "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+          "hidden_size": 640, "initializer_range": 0.02, "intermediate_size": 2048,
+          "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+          "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4,
+          "num_hidden_layers": 3, "num_key_value_heads": 1, "pad_token_id": 0,
+          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
+          "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": 512, "torch_dtype": "bfloat16",
+          "transformers_version": "4.55.0.dev0", "use_bidirectional_attention": false, "use_cache": true,
+          "vocab_size": 262144})",
   };
   for (const char* text : configs)
     EXPECT_NO_THROW(parse_architecture(json::parse(text), "config.json")) << text;
@@ -218,6 +271,9 @@ TEST(Dropout, OfAConfigIsNamedWithItsDefault) {
             "a.json: asks for dropout (attn_pdrop 0.1, embd_pdrop 0.25), and strata trains without any");
   EXPECT_EQ(dropout_warning({{"model_type", "llama"}, {"attention_dropout", 0.5}}, "a.json"),
             "a.json: asks for dropout (attention_dropout 0.5), and strata trains without any");
+  EXPECT_EQ(dropout_warning({{"model_type", "phi3"}, {"resid_pdrop", 0.5}, {"embd_pdrop", 0.5}}, "a.json"),
+            "a.json: asks for dropout (resid_pdrop 0.5), and strata trains without any");
+  EXPECT_EQ(dropout_warning({{"model_type", "phi3"}}, "a.json"), "");
   EXPECT_EQ(dropout_warning({{"model_type", "qwen3"}}, "a.json"), "");
 }
 

@@ -1,6 +1,6 @@
 """Writes ../model/config_keys.json: what transformers makes of every key that a config.json may have (see README.md).
 
-    .venv/bin/python tests/parity/list_config_keys.py
+    .venv/bin/python tests/parity/list_config_keys.py          # all, or the families given
 
 A tiny model of each family is trained for one step with every key at many values, and with several keys at a time. Its loss
 and gradients are then the `same` as without the key, or the value `changes` them, or transformers has `rejected` the file.
@@ -11,25 +11,32 @@ import json
 import pathlib
 import re
 import shutil
+import sys
 import tempfile
 import warnings
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
+                          MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config)
 from transformers import configuration_utils, masking_utils, modeling_rope_utils
 from transformers.generation.configuration_utils import GenerationConfig
+from transformers.models.gemma3 import configuration_gemma3, modeling_gemma3
 from transformers.models.gpt2 import modeling_gpt2
+from transformers.models.granite import modeling_granite
 from transformers.models.llama import modeling_llama
 from transformers.models.ministral import modeling_ministral
 from transformers.models.mistral import modeling_mistral
+from transformers.models.olmo2 import modeling_olmo2
+from transformers.models.phi3 import configuration_phi3, modeling_phi3
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
 from transformers.utils import logging
 
 OUTPUT = pathlib.Path(__file__).parent.parent / "model" / "config_keys.json"
 SOURCES = [configuration_utils, masking_utils, modeling_rope_utils, modeling_gpt2, modeling_llama, modeling_ministral,
-           modeling_mistral, modeling_qwen2, modeling_qwen3]
+           modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_olmo2, configuration_phi3, modeling_phi3, modeling_granite,
+           configuration_gemma3, modeling_gemma3]
 VOCABULARY, SEQUENCE, LAYERS = 29, 12, 2
 
 LLAMA_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": LAYERS,
@@ -41,6 +48,12 @@ FAMILIES = {
     "mistral": (MistralConfig, LLAMA_SIZES),
     "qwen2": (Qwen2Config, LLAMA_SIZES),
     "qwen3": (Qwen3Config, {**LLAMA_SIZES, "head_dim": 4}),
+    "olmo2": (Olmo2Config, LLAMA_SIZES),
+    "phi3": (Phi3Config, {**LLAMA_SIZES, "pad_token_id": None}),
+    "granite": (GraniteConfig, {**LLAMA_SIZES, "embedding_multiplier": 3.0, "attention_multiplier": 0.3,
+                                "residual_multiplier": 0.6, "logits_scaling": 2.5}),
+    "gemma3_text": (Gemma3TextConfig, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,
+                                       "sliding_window_pattern": 2}),
 }
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -52,13 +65,32 @@ ROPES = [{}, {"rope_type": "default"}, {"type": "default"}, {"rope_theta": 50.0}
          {**LLAMA3, "type": "default"}, {**LLAMA3, "factor": None}, {**LLAMA3, "original_max_position_embeddings": None},
          {"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0},
          {"type": "linear", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0},
-         {"full_attention": {"rope_type": "default", "rope_theta": 50.0}}]
+         {"full_attention": {"rope_type": "default", "rope_theta": 50.0}},
+         {"sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}, {"full_attention": None}, {"full_attention": {}},
+         {"full_attention": {}, "sliding_attention": {}}, {"full_attention": {}, "sliding_attention": None},
+         {"full_attention": {"rope_theta": 50}}, {"full_attention": {"rope_theta": None}},
+         {"full_attention": {"rope_type": "linear", "factor": 2.0}}, {"full_attention": {"rope_type": "linear", "factor": 2}},
+         {"full_attention": {"type": "linear", "factor": 2.0}}, {"full_attention": {"rope_type": "linear"}},
+         {"full_attention": {"rope_type": "default", "type": "linear", "factor": 2.0}},
+         {"full_attention": {"rope_type": "linear", "factor": 0.5}}, {"full_attention": {"rope_type": "linear", "factor": 1.0}},
+         {"full_attention": {"rope_type": "default", "partial_rotary_factor": 0.5}}, {"full_attention": LLAMA3},
+         {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}, {"full_attention": {"rope_type": "yarn", "factor": 2.0}},
+         {"rope_type": "linear", "factor": 1.0}, {"rope_type": "linear"}, {"rope_type": "linear", "factor": 2},
+         {"factor": 2.0}, {"type": "su", "short_factor": [1.0, 1.0], "long_factor": [1.0, 1.0]},
+         {"rope_type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0]}]
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+THETAS = {"full_attention": {"rope_type": "default", "rope_theta": 50.0},
+          "sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}
 FULL, SLIDING = ["full_attention"], ["sliding_attention"]
 ANY_VALUES = [None, False, True, 2, 0.5, "x", {}]
 VALUES = {
     "activation_function": ["gelu", "gelu_pytorch_tanh", "relu"],
+    "attention_multiplier": [-0.5, 0],
+    "embedding_multiplier": [1, -0.5],
     "hidden_act": ["swish", "gelu"],
+    "hidden_activation": ["gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu", "silu"],
     "layer_types": [FULL * LAYERS, SLIDING * LAYERS, FULL + SLIDING, FULL],
+    "logits_scaling": [-0.5, 1],
     "max_window_layers": [LAYERS],
     "pad_token_id": [0, -1, VOCABULARY - 1, VOCABULARY, -VOCABULARY, -VOCABULARY - 1],
     "fusion_config": [{"patch_embeddings": True}],
@@ -67,11 +99,17 @@ VALUES = {
     "quantization_config": [{"quant_method": "bitsandbytes", "load_in_8bit": True}],
     "rope_parameters": ROPES,
     "rope_scaling": ROPES,
-    "rope_theta": [50.0, 50, 10000.0],
+    "rope_local_base_freq": [50.0, 50, 10000.0],
+    "rope_theta": [50.0, 50, 10000.0, 1000000],
+    "partial_rotary_factor": [1.0],
+    "query_pre_attn_scalar": [10, 10.0, 0, -4],
+    "residual_multiplier": [1, -0.5],
+    "sliding_window": [4, 11, SEQUENCE],
+    "sliding_window_pattern": [1, 3, 6, -2],
 }
 # What older versions wrote, and what often stands in the hub's files.
 OTHER_KEYS = """_attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled _from_model_config
-    _num_labels auto_map cross_attention_hidden_size decoder_start_token_id finetuning_task gradient_checkpointing
+    _num_labels auto_map cache_implementation cross_attention_hidden_size decoder_start_token_id finetuning_task gradient_checkpointing
     is_decoder is_llama_config max_sequence_length model_max_length n_ctx n_special output_past predict_special_tokens
     prefix pretraining_tp rope_interleaved sep_token_id task_specific_params tf_legacy_loss tie_encoder_decoder
     tokenizer_class torchscript transformers.js_config unsloth_fixed unsloth_version use_bfloat16 use_mrope xla_device""".split()
@@ -93,6 +131,24 @@ COMBINATIONS = [
     {**WINDOW, "sliding_window": None, "layer_types": FULL * LAYERS},
     {"pad_token_id": 3, "tie_word_embeddings": True}, {"pad_token_id": -1, "tie_word_embeddings": False},
     {"is_causal": False, "sliding_window": 4},
+    {"layer_types": FULL + SLIDING, "sliding_window_pattern": 3}, {"layer_types": SLIDING + FULL, "sliding_window_pattern": 1},
+    {"layer_types": None, "sliding_window_pattern": 1}, {"layer_types": None, "_sliding_window_pattern": 1},
+    {"sliding_window": None, "sliding_window_pattern": 1}, {"sliding_window": None, "layer_types": SLIDING + FULL},
+    {"sliding_window": 3, "use_bidirectional_attention": True}, {"sliding_window": 4, "use_bidirectional_attention": None},
+    {"attention_bias": True, "mlp_bias": True},
+    {"rope_theta": 50.0, "rope_local_base_freq": 70.0}, {"rope_theta": 50.0, "rope_parameters": THETAS},
+    {"rope_local_base_freq": 50.0, "rope_parameters": THETAS}, {"rope_scaling": LINEAR, "rope_parameters": THETAS},
+    {"rope_scaling": {"rope_theta": 70.0}, "rope_parameters": THETAS}, {"rope_scaling": {}, "rope_parameters": THETAS},
+    {"rope_scaling": LINEAR, "rope_parameters": {}}, {"rope_scaling": LINEAR, "rope_parameters": {"sliding_attention": {}}},
+    {"rope_scaling": LINEAR, "rope_parameters": {"full_attention": None}},
+    {"rope_scaling": {"factor": 4.0}, "rope_parameters": {"full_attention": LINEAR}},
+    {"rope_scaling": {"rope_type": "default"}, "rope_parameters": {"full_attention": LINEAR}},
+    {"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": {"full_attention": LINEAR}},
+    {"rope_scaling": {"type": "default"}, "rope_parameters": {"full_attention": {"type": "linear", "factor": 2.0}}},
+    {"partial_rotary_factor": 0.5, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}},
+    {"partial_rotary_factor": 0.5, "rope_scaling": LINEAR}, {"partial_rotary_factor": 1.0, "rope_scaling": LINEAR},
+    {**OUTSIDE, "rope_parameters": {"rope_type": "default"}}, {**OUTSIDE, "rope_parameters": THETAS},
+    {"head_dim": None, "hidden_size": 16},
 ]
 # Two files for one model, wherever transformers reads both.
 PAIRS = [
@@ -109,6 +165,19 @@ PAIRS = [
     ({**WINDOW, "sliding_window": None}, {"sliding_window": None}),
     ({**WINDOW, "max_window_layers": LAYERS}, {"sliding_window": 4}),
     ({**WINDOW, "layer_types": SLIDING * LAYERS}, WINDOW),
+]
+GEMMA_PAIRS = [
+    ({"pad_token_id": -1}, {"pad_token_id": VOCABULARY - 1}),
+    ({"layer_types": None, "sliding_window_pattern": 1}, {"layer_types": FULL * LAYERS}),
+    ({"layer_types": FULL * LAYERS, "sliding_window": None}, {"layer_types": FULL * LAYERS}),
+    ({"layer_types": None, "sliding_window_pattern": 3}, {"layer_types": SLIDING * LAYERS}),
+    ({"rope_theta": 50.0, "rope_local_base_freq": 70.0},
+     {"rope_parameters": {"full_attention": {"rope_theta": 50.0}, "sliding_attention": {"rope_theta": 70.0}}}),
+    ({"rope_scaling": LINEAR}, {"rope_parameters": {"full_attention": LINEAR}}),
+    ({"rope_scaling": {"factor": 4.0}, "rope_parameters": {"full_attention": LINEAR}},
+     {"rope_parameters": {"full_attention": {**LINEAR, "factor": 4.0}}}),
+    ({"rope_scaling": LINEAR, "rope_parameters": THETAS},
+     {"rope_parameters": {**THETAS, "full_attention": {**LINEAR, "rope_theta": 50.0}}}),
 ]
 
 
@@ -196,7 +265,7 @@ def group(effects):
 def describe(model_type, config_class, config):
     folder = pathlib.Path(tempfile.mkdtemp())
     family = Family(model_type, config_class, config, folder)
-    pairs = [pair for pair in PAIRS if family.is_pair(pair)]
+    pairs = [pair for pair in (GEMMA_PAIRS if model_type == "gemma3_text" else PAIRS) if family.is_pair(pair)]
     keys = {key: family.effects(key) for key in all_keys(config_class)}
     combinations = {"same": [], "changes": [], "rejected": []}
     for combination in COMBINATIONS:
@@ -221,7 +290,9 @@ def main():
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    families = {name: describe(name, *family) for name, family in FAMILIES.items()}
+    known = json.loads(OUTPUT.read_text()) if sys.argv[1:] else {}
+    families = {name: describe(name, *family) if name in (sys.argv[1:] or FAMILIES) else known[name]
+                for name, family in FAMILIES.items()}
     OUTPUT.write_text(text(families))
 
 
