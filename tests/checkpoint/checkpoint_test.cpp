@@ -236,6 +236,22 @@ TEST_F(Checkpoint, AnotherModelIsRefusedWithWhatDiffers) {
                              "tied head false vs true", "another checkpoint.path or --fresh"});
 }
 
+TEST_F(Checkpoint, AModelOfTheSameTensorsThatComputesSomethingElseIsRefused) {
+  const Model model = test::tiny_granite(0.5), other = test::tiny_granite(0.25);
+  State state(model, 0);
+  save(path(), model, state, 1);
+  EXPECT_TRUE(CheckpointStore(path(), 2, quick()).load_newest(model, state.access()));
+  expect_error<ConfigError>([&] { CheckpointStore(path(), 2, quick()).load_newest(other, state.access()); },
+                            {"another model", "residual_multiplier 0.5 vs 0.25"});
+}
+
+TEST_F(Checkpoint, AnotherPaddingTokenIsAnotherModelWhicheverHasNone) {
+  Architecture with = model_.architecture;
+  with.padding_token = 3;
+  EXPECT_EQ(difference(with, model_.architecture), "pad_token_id 3 vs null");
+  EXPECT_EQ(difference(model_.architecture, with), "pad_token_id null vs 3");
+}
+
 TEST_F(Checkpoint, ALongerContextMayGoOnFromAShorterOne) {
   save(path(), model_, first_, 1);
   model_.architecture.max_positions *= 2;

@@ -29,6 +29,17 @@ inline Model tiny_llama(bool tied = false, std::int64_t hidden = 8) {
                                         "test"));
 }
 
+inline Model tiny_granite(double residual_multiplier) {
+  return build_model(parse_architecture({{"model_type", "granite"},
+                                         {"num_hidden_layers", 1},
+                                         {"hidden_size", 8},
+                                         {"num_attention_heads", 2},
+                                         {"intermediate_size", 6},
+                                         {"vocab_size", 5},
+                                         {"residual_multiplier", residual_multiplier}},
+                                        "test"));
+}
+
 inline Model tiny_gpt2() {
   return build_model(parse_architecture({{"model_type", "gpt2"},
                                          {"n_layer", 1},

@@ -37,6 +37,48 @@ Architecture gpt2() {
   return a;
 }
 
+Architecture olmo2() {
+  Architecture a = llama();
+  a.model_type = "olmo2";
+  a.qkv_bias = a.out_bias = true;
+  return a;
+}
+
+Architecture phi3() {
+  Architecture a = llama();
+  a.model_type = "phi3";
+  a.window = 3;
+  return a;
+}
+
+Architecture granite() {
+  Architecture a = llama();
+  a.model_type = "granite";
+  a.tied_head = true;
+  a.qkv_bias = a.out_bias = a.mlp_bias = true;
+  a.embedding_scale = 1.5;
+  a.query_scale = 0.3;
+  a.residual_scale = 0.6;
+  a.logits_divisor = 2.5;
+  return a;
+}
+
+/// Without a layer that sees all, tokens see only the windows of `layers` layers.
+Architecture gemma3(std::vector<bool> slides) {
+  Architecture a = llama();
+  a.model_type = "gemma3_text";
+  a.tied_head = true;
+  a.qk_norm = true;
+  a.query_scale = 0.4;
+  a.embedding_scale = 3.5;
+  a.window = 3;
+  a.slides = std::move(slides);
+  a.layers = std::ssize(a.slides);
+  a.rope.linear_factor = 8;
+  a.sliding_rope = RopeOptions{.theta = 100};
+  return a;
+}
+
 }  // namespace
 
 std::vector<TinyArchitecture> tiny_architectures() {
@@ -55,10 +97,18 @@ std::vector<TinyArchitecture> tiny_architectures() {
   Architecture mistral = llama();
   mistral.model_type = "mistral";
   mistral.window = 3;
-  return {{"gpt2", gpt2()},          {"gpt2_untied", untied_gpt2},
-          {"llama_untied", llama()}, {"llama_tied", tied_llama},
-          {"qwen2", qwen2},          {"qwen3", qwen3},
-          {"mistral", mistral}};
+  return {{"gpt2", gpt2()},
+          {"gpt2_untied", untied_gpt2},
+          {"llama_untied", llama()},
+          {"llama_tied", tied_llama},
+          {"qwen2", qwen2},
+          {"qwen3", qwen3},
+          {"mistral", mistral},
+          {"olmo2", olmo2()},
+          {"phi3", phi3()},
+          {"granite", granite()},
+          {"gemma3", gemma3({true, false})},
+          {"gemma3_sliding", gemma3({true, true})}};
 }
 
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
