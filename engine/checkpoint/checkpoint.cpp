@@ -257,7 +257,7 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
   for (const SavedUnit& saved : units) {
     for (const StateKind kind : kStateKinds) {
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
-      checkpoint->add(saved.unit, kind, [&](std::int64_t first, std::int64_t count) {
+      checkpoint->add(saved, kind, [&](std::int64_t first, std::int64_t count) {
         if (values.empty()) values = state.read(saved.unit, kind);
         return values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
       });

@@ -91,13 +91,19 @@ void CheckpointWriter::open_files() {
   }
 }
 
-void CheckpointWriter::add(std::size_t unit, StateKind kind, const ReadState& read) {
-  std::size_t& added = added_[static_cast<std::size_t>(kind)];
-  if (added == units_.size() || units_[added].unit != unit)
+void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadState& read) {
+  if (next.range.count == 0) return;
+  auto& [units, elements] = added_[static_cast<std::size_t>(kind)];
+  while (units < units_.size() && elements == units_[units].range.count) {
+    ++units;
+    elements = 0;
+  }
+  if (units == units_.size() || units_[units].unit != next.unit ||
+      units_[units].range.first + elements != next.range.first)
     throw std::logic_error("CheckpointWriter: a unit out of the order that was announced");
-  const FlatRange range = units_[added++].range;
+  elements += next.range.count;
   remember_failure([&] {
-    for (const TensorPiece& piece : pieces_in(model_.units[unit], range)) {
+    for (const TensorPiece& piece : pieces_in(model_.units[next.unit], next.range)) {
       for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
         files_[static_cast<std::size_t>(kind)]->write(
             read(piece.at + done, std::min(kLargestRead, piece.count() - done)));

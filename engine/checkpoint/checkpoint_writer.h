@@ -37,17 +37,18 @@ class CheckpointWriter {
     std::string failure;  ///< what an IoError says before its reason
   };
 
-  /// `units` is the order in which add() gets them, and in which their tensors stand in the files: any, so
-  /// that whoever updates units in another order need not wait to save them. `model` and `ranks` must outlive
-  /// the writer. All ranks construct one together. Throws IoError.
+  /// `units` is the order in which add() gets them, whole or in pieces, and in which their tensors stand in
+  /// the files: any, so that whoever updates units in another order need not wait to save them. `model` and
+  /// `ranks` must outlive the writer. All ranks construct one together. Throws IoError.
   CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
                    Communicator* ranks = nullptr);
   /// If finish() was not called, other ranks are told, as they would wait for this one.
   ~CheckpointWriter();
 
-  /// The next unit's state of one kind, read a piece after the other. What fails here, on whatever rank, is
-  /// thrown by finish() of all ranks, as none waits for another before.
-  void add(std::size_t unit, StateKind kind, const ReadState& read);
+  /// The state of one kind that follows what was added of it: of a unit, or of as much as `next` says. `read`
+  /// counts from there. What fails here, on whatever rank, is thrown by finish() of all ranks, as none waits
+  /// for another before.
+  void add(const SavedUnit& next, StateKind kind, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
   /// The last call. REQUIRES: every unit was added in every kind. Throws IoError, or whatever add() met.
   CheckpointEntry finish(const Progress& progress);
@@ -85,9 +86,14 @@ class CheckpointWriter {
   Target target_;
   Communicator* ranks_;
   TemporaryFolder temporary_;
-  std::vector<std::unique_ptr<SafetensorsWriter>> files_;   ///< per kind
-  std::array<std::size_t, kStateKinds.size()> added_ = {};  ///< units, per kind
-  std::exception_ptr failure_;                              ///< the first of this rank
+  /// What was added: units, and elements of the next.
+  struct Added {
+    std::size_t units = 0;
+    std::int64_t elements = 0;
+  };
+  std::vector<std::unique_ptr<SafetensorsWriter>> files_;  ///< per kind
+  std::array<Added, kStateKinds.size()> added_ = {};       ///< likewise
+  std::exception_ptr failure_;                             ///< the first of this rank
   bool finishing_ = false;
 };
 

@@ -104,6 +104,9 @@ struct RunConfig {
     NvmeEngine nvme_engine = NvmeEngine::automatic;
     bool nvme_verify = false;
     std::optional<Bytes> nvme_read_per_second, nvme_write_per_second;  ///< limits of the tier
+    /// Most of each part of a unit's optimizer state that one update works on: it still fills a drive's
+    /// queue. No key sets it.
+    Bytes nvme_piece = 32 * MiB;
     TierChoice parameters = TierChoice::automatic, optimizer_state = TierChoice::automatic,
                gradients = TierChoice::automatic, activations = TierChoice::automatic;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;

@@ -31,7 +31,8 @@ Executor::Executor(const PlannedProgram& program, Operations& operations, const 
       operations_(operations),
       streams_(streams),
       options_(std::move(options)),
-      issued_(program.program.instructions.size()) {
+      issued_(program.program.instructions.size()),
+      rounds_behind_(rounds_behind(program.program)) {
   for (std::size_t i = 0; i < issued_.size(); ++i) {
     const Instruction& instruction = program.program.instructions[i];
     labels_.push_back(label(program.program, instruction));
@@ -43,11 +44,10 @@ Executor::Executor(const PlannedProgram& program, Operations& operations, const 
 Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                                   const std::function<void(const StepReport&)>& on_step) {
   lanes_ = {};
-  committed_ = -1;
-  last_ = INT64_MAX;
+  committed_ = first_step - 1;
+  last_ = first_step + steps - 1;
   error_ = nullptr;
-  first_step_ = first_step;
-  steps_ = steps;
+  rounds_ = {.first_step = first_step, .steps = steps, .saves = options_.saves};
   stop_ = &stop;
   on_step_ = &on_step;
   operations_.take_count();  // what others have moved since the run before
@@ -63,22 +63,23 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
   }
   measurements_.count.add(operations_.take_count());
   if (error_) std::rethrow_exception(error_);
-  return {committed_ + 1, std::max(0.0, seconds_between(last_report_, idle_))};
+  return {committed_ + 1 - first_step, std::max(0.0, seconds_between(last_report_, idle_))};
 }
 
 void Executor::run_serial() {
   try {
-    for (std::int64_t step = 0; step < steps_; ++step) {
-      for (std::size_t i = 0; i < program_.program.instructions.size(); ++i) {
-        {
-          const std::lock_guard lock(mutex_);
-          if (abandoned(step)) return;
-        }
+    const std::vector<Instruction>& instructions = program_.program.instructions;
+    const auto goes_on = [&](std::int64_t round) {
+      const std::lock_guard lock(mutex_);
+      return !is_over(round);
+    };
+    for (std::int64_t round = rounds_.first_step; goes_on(round); ++round) {
+      for (std::size_t i = 0; i < instructions.size() && goes_on(round); ++i) {
         const auto index = static_cast<std::int32_t>(i);
-        const auto lane = static_cast<std::size_t>(program_.program.instructions[i].lane);
-        if (!execute(lane, index, step)) return;
+        const auto lane = static_cast<std::size_t>(instructions[i].lane);
+        const bool was_performed = execute(lane, index, round);
         finish_previous(lane, index);
-        if (options_.observer) options_.observer(program_.program.instructions[i]);
+        if (was_performed && options_.observer) options_.observer(instructions[i]);
       }
     }
   } catch (const std::exception& error) {
@@ -89,22 +90,7 @@ void Executor::run_serial() {
 
 void Executor::run_lane(std::size_t lane) {
   try {
-    for (std::int64_t step = 0; step < steps_; ++step) {
-      for (const std::int32_t index : program_.dependencies.lanes[lane]) {
-        if (!wait_until_ready(lane, index, step)) {
-          step = steps_;
-          break;
-        }
-        wait_for_events(lane, index, step);
-        if (!execute(lane, index, step)) {
-          step = steps_;
-          break;
-        }
-        const std::lock_guard lock(mutex_);
-        ++lanes_[lane].issued;
-        progress_.notify_all();
-      }
-    }
+    run_rounds(lane);
     wait_until_idle(lane);
   } catch (const std::exception& error) {
     fail(error);
@@ -115,25 +101,38 @@ void Executor::run_lane(std::size_t lane) {
   progress_.notify_all();
 }
 
+void Executor::run_rounds(std::size_t lane) {
+  const std::vector<std::int32_t>& instructions = program_.dependencies.lanes[lane];
+  for (std::int64_t round = rounds_.first_step; !instructions.empty(); ++round) {
+    for (const std::int32_t index : instructions) {
+      if (!wait_until_ready(lane, index, round)) return;
+      wait_for_events(lane, index, round);
+      execute(lane, index, round);
+      const std::lock_guard lock(mutex_);
+      ++lanes_[lane].issued;
+      progress_.notify_all();
+    }
+  }
+}
+
 /// Until the device has finished what the lane issued.
 void Executor::wait_until_idle(std::size_t lane) {
   for (const std::int32_t index : program_.dependencies.lanes[lane]) finish_previous(lane, index);
 }
 
-/// False if the step was abandoned instead.
-bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) {
+/// Whether the instruction was performed.
+bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
-  const bool is_performed = performs(instruction, step);
-  if (instruction.effect != Effect::none && !commit(step)) return false;
+  const bool is_performed = begin(instruction, round);
   const AtWork at_work;
   const Bytes sent_before = operations_.sent_bytes(instruction);
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);
-      issue(*stream, index, step, is_performed);
+      issue(*stream, index, round, is_performed);
     } else if (is_performed) {
       const Clock::time_point start = Clock::now();
-      operations_.perform(instruction, first_step_ + step);
+      operations_.perform(instruction, step_of(instruction, round));
       add_busy(lane, seconds_between(start, Clock::now()));
     }
   } catch (const EndedByRankError& error) {
@@ -147,25 +146,25 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t step) 
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
   count_sent(instruction, operations_.sent_bytes(instruction) - sent_before);
-  if (instruction.effect == Effect::reports) {
+  if (is_performed && instruction.effect == Effect::reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
     report.seconds = seconds_between(last_report_, now);
-    report.begins = step == 0;
+    report.begins = round == rounds_.first_step;
     last_report_ = now;
     if (*on_step_) (*on_step_)(report);
   }
-  return true;
+  return is_performed;
 }
 
 /// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
 /// before, too.
-void Executor::issue(Stream& stream, std::int32_t index, std::int64_t step, bool performs) {
+void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs) {
+  const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   Issued& issued = issued_[static_cast<std::size_t>(index)];
   stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
   stream.record(*issued.start);
-  if (performs)
-    operations_.perform(program_.program.instructions[static_cast<std::size_t>(index)], first_step_ + step);
+  if (performs) operations_.perform(instruction, step_of(instruction, round));
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;
@@ -212,13 +211,13 @@ Executor::Advance Executor::advance() {
 }
 
 /// Waits for what other lanes have issued but perhaps not finished. An event may meanwhile stand for the next
-/// step's issue of the same instruction: that was issued without need of this one, so it ends too, only
+/// round's issue of the same instruction: that was issued without need of this one, so it ends too, only
 /// later.
-void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step) {
+void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_t round) {
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   Stream* own = streams_.find(kLanes[lane]);
   for (std::size_t other = 0; other < waits.size(); ++other) {
-    const bool before_this_run = waits[other].previous_step && step == 0;
+    const bool before_this_run = waits[other].previous_step && round == rounds_.first_step;
     if (other == lane || waits[other].position < 0 || before_this_run ||
         streams_.find(kLanes[other]) == nullptr)
       continue;
@@ -245,58 +244,64 @@ void Executor::count_sent(const Instruction& instruction, Bytes sent) {
 }
 
 bool Executor::abandoned(std::int64_t step) const {
-  return error_ || step > last_ || (stop_->load() && step > committed_);
+  return step > last_ || (stop_->load() && step > committed_);
+}
+
+/// Also after a stop there is a round behind the last step, if there is any step that is not abandoned.
+bool Executor::is_over(std::int64_t round) const {
+  const bool has_step_before = round > rounds_.first_step && !abandoned(round - rounds_behind_);
+  return error_ || (abandoned(round) && !has_step_before);
 }
 
 void Executor::end_after(std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  last_ = std::min(last_, step - first_step_);
+  last_ = std::min(last_, step);
   progress_.notify_all();
 }
 
-bool Executor::commit(std::int64_t step) {
+/// Whether the instruction is to be performed; if its effect is to decide its step, that is decided then.
+bool Executor::begin(const Instruction& instruction, std::int64_t round) {
+  if (!rounds_.performs(instruction, round)) return false;
   const std::lock_guard lock(mutex_);
-  if (abandoned(step)) return false;
-  committed_ = step;
+  const std::int64_t step = step_of(instruction, round);
+  const bool serves_one = instruction.serves == Serves::step || instruction.serves == Serves::step_before;
+  if (error_ || (serves_one && abandoned(step))) return false;
+  if (instruction.effect != Effect::none) committed_ = step;
   return true;
 }
 
-bool Executor::performs(const Instruction& instruction, std::int64_t step) const {
-  return instruction.when == When::every_step || options_.saves.saves(first_step_ + step);
-}
-
-bool Executor::ready(std::int32_t index, std::int64_t step) const {
+bool Executor::ready(std::int32_t index, std::int64_t round) const {
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   for (std::size_t lane = 0; lane < waits.size(); ++lane) {
     if (waits[lane].position < 0) continue;
-    const auto per_step = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());
-    if (first_step_ * per_step + lanes_[lane].issued <
-        needed(program_.dependencies, lane, waits[lane], first_step_ + step, options_.saves))
+    const auto per_round = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());
+    if (rounds_.first_step * per_round + lanes_[lane].issued <
+        needed(program_.dependencies, lane, waits[lane], round, options_.saves))
       return false;
   }
   return true;
 }
 
 /// False if the lane should end instead.
-bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step) {
+bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round) {
   std::unique_lock lock(mutex_);
   LaneState& state = lanes_[lane];
   state.waiting_for = index;
-  state.waiting_step = step;
-  while (!abandoned(step) && !ready(index, step)) {
+  state.waiting_round = round;
+  while (!is_over(round) && !ready(index, round)) {
     check_deadlock();
     progress_.wait(lock);
   }
   state.waiting_for = -1;
-  return !abandoned(step);
+  return !is_over(round);
 }
 
 /// A program whose dependencies follow program order cannot deadlock; a defect that makes it do so shows here
 /// at once.
 void Executor::check_deadlock() {
   const bool stuck = std::all_of(lanes_.begin(), lanes_.end(), [&](const LaneState& lane) {
-    return lane.finished || (lane.waiting_for >= 0 && !ready(lane.waiting_for, lane.waiting_step) &&
-                             !abandoned(lane.waiting_step));
+    return lane.finished || (lane.waiting_for >= 0 && !ready(lane.waiting_for, lane.waiting_round) &&
+                             !is_over(lane.waiting_round));
   });
   if (!stuck) return;
   std::string waits;
@@ -309,10 +314,10 @@ void Executor::check_deadlock() {
 std::string Executor::describe_wait(std::size_t lane) const {
   const std::int32_t index = lanes_[lane].waiting_for;
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
-  std::string text =
-      fmt::format("{} waits to start '{}' of step {}", name_of(kLanes[lane]),
-                  print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
-                  first_step_ + lanes_[lane].waiting_step);
+  std::string text = fmt::format(
+      "{} waits to start '{}' of step {}", name_of(kLanes[lane]),
+      print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
+      step_of(program_.program.instructions[static_cast<std::size_t>(index)], lanes_[lane].waiting_round));
   for (std::size_t other = 0; other < waits.size(); ++other) {
     if (waits[other].position < 0) continue;
     const std::int32_t blocker =

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "engine/execute/operations.h"
+#include "engine/plan/program/rounds.h"
 
 namespace strata {
 
@@ -54,8 +55,8 @@ class Executor {
 
   /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
   /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps of which nothing
-  /// is decided are abandoned after the instruction in flight and the others are finished, so the state is
-  /// that of a whole number of steps.
+  /// is decided are abandoned after the instruction in flight and the others are finished, in the round
+  /// behind their own, too, so the state is that of a whole number of steps.
   RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                 const std::function<void(const StepReport&)>& on_step);
 
@@ -77,18 +78,19 @@ class Executor {
 
   void run_serial();
   void run_lane(std::size_t lane);
+  void run_rounds(std::size_t lane);
   void wait_until_idle(std::size_t lane);
-  bool execute(std::size_t lane, std::int32_t index, std::int64_t step);
-  void issue(Stream& stream, std::int32_t index, std::int64_t step, bool performs);
+  bool execute(std::size_t lane, std::int32_t index, std::int64_t round);
+  void issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index);
   Advance advance();
-  void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t step);
-  bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t step);
-  bool performs(const Instruction& instruction, std::int64_t step) const;
-  bool ready(std::int32_t index, std::int64_t step) const;
+  void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t round);
+  bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round);
+  bool begin(const Instruction& instruction, std::int64_t round);
+  bool ready(std::int32_t index, std::int64_t round) const;
   bool abandoned(std::int64_t step) const;
-  bool commit(std::int64_t step);
+  bool is_over(std::int64_t round) const;
   void check_deadlock();
   void fail(const std::exception& error);
   void add_busy(std::size_t lane, double seconds);
@@ -96,9 +98,9 @@ class Executor {
   std::string describe_wait(std::size_t lane) const;
 
   struct LaneState {
-    std::int64_t issued = 0;  ///< instructions, over all steps of this run; on a host lane they are done too
+    std::int64_t issued = 0;  ///< instructions, over all rounds of this run; on a host lane they are done too
     std::int32_t waiting_for = -1;  ///< instruction that the lane wants to start, or -1
-    std::int64_t waiting_step = 0;
+    std::int64_t waiting_round = 0;
     bool finished = false;
   };
 
@@ -119,12 +121,13 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable progress_;
   std::array<LaneState, kLanes.size()> lanes_;
-  std::int64_t committed_ =
-      -1;  ///< latest step that will be finished whatever happens, counted from the run's first
-  std::int64_t last_ = INT64_MAX;  ///< step of this run, counted likewise
+  // Steps and rounds count from the first step of all.
+  std::int64_t committed_ = -1;    ///< latest step that will be finished whatever happens
+  std::int64_t last_ = INT64_MAX;  ///< step of this run
   std::exception_ptr error_;
 
-  std::int64_t first_step_ = 0, steps_ = 0;
+  const std::int64_t rounds_behind_;  ///< a step's own, in which it is finished
+  Rounds rounds_;
   const std::atomic<bool>* stop_ = nullptr;
   const std::function<void(const StepReport&)>* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;

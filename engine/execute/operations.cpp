@@ -353,40 +353,54 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
   const auto add = [&](StateKind kind, Role role) {
     const Operand* values = instruction.find_operand(role);
     if (values == nullptr) return;
-    const StoredValues stored = {.as = stored_as(values->type),
-                                 .values = on_host(role),
-                                 .parameter = reinterpret_cast<const bfloat16*>(on_host(Role::parameter))};
-    setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), kind, stored);
+    const std::byte* data = on_host(role);
+    // A parameter that is saved for its own master has all of the unit.
+    const bool is_piece = setup_.program->buffer(values->buffer).kind == BufferKind::optimizer_state;
+    if (!is_piece) data += instruction.piece.first * size_of(values->type);
+    const auto* parameter = reinterpret_cast<const bfloat16*>(on_host(Role::parameter));
+    const StoredValues stored = {
+        .as = stored_as(values->type),
+        .values = data,
+        .parameter = parameter == nullptr ? nullptr : parameter + instruction.piece.first};
+    setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, kind, stored);
   };
   add(StateKind::master, Role::master);
   add(StateKind::exp_avg, Role::exp_avg);
   add(StateKind::exp_avg_sq, Role::exp_avg_sq);
 }
 
-AdamWState Operations::state_of_unit(const Instruction& instruction) const {
+/// Of the instruction's piece.
+AdamWState Operations::state_of_piece(const Instruction& instruction) const {
   const Operand& parameter = *instruction.find_operand(Role::parameter);
+  const Operand& gradient = *instruction.find_operand(Role::gradient);
   const Operand& moments = *instruction.find_operand(Role::exp_avg);
   const Operand* master = instruction.find_operand(Role::master);
   const bool is_split = master != nullptr && master->type == ElementType::low_half;
+  const std::int64_t first = instruction.piece.first;
+  std::byte* updated = address(parameter.buffer) + first * size_of(parameter.type);
   return {.precision = dtype_of(parameter.type),
           .format = {.split_master = is_split, .moments = dtype_of(moments.type)},
           .elements = moments.elements,
-          .master = address(master == nullptr ? parameter.buffer : master->buffer),
+          .master = master == nullptr ? updated : address(master->buffer),
           .exp_avg = operand<std::byte>(instruction, Role::exp_avg),
           .exp_avg_sq = operand<std::byte>(instruction, Role::exp_avg_sq),
-          .gradient = operand<std::byte>(instruction, Role::gradient),
-          .parameter = address(parameter.buffer),
+          .gradient = address(gradient.buffer) + first * size_of(gradient.type),
+          .parameter = updated,
           .unit = static_cast<std::uint32_t>(instruction.unit),
-          .first = share(instruction).first};
+          .first = share(instruction).first + first};
 }
 
-/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in this
-/// rank's shard.
+/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in its
+/// piece of this rank's shard.
 template <typename Update>
 void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
-  const AdamWState shard = state_of_unit(instruction);
-  for (const UpdatedPart& part : share(instruction).parts)
-    update(shard.part(part.at, part.count), setup_.optimizer.decay_all || part.decays);
+  const AdamWState piece = state_of_piece(instruction);
+  const std::int64_t begin = instruction.piece.first, end = begin + piece.elements;
+  for (const UpdatedPart& part : share(instruction).parts) {
+    const std::int64_t first = std::max(part.at, begin), last = std::min(part.at + part.count, end);
+    if (first < last)
+      update(piece.part(first - begin, last - first), setup_.optimizer.decay_all || part.decays);
+  }
 }
 
 void Operations::update_on_device(const Instruction& instruction) {

@@ -121,7 +121,7 @@ class Operations {
   void update_on_host(const Instruction& instruction);
   template <typename Update>
   void update_tensors(const Instruction& instruction, const Update& update) const;
-  AdamWState state_of_unit(const Instruction& instruction) const;
+  AdamWState state_of_piece(const Instruction& instruction) const;
 
   Setup setup_;
   Kernels& kernels_;

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace strata {
 
 Bytes planned_bytes(const Plan& plan, const TrainResult& result, Link link) {
+  const auto starts = std::ranges::count_if(result.steps, &StepReport::begins);
   return std::ssize(result.steps) * plan.training.moved(link) +
-         result.saves * plan.training.moved_by_save(link);
+         result.saves * plan.training.moved_by_save(link) + starts * plan.training.moved_by_start(link);
 }
 
 std::vector<std::string> differences_from_plan(const Plan& plan, const TrainResult& result) {

@@ -17,6 +17,14 @@
 namespace strata {
 namespace {
 
+/// The values of a piece among those of all that a rank has; of the last one less, if it ends in padding.
+template <typename Value>
+std::span<Value> part_of(const StatePlace& place, std::span<Value> values) {
+  if (place.piece.is_all()) return values;
+  const auto first = std::min(static_cast<std::size_t>(place.piece.first), values.size());
+  return values.subspan(first, std::min(static_cast<std::size_t>(place.piece.count), values.size() - first));
+}
+
 /// Elements of state that one thread writes at a time.
 constexpr std::int64_t kPiece = 256 * 1024;
 
@@ -72,26 +80,19 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
     UnitPlaces& unit = result[static_cast<std::size_t>(place.unit)];
     switch (place.part) {
       case StatePart::master:
-        unit.master = place;
+        unit.of(StateKind::master).push_back(place);
         break;
       case StatePart::exp_avg:
-        unit.exp_avg = place;
+        unit.of(StateKind::exp_avg).push_back(place);
         break;
       case StatePart::exp_avg_sq:
-        unit.exp_avg_sq = place;
+        unit.of(StateKind::exp_avg_sq).push_back(place);
         break;
       default:
         unit.copies.push_back(place);
     }
   }
   return result;
-}
-
-const StatePlace& RunState::place_of(std::size_t unit, StateKind kind) const {
-  const UnitPlaces& places = places_[unit];
-  return kind == StateKind::master    ? places.master
-         : kind == StateKind::exp_avg ? places.exp_avg
-                                      : places.exp_avg_sq;
 }
 
 const StatePlace* RunState::find_place(StatePart part) const {
@@ -164,8 +165,36 @@ std::span<float> RunState::values_of(std::int64_t elements) {
   return {reinterpret_cast<float*>(values_.data()), static_cast<std::size_t>(elements)};
 }
 
+/// The values of all pieces of what this rank holds, and of them those that it saves.
+std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
+  const FlatRange range = saved(unit), mine = held(unit);
+  const std::span<float> values = values_of(mine.count);
+  const std::span<const StatePlace> places = places_[unit].of(kind);
+  const bool is_split = stored_as(places.front().type) == StoredAs::split_masters;
+  const auto* high =
+      is_split ? reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data())
+               : nullptr;
+  // What a piece is staged in may be where the parameter was, so its halves wait among the values.
+  if (is_split)
+    std::transform(high, high + mine.count, values.begin(), [](bfloat16 half) { return float(half); });
+  for (const StatePlace& place : places) {
+    const std::span<float> part = part_of(place, values);
+    StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
+    if (is_split) {
+      const auto* low = static_cast<const Remainder*>(stored.values);
+      std::transform(part.begin(), part.end(), low, part.begin(),
+                     [](float half, Remainder remainder) { return join_master(bfloat16(half), remainder); });
+    } else {
+      std::ranges::copy(stored.read(0, std::ssize(part), part), part.begin());
+    }
+  }
+  return values.subspan(static_cast<std::size_t>(range.first - mine.first),
+                        static_cast<std::size_t>(range.count));
+}
+
 std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
-  const StatePlace& place = place_of(unit, kind);
+  const StatePlace& place = places_[unit].of(kind).front();
+  if (!place.piece.is_all()) return read_pieces(unit, kind);
   StoredValues stored = {.as = stored_as(place.type), .values = read(place.buffer, stored_).data()};
   // On the nvme tier both halves are staged where one update has them, so that neither is in the other's
   // place.
@@ -189,12 +218,14 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
 }
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
-  const StatePlace& place = place_of(unit, kind);
+  const std::vector<StatePlace>& places = places_[unit].of(kind);
+  const StatePlace& place = places.front();
   const BufferId id = place.buffer;
   const FlatRange range = loaded(unit, kind), mine = held(unit);
   const bool is_floats = stored_as(place.type) == StoredAs::floats;
   const auto is_of_master = kind == StateKind::master;
-  if (is_floats && range == mine) {  // then they are made where they stay, or where they are staged
+  if (is_floats && place.piece.is_all() &&
+      range == mine) {  // then they are made where they stay, or where they are staged
     std::byte* data = address(id);
     const std::span<std::byte> bytes =
         data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);
@@ -208,18 +239,21 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
   fill(values);
   const std::span<const float> shard = values.subspan(static_cast<std::size_t>(mine.first - range.first),
                                                       static_cast<std::size_t>(mine.count));
-  if (is_floats) {
-    store<float>(id, shard, std::identity());
-  } else if (is_of_master) {
-    store<Remainder>(id, shard, [](float value) { return split_master(value).remainder; });
-  } else {
-    store<bfloat16>(id, shard, [](float value) { return bfloat16(value); });
+  for (const StatePlace& piece : places) {
+    const std::span<const float> part = part_of(piece, shard);
+    if (is_floats) {
+      store<float>(piece.buffer, part, std::identity());
+    } else if (is_of_master) {
+      store<Remainder>(piece.buffer, part, [](float value) { return split_master(value).remainder; });
+    } else {
+      store<bfloat16>(piece.buffer, part, [](float value) { return bfloat16(value); });
+    }
   }
   if (is_of_master) write_copies(unit, values, shard);
 }
 
 void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
-  const bool is_split = places_[unit].master.type == ElementType::low_half;
+  const bool is_split = places_[unit].of(StateKind::master).front().type == ElementType::low_half;
   for (const StatePlace& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
     if (is_split) {

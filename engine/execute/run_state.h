@@ -3,6 +3,7 @@
 // threads of the arena that the caller runs in.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -91,14 +92,14 @@ class RunState {
  private:
   /// Where a unit's state lives.
   struct UnitPlaces {
-    StatePlace master, exp_avg, exp_avg_sq;
+    std::array<std::vector<StatePlace>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
+    std::vector<StatePlace>& of(StateKind kind) { return pieces[static_cast<std::size_t>(kind)]; }
     std::vector<StatePlace> copies;  ///< of the parameter, besides a master that is itself one
   };
 
   static std::vector<BufferId> find_instances(const Program& program);
   static std::vector<UnitPlaces> find_places(const Program& program);
   const Mesh& mesh() const { return plan_.strategy.mesh; }
-  const StatePlace& place_of(std::size_t unit, StateKind kind) const;
   /// The run's own, or null.
   const StatePlace* find_place(StatePart part) const;
   BufferId high_halves(std::size_t unit) const;
@@ -110,8 +111,9 @@ class RunState {
   std::span<std::byte> stage(BufferId id, Arena& memory) const;
   /// Likewise, staged in `memory` if the host cannot address it.
   std::span<const std::byte> read(BufferId id, Arena& memory);
-  /// Memory for values that are stored otherwise.
+  /// Memory for values that are stored otherwise, or in pieces.
   std::span<float> values_of(std::int64_t elements);
+  std::span<const float> read_pieces(std::size_t unit, StateKind kind);
   /// Writes a buffer of `convert`ed values, wherever it lives.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);

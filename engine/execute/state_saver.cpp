@@ -1,5 +1,6 @@
 #include "engine/execute/state_saver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/system_error.h"
@@ -7,13 +8,17 @@
 namespace strata {
 namespace {
 
+/// As a step saves them: those whose updates belong to the next round come last.
 std::vector<SavedUnit> units_in_order(const Program& program,
                                       const std::function<FlatRange(std::size_t)>& saved) {
   std::vector<SavedUnit> units;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation != Operation::save || instruction.find(Role::master) < 0) continue;
-    const auto unit = static_cast<std::size_t>(instruction.unit);
-    units.push_back({unit, saved(unit)});
+  for (const Serves serves : {Serves::step, Serves::step_before}) {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation != Operation::save || instruction.find(Role::master) < 0) continue;
+      if (instruction.serves != serves || instruction.piece.first > 0) continue;
+      const auto unit = static_cast<std::size_t>(instruction.unit);
+      units.push_back({unit, saved(unit)});
+    }
   }
   return units;
 }
@@ -42,13 +47,18 @@ void StateSaver::try_in_space(const Action& action) {
   }
 }
 
-void StateSaver::add(std::int64_t step, std::size_t unit, StateKind kind, const StoredValues& stored) {
+void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, StateKind kind,
+                     const StoredValues& stored) {
   if (!lack_of_space_.empty()) return;
   if (!checkpoint_) try_in_space([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
   if (!checkpoint_) return;
-  const std::int64_t before = setup_.saved(unit).first - setup_.held(unit).first;
-  checkpoint_->add(unit, kind, [&](std::int64_t first, std::int64_t count) {
-    return stored.read(before + first, count, piece_);
+  const FlatRange held = setup_.held(unit), saved = setup_.saved(unit);
+  const std::int64_t begin = held.first + piece.first;
+  const std::int64_t end = piece.is_all() ? held.end() : begin + piece.count;
+  const std::int64_t first = std::clamp(begin, saved.first, saved.end());
+  const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first};
+  checkpoint_->add({unit, range}, kind, [&](std::int64_t from, std::int64_t count) {
+    return stored.read(range.first - begin + from, count, piece_);
   });
 }
 

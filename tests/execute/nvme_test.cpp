@@ -206,7 +206,7 @@ TEST(NvmeFaults, NameTheInstructionsFileOffsetLengthAndReason) {
   if (const std::string reason = test::why_no_drive(folder.path()); !reason.empty()) GTEST_SKIP() << reason;
   RunConfig config = spilling_run({folder.path().string()}, tiny_run(folder.path()));
   config.memory.host = smallest_host_bytes(config);
-  OneFault faults(40, {.error = EIO});
+  OneFault faults(200, {.error = EIO});  // behind those that write the initial state
   try {
     run(config, {.faults = &faults});
     FAIL() << "the error was lost";

@@ -281,7 +281,7 @@ TEST(SavingOnDrives, TakesNoMoreThanAUnitOfHostMemoryAndReadsNothing) {
   EXPECT_LE(*config.memory.host, without + largest);
   EXPECT_LE(make_plan(config, test::model_of(config)).arena_bytes(Tier::host), *config.memory.host);
   config.memory.host =
-      2 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
+      3 * *config.memory.host;  // with the least memory no update keeps its unit until it is saved
   const Plan plan = make_plan(config, test::model_of(config));
   for (const Link link : kLinks) EXPECT_EQ(plan.training.moved_by_save(link), 0) << name_of(link);
 }

@@ -32,6 +32,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
   config.train.precision = DType::bf16;
   config.optimizer.learning_rate = 1e-2;
   config.memory.host = kUnlimited;
+  config.memory.nvme_piece = 8 * KiB;  // of the 16 to 32 KiB that each part of a unit has
   return config;
 }
 

@@ -15,12 +15,22 @@ struct Placed {
   Lifetime live;
 };
 
+bool overlap(const Lifetime& a, const Lifetime& b) {
+  constexpr std::int32_t kEnd = 1000;
+  bool found = false;
+  a.for_each_stretch(kEnd, [&](std::int32_t first, std::int32_t last) {
+    b.for_each_stretch(kEnd,
+                       [&](std::int32_t from, std::int32_t to) { found |= first <= to && from <= last; });
+  });
+  return found;
+}
+
 /// The lowest offset from `start` on at which nothing that lives at some time of `live` is in the way.
 Bytes searched_place(std::vector<Placed> placed, Bytes start, Bytes bytes, const Lifetime& live) {
   std::ranges::sort(placed, {}, &Placed::offset);
   Bytes offset = start;
   for (const Placed& other : placed) {
-    if (other.live.overlaps(live) && other.offset < offset + bytes)
+    if (overlap(other.live, live) && other.offset < offset + bytes)
       offset = std::max(offset, other.offset + other.bytes);
   }
   return offset;
@@ -59,7 +69,7 @@ void expect_the_searched_places(const std::vector<Request>& requests) {
     for (std::size_t b = 0; b < a; ++b) {
       const bool apart = placed[a].offset + placed[a].bytes <= placed[b].offset ||
                          placed[b].offset + placed[b].bytes <= placed[a].offset;
-      ASSERT_TRUE(apart || !placed[a].live.overlaps(placed[b].live)) << a << " and " << b;
+      ASSERT_TRUE(apart || !overlap(placed[a].live, placed[b].live)) << a << " and " << b;
     }
   }
 }
@@ -80,6 +90,9 @@ const std::vector<MakeLifetime> kLifetimes = {[](std::mt19937& random) {
                                               [](std::mt19937& random) {
                                                 const std::int32_t first = 100 * below(random, 3);
                                                 return Lifetime{first, first + below(random, 250)};
+                                              },
+                                              [](std::mt19937& random) {  // some go round
+                                                return Lifetime{below(random, 300), below(random, 300)};
                                               }};
 
 TEST(Packer, GivesEachBufferThePlaceThatASearchOfAllBuffersFinds) {

@@ -16,6 +16,7 @@ using test::run_in_random_order;
 using test::StrategyOptions;
 using test::tiny_model;
 using test::tiny_strategy;
+using test::with_late_updates;
 
 /// One rank, without pins.
 std::vector<StrategyOptions> free_options() {
@@ -54,7 +55,7 @@ std::vector<StrategyOptions> all_options() {
       options.push_back(sharded);
     }
   }
-  return options;
+  return with_late_updates(std::move(options));
 }
 
 /// Budgets from the smallest possible to more than enough.
@@ -100,7 +101,7 @@ std::vector<StrategyOptions> sparse_options() {
       }
     }
   }
-  return options;
+  return with_late_updates(std::move(options));
 }
 
 void expect_the_same_meaning(const Program& plain) {
@@ -152,6 +153,19 @@ TEST(Lowering, GivesBothOrdersTheSameMeaning) {
     const auto layer_major = run_in_order(lower_training(model, tiny_strategy(model, options)), 2);
     options.order = Order::microbatch_major;
     EXPECT_EQ(run_in_order(lower_training(model, tiny_strategy(model, options)), 2), layer_major);
+  }
+}
+
+/// Whatever lives from step to step is the same after the last one as if nobody had been late.
+TEST(Lowering, GivesLateUpdatesTheMeaningOfThoseAtTheStepsEnd) {
+  for (const bool tied : {true, false}) {
+    const Model model = tiny_model(3, tied);
+    for (StrategyOptions options : all_options()) {
+      if (!options.updates_late) continue;
+      const auto late = run_in_order(lower_training(model, tiny_strategy(model, options)), 3);
+      options.updates_late = false;
+      EXPECT_EQ(run_in_order(lower_training(model, tiny_strategy(model, options)), 3), late);
+    }
   }
 }
 
@@ -386,6 +400,14 @@ Program placed_tiny_program() {
 TEST(Verify, RefusesAReadOfSomethingNeverWritten) {
   Program program = placed_tiny_program();
   program.instructions.erase(program.instructions.begin());  // the tokens were never loaded
+  EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
+}
+
+TEST(Verify, RefusesAReadInARoundInWhichNothingWasWritten) {
+  Program program = placed_tiny_program();
+  EXPECT_NO_THROW(verify(program, kNoLimits));
+  // Then the first step's tokens are of nobody.
+  program.instructions.front().serves = Serves::step_before;
   EXPECT_THROW(verify(program, kNoLimits), std::logic_error);
 }
 

@@ -26,12 +26,14 @@ std::vector<Program> plain_programs() {
       for (const int ranks : {1, 2}) {
         for (const std::size_t units : {std::size_t{0}, std::size_t{2}}) {
           const Model model = tiny_model(4, save);
-          programs.push_back(lower_training(model, tiny_strategy(model, {.order = order,
-                                                                         .microbatches = 5,
-                                                                         .save = save,
-                                                                         .units_on_device = units,
-                                                                         .saves = !save,
-                                                                         .mesh = {.shard = ranks}})));
+          for (const bool late : {false, true})
+            programs.push_back(lower_training(model, tiny_strategy(model, {.order = order,
+                                                                           .microbatches = 5,
+                                                                           .save = save,
+                                                                           .units_on_device = units,
+                                                                           .saves = !save,
+                                                                           .mesh = {.shard = ranks},
+                                                                           .updates_late = late})));
         }
       }
     }

@@ -19,6 +19,8 @@ using test::StrategyOptions;
 using test::SymbolicState;
 using test::tiny_model;
 using test::tiny_strategy;
+using test::with_late_updates;
+using test::with_pieces;
 
 constexpr SaveSchedule kSaves = {.every = 3, .steps = 8};
 
@@ -33,7 +35,7 @@ std::vector<StrategyOptions> all_options() {
       }
     }
   }
-  return options;
+  return with_pieces(with_late_updates(std::move(options)));
 }
 
 /// The instructions that `matches`, a line each, without the numbers of buffers and what stands in them.
@@ -118,7 +120,7 @@ TEST(Saving, GivesWhatTheStepLeftInAnyInterleaving) {
   for (StrategyOptions options : all_options()) {
     const Program program = on_device(lower_training(model, tiny_strategy(model, options)));
     const SymbolicState expected = run_in_order(program, 8, kSaves);
-    EXPECT_EQ(expected.count("exp_avg of unit 4 at step 5"), 1U);
+    EXPECT_EQ(expected.count("exp_avg of unit 4 at step 5"), 1U);  // which is smaller than a piece
     EXPECT_EQ(expected.count("exp_avg of unit 4 at step 6"), 0U);
     options.saves = false;
     for (const auto& [name, value] : run_in_order(lower_training(model, tiny_strategy(model, options)), 8)) {

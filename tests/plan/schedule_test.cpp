@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 
 #include "tests/plan/support.h"
 
@@ -33,6 +34,28 @@ TEST(Schedule, PassesAUnitWithAllMicrobatchesInLayerMajorOrder) {
             "backward embedding mb=0\nbackward embedding mb=1\n"
             "finish_gradient embedding\nreduce_gradient embedding\n"
             "loss\ngradient_norm\nupdate embedding\nupdate block.0\nupdate head\n");
+}
+
+/// The device's units are updated where nothing has to be fetched for it.
+TEST(Schedule, UpdatesLateRightBeforeEachUnitIsFirstUsed) {
+  StrategyOptions options = {.microbatches = 2, .units_on_device = 1, .clips = true, .updates_late = true};
+  const std::string backward =
+      "backward head mb=0\nbackward head mb=1\nfinish_gradient head\nreduce_gradient head\n"
+      "backward block.0 mb=0\nbackward block.0 mb=1\nfinish_gradient block.0\nreduce_gradient block.0\n"
+      "backward embedding mb=0\nbackward embedding mb=1\nfinish_gradient embedding\n"
+      "reduce_gradient embedding\nloss\ngradient_norm\n";
+  EXPECT_EQ(printed(training_schedule(strategy_of(options), 3)),
+            "forward embedding mb=0\nforward embedding mb=1\n"
+            "update block.0 for the step before\nforward block.0 mb=0\nforward block.0 mb=1\n"
+            "update head for the step before\n" +
+                backward + "update embedding\n");
+  options.order = Order::microbatch_major;
+  options.units_on_device = 0;
+  options.microbatches = 1;
+  EXPECT_EQ(printed(training_schedule(strategy_of(options), 3)),
+            "update embedding for the step before\nforward embedding mb=0\n"
+            "update block.0 for the step before\nforward block.0 mb=0\nupdate head for the step before\n" +
+                std::regex_replace(backward, std::regex("backward [a-z.0]+ mb=1\n"), ""));
 }
 
 TEST(Schedule, PassesAllUnitsWithOneMicrobatchInMicrobatchMajorOrder) {
@@ -68,6 +91,35 @@ TEST(Schedule, ReducesAllGradientsLastInStageOne) {
       schedule.end());
 }
 
+/// A late update belongs to the round before.
+void expect_each_once_and_in_time(const Strategy& strategy) {
+  constexpr std::int32_t kUnits = 5;
+  const Schedule schedule = training_schedule(strategy, kUnits);
+  std::map<std::pair<Pass, std::int32_t>, std::vector<std::int32_t>> seen;
+  std::map<Pass, std::ptrdiff_t> last;
+  for (const Visit& visit : schedule) {
+    seen[{visit.pass, visit.unit}].push_back(visit.microbatch);
+    last[visit.pass] = &visit - schedule.data();
+    if (visit.pass == Pass::update) {
+      EXPECT_EQ(visit.serves == Serves::step_before, strategy.updates_late);
+      EXPECT_TRUE(!strategy.updates_late || (seen[{Pass::forward, visit.unit}]).empty());
+      EXPECT_TRUE(!strategy.updates_late || (seen[{Pass::backward, visit.unit}]).empty());
+    }
+  }
+  for (std::int32_t u = 0; u < kUnits; ++u) {
+    EXPECT_THAT((seen[{Pass::backward, u}]), ElementsAre(0, 1, 2));
+    if (u < kUnits - 1) {
+      EXPECT_THAT((seen[{Pass::forward, u}]), ElementsAre(0, 1, 2));
+    }
+    for (const Pass pass : {Pass::finish_gradient, Pass::reduce_gradient, Pass::update})
+      EXPECT_THAT((seen[{pass, u}]), ElementsAre(-1));
+  }
+  EXPECT_TRUE((seen[{Pass::forward, kUnits - 1}]).empty());  // its backward pass includes it
+  EXPECT_LT(last[Pass::forward], last[Pass::backward]);
+  EXPECT_LT(last[Pass::reduce_gradient], last[Pass::gradient_norm]);
+  EXPECT_EQ(strategy.global_norm && !strategy.updates_late, last[Pass::gradient_norm] < last[Pass::update]);
+}
+
 /// What every schedule must be, whatever a strategy says.
 TEST(Schedule, DoesEachPieceOfWorkOnceAndInTime) {
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
@@ -75,31 +127,15 @@ TEST(Schedule, DoesEachPieceOfWorkOnceAndInTime) {
       for (const bool delays : {false, true}) {
         for (const int stage : {1, 2, 3}) {
           for (const std::int64_t shard : {1, 2}) {
-            const Strategy strategy = strategy_of({.order = order,
-                                                   .units_on_device = 2,
-                                                   .clips = clips,
-                                                   .mesh = {.shard = shard},
-                                                   .zero_stage = stage,
-                                                   .delays_reduction = delays});
-            const Schedule schedule = training_schedule(strategy, 5);
-            std::map<std::pair<Pass, std::int32_t>, std::vector<std::int32_t>> seen;
-            std::map<Pass, std::ptrdiff_t> last;
-            for (const Visit& visit : schedule) {
-              seen[{visit.pass, visit.unit}].push_back(visit.microbatch);
-              last[visit.pass] = &visit - schedule.data();
+            for (const bool late : {false, clips}) {
+              expect_each_once_and_in_time(strategy_of({.order = order,
+                                                        .units_on_device = late ? 0U : 2U,
+                                                        .clips = clips,
+                                                        .mesh = {.shard = shard},
+                                                        .zero_stage = stage,
+                                                        .delays_reduction = delays,
+                                                        .updates_late = late}));
             }
-            for (std::int32_t u = 0; u < 5; ++u) {
-              EXPECT_THAT((seen[{Pass::backward, u}]), ElementsAre(0, 1, 2));
-              if (u < 4) {
-                EXPECT_THAT((seen[{Pass::forward, u}]), ElementsAre(0, 1, 2));
-              }
-              for (const Pass pass : {Pass::finish_gradient, Pass::reduce_gradient, Pass::update})
-                EXPECT_THAT((seen[{pass, u}]), ElementsAre(-1));
-            }
-            EXPECT_TRUE((seen[{Pass::forward, 4}]).empty());  // its backward pass includes it
-            EXPECT_LT(last[Pass::forward], last[Pass::backward]);
-            EXPECT_LT(last[Pass::reduce_gradient], last[Pass::gradient_norm]);
-            EXPECT_EQ(clips, last[Pass::gradient_norm] < last[Pass::update]);
           }
         }
       }

@@ -5,6 +5,7 @@
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
+#include "engine/plan/program/rounds.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -16,6 +17,8 @@ using test::run_in_random_order;
 using test::StrategyOptions;
 using test::tiny_model;
 using test::tiny_strategy;
+using test::with_late_updates;
+using test::with_pieces;
 
 /// The device's passes done, with little device memory.
 Program on_device(const StrategyOptions& options) {
@@ -41,7 +44,7 @@ std::vector<StrategyOptions> all_options() {
       }
     }
   }
-  return options;
+  return with_pieces(with_late_updates(std::move(options)));
 }
 
 TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
@@ -100,6 +103,52 @@ TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
     EXPECT_EQ(moved_bytes(resident, Operation::read), state);
     EXPECT_EQ(moved_bytes(resident, Operation::write), state);
   }
+}
+
+TEST(Spill, TouchesNoStateBeforeTheFirstOfLateUpdates) {
+  for (const StrategyOptions& options : all_options()) {
+    if (!options.updates_late || options.units_on_device > 0) continue;
+    const Program plain = spilled(on_device(options), 1, 1);
+    for (const Program& program : {plain, keep_resident(plain, kHostLevel, kUnlimited)}) {
+      const Rounds rounds = {.steps = 2};
+      for (const Instruction& instruction : program.instructions) {
+        if (!rounds.performs(instruction, 0)) continue;
+        for_each_operand(instruction, [&](const Operand& operand, bool) {
+          EXPECT_NE(program.buffer(operand.buffer).kind, BufferKind::optimizer_state)
+              << print(program, instruction);
+        });
+      }
+    }
+  }
+}
+
+TEST(Pieces, CoverEachPartOnceInEqualStretches) {
+  Strategy strategy;
+  EXPECT_EQ(state_pieces(1000, strategy), std::vector<Piece>{{}});
+  strategy.piece_bytes = 1024;  // 256 floats
+  EXPECT_EQ(state_pieces(256, strategy), std::vector<Piece>{{}});
+  EXPECT_EQ(state_pieces(257, strategy), (std::vector<Piece>{{0, 192}, {192, 65}}));
+  for (const std::int64_t elements : {1000, 4096, 4097, 99999}) {
+    std::int64_t next = 0;
+    for (const Piece& piece : state_pieces(elements, strategy)) {
+      EXPECT_EQ(piece.first, next);
+      EXPECT_GT(piece.count, 0);
+      EXPECT_LE(piece.count, 256);
+      next += piece.count;
+    }
+    EXPECT_EQ(next, elements);
+  }
+}
+
+TEST(Pieces, NeedOnlyTheirOwnRoomOnTheHost) {
+  const auto largest_visit = [](Bytes piece_bytes) {
+    const Program program = on_device({.piece_bytes = piece_bytes});
+    RunConfig::MemorySection memory;
+    memory.parameters = memory.gradients = memory.activations = TierChoice::host;
+    return near_bytes(spill(program, find_spill_order(program, memory).buffers), kHostLevel).largest_visit;
+  };
+  EXPECT_EQ(largest_visit(2 * KiB), 3 * kBufferAlignment);
+  EXPECT_GT(largest_visit(kUnlimited), 3 * kBufferAlignment);
 }
 
 TEST(Spill, HostMemorySavesReadsOfWhatIsUsedTwice) {

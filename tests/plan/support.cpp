@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "engine/plan/passes/level.h"
+#include "engine/plan/program/rounds.h"
 
 namespace strata::test {
 namespace {
@@ -62,20 +63,23 @@ class ByteMemory : public SymbolicMemory {
   std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
 };
 
-void perform(const Instruction& instruction, int step, const SaveSchedule& saves, SymbolicMemory& memory,
+void perform(const Instruction& instruction, std::int64_t round, const Rounds& rounds, SymbolicMemory& memory,
              SymbolicState& saved) {
-  if (instruction.when == When::saving && !saves.saves(step)) return;
+  if (!rounds.performs(instruction, round)) return;
+  const std::int64_t step = step_of(instruction, round);
   if (instruction.operation == Operation::save) {
     const Operand& operand = instruction.reads[0];
-    saved[fmt::format("{} of unit {} at step {}", name_of(operand.role), instruction.unit, step)] =
+    const std::string piece =
+        instruction.piece.is_all() ? "" : fmt::format(" from {}", instruction.piece.first);
+    saved[fmt::format("{} of unit {}{} at step {}", name_of(operand.role), instruction.unit, piece, step)] =
         memory.read(operand.buffer);
   }
   if (kDeviceLevel.is_transfer(instruction) || kHostLevel.is_transfer(instruction)) {
     memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
     return;
   }
-  std::string inputs =
-      fmt::format("{} {} {}", name_of(instruction.operation), instruction.unit, instruction.microbatch);
+  std::string inputs = fmt::format("{} {} {} {}", name_of(instruction.operation), instruction.unit,
+                                   instruction.microbatch, instruction.piece.first);
   if (instruction.operation == Operation::load_tokens) inputs += fmt::format(" step {}", step);
   for (const Operand& operand : instruction.reads) {
     inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
@@ -117,6 +121,23 @@ Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary) {
   return build_model(a);
 }
 
+std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options) {
+  for (std::size_t i = 0, count = options.size(); i < count; ++i) {
+    if (!options[i].clips && options[i].precision != DType::fp16) continue;
+    options.push_back(options[i]);
+    options.back().updates_late = true;
+  }
+  return options;
+}
+
+std::vector<StrategyOptions> with_pieces(std::vector<StrategyOptions> options) {
+  for (std::size_t i = 0, count = options.size(); i < count; ++i) {
+    options.push_back(options[i]);
+    options.back().piece_bytes = 2 * KiB;  // of the 8 that each part of a block has
+  }
+  return options;
+}
+
 RunConfig tiny_config(const StrategyOptions& options) {
   RunConfig config;
   config.train.batch = 2 * options.microbatches;
@@ -138,6 +159,8 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.zero_stage = options.zero_stage;
   strategy.reduce_dtype = options.reduce_dtype;
   strategy.delays_reduction = options.delays_reduction;
+  strategy.updates_late = options.updates_late;
+  strategy.piece_bytes = options.piece_bytes;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
 }
@@ -170,9 +193,10 @@ SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule
   BufferMemory memory(program);
   SymbolicState saved;
   initialise(program, memory);
-  for (int step = 0; step < steps; ++step) {
+  const Rounds rounds = {.steps = steps, .saves = saves};
+  for (std::int64_t round = 0; round < steps + rounds_behind(program); ++round) {
     for (const Instruction& instruction : program.instructions)
-      perform(instruction, step, saves, memory, saved);
+      perform(instruction, round, rounds, memory, saved);
   }
   return final_state(program, memory, std::move(saved));
 }
@@ -185,17 +209,19 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
   initialise(placed, memory);
   std::mt19937 random(seed);
   std::array<std::int64_t, kLanes.size()> completed = {};
+  const Rounds rounds = {.steps = steps, .saves = saves};
+  const std::int64_t all_rounds = steps + rounds_behind(placed);
   const auto length = [&](std::size_t lane) {
     return static_cast<std::int64_t>(dependencies.lanes[lane].size());
   };
   const auto ready = [&](std::size_t lane) {
-    if (completed[lane] >= steps * length(lane)) return false;
-    const std::int64_t step = completed[lane] / length(lane);
+    if (completed[lane] >= all_rounds * length(lane)) return false;
+    const std::int64_t round = completed[lane] / length(lane);
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(completed[lane] % length(lane))];
     for (std::size_t other = 0; other < completed.size(); ++other) {
       const LanePosition& wait = dependencies.waits[static_cast<std::size_t>(index)][other];
       if (wait.position < 0) continue;
-      if (completed[other] < needed(dependencies, other, wait, step, saves)) return false;
+      if (completed[other] < needed(dependencies, other, wait, round, saves)) return false;
     }
     return true;
   };
@@ -211,11 +237,11 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
     const std::size_t lane = choices[random() % choices.size()];
     const std::int64_t position = completed[lane]++;
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(position % length(lane))];
-    perform(placed.instructions[static_cast<std::size_t>(index)], static_cast<int>(position / length(lane)),
-            saves, memory, saved);
+    perform(placed.instructions[static_cast<std::size_t>(index)], position / length(lane), rounds, memory,
+            saved);
   }
   for (std::size_t lane = 0; lane < completed.size(); ++lane) {
-    if (completed[lane] != steps * length(lane)) return {{"deadlock", 0}};
+    if (completed[lane] != all_rounds * length(lane)) return {{"deadlock", 0}};
   }
   return final_state(placed, memory, std::move(saved));
 }

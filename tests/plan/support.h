@@ -32,7 +32,13 @@ struct StrategyOptions {
   int zero_stage = 3;
   DType reduce_dtype = DType::fp32;
   bool delays_reduction = false;
+  bool updates_late = false;
+  Bytes piece_bytes = kUnlimited;
 };
+/// Each, and if its updates wait for the norm of all gradients also with late ones.
+std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options);
+/// Each, and with the optimizer's state of the host in pieces.
+std::vector<StrategyOptions> with_pieces(std::vector<StrategyOptions> options);
 Strategy tiny_strategy(const Model& model, const StrategyOptions& options = {});
 
 RunConfig tiny_config(const StrategyOptions& options = {});
@@ -43,7 +49,7 @@ std::string refusal(const RunConfig& config, const Model& model);
 /// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".
 RunConfig with_named_budgets(RunConfig config, const std::string& refusal);
 
-/// Contents of the persistent buffers by name; and what was saved, by step, unit and role.
+/// Contents of the persistent buffers by name, and what was saved, by step, unit, piece and role.
 using SymbolicState = std::map<std::string, std::uint64_t>;
 
 /// Runs the program in program order, buffers apart from one another.

@@ -33,8 +33,9 @@ class Lowering {
   Program training() {
     load();
     list_rows();
+    if (strategy_.updates_late) carry_what_late_updates_read();
     walk(training_schedule(strategy_, unit_count_), true);
-    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+    if (last_late_unit() < 0) finish_checkpoint();
     return std::move(builder_.program);
   }
 
@@ -64,6 +65,13 @@ class Lowering {
     return is_sharded() ? unit_values(u).parameter_shard : unit_values(u).parameter;
   }
 
+  /// The last unit whose update is left to the next round, or -1.
+  std::int32_t last_late_unit() const {
+    std::int32_t u = head();
+    while (u >= 0 && !strategy_.updates_late_of(u)) --u;
+    return u;
+  }
+
   /// What a unit keeps from step to step.
   std::vector<Value*> state_of(std::int32_t u) {
     UnitValues& values = unit_values(u);
@@ -71,9 +79,11 @@ class Lowering {
     if (!gathers()) state.push_back(&values.parameter);
     // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
     if (gathers() || (is_sharded() && !is_rounded_copy())) state.push_back(&values.parameter_shard);
-    if (!travels_as_fp32()) state.push_back(&values.master);  // in fp32 the parameter is its own master
-    state.push_back(&values.exp_avg);
-    state.push_back(&values.exp_avg_sq);
+    for (StatePiece& piece : values.state) {
+      if (!travels_as_fp32()) state.push_back(&piece.master);  // in fp32 the parameter is its own master
+      state.push_back(&piece.exp_avg);
+      state.push_back(&piece.exp_avg_sq);
+    }
     return state;
   }
 
@@ -103,30 +113,40 @@ class Lowering {
     make_room_for_saving();
   }
 
-  void make_home_persistent(Value& value) { builder_.program.buffer(builder_.home(value)).persistent = true; }
-
-  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer) {
-    const bool is_whole = is_sharded() && part == StatePart::parameter && &value == &unit_values(u).parameter;
-    builder_.program.state.push_back({part, u, is_whole, value.type, buffer});
+  /// The top unit's gradient is made first and used last.
+  void carry_what_late_updates_read() {
+    const auto carry = [&](Value& value) { builder_.program.buffer(builder_.home(value)).carried = true; };
+    for (std::int32_t u = head(); u >= 0; --u) {
+      if (strategy_.updates_late_of(u)) carry(final_gradient(u));
+    }
+    carry(step_.step_scalars);
   }
 
-  StatePart part_of(std::int32_t u, const Value& value) {
-    const UnitValues& values = unit_values(u);
-    return &value == &values.master       ? StatePart::master
-           : &value == &values.exp_avg    ? StatePart::exp_avg
-           : &value == &values.exp_avg_sq ? StatePart::exp_avg_sq
-                                          : StatePart::parameter;
+  void make_home_persistent(Value& value) { builder_.program.buffer(builder_.home(value)).persistent = true; }
+
+  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer, Piece piece = {}) {
+    const bool is_whole = is_sharded() && part == StatePart::parameter && &value == &unit_values(u).parameter;
+    builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
+  }
+
+  std::pair<StatePart, Piece> part_of(std::int32_t u, const Value& value) {
+    for (const StatePiece& piece : unit_values(u).state) {
+      if (&value == &piece.master) return {StatePart::master, piece.piece};
+      if (&value == &piece.exp_avg) return {StatePart::exp_avg, piece.piece};
+      if (&value == &piece.exp_avg_sq) return {StatePart::exp_avg_sq, piece.piece};
+    }
+    return {StatePart::parameter, {}};
   }
 
   void note_state_of(std::int32_t u) {
     const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
     for (const Value* value : state_of(u)) {
-      const StatePart part = part_of(u, *value);
+      const auto [part, piece] = part_of(u, *value);
       const bool is_own_master = travels_as_fp32() && value == &updated_parameter(u);
       const BufferId updated = on_device(u) ? value->resident : value->home;
       const BufferId other = on_device(u) ? value->home : value->resident;
-      if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated);
-      if (is_kept(other)) note_state(part, u, *value, other);
+      if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated, piece);
+      if (is_kept(other)) note_state(part, u, *value, other, piece);
     }
   }
 
@@ -135,7 +155,7 @@ class Lowering {
     Bytes largest = 0;
     for (std::int32_t u = 0; u < unit_count_; ++u) {
       if (!on_device(u)) continue;
-      for (const std::vector<Use>& part : saved_parts(u)) {
+      for (const std::vector<Use>& part : saved_parts(u, unit_values(u).state.front())) {
         Bytes bytes = 0;
         for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
         largest = std::max(largest, bytes);
@@ -147,7 +167,7 @@ class Lowering {
   }
 
   void on_compute(Operation operation, std::int32_t unit, const std::vector<Use>& uses) {
-    builder_.on_device({.operation = operation, .unit = unit}, uses);
+    builder_.on_device({.operation = operation, .unit = unit, .serves = last_visit_.serves}, uses);
   }
 
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t mb,
@@ -156,7 +176,8 @@ class Lowering {
                       .lane = lane,
                       .unit = unit,
                       .microbatch = static_cast<std::int32_t>(mb),
-                      .when = when},
+                      .when = when,
+                      .serves = last_visit_.serves},
                      uses);
   }
 
@@ -166,7 +187,11 @@ class Lowering {
 
   /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
   void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses) {
-    builder_.on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange},
+    builder_.on_device({.operation = operation,
+                        .lane = Lane::comm,
+                        .unit = unit,
+                        .exchange = exchange,
+                        .serves = last_visit_.serves},
                        uses);
   }
 
@@ -471,43 +496,66 @@ class Lowering {
               {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}},
               Effect::decides);
     }
+    for (StatePiece& piece : values.state) {
+      update(u, piece, scalars);
+      const bool is_last = &piece == &values.state.back();
+      if (is_last && is_sharded() && !gathers()) all_gather(u);
+      if (strategy_.saves) save(u, piece);
+    }
+    if (u == last_late_unit()) finish_checkpoint();
+  }
+
+  void update(std::int32_t u, StatePiece& piece, Value& scalars) {
     std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
                              {Role::gradient, &final_gradient(u), Access::read}};
-    if (!travels_as_fp32()) uses.push_back({Role::master, &values.master, Access::update});
-    uses.push_back({Role::exp_avg, &values.exp_avg, Access::update});
-    uses.push_back({Role::exp_avg_sq, &values.exp_avg_sq, Access::update});
-    // A rounded copy is overwritten whole; a parameter that is its own master or the high half of it is
-    // updated.
+    if (!travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
+    uses.push_back({Role::exp_avg, &piece.exp_avg, Access::update});
+    uses.push_back({Role::exp_avg_sq, &piece.exp_avg_sq, Access::update});
+    // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high
+    // half of it is updated.
     Value& parameter = updated_parameter(u);
-    uses.push_back({Role::parameter, &parameter, is_rounded_copy() ? Access::write : Access::update});
+    const bool is_made = is_rounded_copy() && piece.piece.first == 0;
+    uses.push_back({Role::parameter, &parameter, is_made ? Access::write : Access::update});
     if (on_device(u)) {
       if (parameter.resident < 0) builder_.make_resident(parameter, false);
       on_compute(Operation::adamw, u, uses);
     } else {
-      on_host(Operation::adamw, Lane::cpu, u, -1, uses);
+      builder_.on_host({.operation = Operation::adamw,
+                        .lane = Lane::cpu,
+                        .unit = u,
+                        .serves = last_visit_.serves,
+                        .piece = piece.piece},
+                       uses);
     }
-    if (is_sharded() && !gathers()) all_gather(u);
-    if (strategy_.saves) save(u);
+  }
+
+  void finish_checkpoint() {
+    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
   }
 
   /// What each save of a unit reads.
-  std::vector<std::vector<Use>> saved_parts(std::int32_t u) {
-    UnitValues& values = unit_values(u);
+  std::vector<std::vector<Use>> saved_parts(std::int32_t u, StatePiece& piece) {
     Value& parameter = updated_parameter(u);
-    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &values.master, Access::read}};
+    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &piece.master, Access::read}};
     if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
     return {master,
-            {{Role::exp_avg, &values.exp_avg, Access::read}},
-            {{Role::exp_avg_sq, &values.exp_avg_sq, Access::read}}};
+            {{Role::exp_avg, &piece.exp_avg, Access::read}},
+            {{Role::exp_avg_sq, &piece.exp_avg_sq, Access::read}}};
   }
 
   /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
   /// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
   /// next step needs, would wait for the disk.
-  void save(std::int32_t u) {
-    for (const std::vector<Use>& part : saved_parts(u)) {
+  void save(std::int32_t u, StatePiece& piece) {
+    for (const std::vector<Use>& part : saved_parts(u, piece)) {
       if (!on_device(u)) {
-        on_host(Operation::save, Lane::save, u, -1, part, When::saving);
+        builder_.on_host({.operation = Operation::save,
+                          .lane = Lane::save,
+                          .unit = u,
+                          .when = When::saving,
+                          .serves = last_visit_.serves,
+                          .piece = piece.piece},
+                         part);
         continue;
       }
       const Operand room{Role::workspace, ElementType::byte, saved_state_,

@@ -28,13 +28,14 @@ BufferId ProgramBuilder::home(Value& value) {
 }
 
 void ProgramBuilder::copy(Operation operation, Lane lane, const Instruction& of, const Value& value,
-                          BufferId from, BufferId to) {
-  program.instructions.push_back({operation,
-                                  lane,
-                                  of.unit,
-                                  of.microbatch,
-                                  {value.operand(Role::source, from)},
-                                  {value.operand(Role::destination, to)}});
+                          BufferId from, BufferId to, Serves serves) {
+  program.instructions.push_back({.operation = operation,
+                                  .lane = lane,
+                                  .unit = of.unit,
+                                  .microbatch = of.microbatch,
+                                  .reads = {value.operand(Role::source, from)},
+                                  .writes = {value.operand(Role::destination, to)},
+                                  .serves = serves});
 }
 
 void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& uses) {
@@ -46,8 +47,10 @@ void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& 
     BufferId id = value.resident;
     const bool travels = id < 0 && !value.scratch;
     if (id < 0) id = add(value, Tier::device, false);
-    if (travels && use.access != Access::write)
-      copy(Operation::copy_to_device, Lane::h2d, instruction, value, home(value), id);
+    const bool is_made_late = use.access == Access::write && instruction.serves == Serves::step_before;
+    if (travels && (use.access != Access::write || is_made_late))
+      copy(Operation::copy_to_device, Lane::h2d, instruction, value, home(value), id,
+           is_made_late ? Serves::first_step : instruction.serves);
     if (use.access != Access::write) instruction.reads.push_back(value.operand(use.role, id));
     if (use.access != Access::read) instruction.writes.push_back(value.operand(use.role, id));
     if (travels && use.access != Access::read) write_back.emplace_back(id, &value);
@@ -55,7 +58,7 @@ void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& 
   }
   program.instructions.push_back(instruction);
   for (const auto& [id, value] : write_back)
-    copy(Operation::copy_to_host, Lane::d2h, instruction, *value, id, home(*value));
+    copy(Operation::copy_to_host, Lane::d2h, instruction, *value, id, home(*value), instruction.serves);
 }
 
 void ProgramBuilder::on_host(Instruction instruction, const std::vector<Use>& uses) {
@@ -63,7 +66,7 @@ void ProgramBuilder::on_host(Instruction instruction, const std::vector<Use>& us
     Value& value = *use.value;
     const BufferId id = home(value);
     if (use.access != Access::write && value.resident >= 0 && !value.at_home) {
-      copy(Operation::copy_to_host, Lane::d2h, instruction, value, value.resident, id);
+      copy(Operation::copy_to_host, Lane::d2h, instruction, value, value.resident, id, instruction.serves);
       value.at_home = true;
     }
     if (use.access != Access::write) instruction.reads.push_back(value.operand(use.role, id));
@@ -72,7 +75,8 @@ void ProgramBuilder::on_host(Instruction instruction, const std::vector<Use>& us
   program.instructions.push_back(instruction);
   for (const Use& use : uses) {
     if (use.access == Access::read || use.value->resident < 0) continue;
-    copy(Operation::copy_to_device, Lane::h2d, instruction, *use.value, use.value->home, use.value->resident);
+    copy(Operation::copy_to_device, Lane::h2d, instruction, *use.value, use.value->home, use.value->resident,
+         instruction.serves);
     use.value->at_home = true;
   }
 }

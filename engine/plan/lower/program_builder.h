@@ -43,7 +43,7 @@ class ProgramBuilder {
   BufferId home(Value& value);
 
   /// An instruction on the device's memory: fetch what it reads, run, write back what it wrote. Its operands
-  /// are `uses`.
+  /// are `uses`. What it makes for the step before is fetched for the first step, which finds it at home.
   void on_device(Instruction instruction, const std::vector<Use>& uses);
   /// An instruction on the homes. What lives on the device too is brought from there and back.
   void on_host(Instruction instruction, const std::vector<Use>& uses);
@@ -53,7 +53,7 @@ class ProgramBuilder {
  private:
   BufferId add(const Value& value, Tier tier, bool persistent);
   void copy(Operation operation, Lane lane, const Instruction& of, const Value& value, BufferId from,
-            BufferId to);
+            BufferId to, Serves serves);
 };
 
 }  // namespace strata

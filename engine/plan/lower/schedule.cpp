@@ -17,14 +17,14 @@ class TrainingSchedule {
   Schedule make() {
     if (strategy_.order == Order::layer_major) {
       for (std::int32_t u = 0; u < units_ - 1; ++u) {
-        for (std::int32_t mb = 0; mb < microbatches_; ++mb) add(Pass::forward, u, mb);
+        for (std::int32_t mb = 0; mb < microbatches_; ++mb) forward(u, mb);
       }
       for (std::int32_t u = units_ - 1; u > 0; --u) {
         for (std::int32_t mb = 0; mb < microbatches_; ++mb) backward(u, mb);
       }
     } else {
       for (std::int32_t mb = 0; mb < microbatches_; ++mb) {
-        for (std::int32_t u = 0; u < units_ - 1; ++u) add(Pass::forward, u, mb);
+        for (std::int32_t u = 0; u < units_ - 1; ++u) forward(u, mb);
         for (std::int32_t u = units_ - 1; u > 0; --u) backward(u, mb);
       }
     }
@@ -35,8 +35,8 @@ class TrainingSchedule {
   }
 
  private:
-  void add(Pass pass, std::int32_t unit = -1, std::int32_t microbatch = -1) {
-    schedule_.push_back({pass, unit, microbatch});
+  void add(Pass pass, std::int32_t unit = -1, std::int32_t microbatch = -1, Serves serves = Serves::step) {
+    schedule_.push_back({pass, unit, microbatch, serves});
   }
   bool on_device(std::int32_t u) const {
     return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
@@ -44,8 +44,19 @@ class TrainingSchedule {
   /// In stage 1 every rank keeps its gradients whole until the step's end.
   bool reduces_last() const { return strategy_.mesh.shard > 1 && strategy_.zero_stage == 1; }
 
+  /// Before a unit's first pass.
+  void update_late(std::int32_t u) {
+    if (strategy_.updates_late_of(u)) add(Pass::update, u, -1, Serves::step_before);
+  }
+
+  void forward(std::int32_t u, std::int32_t mb) {
+    if (mb == 0) update_late(u);
+    add(Pass::forward, u, mb);
+  }
+
   /// The last unit's includes its forward pass.
   void backward(std::int32_t u, std::int32_t mb) {
+    if (mb == 0 && u == units_ - 1) update_late(u);
     add(Pass::backward, u, mb);
     if (mb == microbatches_ - 1) gradient_is_done(u);
   }
@@ -77,7 +88,7 @@ class TrainingSchedule {
     }
     if (strategy_.global_norm) add(Pass::gradient_norm);
     for (std::int32_t u = 0; u < units_; ++u) {
-      if (strategy_.global_norm || on_device(u)) add(Pass::update, u);
+      if ((strategy_.global_norm && !strategy_.updates_late_of(u)) || on_device(u)) add(Pass::update, u);
     }
     if (!strategy_.global_norm) add(Pass::gradient_norm);
   }
@@ -121,6 +132,7 @@ std::string print(const Schedule& schedule, const std::vector<std::string>& unit
     text += name_of(visit.pass);
     if (visit.unit >= 0) text += " " + units[static_cast<std::size_t>(visit.unit)];
     if (visit.microbatch >= 0) text += fmt::format(" mb={}", visit.microbatch);
+    text += text_of(visit.serves);
     text += '\n';
   }
   return text;

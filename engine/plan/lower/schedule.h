@@ -25,6 +25,7 @@ struct Visit {
   Pass pass;
   std::int32_t unit = -1;        ///< -1: all
   std::int32_t microbatch = -1;  ///< -1: all
+  Serves serves = Serves::step;
   friend bool operator==(const Visit&, const Visit&) = default;
 };
 
@@ -35,7 +36,8 @@ using Schedule = std::vector<Visit>;
 /// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
 /// them, since the last unit may add to the same gradient (a tied head). If nothing waits for the norm of all
 /// gradients, a unit that is updated on the host is updated as soon as its gradient is reduced; on the
-/// device that update would wait for its scalars to come from the host, and all that follows with it.
+/// device that update would wait for its scalars to come from the host, and all that follows with it. If
+/// strategy.updates_late, a unit of the host is updated for the step before, right before it is first used.
 Schedule training_schedule(const Strategy& strategy, std::int32_t units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only.

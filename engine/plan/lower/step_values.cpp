@@ -13,21 +13,38 @@
 namespace strata {
 namespace {
 
-UnitValues values_of(const Unit& unit, std::size_t saved_level, const Strategy& strategy,
+std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& strategy) {
+  const StateFormat& format = strategy.state_format;
+  const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
+  const bool is_own_master = strategy.precision == DType::fp32;
+  std::vector<StatePiece> state;
+  for (const Piece& piece : tier == Tier::device ? std::vector<Piece>{{}} : state_pieces(shard, strategy)) {
+    const std::string number = piece.is_all() ? "" : fmt::format("[piece={}]", state.size());
+    const std::int64_t count = piece.is_all() ? shard : piece.count;
+    const auto value = [&](const char* what, ElementType type, std::int64_t elements) {
+      return make_value(fmt::format("{}/{}{}", unit.name, what, number), BufferKind::optimizer_state, type,
+                        elements);
+    };
+    state.push_back(
+        {.piece = piece,
+         .master = value("master", format.split_master ? ElementType::low_half : ElementType::fp32,
+                         is_own_master ? 0 : count),
+         .exp_avg = value("exp_avg", element_type(format.moments), count),
+         .exp_avg_sq = value("exp_avg_sq", element_type(format.moments), count)});
+  }
+  return state;
+}
+
+UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, const Strategy& strategy,
                      const UnitCompute& compute, std::int64_t microbatches) {
   const auto named = [&](const char* what, BufferKind kind, ElementType type, std::int64_t elements) {
     return make_value(fmt::format("{}/{}", unit.name, what), kind, type, elements);
   };
-  const auto state = [&](const char* what, ElementType type, std::int64_t elements) {
-    return named(what, BufferKind::optimizer_state, type, elements);
-  };
   const ElementType precision = element_type(strategy.precision),
                     reduced = element_type(strategy.reduce_dtype);
-  const StateFormat& format = strategy.state_format;
   const std::int64_t whole = strategy.mesh.gathered_elements(unit.elements);
   const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
   const std::int64_t cast = strategy.reduce_dtype == DType::fp32 ? shard : whole;
-  const bool is_own_master = strategy.precision == DType::fp32;
 
   const std::vector<UnitPasses::Level>& levels = compute.passes(unit).levels;
   const std::size_t level = std::min(saved_level, levels.size() - 1);
@@ -37,10 +54,7 @@ UnitValues values_of(const Unit& unit, std::size_t saved_level, const Strategy& 
   values.gradient = named("gradient", BufferKind::gradient, ElementType::fp32, whole);
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
-  values.master = state("master", format.split_master ? ElementType::low_half : ElementType::fp32,
-                        is_own_master ? 0 : shard);
-  values.exp_avg = state("exp_avg", element_type(format.moments), shard);
-  values.exp_avg_sq = state("exp_avg_sq", element_type(format.moments), shard);
+  values.state = state_of(unit, tier, strategy);
   values.gradient.pinned = strategy.pins.gradients;
   values.norm = named("norm", BufferKind::communication, ElementType::fp64, 1);
   values.step_scalars =
@@ -71,8 +85,8 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   };
   StepValues values;
   for (std::size_t u = 0; u < model.units.size(); ++u)
-    values.units.push_back(
-        values_of(model.units[u], strategy.saved_level[u], strategy, compute, microbatches));
+    values.units.push_back(values_of(model.units[u], strategy.state[u], strategy.saved_level[u], strategy,
+                                     compute, microbatches));
   const std::int64_t tokens = strategy.microbatch.tokens();
   for (std::int64_t mb = 0; mb < microbatches; ++mb) {
     values.tokens.push_back(communication(fmt::format("tokens[mb={}]", mb), ElementType::int32, tokens));

@@ -8,10 +8,16 @@
 
 namespace strata {
 
+/// What an update brings to where it is made.
+struct StatePiece {
+  Piece piece;
+  Value master, exp_avg, exp_avg_sq;
+};
+
 /// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated.
 struct UnitValues {
-  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, master, exp_avg, exp_avg_sq,
-      norm, step_scalars;
+  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, norm, step_scalars;
+  std::vector<StatePiece> state;
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
 };
 

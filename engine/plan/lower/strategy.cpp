@@ -19,6 +19,18 @@ FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) 
   return {first, std::min(elements, unit.elements - first)};
 }
 
+std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy) {
+  if (strategy.piece_bytes == kUnlimited) return {{}};
+  const std::int64_t most = strategy.piece_bytes / size_of(DType::fp32);
+  if (elements <= most) return {{}};
+  const std::int64_t count = (elements + most - 1) / most;
+  const std::int64_t size = align_up((elements + count - 1) / count, Mesh::kShardAlignment);
+  std::vector<Piece> pieces;
+  for (std::int64_t first = 0; first < elements; first += size)
+    pieces.push_back({first, std::min(size, elements - first)});
+  return pieces;
+}
+
 std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
   const Unit& embedding = model.embedding();
   const std::int64_t ranks = strategy.mesh.reducing();
@@ -63,6 +75,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model) {
   strategy.pins = {pinned(config.memory.parameters), pinned(config.memory.gradients),
                    pinned(config.memory.activations)};
   strategy.state.assign(model.units.size(), Tier::host);
+  if (!config.memory.nvme_path.empty()) strategy.piece_bytes = config.memory.nvme_piece;
   return strategy;
 }
 

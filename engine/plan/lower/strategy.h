@@ -57,15 +57,23 @@ struct Strategy {
   std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
-  bool saves = false;                        ///< some steps save the state, beside the next one's work
+  bool updates_late = false;  ///< with a global norm, units of the host are updated before the next step's
+                              ///< forward passes, each right before its own
+  bool saves = false;         ///< some steps save the state, beside the next one's work
   /// By unit, how much of its activations is saved for the backward pass instead of made again: a number in
   /// UnitPasses::levels, or kAllSaved.
   std::vector<std::size_t> saved_level;
   DevicePins pins;
   std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+  Bytes piece_bytes =
+      kUnlimited;  ///< of each part of a unit's optimizer state on the host, that one update has
 
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
+  /// Whether a unit's update belongs to the round behind its step's.
+  bool updates_late_of(std::int32_t unit) const {
+    return updates_late && state[static_cast<std::size_t>(unit)] != Tier::device;
+  }
 };
 
 /// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none if
@@ -79,6 +87,10 @@ std::vector<RankGroup> groups_of(const Mesh& mesh);
 
 /// What a rank of the sharding group has of a unit; the last ranks' padding left out.
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
+
+/// The optimizer state of `elements` of a unit that lives on the host, in equal pieces but for the last; one
+/// of all if that is small enough.
+std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy);
 
 /// Microbatches that each rank has a part in, if all ranks share `microbatches`; the last ranks' last ones
 /// may not count.

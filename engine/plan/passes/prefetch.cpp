@@ -81,29 +81,29 @@ class Prefetch {
   /// anchor s - 1.
   void measure_live_bytes() {
     const auto count = static_cast<std::int32_t>(anchors_.size());
-    std::vector<Lifetime> live(program_.buffers.size(), {count, -1});
-    const auto extend = [&](BufferId id, std::int32_t first, std::int32_t last) {
-      Lifetime& lifetime = live[static_cast<std::size_t>(id)];
-      lifetime = {std::min(lifetime.first, first), std::max(lifetime.last, last)};
-    };
+    LifetimeFinder finder(program_);
     for (std::int32_t a = 0; a < count; ++a) {
-      for_each_operand(anchor(a), [&](const Operand& operand, bool) { extend(operand.buffer, a, a); });
+      for_each_operand(anchor(a), [&](const Operand& operand, bool) {
+        finder.touch(operand.buffer, a, anchor(a).serves);
+      });
     }
     for (const Transfer& fetch : fetches_) {
-      extend(fetch.near, fetch.slot, fetch.slot);
-      extend(fetch.home, fetch.slot, fetch.slot);  // on the near tier, too, if it is a shard that stays
-      if (fetch.gathered >= 0) extend(fetch.gathered, fetch.slot, fetch.slot);
+      const auto touch = [&](BufferId id) { finder.touch(id, fetch.slot, serves(fetch)); };
+      touch(fetch.near);
+      touch(fetch.home);  // on the near tier, too, if it is a shard that stays
+      if (fetch.gathered >= 0) touch(fetch.gathered);
     }
     for (const Transfer& write_back : write_backs_)
-      extend(write_back.near, write_back.slot - 1, write_back.slot - 1);
+      finder.touch(write_back.near, write_back.slot - 1, serves(write_back));
+    const std::vector<Lifetime> live = finder.find(count);
     live_.assign(anchors_.size() + 2, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (buffer.tier != level_.near) continue;
-      if (buffer.persistent) live[b] = {0, count - 1};
-      if (live[b].last < live[b].first) continue;
-      live_[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
-      live_[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
+      live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
+        live_[static_cast<std::size_t>(first)] += buffer.bytes;
+        live_[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+      });
     }
     std::partial_sum(live_.begin(), live_.end(), live_.begin());
     last_use_.resize(live.size());
@@ -113,6 +113,7 @@ class Prefetch {
   const Instruction& anchor(std::int32_t a) const {
     return program_.instructions[anchors_[static_cast<std::size_t>(a)]];
   }
+  Serves serves(const Transfer& transfer) const { return program_.instructions[transfer.first].serves; }
 
   bool touches(const Instruction& instruction, BufferId id, bool only_writes) const {
     const auto is = [&](const Operand& operand) { return operand.buffer == id; };

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/plan/program/rounds.h"
+
 namespace strata {
 namespace {
 
@@ -55,9 +57,12 @@ std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::v
   const std::vector<Lifetime> live = lifetimes(program);
   for (std::size_t b = 0; b < live.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.tier != near || visits[b] || live[b].last < live[b].first) continue;
-    change[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
-    change[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
+    if (buffer.tier != near || visits[b]) continue;
+    live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
+                             [&](std::int32_t first, std::int32_t last) {
+                               change[static_cast<std::size_t>(first)] += buffer.bytes;
+                               change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+                             });
   }
   std::partial_sum(change.begin(), change.end(), change.begin());
   return change;
@@ -105,7 +110,7 @@ void Residency::find_visits() {
       visit(id).fetch = position;
       visit(id).home = instruction.reads[0].buffer;
       std::int32_t& previous = latest[static_cast<std::size_t>(visit(id).home)];
-      if (previous >= 0) visit(previous).next = id;
+      if (previous >= 0 && may_lead_to(visit(previous), position)) visit(previous).next = id;
       previous = id;
     } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
       const std::int32_t id = visit_for(instruction.reads[0].buffer, visit_of);
@@ -116,6 +121,16 @@ void Residency::find_visits() {
       note_use(instruction, position, latest, visit_of);
     }
   }
+}
+
+/// Whether a value that is kept from `visit` can make a fetch superfluous in all rounds that perform it. What
+/// a visit fetches it can fetch in all rounds, but not if that is for the first step alone.
+bool Residency::may_lead_to(const Visit& visit, std::int32_t fetch) const {
+  if (serves(fetch) == Serves::first_step) return false;
+  if (visit.fetch >= 0 && serves(visit.fetch) != Serves::first_step) return true;
+  const RoundSet fetched = visit.fetch >= 0 ? rounds_of(Serves::first_step) : 0;
+  const RoundSet made = visit.writes ? rounds_of(serves(visit.use)) : 0;
+  return is_within(rounds_of(serves(fetch)), fetched | made);
 }
 
 void Residency::note_use(const Instruction& instruction, std::int32_t position,
@@ -178,28 +193,45 @@ void Residency::choose(Bytes budget) {
 bool Residency::needs_write_back(const Visit& written) {
   for (const Visit* v = &written;;) {
     if (v->home_read_before_next) return true;
-    if (v->next < 0) return plain_.buffer(v->home).persistent;
+    if (v->next < 0) return plain_.buffer(v->home).persistent || plain_.buffer(v->home).carried;
     if (!v->kept) return true;
     v = &visit(v->next);
-    if (v->writes) return false;
+    if (v->writes) return serves(v->use) != serves(written.use);
+  }
+}
+
+/// Lets a fetch run whenever an instruction that it now serves, too, is performed.
+void Residency::share_fetch(Changes& changes, std::int32_t fetch, std::int32_t use) const {
+  const auto index = static_cast<std::size_t>(fetch);
+  if (when(use) == When::every_step) changes.runs_always[index] = true;
+  if (serves(fetch) != Serves::first_step) {
+    if (serves(use) != changes.serves[index]) changes.serves[index] = Serves::both;
+  } else if (serves(use) == Serves::step) {
+    changes.dropped[index] = false;
   }
 }
 
 Residency::Changes Residency::find_changes() {
   Changes changes{std::vector<bool>(plain_.instructions.size(), false),
                   std::vector<bool>(plain_.instructions.size(), false),
+                  std::vector<Serves>(plain_.instructions.size()),
                   std::vector<BufferId>(plain_.buffers.size())};
+  std::ranges::transform(plain_.instructions, changes.serves.begin(), &Instruction::serves);
   std::vector<BufferId>& merged = changes.merged;
   std::iota(merged.begin(), merged.end(), 0);
-  for (Visit& v : visits_) v.first_fetch = -1;
+  for (Visit& v : visits_) {
+    v.first_fetch = -1;
+    // A fetch for the first step alone serves those visits of it that the value is kept until.
+    if (v.fetch >= 0 && serves(v.fetch) == Serves::first_step)
+      changes.dropped[static_cast<std::size_t>(v.fetch)] = serves(v.use) == Serves::step_before;
+  }
   for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its head
     if (v.kept) {
       Visit& next = visit(v.next);
       merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
       changes.dropped[static_cast<std::size_t>(next.fetch)] = true;
       next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
-      if (next.first_fetch >= 0 && when(next.use) == When::every_step)
-        changes.runs_always[static_cast<std::size_t>(next.first_fetch)] = true;
+      if (next.first_fetch >= 0) share_fetch(changes, next.first_fetch, next.use);
     }
     if (v.write_back >= 0 && !needs_write_back(v))
       changes.dropped[static_cast<std::size_t>(v.write_back)] = true;
@@ -231,6 +263,7 @@ Program Residency::run(Bytes near_bytes) {
     if (changes.dropped[i]) continue;
     Instruction& instruction = result.instructions.emplace_back(plain_.instructions[i]);
     if (changes.runs_always[i]) instruction.when = When::every_step;
+    instruction.serves = changes.serves[i];
   }
   rename_buffers(result, [&](BufferId id) { return renamed[stands_for(id)]; });
   return result;
@@ -244,6 +277,7 @@ ResidentBytes Residency::bytes(Bytes near_bytes) {
     const Instruction& instruction = plain_.instructions[i];
     if (!level_.is_transfer(instruction) || changes.dropped[i]) continue;
     if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
+    if (instruction.serves == Serves::first_step) continue;
     (instruction.operation == level_.fetch ? result.fetched : result.written_back) +=
         plain_.buffer(instruction.reads[0].buffer).bytes;
   }
@@ -252,24 +286,22 @@ ResidentBytes Residency::bytes(Bytes near_bytes) {
 
 Bytes Residency::live_bytes(const Changes& changes) const {
   const auto count = static_cast<std::int32_t>(plain_.instructions.size());
-  std::vector<Lifetime> live(plain_.buffers.size());
+  LifetimeFinder finder(plain_);
   for (std::int32_t i = 0; i < count; ++i) {
     if (changes.dropped[static_cast<std::size_t>(i)]) continue;
-    for_each_operand(plain_.instructions[static_cast<std::size_t>(i)], [&](const Operand& operand, bool) {
-      const BufferId id = changes.merged[static_cast<std::size_t>(operand.buffer)];
-      Lifetime& lifetime = live[static_cast<std::size_t>(id)];
-      if (lifetime.last < 0) lifetime.first = i;
-      lifetime.last = i;
+    for_each_operand(at(i), [&](const Operand& operand, bool) {
+      finder.touch(changes.merged[static_cast<std::size_t>(operand.buffer)], i, serves(i));
     });
   }
+  const std::vector<Lifetime> live = finder.find(count);
   std::vector<Bytes> change(plain_.instructions.size() + 1, 0);
   for (std::size_t b = 0; b < live.size(); ++b) {
     const Buffer& buffer = plain_.buffers[b];
     if (buffer.tier != level_.near) continue;
-    if (buffer.persistent) live[b] = {0, count - 1};
-    if (live[b].last < live[b].first) continue;
-    change[static_cast<std::size_t>(live[b].first)] += buffer.bytes;
-    change[static_cast<std::size_t>(live[b].last) + 1] -= buffer.bytes;
+    live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
+      change[static_cast<std::size_t>(first)] += buffer.bytes;
+      change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+    });
   }
   Bytes now = 0, most = 0;
   for (const Bytes bytes : change) most = std::max(most, now += bytes);
@@ -287,7 +319,8 @@ Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes
 Bytes moved_bytes(const Program& program, Operation transfer) {
   Bytes bytes = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == transfer && instruction.when == When::every_step)
+    if (instruction.operation == transfer && instruction.when == When::every_step &&
+        instruction.serves != Serves::first_step)
       bytes += program.buffer(instruction.reads[0].buffer).bytes;
   }
   return bytes;

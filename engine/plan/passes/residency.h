@@ -16,7 +16,8 @@ struct NearBytes {
   Bytes largest_visit = 0;  ///< of values that come and go, in one instruction
 };
 
-/// What a step that does not save moves over a level, and the near tier's largest sum of live buffers.
+/// What a step that does not save and is not the first moves over a level, and the near tier's largest sum of
+/// live buffers.
 struct ResidentBytes {
   Bytes fetched = 0, written_back = 0, live = 0;
 };
@@ -25,7 +26,8 @@ struct ResidentBytes {
 /// when it does not, the value whose next use is furthest away leaves (Belady 1966: optimal for equal sizes,
 /// and the accesses are known). Two visits that a kept value connects share one buffer; the fetch between
 /// them goes, and the write-back too unless the home is read later. A fetch that then serves several visits
-/// runs in every step in which one of them does.
+/// runs in every step in which one of them does, and one for the first step alone only if a visit of that
+/// step is among them.
 ///
 /// A program is analyzed once and then asked for several budgets. REQUIRES: the program outlives this.
 class Residency {
@@ -55,6 +57,7 @@ class Residency {
   /// What becomes of the plain program.
   struct Changes {
     std::vector<bool> dropped, runs_always;  ///< per instruction
+    std::vector<Serves> serves;              ///< likewise
     std::vector<BufferId> merged;            ///< per buffer: the one that stands for it
   };
 
@@ -65,9 +68,13 @@ class Residency {
   void choose(Bytes near_bytes);
   bool needs_write_back(const Visit& written);
   Changes find_changes();
-  When when(std::int32_t position) const {
-    return plain_.instructions[static_cast<std::size_t>(position)].when;
+  void share_fetch(Changes& changes, std::int32_t fetch, std::int32_t use) const;
+  bool may_lead_to(const Visit& visit, std::int32_t fetch) const;
+  const Instruction& at(std::int32_t position) const {
+    return plain_.instructions[static_cast<std::size_t>(position)];
   }
+  Serves serves(std::int32_t position) const { return at(position).serves; }
+  When when(std::int32_t position) const { return at(position).when; }
   Bytes live_bytes(const Changes& changes) const;
 
   bool is_visitor(BufferId id) const { return is_visitor_[static_cast<std::size_t>(id)]; }
@@ -86,7 +93,7 @@ class Residency {
 Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes);
 NearBytes near_bytes(const Program& program, const Level& level);
 
-/// Bytes that all transfers of one kind move in a step that does not save.
+/// Bytes that all transfers of one kind move in a step that does not save and is not the first.
 Bytes moved_bytes(const Program& program, Operation transfer);
 
 }  // namespace strata

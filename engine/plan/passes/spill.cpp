@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace strata {
@@ -43,7 +44,11 @@ class Staging {
     for (Operand& operand : instruction.writes) {
       if (!spilled(operand.buffer)) continue;
       const Operand home = operand;
+      const bool is_made = !has_instance(home.buffer);
       operand.buffer = instance(home.buffer);
+      // The first step finds on the nvme tier what is made for later ones.
+      if (is_made && instruction.serves == Serves::step_before)
+        transfer(reads_, Operation::read, Lane::read, instruction, home, operand, Serves::first_step);
       transfer(writes_, Operation::write, Lane::write, instruction, operand, home);
     }
     append(reads_);
@@ -54,6 +59,10 @@ class Staging {
  private:
   bool spilled(BufferId id) const { return spilled_[static_cast<std::size_t>(id)]; }
 
+  bool has_instance(BufferId home) const {
+    return std::ranges::any_of(instances_, [home](const auto& known) { return known.first == home; });
+  }
+
   /// The instruction's own buffer on the host for what is at home on the nvme tier.
   BufferId instance(BufferId home) {
     for (const auto& [known, id] : instances_) {
@@ -61,16 +70,23 @@ class Staging {
     }
     Buffer buffer = program_.buffer(home);
     buffer.tier = Tier::host;
-    buffer.persistent = false;
+    buffer.persistent = buffer.carried = false;
     instances_.emplace_back(home, program_.add(std::move(buffer)));
     return instances_.back().second;
   }
 
   static void transfer(std::vector<Instruction>& list, Operation operation, Lane lane, const Instruction& of,
-                       Operand from, Operand to) {
+                       Operand from, Operand to, std::optional<Serves> serves = {}) {
     from.role = Role::source;
     to.role = Role::destination;
-    list.push_back({operation, lane, of.unit, of.microbatch, {from}, {to}, of.when});
+    list.push_back({.operation = operation,
+                    .lane = lane,
+                    .unit = of.unit,
+                    .microbatch = of.microbatch,
+                    .reads = {from},
+                    .writes = {to},
+                    .when = of.when,
+                    .serves = serves.value_or(of.serves)});
   }
 
   void append(std::vector<Instruction>& list) {
@@ -138,9 +154,12 @@ NearBytes HostNeeds::with_spilled(std::size_t count) const {
   std::vector<Bytes> change(program_.instructions.size() + 1, 0);
   for (std::size_t b = 0; b < live_.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
-    if (buffer.tier != Tier::host || is_spilled(b) || live_[b].last < live_[b].first) continue;
-    change[static_cast<std::size_t>(live_[b].first)] += buffer.bytes;
-    change[static_cast<std::size_t>(live_[b].last) + 1] -= buffer.bytes;
+    if (buffer.tier != Tier::host || is_spilled(b)) continue;
+    live_[b].for_each_stretch(static_cast<std::int32_t>(program_.instructions.size()),
+                              [&](std::int32_t first, std::int32_t last) {
+                                change[static_cast<std::size_t>(first)] += buffer.bytes;
+                                change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+                              });
   }
   NearBytes result;
   Bytes staying = 0;

@@ -54,9 +54,13 @@ Dependencies find_dependencies(const Program& placed) {
   Dependencies result;
   std::vector<std::int32_t> position(placed.instructions.size());
   for (std::size_t i = 0; i < placed.instructions.size(); ++i) {
-    auto& lane = result.lanes[static_cast<std::size_t>(placed.instructions[i].lane)];
+    const Instruction& instruction = placed.instructions[i];
+    auto& lane = result.lanes[static_cast<std::size_t>(instruction.lane)];
     position[i] = static_cast<std::int32_t>(lane.size());
     lane.push_back(static_cast<std::int32_t>(i));
+    if (instruction.lane == Lane::save)
+      result.saves.push_back({.is_late = instruction.serves == Serves::step_before,
+                              .is_end = instruction.operation == Operation::finish_checkpoint});
   }
   result.waits.resize(placed.instructions.size());
 
@@ -98,13 +102,19 @@ Dependencies find_dependencies(const Program& placed) {
 }
 
 std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t step, const SaveSchedule& saves) {
-  const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
-  const std::int64_t of_step = wait.previous_step ? step - 1 : step;
-  if (kLanes[lane] != Lane::save || saves.saves(of_step)) return of_step * per_step + wait.position + 1;
-  // The lane does nothing in that step, so only the checkpoint before it can be in the way: all of it but its
-  // end, which touches no memory and may take the disk longer than several steps take.
-  return saves.latest(of_step) * per_step + per_step - 1;
+                    std::int64_t round, const SaveSchedule& saves) {
+  const auto per_round = static_cast<std::int64_t>(dependencies.lanes[lane].size());
+  const std::int64_t of_round = wait.previous_step ? round - 1 : round;
+  const auto run_by = [&](std::int64_t r, std::int64_t position) { return r * per_round + position + 1; };
+  if (kLanes[lane] != Lane::save) return run_by(of_round, wait.position);
+  const auto late = [&](const Dependencies::Save& save) { return save.is_late ? 1 : 0; };
+  const std::int64_t step = of_round - late(dependencies.saves[static_cast<std::size_t>(wait.position)]);
+  if (saves.saves(step)) return run_by(of_round, wait.position);
+  // The lane does nothing for that step, so only the checkpoint before it can be in the way: all of it but
+  // its end, which touches no memory and may take the disk longer than several steps take.
+  const std::int64_t latest = saves.latest(step);
+  const auto end = std::ranges::find_if(dependencies.saves, &Dependencies::Save::is_end);
+  return latest < 0 ? -1 : run_by(latest + late(*end), end - dependencies.saves.begin() - 1);
 }
 
 }  // namespace strata

@@ -20,15 +20,22 @@ struct LanePosition {
 struct Dependencies {
   std::array<std::vector<std::int32_t>, kLanes.size()> lanes;  ///< instruction indices of each lane
   std::vector<std::array<LanePosition, kLanes.size()>> waits;  ///< per instruction, per lane
+
+  /// An instruction of the lane save.
+  struct Save {
+    bool is_late = false;  ///< it serves the step before
+    bool is_end = false;   ///< it finishes the checkpoint, and touches no memory
+  };
+  std::vector<Save> saves;
 };
 
 /// Conflicts are read after write, write after read and write after write on bytes of one tier, within a step
 /// and with the step before (a program repeats). REQUIRES: the program is placed.
 Dependencies find_dependencies(const Program& placed);
 
-/// How many instructions `lane` must have run since the first step of all before one of `step` that waits for
-/// `wait` may start.
+/// How many instructions `lane` must have run since the first round of all before one of `round` that waits
+/// for `wait` may start; nothing if that is negative. Rounds count as steps do.
 std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t step, const SaveSchedule& saves);
+                    std::int64_t round, const SaveSchedule& saves);
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "engine/plan/program/packer.h"
+#include "engine/plan/program/rounds.h"
 
 namespace strata {
 namespace {
@@ -27,13 +28,20 @@ void verify_transfer(const Program& program, std::size_t i) {
     defect(program, i, "source and destination differ in what stands in them");
 }
 
+/// The rounds in which a buffer holds something before any instruction has written to it.
+RoundSet rounds_filled(const Buffer& buffer) {
+  return buffer.persistent ? rounds_of(Serves::both) : buffer.carried ? rounds_of(Serves::step_before) : 0;
+}
+
 void verify_data_flow(const Program& program) {
-  std::vector<bool> written(program.buffers.size()), only_when_saving(program.buffers.size(), false);
-  for (std::size_t b = 0; b < written.size(); ++b) written[b] = program.buffers[b].persistent;
+  std::vector<bool> only_when_saving(program.buffers.size(), false);
+  std::vector<RoundSet> written;
+  for (const Buffer& buffer : program.buffers) written.push_back(rounds_filled(buffer));
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
+    const RoundSet rounds = rounds_of(instruction.serves);
     for (const Operand& operand : instruction.reads) {
-      if (!written[static_cast<std::size_t>(operand.buffer)]) {
+      if (!is_within(rounds, written[static_cast<std::size_t>(operand.buffer)])) {
         defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
       }
       if (only_when_saving[static_cast<std::size_t>(operand.buffer)] && instruction.when != When::saving) {
@@ -41,7 +49,7 @@ void verify_data_flow(const Program& program) {
       }
     }
     for (const Operand& operand : instruction.writes) {
-      written[static_cast<std::size_t>(operand.buffer)] = true;
+      written[static_cast<std::size_t>(operand.buffer)] |= rounds;
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }
     for_each_operand(instruction, [&](const Operand& operand, bool) {
@@ -58,7 +66,7 @@ std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes bud
   std::vector<std::size_t> found;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.tier != tier || live[b].last < live[b].first) continue;
+    if (buffer.tier != tier || live[b].is_empty()) continue;
     if (buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 || buffer.offset + buffer.bytes > budget) {
       throw std::logic_error(fmt::format("program defect: {}:{} at {} leaves its tier of {} bytes",
                                          name_of(tier), buffer.name, buffer.offset, budget));
@@ -71,15 +79,25 @@ std::vector<std::size_t> buffers_of(const Program& program, Tier tier, Bytes bud
 /// Sweeps the starts and ends of lifetimes, holding the live buffers sorted by offset: neighbours must not
 /// touch.
 void verify_places(const Program& program, Tier tier, Bytes budget) {
+  struct Stretch {
+    std::size_t buffer;
+    std::int32_t first, last;
+  };
   const std::vector<Lifetime> live = lifetimes(program);
-  std::vector<std::size_t> starting = buffers_of(program, tier, budget, live);
-  std::vector<std::size_t> ending = starting;
-  std::ranges::sort(starting, {}, [&](std::size_t b) { return live[b].first; });
-  std::ranges::sort(ending, {}, [&](std::size_t b) { return live[b].last; });
+  std::vector<Stretch> starting;
+  for (const std::size_t b : buffers_of(program, tier, budget, live)) {
+    live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
+                             [&](std::int32_t first, std::int32_t last) {
+                               starting.push_back({b, first, last});
+                             });
+  }
+  std::vector<Stretch> ending = starting;
+  std::ranges::sort(starting, {}, &Stretch::first);
+  std::ranges::sort(ending, {}, &Stretch::last);
   std::map<Bytes, std::size_t> now;  // by offset
   auto ended = ending.begin();
-  for (const std::size_t b : starting) {
-    for (; live[*ended].last < live[b].first; ++ended) now.erase(program.buffers[*ended].offset);
+  for (const auto& [b, first, last] : starting) {
+    for (; ended->last < first; ++ended) now.erase(program.buffers[ended->buffer].offset);
     const Buffer& buffer = program.buffers[b];
     const auto fail = [&](std::size_t other) {
       throw std::logic_error(fmt::format("program defect: {}:{} and {} overlap while both are live",
@@ -121,7 +139,7 @@ void place_tier(Program& program, Tier tier) {
   Packer packer(lifetimes, persistent_end);
   for (const std::size_t b : transient) {
     Buffer& buffer = program.buffers[b];
-    buffer.offset = live[b].last < live[b].first ? persistent_end : packer.place(buffer.bytes, live[b]);
+    buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b]);
   }
 }
 
@@ -133,14 +151,18 @@ Program place(const Program& program) {
 
 TierUse tier_use(const Program& placed, Tier tier) {
   const std::vector<Lifetime> live = lifetimes(placed);
-  std::vector<std::array<Bytes, kBufferKinds.size()>> change(placed.instructions.size() + 2);
+  const std::size_t count = placed.instructions.size();
+  std::vector<std::array<Bytes, kBufferKinds.size()>> change(count + 2);
   TierUse use;
   for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
     const Buffer& buffer = placed.buffers[b];
-    if (buffer.tier != tier || live[b].last < live[b].first) continue;
+    if (buffer.tier != tier || live[b].is_empty()) continue;
     use.peak_bytes = std::max(use.peak_bytes, buffer.offset + buffer.bytes);
-    change[static_cast<std::size_t>(live[b].first)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
-    change[static_cast<std::size_t>(live[b].last) + 1][static_cast<std::size_t>(buffer.kind)] -= buffer.bytes;
+    const auto kind = static_cast<std::size_t>(buffer.kind);
+    live[b].for_each_stretch(static_cast<std::int32_t>(count), [&](std::int32_t first, std::int32_t last) {
+      change[static_cast<std::size_t>(first)][kind] += buffer.bytes;
+      change[static_cast<std::size_t>(last) + 1][kind] -= buffer.bytes;
+    });
   }
   std::array<Bytes, kBufferKinds.size()> now = {};
   for (const auto& delta : change) {

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace strata {
 
 Packer::Packer(const std::vector<Lifetime>& lifetimes, Bytes start) : start_(start) {
   moments_.reserve(lifetimes.size());
-  for (const Lifetime& live : lifetimes) moments_.push_back(live.first);
+  for (const Lifetime& live : lifetimes) {
+    moments_.push_back(live.first);
+    if (live.wraps()) moments_.push_back(0);
+  }
   std::ranges::sort(moments_);
   moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
   leaves_ = std::bit_ceil(std::max<std::size_t>(moments_.size(), 1));
@@ -28,9 +32,19 @@ void Packer::for_each_period(std::int32_t first, std::int32_t last, const Visit&
   descend(descend, 1, 0, static_cast<std::int32_t>(leaves_) - 1);
 }
 
-Bytes Packer::lowest_free(std::int32_t first, std::int32_t last, Bytes bytes) {
+template <typename Visit>
+void Packer::for_each_period(const Lifetime& live, const Visit& visit) {
+  constexpr std::int32_t kEver = std::numeric_limits<std::int32_t>::max();
+  live.for_each_stretch(kEver, [&](std::int32_t first, std::int32_t last) {
+    const auto from = std::ranges::lower_bound(moments_, first) - moments_.begin();
+    const auto to = std::ranges::upper_bound(moments_, last) - moments_.begin() - 1;
+    for_each_period(static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), visit);
+  });
+}
+
+Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes) {
   taken_.clear();
-  for_each_period(first, last, [&](const Period& period, bool is_whole) {
+  for_each_period(live, [&](const Period& period, bool is_whole) {
     if (!period.throughout.empty()) taken_.push_back(&period.throughout);
     if (is_whole && !period.within.empty()) taken_.push_back(&period.within);
   });
@@ -45,12 +59,9 @@ Bytes Packer::lowest_free(std::int32_t first, std::int32_t last, Bytes bytes) {
 }
 
 Bytes Packer::place(Bytes bytes, const Lifetime& live) {
-  const auto first = std::ranges::lower_bound(moments_, live.first) - moments_.begin();
-  const auto last = std::ranges::upper_bound(moments_, live.last) - moments_.begin() - 1;
-  const auto from = static_cast<std::int32_t>(first), to = static_cast<std::int32_t>(last);
-  const Bytes offset = lowest_free(from, to, bytes);
+  const Bytes offset = lowest_free(live, bytes);
   if (bytes == 0) return offset;
-  for_each_period(from, to, [&](Period& period, bool is_whole) {
+  for_each_period(live, [&](Period& period, bool is_whole) {
     (is_whole ? period.throughout : period.within).add(offset, offset + bytes);
   });
   return offset;

@@ -27,7 +27,10 @@ class Packer {
   /// Calls visit(period, is_whole) for those that make up the moments [first, last], and for all above these.
   template <typename Visit>
   void for_each_period(std::int32_t first, std::int32_t last, const Visit& visit);
-  Bytes lowest_free(std::int32_t first, std::int32_t last, Bytes bytes);
+  /// Likewise for those of a lifetime.
+  template <typename Visit>
+  void for_each_period(const Lifetime& live, const Visit& visit);
+  Bytes lowest_free(const Lifetime& live, Bytes bytes);
 
   Bytes start_;
   /// The times at which lifetimes begin. Two that overlap share one of them, so no other times matter.

@@ -78,6 +78,12 @@ std::string_view name_of(StatePart part) {
   return names[static_cast<std::size_t>(part)];
 }
 
+std::string_view text_of(Serves serves) {
+  constexpr std::array texts =
+      std::to_array<std::string_view>({"", " for the step before", " for both steps", " for the first step"});
+  return texts[static_cast<std::size_t>(serves)];
+}
+
 const Operand* Instruction::find_operand(Role role) const {
   for (const std::vector<Operand>* operands : {&reads, &writes}) {
     for (const Operand& operand : *operands) {
@@ -115,30 +121,65 @@ double executed_flops(const Program& program) {
 }
 
 std::vector<Lifetime> lifetimes(const Program& program) {
-  std::vector<Lifetime> result(program.buffers.size());
+  LifetimeFinder finder(program);
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    for_each_operand(program.instructions[static_cast<std::size_t>(i)], [&](const Operand& operand, bool) {
-      Lifetime& lifetime = result[static_cast<std::size_t>(operand.buffer)];
-      if (lifetime.last < 0) lifetime.first = i;
-      lifetime.last = i;
+    const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      finder.touch(operand.buffer, i, instruction.serves);
     });
   }
-  for (std::size_t b = 0; b < result.size(); ++b) {
-    if (program.buffers[b].persistent) result[b] = {0, std::max(count - 1, 0)};
+  return finder.find(count);
+}
+
+LifetimeFinder::LifetimeFinder(const Program& program)
+    : program_(program), touches_(program.buffers.size()) {}
+
+void LifetimeFinder::touch(BufferId id, std::int32_t position, Serves serves) {
+  Touches& touches = touches_[static_cast<std::size_t>(id)];
+  const bool is_late = program_.buffer(id).carried && serves == Serves::step_before;
+  Lifetime& live = is_late ? touches.of_step_before : touches.of_step;
+  live = live.is_empty() ? Lifetime{position, position}
+                         : Lifetime{std::min(live.first, position), std::max(live.last, position)};
+}
+
+std::vector<Lifetime> LifetimeFinder::find(std::int32_t count) const {
+  const Lifetime throughout = {0, std::max(count - 1, 0)};
+  std::vector<Lifetime> result;
+  result.reserve(touches_.size());
+  for (std::size_t b = 0; b < touches_.size(); ++b) {
+    const auto& [of_step, of_step_before] = touches_[b];
+    if (program_.buffers[b].persistent) {
+      result.push_back(throughout);
+    } else if (of_step_before.is_empty()) {
+      result.push_back(of_step);
+    } else {
+      result.push_back(of_step_before.last < of_step.first ? Lifetime{of_step.first, of_step_before.last}
+                                                           : throughout);
+    }
   }
   return result;
 }
+
+namespace {
+
+std::string text_of(const Piece& piece) {
+  return piece.is_all() ? "" : fmt::format(" elements {}..{}", piece.first, piece.first + piece.count - 1);
+}
+
+}  // namespace
 
 std::string print(const Program& program, const Instruction& instruction) {
   std::string line = fmt::format("{:<14}", name_of(instruction.operation));
   if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
+  line += text_of(instruction.piece);
   line += fmt::format(" [{}]", name_of(instruction.lane));
   if (instruction.exchange.group >= 0)
     line += fmt::format(" of {}", program.groups[static_cast<std::size_t>(instruction.exchange.group)].name);
   if (instruction.exchange.sent > 0) line += fmt::format(" sends {}", instruction.exchange.sent);
   if (instruction.when == When::saving) line += " when saving";
+  line += text_of(instruction.serves);
   if (instruction.effect != Effect::none) line += fmt::format(" {}", name_of(instruction.effect));
   if (instruction.saved_level > 0) line += fmt::format(" saved_level={}", instruction.saved_level);
   if (instruction.flops > 0) line += fmt::format(" {} FLOP", instruction.flops);
@@ -164,14 +205,16 @@ std::string print(const Program& program) {
   for (const StatePlace& place : program.state) {
     const std::string_view unit =
         place.unit < 0 ? "run" : std::string_view(program.units[static_cast<std::size_t>(place.unit)]);
-    fmt::format_to(std::back_inserter(text), "state {} {}{} {} #{}\n", unit, name_of(place.part),
-                   place.is_whole ? "" : " of shard", name_of(place.type), place.buffer);
+    fmt::format_to(std::back_inserter(text), "state {} {}{}{} {} #{}\n", unit, name_of(place.part),
+                   place.is_whole ? "" : " of shard", text_of(place.piece), name_of(place.type),
+                   place.buffer);
   }
   fmt::format_to(std::back_inserter(text), "loss of {} tokens\n", program.loss_tokens);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}", b, name_of(buffer.tier), buffer.name,
-                   name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "");
+    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}", b, name_of(buffer.tier),
+                   buffer.name, name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "",
+                   buffer.carried ? " carried" : "");
     if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);
     fmt::format_to(std::back_inserter(text), " live {}..{}\n", live[b].first, live[b].last);
   }

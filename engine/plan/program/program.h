@@ -82,6 +82,14 @@ constexpr bool is_transfer(Operation operation) {
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
 enum class When : std::uint8_t { every_step, saving };
 
+/// Which step an instruction works for, of the two that meet in a round of the program: rounds.h.
+enum class Serves : std::uint8_t {
+  step,         ///< the round's own
+  step_before,  ///< an update, with all that goes with it, right before the next forward pass
+  both,         ///< a fetch for instructions of either
+  first_step    ///< a fetch of what in other rounds an instruction of the step before makes
+};
+
 /// What an instruction is to the run, besides what it writes.
 enum class Effect : std::uint8_t {
   none,
@@ -129,6 +137,8 @@ std::string_view name_of(Operation operation);
 std::string_view name_of(Role role);
 std::string_view name_of(Effect effect);
 std::string_view name_of(StatePart kind);
+/// As it is appended to what serves; empty for the round's own step.
+std::string_view text_of(Serves serves);
 
 using BufferId = std::int32_t;
 
@@ -144,6 +154,8 @@ struct Buffer {
   bool persistent =
       false;          ///< keeps its contents from step to step, and its place in every program of the run
   Bytes offset = -1;  ///< in its tier's arena; the memory pass sets it
+  /// Keeps its contents from where a step makes them to where the next round uses them for that step.
+  bool carried = false;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -172,6 +184,14 @@ struct RankGroup {
   std::int64_t part_of(std::int64_t rank) const { return rank / stride % ranks; }
 };
 
+/// A stretch of the elements that a rank has of a unit; without a count all of them.
+struct Piece {
+  std::int64_t first = 0, count = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
+
+  bool is_all() const { return count == 0; }
+};
+
 struct Exchange {
   std::int32_t group = -1;  ///< index in Program::groups, or -1
   Bytes sent = 0;           ///< by each rank of the group; 0: the instruction works on what they have sent
@@ -190,6 +210,9 @@ struct Instruction {
   double flops = 0;  ///< that it executes
   /// Of forward and backward, how much of the unit's activations is saved: a number in UnitPasses::levels.
   std::int32_t saved_level = 0;
+  Serves serves = Serves::step;
+  /// What it updates or saves. Its operands of optimizer state have that alone, others have all of the unit.
+  Piece piece = {};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.
@@ -205,6 +228,7 @@ struct StatePlace {
   bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
   ElementType type = ElementType::byte;
   BufferId buffer = -1;
+  Piece piece = {};  ///< of what the rank has; a part's pieces follow one another
   friend bool operator==(const StatePlace&, const StatePlace&) = default;
 };
 
@@ -245,13 +269,43 @@ void rename_buffers(Program& program, const Rename& rename) {
 /// FLOPs of all instructions that run in every step, in whatever order.
 double executed_flops(const Program& program);
 
-/// First and last instruction that touches each buffer; persistent buffers live throughout; {0, -1}: never
-/// touched.
+/// First and last instruction that touches a buffer; {0, -1}: never touched. A carried buffer is first
+/// touched by the step that makes it and last in the next round, before that: then `last` is less than
+/// `first`.
 struct Lifetime {
   std::int32_t first = 0, last = -1;
-  bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+
+  bool is_empty() const { return last < 0; }
+  bool wraps() const { return !is_empty() && last < first; }
+  /// Calls visit(first, last) for the stretches of a round of `count` instructions that it is made of.
+  template <typename Visit>
+  void for_each_stretch(std::int32_t count, Visit&& visit) const {
+    if (is_empty()) return;
+    if (wraps()) visit(0, last);
+    visit(first, wraps() ? count - 1 : last);
+  }
 };
+
+/// Persistent buffers live throughout.
 std::vector<Lifetime> lifetimes(const Program& program);
+
+/// Finds lifetimes from touches in any order, at positions that may be others than those of instructions.
+class LifetimeFinder {
+ public:
+  /// REQUIRES: the program outlives this.
+  explicit LifetimeFinder(const Program& program);
+
+  void touch(BufferId id, std::int32_t position, Serves serves);
+  /// Of positions below `count`.
+  std::vector<Lifetime> find(std::int32_t count) const;
+
+ private:
+  struct Touches {
+    Lifetime of_step, of_step_before;
+  };
+  const Program& program_;
+  std::vector<Touches> touches_;
+};
 
 /// Groups, state and buffers, then one instruction per line:
 /// "forward block.3 mb=2 [compute] 2.1e+09 FLOP parameter=device:block.3/parameter#12 bf16[4096] … ->

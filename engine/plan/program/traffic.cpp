@@ -54,7 +54,17 @@ void add_traffic(const Program& program, const Instruction& instruction, Traffic
 Traffic traffic_of(const Program& program, When when) {
   Traffic traffic;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.when == when) add_traffic(program, instruction, traffic);
+    if (instruction.when == when && instruction.serves != Serves::first_step)
+      add_traffic(program, instruction, traffic);
+  }
+  return traffic;
+}
+
+Traffic traffic_of_a_start(const Program& program) {
+  Traffic traffic;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.serves == Serves::first_step || instruction.serves == Serves::both)
+      add_traffic(program, instruction, traffic);
   }
   return traffic;
 }

@@ -28,8 +28,12 @@ class Traffic {
   std::array<Bytes, kLinks.size()> bytes_ = {};
 };
 
-/// What the program says that its instructions move: of all instructions that run in every step, or of those
-/// that only steps that save run.
+/// What the program says that its instructions move for a step: of all instructions that run in every step,
+/// or of those that only steps that save run.
 Traffic traffic_of(const Program& program, When when);
+
+/// What a run of the program moves besides, however many steps it has: what serves its first step alone, and
+/// once more what serves two steps in each round, since there is a round more than steps.
+Traffic traffic_of_a_start(const Program& program);
 
 }  // namespace strata

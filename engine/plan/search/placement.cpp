@@ -251,6 +251,39 @@ std::optional<Tier> tier_without_room(const Program& program, Bytes kept_near, c
   return Tier::host;
 }
 
+/// Whether forward passes wait for drives, which read in the program's order: then a sweep of all updates
+/// before them holds them up.
+bool reads_parameters(const Program& program) {
+  return std::ranges::any_of(program.buffers, [](const Buffer& buffer) {
+    return buffer.tier == Tier::nvme && buffer.kind == BufferKind::parameter;
+  });
+}
+
+Bytes moved_by_drives(const Placement& placement) {
+  return moved_bytes(placement.training, Operation::read) + moved_bytes(placement.training, Operation::write);
+}
+
+/// `placement` shared out between host and nvme tier with updates right before the next forward passes;
+/// nothing if nobody waits for them elsewhere, or if it takes more: `shared` is how it is without that.
+std::optional<Placement> with_late_updates(const Model& model, const Placement& placement,
+                                           const Placement& shared, const RunConfig& config) {
+  if (!placement.strategy.global_norm || !reads_parameters(shared.training)) return std::nullopt;
+  Placement late = placement;
+  late.strategy.updates_late = true;
+  Program plain = leanest_training(model, late.strategy, config);
+  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
+  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
+  if (!training) return std::nullopt;
+  late.training = std::move(*training);
+  if (smallest_host_bytes(late, config) > *config.memory.host) return std::nullopt;
+  Shortage shortage;
+  std::optional<Placement> result = share_with_drives(late, config, shortage);
+  constexpr Bytes kMore = 8;  // an eighth is less than forward passes can gain
+  const Bytes before = moved_by_drives(shared);
+  if (result && moved_by_drives(*result) > before + before / kMore) return std::nullopt;
+  return result;
+}
+
 /// Tries it with the state of `units` units on the device.
 Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
                 Shortage& shortage) {
@@ -274,7 +307,8 @@ Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, c
   if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
   std::optional<Placement> shared = share_with_drives(placement, config, shortage);
   if (!shared) return {.full = Tier::nvme};
-  return {.placement = std::move(shared)};
+  std::optional<Placement> late = with_late_updates(model, placement, *shared, config);
+  return {.placement = late ? std::move(late) : std::move(shared)};
 }
 
 }  // namespace

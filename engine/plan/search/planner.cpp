@@ -28,6 +28,7 @@ PlannedProgram finish(Program placed, const Plan& plan, bool has_host_tier) {
   for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
   result.step_traffic = traffic_of(placed, When::every_step);
   result.save_traffic = traffic_of(placed, When::saving);
+  result.start_traffic = traffic_of_a_start(placed);
   result.program = std::move(placed);
   return result;
 }

@@ -20,12 +20,14 @@ struct PlannedProgram {
   Program program;
   Dependencies dependencies;
   std::array<TierUse, kTiers.size()> use;
-  Traffic step_traffic;  ///< of one run of the program
-  Traffic save_traffic;  ///< of one run that saves, besides
+  Traffic step_traffic;   ///< of one step
+  Traffic save_traffic;   ///< of one that saves, besides
+  Traffic start_traffic;  ///< of a run of steps without a pause, besides
 
   const TierUse& of(Tier tier) const { return use[static_cast<std::size_t>(tier)]; }
   Bytes moved(Link link) const { return step_traffic[link]; }
   Bytes moved_by_save(Link link) const { return save_traffic[link]; }
+  Bytes moved_by_start(Link link) const { return start_traffic[link]; }
 };
 
 /// FLOPs of one training step on each rank; the formulas stand in engine/model.

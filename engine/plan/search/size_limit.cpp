@@ -7,8 +7,8 @@
 namespace strata {
 namespace {
 
-// Per unit and microbatch, with the copies of all operands; and per unit.
-constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerUnit = 24;
+// Per unit and microbatch, with the copies of all operands; per unit; and per piece of state.
+constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerUnit = 24, kPerPiece = 10;
 /// Offsets are bytes in an int64, and planning adds some of them up.
 constexpr double kLargestBytes = 0x1p60;
 
@@ -21,7 +21,13 @@ void check_instructions(const RunConfig& config, const Model& model) {
                     what, model.units.size(), instructions, kLargestProgram, advice));
   };
   const std::int64_t microbatches = config.microbatches();
-  const double training = units * (kPerTrainingPass * static_cast<double>(microbatches) + kPerUnit);
+  double pieces = 0;
+  if (!config.memory.nvme_path.empty()) {
+    for (const Unit& unit : model.units)
+      pieces += static_cast<double>(unit.elements * size_of(DType::fp32) / config.memory.nvme_piece);
+  }
+  const double training =
+      units * (kPerTrainingPass * static_cast<double>(microbatches) + kPerUnit) + kPerPiece * pieces;
   if (training > kLargestProgram) {
     refuse(fmt::format("train.batch: {} microbatches per step", microbatches), training,
            "raise train.microbatch, or lower train.batch or the number of layers");
