@@ -67,7 +67,7 @@ class Lowering {
 
   /// The last unit whose update is left to the next round, or -1.
   std::int32_t last_late_unit() const {
-    std::int32_t u = head();
+    std::int32_t u = unit_count_ - 1;
     while (u >= 0 && !strategy_.updates_late_of(u)) --u;
     return u;
   }
@@ -116,7 +116,7 @@ class Lowering {
   /// The top unit's gradient is made first and used last.
   void carry_what_late_updates_read() {
     const auto carry = [&](Value& value) { builder_.program.buffer(builder_.home(value)).carried = true; };
-    for (std::int32_t u = head(); u >= 0; --u) {
+    for (std::int32_t u = unit_count_ - 1; u >= 0; --u) {
       if (strategy_.updates_late_of(u)) carry(final_gradient(u));
     }
     carry(step_.step_scalars);
