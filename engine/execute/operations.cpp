@@ -369,7 +369,7 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
   add(StateKind::exp_avg_sq, Role::exp_avg_sq);
 }
 
-/// Of the instruction's piece.
+/// What the instruction's piece of a unit has.
 AdamWState Operations::state_of_piece(const Instruction& instruction) const {
   const Operand& parameter = *instruction.find_operand(Role::parameter);
   const Operand& gradient = *instruction.find_operand(Role::gradient);

@@ -65,8 +65,8 @@ struct Strategy {
   std::vector<std::size_t> saved_level;
   DevicePins pins;
   std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
-  Bytes piece_bytes =
-      kUnlimited;  ///< of each part of a unit's optimizer state on the host, that one update has
+  /// Most of each part of a unit's optimizer state on the host that one update works on.
+  Bytes piece_bytes = kUnlimited;
 
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }

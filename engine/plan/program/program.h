@@ -296,7 +296,7 @@ class LifetimeFinder {
   explicit LifetimeFinder(const Program& program);
 
   void touch(BufferId id, std::int32_t position, Serves serves);
-  /// Of positions below `count`.
+  /// The lifetimes, at positions below `count`.
   std::vector<Lifetime> find(std::int32_t count) const;
 
  private:
