@@ -56,6 +56,17 @@ double positive(JsonReader& reader, const std::string& key, std::optional<double
   return value;
 }
 
+std::int64_t integer_by_either_name(JsonReader& reader, const std::string& key, const std::string& other,
+                                    std::int64_t fallback, std::int64_t minimum, std::int64_t maximum) {
+  const bool has_key = reader.has(key) || reader.is_null(key);
+  const bool has_other = reader.has(other) || reader.is_null(other);
+  if (has_key && has_other && reader.at(key) != reader.at(other)) {
+    reader.refuse(
+        key, fmt::format("but {}, its other name, is {}; keep one of them", other, reader.at(other).dump()));
+  }
+  return reader.integer(has_other && !has_key ? other : key, fallback, minimum, maximum);
+}
+
 RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::string& where, double theta) {
   RopeOptions rope;
   rope.theta = positive(reader, "rope_theta", theta);
@@ -147,10 +158,14 @@ std::optional<std::int64_t> read_padding_token(JsonReader& reader, const Archite
 
 void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& defaults) {
   // transformers 5 writes num_local_experts, files of the hub have either.
-  const char* key = reader.has("num_experts") ? "num_experts" : "num_local_experts";
-  for (const char* either : {"num_experts", "num_local_experts"}) reader.ignore(either);
-  a.experts = reader.integer(key, defaults.experts, 1, kLargestCount);
-  a.experts_per_token = reader.integer("num_experts_per_tok", defaults.per_token, 1, a.experts);
+  a.experts = integer_by_either_name(reader, "num_experts", "num_local_experts", defaults.experts,
+                                     defaults.fewest, kLargestCount);
+  a.experts_per_token = reader.integer("num_experts_per_tok", defaults.per_token, 1, kLargestCount);
+  if (a.experts > 0 && a.experts_per_token > a.experts) {
+    reader.fail(
+        fmt::format("num_experts_per_tok {} is more than {} experts{}", a.experts_per_token, a.experts,
+                    reader.has("num_experts_per_tok") ? "" : ", its default; set num_experts_per_tok"));
+  }
   reader.ignore("router_aux_loss_coef");  // counts only together with the next one
   if (reader.boolean("output_router_logits", false))
     reader.refuse("output_router_logits", "the auxiliary loss of routing is not supported; set it to false");

@@ -33,6 +33,10 @@ void require_activation(JsonReader& reader, const std::string& key, const std::s
                         const std::string& alias);
 double positive(JsonReader& reader, const std::string& key, std::optional<double> fallback);
 
+/// A number that transformers' attribute_map gives two names: the keys may not differ.
+std::int64_t integer_by_either_name(JsonReader& reader, const std::string& key, const std::string& other,
+                                    std::int64_t fallback, std::int64_t minimum, std::int64_t maximum);
+
 /// Rope settings live in rope_parameters (transformers 5), or in rope_scaling and rope_theta (before). If
 /// both are given, transformers lets rope_scaling win, a theta inside win over one outside, and the original
 /// number of positions outside over that inside.
@@ -50,6 +54,7 @@ std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, st
 
 struct ExpertDefaults {
   std::int64_t experts, per_token;
+  std::int64_t fewest = 1;
 };
 
 /// The number of experts and how many a token goes to. Refuses the auxiliary loss.

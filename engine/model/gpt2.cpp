@@ -9,15 +9,10 @@
 namespace strata {
 namespace {
 
-/// GPT-2's sizes go by the names n_embd, … or by HF's common ones, which its attribute_map equates.
+/// GPT-2's sizes go by the names n_embd, … or by HF's common ones.
 std::int64_t gpt2_size(JsonReader& reader, const std::string& key, const std::string& common_key,
                        std::int64_t fallback, std::int64_t maximum) {
-  const bool has_common = reader.has(common_key) || reader.is_null(common_key);
-  if (reader.has(key) && has_common && reader.at(key) != reader.at(common_key)) {
-    reader.refuse(key, fmt::format("but {}, its other name, is {}; keep one of them", common_key,
-                                   reader.at(common_key).dump()));
-  }
-  return reader.integer(has_common && !reader.has(key) ? common_key : key, fallback, 1, maximum);
+  return integer_by_either_name(reader, key, common_key, fallback, 1, maximum);
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string&) {

@@ -1,5 +1,8 @@
 // Qwen3 MoE (transformers: Qwen3MoeForCausalLM): Qwen3's attention, and experts in place of some layers' MLP.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 
 #include "engine/model/architecture_rules.h"
 #include "engine/model/config_reading.h"
@@ -8,18 +11,33 @@
 namespace strata {
 namespace {
 
-/// The layers whose MLP is experts: each `decoder_sparse_step`th but those that mlp_only_layers names.
+/// The layers whose MLP is experts: each `decoder_sparse_step`th but those that mlp_only_layers names, if
+/// there are experts.
 std::vector<bool> read_expert_layers(JsonReader& reader, const Architecture& a) {
   const std::int64_t step = reader.integer("decoder_sparse_step", 1, 1, kLargestCount);
   std::vector<bool> has_experts;
-  for (std::int64_t layer = 0; layer < a.layers; ++layer) has_experts.push_back((layer + 1) % step == 0);
+  for (std::int64_t layer = 1; layer <= a.layers; ++layer)
+    has_experts.push_back(a.experts > 0 && layer % step == 0);
   if (!reader.has("mlp_only_layers")) return has_experts;
-  for (const nlohmann::json& layer : reader.at("mlp_only_layers")) {
-    if (!layer.is_number_integer() || layer < 0 || layer >= a.layers)
-      reader.refuse("mlp_only_layers", "expected a list of layers' numbers");
-    has_experts[layer.get<std::size_t>()] = false;
-  }
+  const nlohmann::json& without = reader.at("mlp_only_layers");
+  const auto is_layer = [&](const nlohmann::json& number) {
+    return number.is_number_integer() && number >= 0 && number < a.layers;
+  };
+  if (!without.is_array() || !std::ranges::all_of(without, is_layer))
+    reader.refuse("mlp_only_layers", fmt::format("expected a list of numbers from 0 to {}", a.layers - 1));
+  for (const nlohmann::json& layer : without) has_experts[layer.get<std::size_t>()] = false;
   return has_experts;
+}
+
+void read_expert_options(JsonReader& reader, Architecture& a) {
+  read_experts(reader, a, {.experts = 128, .per_token = 8, .fewest = 0});
+  a.expert_intermediate = reader.integer("moe_intermediate_size", 768, 1, 4 * kLargestWidth);
+  a.normalises_experts = reader.boolean("norm_topk_prob", false);
+  a.has_experts = read_expert_layers(reader, a);
+  if (std::ranges::none_of(a.has_experts, std::identity())) {  // what experts would be does not count
+    a.experts = a.experts_per_token = a.expert_intermediate = 0;
+    a.normalises_experts = false;
+  }
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string& where) {
@@ -33,10 +51,12 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   const bool has_window = !reader.is_null("sliding_window");
   const std::int64_t window = has_window ? reader.integer("sliding_window", 4096, 1, kLargestVocabulary) : 0;
   a.window = slides ? window : 0;
-  read_experts(reader, a, {.experts = 128, .per_token = 8});
-  a.expert_intermediate = reader.integer("moe_intermediate_size", 768, 1, 4 * kLargestWidth);
-  a.normalises_experts = reader.boolean("norm_topk_prob", false);
-  a.has_experts = read_expert_layers(reader, a);
+  // In the hub's files, and of no effect; the last three must at least say what is computed.
+  reader.ignore("max_window_layers");
+  require_plain(reader, "qkv_bias", false);
+  require_plain(reader, "use_qk_norm", true);
+  reader.integer("shared_expert_intermediate_size", 0, 0, 0);
+  read_expert_options(reader, a);
   require_activation(reader, "hidden_act", "silu", "swish");
   a.padding_token = read_padding_token(reader, a);
   a.rope = read_rope(reader, a, where);
@@ -48,6 +68,7 @@ nlohmann::json write(const Architecture& a) {
   config["use_sliding_window"] = a.window != 0;
   if (a.window != 0) config["sliding_window"] = a.window;
   config["num_experts"] = a.experts;
+  if (a.experts == 0) return config;
   config["num_experts_per_tok"] = a.experts_per_token;
   config["moe_intermediate_size"] = a.expert_intermediate;
   config["norm_topk_prob"] = a.normalises_experts;

@@ -341,6 +341,40 @@ const Refusal kRefusals[] = {
     {"QueryScalar",
      {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 0}},
      {"query_pre_attn_scalar is 0", "integer from 1"}},
+    {"RouterLogits",
+     {{"model_type", "mixtral"}, {"output_router_logits", true}},
+     {"output_router_logits is true", "auxiliary loss of routing is not supported", "set it to false"}},
+    {"RouterNoise",
+     {{"model_type", "mixtral"}, {"router_jitter_noise", 0.1}},
+     {"router_jitter_noise is 0.1", "set it to 0"}},
+    {"ExpertsByBothNames",
+     {{"model_type", "mixtral"}, {"num_experts", 4}, {"num_local_experts", 8}},
+     {"num_experts is 4; but num_local_experts, its other name, is 8; keep one of them"}},
+    {"NullExperts",
+     {{"model_type", "qwen3_moe"}, {"num_experts", nullptr}, {"num_local_experts", 8}},
+     {"num_experts is null; but num_local_experts, its other name, is 8"}},
+    {"NoExperts", {{"model_type", "mixtral"}, {"num_experts", 0}}, {"num_experts is 0", "integer from 1"}},
+    {"MoreThanAllExperts",
+     {{"model_type", "mixtral"}, {"num_local_experts", 4}, {"num_experts_per_tok", 5}},
+     {"num_experts_per_tok 5 is more than 4 experts"}},
+    {"MoreThanAllExpertsByDefault",
+     {{"model_type", "qwen3_moe"}, {"num_experts", 4}},
+     {"num_experts_per_tok 8 is more than 4 experts, its default; set num_experts_per_tok"}},
+    {"LayerWithoutExperts",
+     {{"model_type", "qwen3_moe"}, {"num_hidden_layers", 2}, {"mlp_only_layers", {2}}},
+     {"mlp_only_layers is [2]", "a list of numbers from 0 to 1"}},
+    {"LayersWithoutExpertsNoList",
+     {{"model_type", "qwen3_moe"}, {"mlp_only_layers", 1}},
+     {"mlp_only_layers is 1", "a list of numbers"}},
+    {"ExpertStep",
+     {{"model_type", "qwen3_moe"}, {"decoder_sparse_step", 0}},
+     {"decoder_sparse_step is 0", "integer from 1"}},
+    {"SharedExpert",
+     {{"model_type", "qwen3_moe"}, {"shared_expert_intermediate_size", 512}},
+     {"shared_expert_intermediate_size is 512", "from 0 to 0"}},
+    {"QwenMoeHeadDimension",
+     {{"model_type", "qwen3_moe"}, {"head_dim", nullptr}},
+     {"head_dim is null", "integer from 1"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ArchitectureRefusal, ::testing::ValuesIn(kRefusals),
@@ -444,6 +478,30 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"layer_types", {"sliding_attention", "sliding_attention"}},
        {"rope_local_base_freq", 77},
        {"rope_theta", 55}},
+      {{"model_type", "mixtral"}},
+      {{"model_type", "mixtral"},
+       {"num_experts", 5},
+       {"num_experts_per_tok", 3},
+       {"sliding_window", 77},
+       {"head_dim", 64},
+       {"tie_word_embeddings", true},
+       {"pad_token_id", -1}},
+      {{"model_type", "mixtral"}, {"rope_parameters", llama3}, {"num_key_value_heads", nullptr}},
+      {{"model_type", "qwen3_moe"}},
+      {{"model_type", "qwen3_moe"},
+       {"num_hidden_layers", 5},
+       {"decoder_sparse_step", 2},
+       {"mlp_only_layers", {3}},
+       {"num_local_experts", 5},
+       {"num_experts_per_tok", 5},
+       {"moe_intermediate_size", 11},
+       {"norm_topk_prob", true},
+       {"attention_bias", true},
+       {"head_dim", 128},
+       {"pad_token_id", 0}},
+      {{"model_type", "qwen3_moe"}, {"use_sliding_window", true}, {"rope_theta", 1e6}},
+      {{"model_type", "qwen3_moe"}, {"use_sliding_window", true}, {"sliding_window", nullptr}},
+      {{"model_type", "qwen3_moe"}, {"num_experts", 0}, {"num_experts_per_tok", 3}},
   };
   for (const json& config : configs) {
     const Architecture a = parse(config);
@@ -462,7 +520,7 @@ TEST(Architecture, EveryQueryScaleOfGemmaIsWrittenAsTheNumberThatItWasReadFrom) 
 TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
   const std::filesystem::path goldens = test::source_folder() / "tests/parity/goldens";
   for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
-                           "olmo2", "phi3", "granite", "gemma3"}) {
+                           "olmo2", "phi3", "granite", "gemma3", "mixtral", "qwen3-moe", "qwen3-moe-dense"}) {
     const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
     EXPECT_EQ(parse(to_hf_config(a)), a) << name;
   }
@@ -488,6 +546,68 @@ TEST(Architecture, EverySixthLayerOfGemma3SeesAllAndRotatesByAnotherTheta) {
   EXPECT_EQ(a.sliding_rope->theta, 1e4);
   EXPECT_EQ(a.query_scale, 1.0 / 16);
   EXPECT_TRUE(a.tied_head);
+}
+
+TEST(Architecture, MixtralHasTheDefaultsOfItsConfigClass) {
+  const Architecture a = parse({{"model_type", "mixtral"}});
+  EXPECT_EQ(a.kv_heads, 8);
+  EXPECT_EQ(a.head_dimension, 128);
+  EXPECT_EQ(a.max_positions, 131072);
+  EXPECT_EQ(a.window, 0);
+  EXPECT_EQ(a.rope, RopeOptions{.theta = 1e6});
+  EXPECT_EQ(a.experts, 8);
+  EXPECT_EQ(a.experts_per_token, 2);
+  EXPECT_EQ(a.expert_intermediate, 14336);
+  EXPECT_TRUE(a.normalises_experts);
+}
+
+TEST(Architecture, Qwen3MoeHasTheDefaultsOfItsConfigClass) {
+  const Architecture a = parse({{"model_type", "qwen3_moe"}});
+  EXPECT_EQ(a.kv_heads, 4);
+  EXPECT_EQ(a.head_dimension, 64);  // hidden / heads, unlike qwen3
+  EXPECT_EQ(a.window, 0);
+  EXPECT_EQ(a.rope, RopeOptions{.theta = 1e4});
+  EXPECT_EQ(a.experts, 128);
+  EXPECT_EQ(a.experts_per_token, 8);
+  EXPECT_EQ(a.expert_intermediate, 768);
+  EXPECT_FALSE(a.normalises_experts);
+  EXPECT_EQ(a.has_experts, std::vector<bool>(24, true));
+}
+
+TEST(Architecture, LayersOfQwen3MoeHaveExpertsByStepAndList) {
+  const json qwen = {{"model_type", "qwen3_moe"}, {"num_hidden_layers", 5}};
+  json stepped = qwen;
+  stepped["decoder_sparse_step"] = 2;
+  EXPECT_EQ(parse(stepped).has_experts, (std::vector<bool>{false, true, false, true, false}));
+  stepped["mlp_only_layers"] = {0, 3, 3};
+  EXPECT_EQ(parse(stepped).has_experts, (std::vector<bool>{false, true, false, false, false}));
+  json listed = qwen;
+  listed["mlp_only_layers"] = {0, 2, 3, 4};
+  EXPECT_EQ(parse(listed), parse(stepped));
+}
+
+TEST(Architecture, WithoutLayersOfExpertsNothingSaysWhatTheyWouldBe) {
+  const json qwen = {{"model_type", "qwen3_moe"}, {"num_hidden_layers", 2}};
+  const auto with = [&](const json& changes) {
+    json config = qwen;
+    config.update(changes);
+    return parse(config);
+  };
+  const Architecture none = with({{"num_experts", 0}});
+  EXPECT_EQ(none.has_experts, (std::vector<bool>{false, false}));
+  EXPECT_EQ(none.experts, 0);
+  EXPECT_EQ(with({{"num_local_experts", 0}, {"num_experts_per_tok", 3}}), none);
+  EXPECT_EQ(with({{"decoder_sparse_step", 3}, {"norm_topk_prob", true}}), none);
+  EXPECT_EQ(with({{"mlp_only_layers", {0, 1}}, {"moe_intermediate_size", 7}}), none);
+}
+
+TEST(Architecture, TheWindowOfQwen3MoeIsThatOfAllLayers) {
+  const json qwen = {{"model_type", "qwen3_moe"}, {"sliding_window", 77}, {"max_window_layers", 48}};
+  EXPECT_EQ(parse(qwen).window, 0);
+  json sliding = qwen;
+  sliding["use_sliding_window"] = true;
+  EXPECT_EQ(parse(sliding).window, 77);
+  EXPECT_EQ(parse({{"model_type", "qwen3_moe"}, {"use_sliding_window", true}}).window, 4096);
 }
 
 TEST(Architecture, GemmasRopeScalingStandsOverItsRopeParameters) {

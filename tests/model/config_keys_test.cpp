@@ -144,7 +144,7 @@ TEST_P(ConfigKeys, ThatNobodyKnowsAreRefusedInOneSentence) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
                          ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
-                                           "granite", "gemma3_text"),
+                                           "granite", "gemma3_text", "mixtral", "qwen3_moe"),
                          [](const auto& info) { return info.param; });
 
 /// The config.json of well-known checkpoints, word by word where it matters.
@@ -261,6 +261,39 @@ TEST(HubConfig, OfEveryFamilyIsRead) {
           "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": 512, "torch_dtype": "bfloat16",
           "transformers_version": "4.55.0.dev0", "use_bidirectional_attention": false, "use_cache": true,
           "vocab_size": 262144})",
+      // mistralai/Mixtral-8x7B-v0.1
+      R"({"architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+          "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+          "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mixtral",
+          "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+          "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02,
+          "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+          "transformers_version": "4.36.0.dev0", "use_cache": true, "vocab_size": 32000})",
+      // Qwen/Qwen3-30B-A3B
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128,
+          "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144,
+          "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [],
+          "model_type": "qwen3_moe", "moe_intermediate_size": 768, "norm_topk_prob": true,
+          "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+          "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+          "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0,
+          "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+          "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true,
+          "use_sliding_window": false, "vocab_size": 151936})",
+      // Qwen/Qwen3-Coder-30B-A3B-Instruct
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+          "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5472,
+          "max_position_embeddings": 262144, "max_window_layers": 28, "mlp_only_layers": [],
+          "model_type": "qwen3_moe", "moe_intermediate_size": 768, "norm_topk_prob": true,
+          "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+          "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+          "qkv_bias": false, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000000,
+          "router_aux_loss_coef": 0.0, "shared_expert_intermediate_size": 0, "sliding_window": null,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.52.3",
+          "use_cache": true, "use_qk_norm": true, "use_sliding_window": false, "vocab_size": 151936})",
   };
   for (const char* text : configs)
     EXPECT_NO_THROW(parse_architecture(json::parse(text), "config.json")) << text;

@@ -18,7 +18,7 @@ import warnings
 import torch
 import transformers
 from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
-                          MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config)
+                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 from transformers import configuration_utils, masking_utils, modeling_rope_utils
 from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.gemma3 import configuration_gemma3, modeling_gemma3
@@ -27,16 +27,19 @@ from transformers.models.granite import modeling_granite
 from transformers.models.llama import modeling_llama
 from transformers.models.ministral import modeling_ministral
 from transformers.models.mistral import modeling_mistral
+from transformers.models.mixtral import modeling_mixtral
 from transformers.models.olmo2 import modeling_olmo2
 from transformers.models.phi3 import configuration_phi3, modeling_phi3
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
+from transformers.models.qwen3_moe import modeling_qwen3_moe
 from transformers.utils import logging
 
 OUTPUT = pathlib.Path(__file__).parent.parent / "model" / "config_keys.json"
 SOURCES = [configuration_utils, masking_utils, modeling_rope_utils, modeling_gpt2, modeling_llama, modeling_ministral,
            modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_olmo2, configuration_phi3, modeling_phi3, modeling_granite,
            configuration_gemma3, modeling_gemma3]
+EXPERT_SOURCES = [modeling_mixtral, modeling_qwen3_moe]
 VOCABULARY, SEQUENCE, LAYERS = 29, 12, 2
 
 LLAMA_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": LAYERS,
@@ -54,7 +57,12 @@ FAMILIES = {
                                 "residual_multiplier": 0.6, "logits_scaling": 2.5}),
     "gemma3_text": (Gemma3TextConfig, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,
                                        "sliding_window_pattern": 2}),
+    "mixtral": (MixtralConfig, {**LLAMA_SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    # A layer without experts, and one with.
+    "qwen3_moe": (Qwen3MoeConfig, {**LLAMA_SIZES, "moe_intermediate_size": 10, "num_experts": 4, "num_experts_per_tok": 2,
+                                   "decoder_sparse_step": 2}),
 }
+WITH_EXPERTS = ["mixtral", "qwen3_moe"]
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8}
@@ -107,6 +115,23 @@ VALUES = {
     "sliding_window": [4, 11, SEQUENCE],
     "sliding_window_pattern": [1, 3, 6, -2],
 }
+# What only the families with experts are asked.
+EXPERT_COUNTS = [0, 1, 3, 4, 5, -1]
+EXPERT_VALUES = {
+    "attention_bias": [],
+    "decoder_sparse_step": [0, 1, 3, -1, -2],
+    "mlp_only_layers": [[], [0], [1], [0, 1], [0, 0], [1, 0, 1], [2], [-1], [True], [1.0], ["x"], [None], 0, {"1": 0}],
+    "moe_intermediate_size": [0, 9, 10, 10.0],
+    "num_experts": EXPERT_COUNTS,
+    "num_experts_per_tok": EXPERT_COUNTS,
+    "num_local_experts": EXPERT_COUNTS,
+    "output_router_logits": [0, 1],
+    "router_aux_loss_coef": [0, 0.0, 0.001, -1.0],
+    "router_jitter_noise": [0, 0.0, -0.5, 1],
+    # In files of Qwen3-Coder and of other mixtures of experts.
+    "mlp_bias": [], "n_shared_experts": [], "num_shared_experts": [], "qkv_bias": [], "shared_expert_intermediate_size": [0],
+    "use_qk_norm": [],
+}
 # What older versions wrote, and what often stands in the hub's files.
 OTHER_KEYS = """_attn_implementation_autoset _attn_implementation_internal _flash_attn_2_enabled _from_model_config
     _num_labels auto_map cache_implementation cross_attention_hidden_size decoder_start_token_id finetuning_task gradient_checkpointing
@@ -150,6 +175,22 @@ COMBINATIONS = [
     {**OUTSIDE, "rope_parameters": {"rope_type": "default"}}, {**OUTSIDE, "rope_parameters": THETAS},
     {"head_dim": None, "hidden_size": 16},
 ]
+EXPERT_COMBINATIONS = [
+    {"num_experts": 4, "num_local_experts": 4}, {"num_experts": 4, "num_local_experts": 3},
+    {"num_experts": 3, "num_local_experts": 4}, {"num_experts": None, "num_local_experts": 4},
+    {"num_experts": 4, "num_local_experts": None}, {"num_experts": 0, "num_local_experts": 4},
+    {"num_experts": 4, "num_local_experts": 0}, {"num_experts": 4, "num_experts_per_tok": 4},
+    {"num_experts_per_tok": 4, "norm_topk_prob": True}, {"num_experts_per_tok": 1, "norm_topk_prob": True},
+    {"output_router_logits": True, "router_aux_loss_coef": 0.0}, {"output_router_logits": True, "router_aux_loss_coef": 0.5},
+    {"output_router_logits": False, "router_aux_loss_coef": 0.5}, {"output_router_logits": True, "num_experts": 0},
+    {"decoder_sparse_step": 1, "mlp_only_layers": [0]}, {"decoder_sparse_step": 1, "mlp_only_layers": [1]},
+    {"decoder_sparse_step": 1, "mlp_only_layers": [0, 5]}, {"decoder_sparse_step": 1, "mlp_only_layers": [-2]},
+    {"decoder_sparse_step": 1, "mlp_only_layers": []}, {"decoder_sparse_step": 0, "mlp_only_layers": [0, 1]},
+    {"decoder_sparse_step": 3, "num_experts": 0}, {"mlp_only_layers": [1], "num_experts": 0},
+    {"sliding_window": 4, "use_sliding_window": True}, {"sliding_window": 4, "use_sliding_window": False},
+    {"sliding_window": None, "use_sliding_window": True}, {"head_dim": 4, "sliding_window": 4}, {"head_dim": 4, "attention_bias": True},
+    {"router_jitter_noise": 0.5, "num_experts_per_tok": 4},
+]
 # Two files for one model, wherever transformers reads both.
 PAIRS = [
     ({**OUTSIDE, "rope_parameters": LLAMA3}, {"rope_parameters": {**LLAMA3, **OUTSIDE}}),
@@ -179,21 +220,36 @@ GEMMA_PAIRS = [
     ({"rope_scaling": LINEAR, "rope_parameters": THETAS},
      {"rope_parameters": {**THETAS, "full_attention": {**LINEAR, "rope_theta": 50.0}}}),
 ]
+# Its window has no max_window_layers.
+QWEN3_MOE_PAIRS = [pair for pair in PAIRS if pair[0].get("max_window_layers") != LAYERS] + [
+    ({"num_experts": 4, "num_local_experts": 4}, {}), ({"num_local_experts": 4}, {}),
+    ({"decoder_sparse_step": 1, "mlp_only_layers": [0]}, {"mlp_only_layers": [0]}),
+    ({**WINDOW, "max_window_layers": LAYERS}, WINDOW),
+    ({"head_dim": 4, "rope_theta": 50.0}, {"rope_theta": 50.0}),
+]
+MIXTRAL_PAIRS = PAIRS + [
+    ({"num_experts": 4}, {}), ({"head_dim": 4, "sliding_window": 4}, {"head_dim": None, "sliding_window": 4}),
+    ({"rope_theta": 1e6}, {}), ({"rope_parameters": {"rope_type": "default"}}, {"rope_theta": 1e6}),
+]
+OWN_PAIRS = {"gemma3_text": GEMMA_PAIRS, "mixtral": MIXTRAL_PAIRS, "qwen3_moe": QWEN3_MOE_PAIRS}
 
 
-def names_in_sources():
+def names_in_sources(sources):
     """Every name that transformers takes from a config: by attribute, by getattr, or out of the file's other keys."""
     patterns = [r"(?:getattr|hasattr)\(\s*(?:self\.)?(?:config|text_config|self), \"(\w+)\"", r"\bconfig\.([a-z_]\w+)",
                 r"kwargs\.(?:pop|get)\(\"(\w+)\""]
-    text = "\n".join(inspect.getsource(module) for module in SOURCES)
+    text = "\n".join(inspect.getsource(module) for module in sources)
     names = {name for pattern in patterns for name in re.findall(pattern, text)}
     return {name for name in names if not callable(getattr(GPT2Config, name, None))}
 
 
-def all_keys(config_class):
+def all_keys(model_type, config_class):
     keys = {field.name for field in dataclasses.fields(config_class)} | set(config_class().to_dict())
-    keys |= set(GenerationConfig._get_default_generation_params()) | set(config_class.attribute_map) | names_in_sources()
-    return sorted((keys | set(VALUES) | set(OTHER_KEYS)) - {"model_type"})
+    keys |= set(GenerationConfig._get_default_generation_params()) | set(config_class.attribute_map)
+    keys |= names_in_sources(SOURCES) | set(VALUES) | set(OTHER_KEYS)
+    if model_type in WITH_EXPERTS:
+        keys |= names_in_sources(EXPERT_SOURCES) | set(EXPERT_VALUES)
+    return sorted(keys - {"model_type"})
 
 
 class Family:
@@ -202,6 +258,7 @@ class Family:
     def __init__(self, model_type, config_class, config, folder):
         self.folder = folder
         self.config = {"model_type": model_type, **config}
+        self.values = {**VALUES, **EXPERT_VALUES} if model_type in WITH_EXPERTS else VALUES
         torch.manual_seed(1)
         model = AutoModelForCausalLM.from_config(config_class(**config))
         with torch.no_grad():
@@ -217,6 +274,7 @@ class Family:
         config = {**self.config, **changes}
         (self.folder / "config.json").write_text(json.dumps(config))
         model, loading = AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32, attn_implementation="eager",
+                                                              experts_implementation="eager",
                                                               config=AutoConfig.from_pretrained(self.folder),
                                                               output_loading_info=True)
         if any(loading.values()):
@@ -236,8 +294,10 @@ class Family:
     def effect(self, changes):
         try:
             values = self.step(changes)
-        except Exception:  # pylint: disable=broad-except
-            return "rejected"
+        except Exception as error:  # pylint: disable=broad-except
+            # A model of other sizes, which these weights do not fit: it tells a wrong number of experts from no number.
+            is_model = self.values is not VALUES and "ignore_mismatched_sizes" in str(error)
+            return "changes" if is_model else "rejected"
         return "same" if self.equal(values, self.reference) else "changes"
 
     def is_pair(self, pair):
@@ -249,7 +309,7 @@ class Family:
 
     def effects(self, key):
         found = {"same": [], "changes": [], "rejected": []}
-        for value in ANY_VALUES + VALUES.get(key, []):
+        for value in ANY_VALUES + self.values.get(key, []):
             found[self.effect({key: value})].append(value)
         return found
 
@@ -265,10 +325,10 @@ def group(effects):
 def describe(model_type, config_class, config):
     folder = pathlib.Path(tempfile.mkdtemp())
     family = Family(model_type, config_class, config, folder)
-    pairs = [pair for pair in (GEMMA_PAIRS if model_type == "gemma3_text" else PAIRS) if family.is_pair(pair)]
-    keys = {key: family.effects(key) for key in all_keys(config_class)}
+    pairs = [pair for pair in OWN_PAIRS.get(model_type, PAIRS) if family.is_pair(pair)]
+    keys = {key: family.effects(key) for key in all_keys(model_type, config_class)}
     combinations = {"same": [], "changes": [], "rejected": []}
-    for combination in COMBINATIONS:
+    for combination in COMBINATIONS + (EXPERT_COMBINATIONS if model_type in WITH_EXPERTS else []):
         combinations[family.effect(combination)].append(combination)
     shutil.rmtree(folder)
     return {"config": family.config, "defaults": json.loads(config_class().to_json_string(use_diff=False)),
