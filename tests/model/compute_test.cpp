@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tests/model/tiny_model.h"
 
@@ -37,7 +38,9 @@ std::vector<double> random_direction(std::int64_t elements, std::uint64_t seed) 
 }
 
 /// (loss(p + h·v) - loss(p - h·v)) / 2h over one tensor, extrapolated from steps h and h/2 (Richardson).
-double central_difference(TinyModel& model, float* tensor, const std::vector<double>& direction) {
+/// Nothing if the loss may jump and does so between the steps: a smooth one's two differences nearly agree.
+std::optional<double> central_difference(TinyModel& model, float* tensor,
+                                         const std::vector<double>& direction, bool may_jump) {
   const std::vector<float> original(tensor, tensor + direction.size());
   const auto loss_at = [&](double step) {
     for (std::size_t i = 0; i < direction.size(); ++i) {
@@ -49,27 +52,36 @@ double central_difference(TinyModel& model, float* tensor, const std::vector<dou
   };
   const auto difference = [&](double step) { return (loss_at(step) - loss_at(-step)) / (2 * step); };
   constexpr double kStep = 0.02;
-  return (4 * difference(kStep / 2) - difference(kStep)) / 3;
+  const double wide = difference(kStep), narrow = difference(kStep / 2);
+  constexpr double kJump = 1e-3;  // of these models: smooth ones stay below 5e-4, jumps begin at 4e-3
+  if (may_jump && std::abs(wide - narrow) > kJump) return {};
+  return (4 * narrow - wide) / 3;
 }
 
 // Tolerance: fp32 losses carry about 1e-7, so a difference over a step of 0.01 carries about 1e-5;
 // extrapolation leaves a truncation of the fourth order. Derivatives along random directions are about
-// |gradient| / sqrt(elements).
+// |gradient| / sqrt(elements). Where a step sends a token to other experts, the loss jumps and has no
+// derivative: such directions do not count.
 TEST_P(UnitComputeOf, EveryTensorsGradientIsTheDerivativeOfTheLoss) {
   TinyModel model = make(DType::fp32);
   const BackwardResult result = model.backward(/*save=*/true);
+  const bool may_jump = GetParam().architecture.experts_per_token < GetParam().architecture.experts;
   for (std::size_t u = 0; u < model.model().units.size(); ++u) {
     for (const TensorSpec& tensor : model.model().units[u].tensors) {
       const float* gradient = result.gradients[u].data() + tensor.offset;
       double square = 0;
       for (std::int64_t i = 0; i < tensor.elements; ++i) square += double{gradient[i]} * gradient[i];
       const double typical = std::sqrt(square / static_cast<double>(tensor.elements));
-      for (std::uint64_t seed = 100; seed < 103; ++seed) {
+      int measured = 0;
+      for (std::uint64_t seed = 100; measured < 3 && seed < 110; ++seed) {
         const std::vector<double> direction = random_direction(tensor.elements, seed);
-        const double measured =
-            central_difference(model, model.parameters()[u].data() + tensor.offset, direction);
-        EXPECT_NEAR(dot(gradient, direction), measured, 0.005 * typical + 3e-5) << tensor.hf_name;
+        const std::optional<double> difference =
+            central_difference(model, model.parameters()[u].data() + tensor.offset, direction, may_jump);
+        if (!difference) continue;
+        ++measured;
+        EXPECT_NEAR(dot(gradient, direction), *difference, 0.005 * typical + 3e-5) << tensor.hf_name;
       }
+      EXPECT_EQ(measured, 3) << tensor.hf_name;
     }
   }
 }
@@ -120,8 +132,10 @@ TEST_P(UnitComputeOf, GradientsAreAddedToWhatIsThere) {
 }
 
 TEST_P(UnitComputeOf, Bfloat16FollowsFp32) {
-  const BackwardResult exact = make(DType::fp32).backward(/*save=*/true);
-  const BackwardResult rounded = make(DType::bf16).backward(/*save=*/true);
+  Architecture architecture = GetParam().architecture;
+  architecture.experts_per_token = architecture.experts;  // rounding might send a token to other ones
+  const BackwardResult exact = TinyModel(architecture, DType::fp32, kShape).backward(/*save=*/true);
+  const BackwardResult rounded = TinyModel(architecture, DType::bf16, kShape).backward(/*save=*/true);
   for (std::size_t u = 0; u < exact.gradients.size(); ++u) {
     double difference = 0;
     double square = 0;

@@ -79,6 +79,28 @@ Architecture gemma3(std::vector<bool> slides) {
   return a;
 }
 
+Architecture mixtral() {
+  Architecture a = llama();
+  a.model_type = "mixtral";
+  a.experts = 5;
+  a.experts_per_token = 2;
+  a.expert_intermediate = a.intermediate;
+  return a;
+}
+
+/// A layer without experts, and one with.
+Architecture qwen3_moe(bool normalises_experts) {
+  Architecture a = llama();
+  a.model_type = "qwen3_moe";
+  a.qk_norm = true;
+  a.experts = 4;
+  a.experts_per_token = 3;
+  a.expert_intermediate = 7;
+  a.normalises_experts = normalises_experts;
+  a.has_experts = {false, true};
+  return a;
+}
+
 }  // namespace
 
 std::vector<TinyArchitecture> tiny_architectures() {
@@ -108,7 +130,10 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"phi3", phi3()},
           {"granite", granite()},
           {"gemma3", gemma3({true, false})},
-          {"gemma3_sliding", gemma3({true, true})}};
+          {"gemma3_sliding", gemma3({true, true})},
+          {"mixtral", mixtral()},
+          {"qwen3_moe", qwen3_moe(false)},
+          {"qwen3_moe_normalised", qwen3_moe(true)}};
 }
 
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
