@@ -21,6 +21,14 @@ UnitBuilder token_head(const Architecture& a, const Unit& embedding, const NormO
   return builder;
 }
 
+NormOptions rms_norm(const Architecture& a) {
+  return {NormKind::rms_norm, a.norm_epsilon};
+}
+
+UnitBuilder rms_head(const Architecture& a, const Unit& embedding) {
+  return token_head(a, embedding, rms_norm(a));
+}
+
 UnitBuilder layer_block(std::int64_t layer) {
   return {fmt::format("block.{}", layer), fmt::format("model.layers.{}.", layer)};
 }
@@ -75,6 +83,17 @@ TensorView gated_mlp(UnitBuilder& builder, const TensorView& x, const Architectu
       x, {{"mlp.gate_proj", a.intermediate}, {"mlp.up_proj", a.intermediate}}, {.bias = a.mlp_bias});
   return builder.linear(builder.activate_gate(gate_up, activation), {{"mlp.down_proj", a.hidden}},
                         {.bias = a.mlp_bias});
+}
+
+UnitBuilder pre_norm_block(const Architecture& a, std::int64_t layer, const Branch& attention,
+                           const Branch& mlp) {
+  UnitBuilder builder = layer_block(layer);
+  const TensorView input = builder.input(a.hidden);
+  const TensorView attended = attention(builder, builder.norm(input, "input_layernorm", rms_norm(a)));
+  const TensorView mid = builder.add(input, builder.scale(attended, a.residual_scale));
+  const TensorView branch = mlp(builder, builder.norm(mid, "post_attention_layernorm", rms_norm(a)));
+  builder.output(builder.add(mid, builder.scale(branch, a.residual_scale)));
+  return builder;
 }
 
 std::vector<Rotation> one_rotation(const Architecture& a) {

@@ -1,11 +1,10 @@
 // Parts that several decoders have in common, as UnitBuilder writes them down.
 #pragma once
 
+#include <functional>
 #include <optional>
 
-#include "engine/graph/unit_builder.h"
-#include "engine/model/architecture.h"
-#include "engine/model/rotary.h"
+#include "engine/model/architecture_rules.h"
 
 namespace strata {
 
@@ -13,6 +12,10 @@ namespace strata {
 UnitBuilder token_embedding(const Architecture& architecture);
 /// model.norm, then finish_head().
 UnitBuilder token_head(const Architecture& architecture, const Unit& embedding, const NormOptions& options);
+/// RMS norms with the architecture's epsilon.
+NormOptions rms_norm(const Architecture& architecture);
+UnitBuilder rms_head(const Architecture& architecture, const Unit& embedding);
+
 /// block.N, whose tensors are model.layers.N.…
 UnitBuilder layer_block(std::int64_t layer);
 
@@ -39,6 +42,27 @@ TensorView self_attention(UnitBuilder& builder, const TensorView& x, const Archi
 TensorView gated_mlp(UnitBuilder& builder, const TensorView& x, const Architecture& architecture,
                      Activation activation);
 
+using Branch = std::function<TensorView(UnitBuilder& builder, const TensorView& x)>;
+
+/// Llama's layer: x + attention(norm(x)), then + mlp(norm(·)), each branch times the residual factor.
+UnitBuilder pre_norm_block(const Architecture& architecture, std::int64_t layer, const Branch& attention,
+                           const Branch& mlp);
+
 std::vector<Rotation> one_rotation(const Architecture& architecture);
+
+/// The rules of a decoder that differs from Llama in its file and its layers.
+constexpr ArchitectureRules decoder_rules(std::string_view model_type, std::string_view hf_class,
+                                          decltype(ArchitectureRules::read) read,
+                                          decltype(ArchitectureRules::write) write,
+                                          decltype(ArchitectureRules::block) block) {
+  return {.model_type = model_type,
+          .hf_class = hf_class,
+          .read = read,
+          .write = write,
+          .embedding = token_embedding,
+          .block = block,
+          .head = rms_head,
+          .rotations = one_rotation};
+}
 
 }  // namespace strata

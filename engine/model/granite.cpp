@@ -34,35 +34,17 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
-}
-
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
-  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
-                                             a, {attention_shape(a)});
-  const TensorView mid = builder.add(input, builder.scale(attended, a.residual_scale));
-  const TensorView branch =
-      gated_mlp(builder, builder.norm(mid, "post_attention_layernorm", norm_options(a)), a, Activation::silu);
-  builder.output(builder.add(mid, builder.scale(branch, a.residual_scale)));
-  return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+  return pre_norm_block(
+      a, layer,
+      [&](UnitBuilder& builder, const TensorView& x) {
+        return self_attention(builder, x, a, {attention_shape(a)});
+      },
+      [&](UnitBuilder& builder, const TensorView& x) { return gated_mlp(builder, x, a, Activation::silu); });
 }
 
 }  // namespace
 
-const ArchitectureRules kGranite = {.model_type = "granite",
-                                    .hf_class = "GraniteForCausalLM",
-                                    .read = read,
-                                    .write = write,
-                                    .embedding = token_embedding,
-                                    .block = block,
-                                    .head = head,
-                                    .rotations = one_rotation};
+const ArchitectureRules kGranite = decoder_rules("granite", "GraniteForCausalLM", read, write, block);
 
 }  // namespace strata

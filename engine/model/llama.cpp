@@ -93,35 +93,17 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
-}
-
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  AttentionOptions attention = {attention_shape(a)};
-  if (a.qk_norm) attention.head_norm = norm_options(a);
-  const TensorView input = builder.input(a.hidden);
-  const TensorView normalised = builder.norm(input, "input_layernorm", norm_options(a));
-  const TensorView mid = builder.add(input, self_attention(builder, normalised, a, attention));
-  const TensorView again = builder.norm(mid, "post_attention_layernorm", norm_options(a));
-  builder.output(builder.add(mid, gated_mlp(builder, again, a, Activation::silu)));
-  return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+  AttentionOptions options = {attention_shape(a)};
+  if (a.qk_norm) options.head_norm = rms_norm(a);
+  return pre_norm_block(
+      a, layer,
+      [&](UnitBuilder& builder, const TensorView& x) { return self_attention(builder, x, a, options); },
+      [&](UnitBuilder& builder, const TensorView& x) { return gated_mlp(builder, x, a, Activation::silu); });
 }
 
 constexpr ArchitectureRules rules(std::string_view model_type, std::string_view hf_class) {
-  return {.model_type = model_type,
-          .hf_class = hf_class,
-          .read = read,
-          .write = write,
-          .embedding = token_embedding,
-          .block = block,
-          .head = head,
-          .rotations = one_rotation};
+  return decoder_rules(model_type, hf_class, read, write, block);
 }
 
 }  // namespace

@@ -29,41 +29,27 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
+TensorView experts(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
+  return builder.experts(x, {.experts = a.experts,
+                             .top_k = a.experts_per_token,
+                             .intermediate = a.expert_intermediate,
+                             .router = "block_sparse_moe.gate",
+                             .gate = "block_sparse_moe.experts.{}.w1",
+                             .up = "block_sparse_moe.experts.{}.w3",
+                             .down = "block_sparse_moe.experts.{}.w2"});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
-  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
-                                             a, {attention_shape(a)});
-  const TensorView mid = builder.add(input, attended);
-  const TensorView normalised = builder.norm(mid, "post_attention_layernorm", norm_options(a));
-  const TensorView experts = builder.experts(normalised, {.experts = a.experts,
-                                                          .top_k = a.experts_per_token,
-                                                          .intermediate = a.expert_intermediate,
-                                                          .router = "block_sparse_moe.gate",
-                                                          .gate = "block_sparse_moe.experts.{}.w1",
-                                                          .up = "block_sparse_moe.experts.{}.w3",
-                                                          .down = "block_sparse_moe.experts.{}.w2"});
-  builder.output(builder.add(mid, experts));
-  return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+  return pre_norm_block(
+      a, layer,
+      [&](UnitBuilder& builder, const TensorView& x) {
+        return self_attention(builder, x, a, {attention_shape(a)});
+      },
+      [&](UnitBuilder& builder, const TensorView& x) { return experts(builder, x, a); });
 }
 
 }  // namespace
 
-const ArchitectureRules kMixtral = {.model_type = "mixtral",
-                                    .hf_class = "MixtralForCausalLM",
-                                    .read = read,
-                                    .write = write,
-                                    .embedding = token_embedding,
-                                    .block = block,
-                                    .head = head,
-                                    .rotations = one_rotation};
+const ArchitectureRules kMixtral = decoder_rules("mixtral", "MixtralForCausalLM", read, write, block);
 
 }  // namespace strata

@@ -24,18 +24,13 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
-}
-
 TensorView attention(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
   const std::int64_t query = a.query_columns(), key = a.kv_columns();
   const TensorView qkv =
       builder.linear(x, {{"self_attn.q_proj", query}, {"self_attn.k_proj", key}, {"self_attn.v_proj", key}},
                      {.bias = a.qkv_bias});
-  const TensorView queries =
-      builder.norm(builder.columns(qkv, 0, query), "self_attn.q_norm", norm_options(a));
-  const TensorView keys = builder.norm(builder.columns(qkv, query, key), "self_attn.k_norm", norm_options(a));
+  const TensorView queries = builder.norm(builder.columns(qkv, 0, query), "self_attn.q_norm", rms_norm(a));
+  const TensorView keys = builder.norm(builder.columns(qkv, query, key), "self_attn.k_norm", rms_norm(a));
   builder.rope(queries, a.head_dimension, 0);
   builder.rope(keys, a.head_dimension, 0);
   const TensorView attended =
@@ -46,26 +41,15 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const Architectu
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
   UnitBuilder builder = layer_block(layer);
   const TensorView input = builder.input(a.hidden);
-  const TensorView mid = builder.add(
-      input, builder.norm(attention(builder, input, a), "post_attention_layernorm", norm_options(a)));
+  const TensorView mid =
+      builder.add(input, builder.norm(attention(builder, input, a), "post_attention_layernorm", rms_norm(a)));
   const TensorView branch = gated_mlp(builder, mid, a, Activation::silu);
-  builder.output(builder.add(mid, builder.norm(branch, "post_feedforward_layernorm", norm_options(a))));
+  builder.output(builder.add(mid, builder.norm(branch, "post_feedforward_layernorm", rms_norm(a))));
   return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
 }
 
 }  // namespace
 
-const ArchitectureRules kOlmo2 = {.model_type = "olmo2",
-                                  .hf_class = "Olmo2ForCausalLM",
-                                  .read = read,
-                                  .write = write,
-                                  .embedding = token_embedding,
-                                  .block = block,
-                                  .head = head,
-                                  .rotations = one_rotation};
+const ArchitectureRules kOlmo2 = decoder_rules("olmo2", "Olmo2ForCausalLM", read, write, block);
 
 }  // namespace strata

@@ -25,37 +25,24 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
+TensorView attention(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
+  const TensorView qkv = builder.linear(x, {{"self_attn.qkv_proj", a.query_columns() + 2 * a.kv_columns()}});
+  return builder.linear(attend(builder, qkv, a, {attention_shape(a)}), {{"self_attn.o_proj", a.hidden}});
+}
+
+TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
+  const TensorView gate_up = builder.linear(x, {{"mlp.gate_up_proj", 2 * a.intermediate}});
+  return builder.linear(builder.activate_gate(gate_up, Activation::silu), {{"mlp.down_proj", a.hidden}});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
-  const TensorView qkv = builder.linear(builder.norm(input, "input_layernorm", norm_options(a)),
-                                        {{"self_attn.qkv_proj", a.query_columns() + 2 * a.kv_columns()}});
-  const TensorView attended = attend(builder, qkv, a, {attention_shape(a)});
-  const TensorView mid = builder.add(input, builder.linear(attended, {{"self_attn.o_proj", a.hidden}}));
-  const TensorView gate_up = builder.linear(builder.norm(mid, "post_attention_layernorm", norm_options(a)),
-                                            {{"mlp.gate_up_proj", 2 * a.intermediate}});
-  const TensorView activation = builder.activate_gate(gate_up, Activation::silu);
-  builder.output(builder.add(mid, builder.linear(activation, {{"mlp.down_proj", a.hidden}})));
-  return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+  return pre_norm_block(
+      a, layer, [&](UnitBuilder& builder, const TensorView& x) { return attention(builder, x, a); },
+      [&](UnitBuilder& builder, const TensorView& x) { return mlp(builder, x, a); });
 }
 
 }  // namespace
 
-const ArchitectureRules kPhi3 = {.model_type = "phi3",
-                                 .hf_class = "Phi3ForCausalLM",
-                                 .read = read,
-                                 .write = write,
-                                 .embedding = token_embedding,
-                                 .block = block,
-                                 .head = head,
-                                 .rotations = one_rotation};
+const ArchitectureRules kPhi3 = decoder_rules("phi3", "Phi3ForCausalLM", read, write, block);
 
 }  // namespace strata

@@ -78,10 +78,6 @@ nlohmann::json write(const Architecture& a) {
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon};
-}
-
 std::int64_t kind_of_layer(const Architecture& a, std::int64_t layer) {
   return a.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
 }
@@ -99,30 +95,21 @@ TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a,
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
-  const TensorView attended = self_attention(builder, builder.norm(input, "input_layernorm", norm_options(a)),
-                                             a, {.shape = attention_shape(a), .head_norm = norm_options(a)});
-  const TensorView mid = builder.add(input, attended);
-  const TensorView normalised = builder.norm(mid, "post_attention_layernorm", norm_options(a));
-  builder.output(builder.add(mid, mlp(builder, normalised, a, layer)));
-  return builder;
+  const AttentionOptions options = {.shape = attention_shape(a), .head_norm = rms_norm(a)};
+  return pre_norm_block(
+      a, layer,
+      [&](UnitBuilder& builder, const TensorView& x) { return self_attention(builder, x, a, options); },
+      [&](UnitBuilder& builder, const TensorView& x) { return mlp(builder, x, a, layer); });
 }
 
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+constexpr ArchitectureRules rules() {
+  ArchitectureRules rules = decoder_rules("qwen3_moe", "Qwen3MoeForCausalLM", read, write, block);
+  rules.kind_of_layer = kind_of_layer;
+  return rules;
 }
 
 }  // namespace
 
-const ArchitectureRules kQwen3Moe = {.model_type = "qwen3_moe",
-                                     .hf_class = "Qwen3MoeForCausalLM",
-                                     .read = read,
-                                     .write = write,
-                                     .embedding = token_embedding,
-                                     .block = block,
-                                     .head = head,
-                                     .kind_of_layer = kind_of_layer,
-                                     .rotations = one_rotation};
+const ArchitectureRules kQwen3Moe = rules();
 
 }  // namespace strata

@@ -9,7 +9,7 @@
 #include "collectives/sent_bytes.h"
 #include "engine/plan/lower/regions.h"
 #include "engine/plan/lower/schedule.h"
-#include "engine/plan/lower/step_values.h"
+#include "engine/plan/lower/state_layout.h"
 
 namespace strata {
 namespace {
@@ -23,19 +23,20 @@ class Lowering {
         compute_(unit_compute(model, strategy.precision, strategy.microbatch)),
         microbatches_(microbatches),
         unit_count_(static_cast<std::int32_t>(model.units.size())),
-        step_(make_step_values(model, strategy, *compute_, microbatches)) {
+        step_(make_step_values(model, strategy, *compute_, microbatches)),
+        state_(strategy, step_, builder_) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
     builder_.program.groups = groups_of(strategy.mesh);
     builder_.program.loss_tokens = loss_tokens;
-    make_persistent_buffers();
+    state_.make_persistent();
   }
 
   Program training() {
     load();
     list_rows();
-    if (strategy_.updates_late) carry_what_late_updates_read();
+    if (strategy_.updates_late) state_.carry_what_late_updates_read();
     walk(training_schedule(strategy_, unit_count_), true);
-    if (last_late_unit() < 0) finish_checkpoint();
+    if (strategy_.last_late_unit() < 0) finish_checkpoint();
     return std::move(builder_.program);
   }
 
@@ -50,122 +51,10 @@ class Lowering {
   const Unit& unit(std::int32_t u) const { return model_.units[index(u)]; }
   const UnitPasses& passes(std::int32_t u) const { return compute_->passes(unit(u)); }
   UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
-  bool on_device(std::int32_t u) const { return strategy_.state[index(u)] == Tier::device; }
-  bool travels_as_fp32() const { return strategy_.precision == DType::fp32; }
-  bool is_rounded_copy() const { return !travels_as_fp32() && !strategy_.state_format.split_master; }
+  bool on_device(std::int32_t u) const { return strategy_.on_device(u); }
   const Mesh& mesh() const { return strategy_.mesh; }
-  bool is_sharded() const { return mesh().shard > 1; }
-  /// Ranks hold shards of parameters only, and gather each unit's when they need it.
-  bool gathers() const { return is_sharded() && strategy_.zero_stage == 3; }
   /// Ranks add up rows of the unit's gradient, not all of it.
   bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.elements > 0; }
-  bool reduces_as_fp32() const { return strategy_.reduce_dtype == DType::fp32; }
-  /// What an update writes.
-  Value& updated_parameter(std::int32_t u) {
-    return is_sharded() ? unit_values(u).parameter_shard : unit_values(u).parameter;
-  }
-
-  /// The last unit whose update is left to the next round, or -1.
-  std::int32_t last_late_unit() const {
-    std::int32_t u = unit_count_ - 1;
-    while (u >= 0 && !strategy_.updates_late_of(u)) --u;
-    return u;
-  }
-
-  /// What a unit keeps from step to step.
-  std::vector<Value*> state_of(std::int32_t u) {
-    UnitValues& values = unit_values(u);
-    std::vector<Value*> state;
-    if (!gathers()) state.push_back(&values.parameter);
-    // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
-    if (gathers() || (is_sharded() && !is_rounded_copy())) state.push_back(&values.parameter_shard);
-    for (StatePiece& piece : values.state) {
-      if (!travels_as_fp32()) state.push_back(&piece.master);  // in fp32 the parameter is its own master
-      state.push_back(&piece.exp_avg);
-      state.push_back(&piece.exp_avg_sq);
-    }
-    return state;
-  }
-
-  void make_persistent_buffers() {
-    if (step_.constants.elements > 0) {
-      builder_.make_resident(step_.constants, true);
-      note_state(StatePart::constants, -1, step_.constants, step_.constants.resident);
-    }
-    if (strategy_.scales_loss()) {
-      make_home_persistent(step_.loss_scale);
-      note_state(StatePart::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
-    }
-    for (std::int32_t u = 0; u < unit_count_; ++u) {
-      UnitValues& values = unit_values(u);
-      const Value* fetched = gathers() ? &values.parameter_shard : &values.parameter;
-      for (Value* value : state_of(u)) {
-        const bool pinned = value == fetched && strategy_.pins.parameters;
-        if (on_device(u) || pinned) builder_.make_resident(*value, true);
-        // A pinned parameter that is updated from its own value has that value at home, too.
-        const bool is_updated_at_home =
-            value != fetched || (value == &updated_parameter(u) && !is_rounded_copy());
-        if (!on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
-        value->at_home = true;
-      }
-      note_state_of(u);
-    }
-    make_room_for_saving();
-  }
-
-  /// The top unit's gradient is made first and used last.
-  void carry_what_late_updates_read() {
-    const auto carry = [&](Value& value) { builder_.program.buffer(builder_.home(value)).carried = true; };
-    for (std::int32_t u = unit_count_ - 1; u >= 0; --u) {
-      if (strategy_.updates_late_of(u)) carry(final_gradient(u));
-    }
-    carry(step_.step_scalars);
-  }
-
-  void make_home_persistent(Value& value) { builder_.program.buffer(builder_.home(value)).persistent = true; }
-
-  void note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer, Piece piece = {}) {
-    const bool is_whole = is_sharded() && part == StatePart::parameter && &value == &unit_values(u).parameter;
-    builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
-  }
-
-  std::pair<StatePart, Piece> part_of(std::int32_t u, const Value& value) {
-    for (const StatePiece& piece : unit_values(u).state) {
-      if (&value == &piece.master) return {StatePart::master, piece.piece};
-      if (&value == &piece.exp_avg) return {StatePart::exp_avg, piece.piece};
-      if (&value == &piece.exp_avg_sq) return {StatePart::exp_avg_sq, piece.piece};
-    }
-    return {StatePart::parameter, {}};
-  }
-
-  void note_state_of(std::int32_t u) {
-    const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
-    for (const Value* value : state_of(u)) {
-      const auto [part, piece] = part_of(u, *value);
-      const bool is_own_master = travels_as_fp32() && value == &updated_parameter(u);
-      const BufferId updated = on_device(u) ? value->resident : value->home;
-      const BufferId other = on_device(u) ? value->home : value->resident;
-      if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated, piece);
-      if (is_kept(other)) note_state(part, u, *value, other, piece);
-    }
-  }
-
-  /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
-  void make_room_for_saving() {
-    Bytes largest = 0;
-    for (std::int32_t u = 0; u < unit_count_; ++u) {
-      if (!on_device(u)) continue;
-      for (const std::vector<Use>& part : saved_parts(u, unit_values(u).state.front())) {
-        Bytes bytes = 0;
-        for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
-        largest = std::max(largest, bytes);
-      }
-    }
-    if (!strategy_.saves || largest == 0) return;
-    saved_state_ =
-        builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
-  }
-
   void on_compute(Operation operation, std::int32_t unit, const std::vector<Use>& uses) {
     builder_.on_device({.operation = operation, .unit = unit, .serves = last_visit_.serves}, uses);
   }
@@ -202,7 +91,7 @@ class Lowering {
   static std::int32_t number(DataGroup group) { return static_cast<std::int32_t>(group); }
   /// Ranks that have parts of a sum, or of a whole.
   std::int32_t reducing_group() const {
-    return number(is_sharded() ? DataGroup::shard : DataGroup::replicate);
+    return number(strategy_.is_sharded() ? DataGroup::shard : DataGroup::replicate);
   }
 
   Exchange exchange_of_parts(Bytes part) const {
@@ -234,7 +123,8 @@ class Lowering {
     for (const Visit& visit : schedule) {
       const std::int32_t u = visit.unit;
       // A gathered parameter serves all visits in a row of a unit in one pass.
-      const bool has_parameters = !gathers() || (visit.pass == last_visit_.pass && u == last_visit_.unit);
+      const bool has_parameters =
+          !strategy_.gathers() || (visit.pass == last_visit_.pass && u == last_visit_.unit);
       last_visit_ = visit;
       switch (visit.pass) {
         case Pass::forward:
@@ -395,13 +285,6 @@ class Lowering {
     if (!is_shared(u)) zero(u);
   }
 
-  /// What an update reads.
-  Value& final_gradient(std::int32_t u) {
-    UnitValues& values = unit_values(u);
-    const bool is_cast_last = !travels_as_fp32() && (reduces_as_fp32() || !is_sharded());
-    return is_cast_last ? values.cast_gradient : is_sharded() ? values.reduced_gradient : values.gradient;
-  }
-
   void cast_gradient(std::int32_t u, Value& accumulated) {
     on_compute(Operation::cast_gradient, u,
                {{Role::source, &accumulated, Access::read},
@@ -411,7 +294,7 @@ class Lowering {
   void finish_gradient(std::int32_t u) {
     if (sends_rows(u)) {
       copy_rows();
-    } else if (!reduces_as_fp32()) {
+    } else if (!strategy_.reduces_as_fp32()) {
       cast_gradient(u, unit_values(u).gradient);
     }
   }
@@ -419,20 +302,20 @@ class Lowering {
   /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
   void reduce_gradient(std::int32_t u) {
     UnitValues& values = unit_values(u);
-    Value& own = reduces_as_fp32() ? values.gradient : values.cast_gradient;
-    Value& sum = is_sharded() ? values.reduced_gradient : own;
+    Value& own = strategy_.reduces_as_fp32() ? values.gradient : values.cast_gradient;
+    Value& sum = strategy_.is_sharded() ? values.reduced_gradient : own;
     if (sends_rows(u)) {
       sum_rows(sum);
-    } else if (is_sharded()) {
+    } else if (strategy_.is_sharded()) {
       on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes()),
               {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
     }
-    if (mesh().replicate > 1 && (is_sharded() || !sends_rows(u))) {
+    if (mesh().replicate > 1 && (strategy_.is_sharded() || !sends_rows(u))) {
       on_comm(Operation::all_reduce, u, exchange_of_sums(DataGroup::replicate, sum),
               {{Role::gradient, &sum, Access::update}});
     }
-    if (reduces_as_fp32() && !travels_as_fp32()) cast_gradient(u, sum);
-    const std::vector<Use> uses = {{Role::gradient, &final_gradient(u), Access::read},
+    if (strategy_.reduces_as_fp32() && !strategy_.travels_as_fp32()) cast_gradient(u, sum);
+    const std::vector<Use> uses = {{Role::gradient, &state_.final_gradient(u), Access::read},
                                    {Role::norm, &values.norm, Access::write}};
     if (on_device(u)) {
       on_compute(Operation::sum_of_squares, u, uses);
@@ -499,22 +382,22 @@ class Lowering {
     for (StatePiece& piece : values.state) {
       update(u, piece, scalars);
       const bool is_last = &piece == &values.state.back();
-      if (is_last && is_sharded() && !gathers()) all_gather(u);
+      if (is_last && strategy_.is_sharded() && !strategy_.gathers()) all_gather(u);
       if (strategy_.saves) save(u, piece);
     }
-    if (u == last_late_unit()) finish_checkpoint();
+    if (u == strategy_.last_late_unit()) finish_checkpoint();
   }
 
   void update(std::int32_t u, StatePiece& piece, Value& scalars) {
     std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
-                             {Role::gradient, &final_gradient(u), Access::read}};
-    if (!travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
+                             {Role::gradient, &state_.final_gradient(u), Access::read}};
+    if (!strategy_.travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
     uses.push_back({Role::exp_avg, &piece.exp_avg, Access::update});
     uses.push_back({Role::exp_avg_sq, &piece.exp_avg_sq, Access::update});
     // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high
     // half of it is updated.
-    Value& parameter = updated_parameter(u);
-    const bool is_made = is_rounded_copy() && piece.piece.first == 0;
+    Value& parameter = state_.updated_parameter(u);
+    const bool is_made = strategy_.is_rounded_copy() && piece.piece.first == 0;
     uses.push_back({Role::parameter, &parameter, is_made ? Access::write : Access::update});
     if (on_device(u)) {
       if (parameter.resident < 0) builder_.make_resident(parameter, false);
@@ -533,21 +416,11 @@ class Lowering {
     if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
   }
 
-  /// What each save of a unit reads.
-  std::vector<std::vector<Use>> saved_parts(std::int32_t u, StatePiece& piece) {
-    Value& parameter = updated_parameter(u);
-    std::vector<Use> master = {{Role::master, travels_as_fp32() ? &parameter : &piece.master, Access::read}};
-    if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
-    return {master,
-            {{Role::exp_avg, &piece.exp_avg, Access::read}},
-            {{Role::exp_avg_sq, &piece.exp_avg_sq, Access::read}}};
-  }
-
   /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
   /// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
   /// next step needs, would wait for the disk.
   void save(std::int32_t u, StatePiece& piece) {
-    for (const std::vector<Use>& part : saved_parts(u, piece)) {
+    for (const std::vector<Use>& part : state_.saved_parts(u, piece)) {
       if (!on_device(u)) {
         builder_.on_host({.operation = Operation::save,
                           .lane = Lane::save,
@@ -558,8 +431,8 @@ class Lowering {
                          part);
         continue;
       }
-      const Operand room{Role::workspace, ElementType::byte, saved_state_,
-                         builder_.program.buffer(saved_state_).bytes};
+      const Operand room{Role::workspace, ElementType::byte, state_.room_for_saving(),
+                         builder_.program.buffer(state_.room_for_saving()).bytes};
       Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
       for (const Use& use : part)
         instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
@@ -574,8 +447,8 @@ class Lowering {
   std::int32_t unit_count_;
   ProgramBuilder builder_;
   StepValues step_;
+  StateLayout state_;
   Visit last_visit_ = {Pass::update};
-  BufferId saved_state_ = -1;  ///< host memory for what is saved and lives on the device
 };
 
 }  // namespace

@@ -70,10 +70,22 @@ struct Strategy {
 
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
+  bool on_device(std::int32_t unit) const { return state[static_cast<std::size_t>(unit)] == Tier::device; }
   /// Whether a unit's update belongs to the round behind its step's.
-  bool updates_late_of(std::int32_t unit) const {
-    return updates_late && state[static_cast<std::size_t>(unit)] != Tier::device;
+  bool updates_late_of(std::int32_t unit) const { return updates_late && !on_device(unit); }
+  /// The last such unit, or -1.
+  std::int32_t last_late_unit() const {
+    auto unit = static_cast<std::int32_t>(state.size()) - 1;
+    while (unit >= 0 && !updates_late_of(unit)) --unit;
+    return unit;
   }
+  bool travels_as_fp32() const { return precision == DType::fp32; }
+  bool reduces_as_fp32() const { return reduce_dtype == DType::fp32; }
+  /// A parameter is its master, rounded.
+  bool is_rounded_copy() const { return !travels_as_fp32() && !state_format.split_master; }
+  bool is_sharded() const { return mesh.shard > 1; }
+  /// Ranks hold shards of parameters only, and gather each unit's when they need it.
+  bool gathers() const { return is_sharded() && zero_stage == 3; }
 };
 
 /// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none if

@@ -1,0 +1,129 @@
+#include "engine/plan/lower/state_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata {
+
+std::vector<Value*> StateLayout::state_of(std::int32_t u) {
+  UnitValues& values = values_of(u);
+  std::vector<Value*> state;
+  if (!strategy_.gathers()) state.push_back(&values.parameter);
+  // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
+  if (strategy_.gathers() || (strategy_.is_sharded() && !strategy_.is_rounded_copy()))
+    state.push_back(&values.parameter_shard);
+  for (StatePiece& piece : values.state) {
+    if (!strategy_.travels_as_fp32())
+      state.push_back(&piece.master);  // in fp32 the parameter is its own master
+    state.push_back(&piece.exp_avg);
+    state.push_back(&piece.exp_avg_sq);
+  }
+  return state;
+}
+
+void StateLayout::make_persistent() {
+  if (step_.constants.elements > 0) {
+    builder_.make_resident(step_.constants, true);
+    note_state(StatePart::constants, -1, step_.constants, step_.constants.resident);
+  }
+  if (strategy_.scales_loss()) {
+    make_home_persistent(step_.loss_scale);
+    note_state(StatePart::loss_scale, -1, step_.loss_scale, step_.loss_scale.home);
+  }
+  for (std::int32_t u = 0; u < unit_count(); ++u) {
+    UnitValues& values = values_of(u);
+    const Value* fetched = strategy_.gathers() ? &values.parameter_shard : &values.parameter;
+    for (Value* value : state_of(u)) {
+      const bool pinned = value == fetched && strategy_.pins.parameters;
+      if (strategy_.on_device(u) || pinned) builder_.make_resident(*value, true);
+      // A pinned parameter that is updated from its own value has that value at home, too.
+      const bool is_updated_at_home =
+          value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy());
+      if (!strategy_.on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
+      value->at_home = true;
+    }
+    note_state_of(u);
+  }
+  make_room_for_saving();
+}
+
+void StateLayout::carry_what_late_updates_read() {
+  const auto carry = [&](Value& value) { builder_.program.buffer(builder_.home(value)).carried = true; };
+  for (std::int32_t u = unit_count() - 1; u >= 0; --u) {
+    if (strategy_.updates_late_of(u)) carry(final_gradient(u));
+  }
+  carry(step_.step_scalars);
+}
+
+void StateLayout::make_home_persistent(Value& value) {
+  builder_.program.buffer(builder_.home(value)).persistent = true;
+}
+
+void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer,
+                             Piece piece) {
+  const bool is_whole =
+      strategy_.is_sharded() && part == StatePart::parameter && &value == &values_of(u).parameter;
+  builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
+}
+
+std::pair<StatePart, Piece> StateLayout::part_of(std::int32_t u, const Value& value) {
+  for (const StatePiece& piece : values_of(u).state) {
+    if (&value == &piece.master) return {StatePart::master, piece.piece};
+    if (&value == &piece.exp_avg) return {StatePart::exp_avg, piece.piece};
+    if (&value == &piece.exp_avg_sq) return {StatePart::exp_avg_sq, piece.piece};
+  }
+  return {StatePart::parameter, {}};
+}
+
+void StateLayout::note_state_of(std::int32_t u) {
+  const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
+  for (const Value* value : state_of(u)) {
+    const auto [part, piece] = part_of(u, *value);
+    const bool is_own_master = strategy_.travels_as_fp32() && value == &updated_parameter(u);
+    const BufferId updated = strategy_.on_device(u) ? value->resident : value->home;
+    const BufferId other = strategy_.on_device(u) ? value->home : value->resident;
+    if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated, piece);
+    if (is_kept(other)) note_state(part, u, *value, other, piece);
+  }
+}
+
+/// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
+void StateLayout::make_room_for_saving() {
+  Bytes largest = 0;
+  for (std::int32_t u = 0; u < unit_count(); ++u) {
+    if (!strategy_.on_device(u)) continue;
+    for (const std::vector<Use>& part : saved_parts(u, values_of(u).state.front())) {
+      Bytes bytes = 0;
+      for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
+      largest = std::max(largest, bytes);
+    }
+  }
+  if (!strategy_.saves || largest == 0) return;
+  room_for_saving_ =
+      builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
+}
+
+Value& StateLayout::updated_parameter(std::int32_t u) {
+  return strategy_.is_sharded() ? values_of(u).parameter_shard : values_of(u).parameter;
+}
+
+Value& StateLayout::final_gradient(std::int32_t u) {
+  UnitValues& values = values_of(u);
+  const bool is_cast_last =
+      !strategy_.travels_as_fp32() && (strategy_.reduces_as_fp32() || !strategy_.is_sharded());
+  return is_cast_last             ? values.cast_gradient
+         : strategy_.is_sharded() ? values.reduced_gradient
+                                  : values.gradient;
+}
+
+std::vector<std::vector<Use>> StateLayout::saved_parts(std::int32_t u, StatePiece& piece) {
+  Value& parameter = updated_parameter(u);
+  std::vector<Use> master = {
+      {Role::master, strategy_.travels_as_fp32() ? &parameter : &piece.master, Access::read}};
+  if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
+  return {master,
+          {{Role::exp_avg, &piece.exp_avg, Access::read}},
+          {{Role::exp_avg_sq, &piece.exp_avg_sq, Access::read}}};
+}
+
+}  // namespace strata
