@@ -166,6 +166,9 @@ void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& def
         fmt::format("num_experts_per_tok {} is more than {} experts{}", a.experts_per_token, a.experts,
                     reader.has("num_experts_per_tok") ? "" : ", its default; set num_experts_per_tok"));
   }
+  if (a.experts * a.layers > kLargestExperts)
+    reader.fail(fmt::format("{} layers of {} experts are more than {} experts", a.layers, a.experts,
+                            kLargestExperts));
   reader.ignore("router_aux_loss_coef");  // counts only together with the next one
   if (reader.boolean("output_router_logits", false))
     reader.refuse("output_router_logits", "the auxiliary loss of routing is not supported; set it to false");

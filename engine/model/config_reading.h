@@ -13,6 +13,7 @@ namespace strata {
 /// Sizes up to these keep every product of three of them inside 64 bits; no real model comes near.
 constexpr std::int64_t kLargestWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kLargestCount = 100'000;
+constexpr std::int64_t kLargestExperts = 1'000'000;  // of all layers: each has tensors with names
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 30;  // kernels mark the absence of a row by it
 
 /// What a config class of transformers 5 assumes if a key is absent.

@@ -47,8 +47,10 @@ void check_bytes(const RunConfig& config, const Model& model) {
   const Architecture& a = model.architecture;
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double tokens = number(config.train.microbatch) * number(config.data.sequence_length);
-  const double columns = number(a.hidden) + number(a.query_columns()) + number(2 * a.kv_columns()) +
-                         number(3 * a.intermediate) + number(a.heads) + number(a.vocabulary);
+  const double columns =
+      number(a.hidden) + number(a.query_columns()) + number(2 * a.kv_columns()) + number(3 * a.intermediate) +
+      number(a.heads) + number(a.vocabulary) + number(a.experts) +
+      number(a.experts_per_token) * (number(3 * a.expert_intermediate) + number(3 * a.hidden));
   const double passes = number(config.microbatches()) +
                         number(config.train.validate_every > 0 ? config.train.validation_batches : 0);
   const double activations =
