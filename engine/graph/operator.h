@@ -37,7 +37,7 @@ class Operands {
 
   /// Empty if the operand is not given.
   const Matrix& operator[](int operand) const { return matrices_[static_cast<std::size_t>(operand)]; }
-  /// Of int32 tensors.
+  /// What an int32 tensor holds.
   std::span<const std::int32_t> indices(int operand) const {
     const Matrix& matrix = (*this)[operand];
     return {static_cast<const std::int32_t*>(matrix.data), static_cast<std::size_t>(matrix.elements())};

@@ -24,7 +24,7 @@ struct PlacingProblem {
 };
 
 struct Placement {
-  /// Of the tensors of workspace, input_gradient and output; others lie where their regions say.
+  /// Where tensors of workspace, input_gradient and output lie; others lie where their regions say.
   std::map<TensorId, TensorPlace> places;
   Bytes workspace_bytes = 0;
 };

@@ -23,7 +23,7 @@ struct RotaryTables {
   Matrix cosine, sine;
 };
 
-/// Of one of the two tables, aligned: the sine lies that far behind the cosine.
+/// The size of one of the two tables, aligned: the sine lies that far behind the cosine.
 Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
 
 /// Views of both tables.

@@ -131,7 +131,7 @@ class RandomUnit {
     return floats_of(output);
   }
 
-  /// Of the scalar product of the output and a fixed direction.
+  /// The gradient of the scalar product of the output and a fixed direction.
   Gradients backward(std::size_t level) {
     GuardedMemory saved(passes_.levels[level].saved_bytes);
     forward(level, &saved);
@@ -185,7 +185,7 @@ void expect_derivative(RandomUnit& unit, std::span<float> values, std::span<cons
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = start[i] + step * direction[i];
     return unit.objective();
   };
-  // Of the fourth order: some of these functions bend much.
+  // The fourth order is wanted, since some of these functions bend much.
   const double measured =
       (8 * (moved(kStep) - moved(-kStep)) - (moved(2 * kStep) - moved(-2 * kStep))) / (12 * double{kStep});
   moved(0);

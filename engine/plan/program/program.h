@@ -208,7 +208,8 @@ struct Instruction {
   Exchange exchange = {};
   Effect effect = Effect::none;
   double flops = 0;  ///< that it executes
-  /// Of forward and backward, how much of the unit's activations is saved: a number in UnitPasses::levels.
+  /// How much of the unit's activations a forward or backward pass saves or finds saved: a number in
+  /// UnitPasses::levels.
   std::int32_t saved_level = 0;
   Serves serves = Serves::step;
   /// What it updates or saves. Its operands of optimizer state have that alone, others have all of the unit.
