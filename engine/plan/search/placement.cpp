@@ -226,22 +226,19 @@ bool no_state_on_device(const RunConfig& config) {
   return away(config.memory.optimizer_state) || away(config.memory.parameters);
 }
 
-/// Which tier does not hold a placement; nothing: all do.
-struct Attempt {
-  std::optional<Placement> placement = {};
-  std::optional<Tier> full = {};
-};
-
-/// The last tier beyond the device, if these tiers lack room for what a program has there at once, however it
-/// is placed. `kept_near` bytes of what it does not keep from step to step may stay on the device instead.
-std::optional<Tier> tier_without_room(const Program& program, Bytes kept_near, const RunConfig& config,
-                                      Shortage& shortage) {
-  if (!config.memory.host) return std::nullopt;
+/// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes
+/// of what it does not keep from step to step may stay on the device instead.
+Bytes bytes_beyond_device(const Program& program, Bytes kept_near) {
   Bytes state = 0;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.persistent && buffer.tier == Tier::host) state += buffer.bytes;
   }
-  const Bytes needed = std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
+  return std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
+}
+
+/// The last tier beyond the device, if these tiers lack room for as much.
+std::optional<Tier> tier_without_room(Bytes needed, const RunConfig& config, Shortage& shortage) {
+  if (!config.memory.host) return std::nullopt;
   if (!config.memory.nvme_path.empty()) {
     const bool lacks = lacks_drives(needed - *config.memory.host, config.memory, shortage);
     return lacks ? std::optional(Tier::nvme) : std::nullopt;
@@ -284,33 +281,6 @@ std::optional<Placement> with_late_updates(const Model& model, const Placement& 
   return result;
 }
 
-/// Tries it with the state of `units` units on the device.
-Attempt attempt(const Model& model, const Strategy& choice, std::size_t units, const RunConfig& config,
-                Shortage& shortage) {
-  Placement placement{with_device_state(choice, units), {}};
-  Program plain = leanest_training(model, placement.strategy, config);
-  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return {.full = Tier::device};
-  std::optional<Tier> full = tier_without_room(plain, config.memory.device, config, shortage);
-  if (full) return {.full = full};
-  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
-  if (!training) return {.full = Tier::device};
-  placement.training = std::move(*training);
-  full = tier_without_room(placement.training, 0, config, shortage);
-  if (full) return {.full = full};
-  if (!place_validation(model, placement, config)) return {.full = Tier::device};
-  if (!config.memory.host) return {.placement = std::move(placement)};
-  const Bytes smallest_host = smallest_host_bytes(placement, config);
-  if (smallest_host > *config.memory.host) {
-    shortage.host = std::min(shortage.host, smallest_host);
-    return {.full = Tier::host};
-  }
-  if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
-  std::optional<Placement> shared = share_with_drives(placement, config, shortage);
-  if (!shared) return {.full = Tier::nvme};
-  std::optional<Placement> late = with_late_updates(model, placement, *shared, config);
-  return {.placement = late ? std::move(late) : std::move(shared)};
-}
-
 }  // namespace
 
 Strategy with_device_state(Strategy strategy, std::size_t units) {
@@ -349,18 +319,62 @@ bool all_state_on_device(const RunConfig& config) {
   return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
 }
 
-std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
-                                        Shortage& shortage) {
-  const std::size_t units = model.units.size();
-  const auto with_units = [&](std::size_t count) {
-    return attempt(model, strategy, count, config, shortage);
+PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunConfig& config,
+                                                  Shortage& shortage) {
+  Needs& needs = needs_[units];
+  const auto exceeds_device = [&] {
+    needs.exceeds_device = true;
+    return Attempt{.full = Tier::device};
   };
+  const auto tier_that_lacks = [&]() -> std::optional<Tier> {
+    const std::optional<Tier> full = tier_without_room(needs.beyond_device, config, shortage);
+    if (full || !config.memory.host || needs.host <= *config.memory.host) return full;
+    shortage.host = std::min(shortage.host, needs.host);
+    return Tier::host;
+  };
+  if (needs.exceeds_device) return {.full = Tier::device};
+  if (const auto full = tier_that_lacks()) return {.full = full};
+
+  Placement placement{with_device_state(strategy_, units), {}};
+  Program plain = leanest_training(*model_, placement.strategy, config);
+  if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return exceeds_device();
+  needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, config.memory.device));
+  if (const auto full = tier_that_lacks()) return {.full = full};
+
+  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
+  if (!training) return exceeds_device();
+  placement.training = std::move(*training);
+  needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(placement.training, 0));
+  if (const auto full = tier_that_lacks()) return {.full = full};
+
+  if (!place_validation(*model_, placement, config)) return exceeds_device();
+  if (!config.memory.host) return {.placement = std::move(placement)};
+  needs.host = smallest_host_bytes(placement, config);
+  if (const auto full = tier_that_lacks()) return {.full = full};
+  if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
+  std::optional<Placement> shared = share_with_drives(placement, config, shortage);
+  if (!shared) return {.full = Tier::nvme};
+  std::optional<Placement> late = with_late_updates(*model_, placement, *shared, config);
+  return {.placement = late ? std::move(late) : std::move(shared)};
+}
+
+std::size_t PlacementSearch::units_without_spilling(const RunConfig& config) {
+  if (!units_without_spilling_) {
+    const auto spills = [&](std::size_t count) {
+      return !nothing_spills(lower_training(*model_, with_device_state(strategy_, count)),
+                             config.memory.device);
+    };
+    units_without_spilling_ = first_number_from_ends(1, model_->units.size() + 1, spills) - 1;
+  }
+  return *units_without_spilling_;
+}
+
+std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage& shortage) {
+  const std::size_t units = model_->units.size();
+  const auto with_units = [&](std::size_t count) { return attempt(count, config, shortage); };
   if (all_state_on_device(config)) return with_units(units).placement;
   if (no_state_on_device(config)) return with_units(0).placement;
-  const auto spills = [&](std::size_t count) {
-    return !nothing_spills(lower_training(model, with_device_state(strategy, count)), config.memory.device);
-  };
-  std::size_t on_device = first_number_from_ends(1, units + 1, spills) - 1;
+  std::size_t on_device = units_without_spilling(config);
   Attempt tried = with_units(on_device);
   // Fragmentation may leave a little less room than live bytes promise.
   while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "engine/plan/lower/strategy.h"
 #include "engine/plan/program/program.h"
@@ -23,12 +25,40 @@ struct Shortage {
   Bytes host = kUnlimited, nvme = kUnlimited;
 };
 
-/// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
-/// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
-/// anything moving more for it; if the tiers beyond do not hold the rest, as many more as that takes.
-/// Nothing if no number fits.
-std::optional<Placement> find_placement(const Model& model, const Strategy& strategy, const RunConfig& config,
-                                        Shortage& shortage);
+/// Finds places for what a strategy moves. What they take of the tiers beyond the device does not depend on
+/// what these hold, so it is found out once, with however many budgets it is asked for.
+class PlacementSearch {
+ public:
+  /// REQUIRES: the model outlives this.
+  PlacementSearch(const Model& model, Strategy strategy) : model_(&model), strategy_(std::move(strategy)) {}
+
+  /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
+  /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
+  /// anything moving more for it; if the tiers beyond do not hold the rest, as many more as that takes.
+  /// Nothing if no number fits. REQUIRES: calls differ in the budgets of host and nvme only.
+  std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
+
+ private:
+  /// Which tier does not hold a placement; nothing: all do.
+  struct Attempt {
+    std::optional<Placement> placement = {};
+    std::optional<Tier> full = {};
+  };
+  /// At least, as far as it is known.
+  struct Needs {
+    bool exceeds_device = false;
+    Bytes beyond_device = 0, host = 0;
+  };
+
+  /// Tries it with the state of `units` units on the device.
+  Attempt attempt(std::size_t units, const RunConfig& config, Shortage& shortage);
+  std::size_t units_without_spilling(const RunConfig& config);
+
+  const Model* model_;
+  Strategy strategy_;
+  std::map<std::size_t, Needs> needs_;  ///< by units that keep their state on the device
+  std::optional<std::size_t> units_without_spilling_;
+};
 
 /// The training program in the form that needs least device memory with the tiers that the run file gives.
 Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);

@@ -56,8 +56,9 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
                   nvme_is_used ? config.memory.nvme_size : 0};
   Shortage shortage;
-  std::optional<Placement> best = find_cheapest(config, model, rates, shortage);
-  if (!best) throw budget_error(config, model, rates);
+  CheapestSearch search(config, model, rates);
+  std::optional<Placement> best = search.find(config, shortage);
+  if (!best) throw budget_error(config, model, rates, std::move(search));
   plan.strategy = std::move(best->strategy);
   plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
   if (best->validation)

@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/plan/search/search.h"
-
 namespace strata {
 namespace {
 
@@ -20,12 +18,12 @@ struct NeededBudgets {
 
 /// Raises `budget`, one of `config`, to what tries that fail say they are short of, until one succeeds.
 /// Nothing if it was enough.
-std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig& config, const Model& model,
-                           const MachineRates& rates) {
+std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig& config,
+                           CheapestSearch& search) {
   std::optional<Bytes> raised;
   for (;;) {
     Shortage shortage;
-    if (find_cheapest(config, model, rates, shortage)) return raised;
+    if (search.find(config, shortage)) return raised;
     const Bytes need = shortage.*said;
     if (need == kUnlimited || need <= budget)
       throw std::logic_error("the smallest budgets that a run needs do not hold it");
@@ -34,17 +32,20 @@ std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig
 }
 
 /// The device's first, then what the host needs beside it, then the drives. Each is the smallest with those
-/// before it, however much those behind it hold.
-NeededBudgets find_needed(RunConfig config, const Model& model, const MachineRates& rates) {
+/// before it, however much those behind it hold. `search` is that of `config`.
+NeededBudgets find_needed(RunConfig config, const Model& model, const MachineRates& rates,
+                          CheapestSearch search) {
   NeededBudgets needed;
   const Bytes device = smallest_device_bytes(config, model);
-  if (config.memory.device < device) needed.device = config.memory.device = device;
+  const bool is_too_small = config.memory.device < device;
+  if (is_too_small) needed.device = config.memory.device = device;
   if (!config.memory.host) return needed;
+  if (is_too_small) search = CheapestSearch(config, model, rates);
   const Bytes drives = std::exchange(config.memory.nvme_size, kUnlimited);
-  needed.host = raise(*config.memory.host, &Shortage::host, config, model, rates);
+  needed.host = raise(*config.memory.host, &Shortage::host, config, search);
   config.memory.nvme_size = drives;
   if (!config.memory.nvme_path.empty())
-    needed.nvme = raise(config.memory.nvme_size, &Shortage::nvme, config, model, rates);
+    needed.nvme = raise(config.memory.nvme_size, &Shortage::nvme, config, search);
   return needed;
 }
 
@@ -67,7 +68,7 @@ std::string and_others(const NeededBudgets& needed, bool host_is_said) {
 /// The other way for a run without a host tier that needs `alone` of the device.
 std::string with_a_host(RunConfig config, const Model& model, const MachineRates& rates, Bytes alone) {
   config.memory.host = 1;
-  const NeededBudgets needed = find_needed(config, model, rates);
+  const NeededBudgets needed = find_needed(config, model, rates, CheapestSearch(config, model, rates));
   if (!needed.device) return fmt::format("; or add memory.host: {}", exact(*needed.host));
   if (*needed.device >= alone) return "";
   return fmt::format("; with memory.host: {} it would be {}", exact(*needed.host), exact(*needed.device));
@@ -75,9 +76,10 @@ std::string with_a_host(RunConfig config, const Model& model, const MachineRates
 
 }  // namespace
 
-ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates) {
+ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
+                         CheapestSearch search) {
   const RunConfig::MemorySection& memory = config.memory;
-  const NeededBudgets needed = find_needed(config, model, rates);
+  const NeededBudgets needed = find_needed(config, model, rates, std::move(search));
   if (needed.device) {
     return ConfigError(
         fmt::format("memory.device: {} is too small for this run: the smallest that works is {}{}{}",

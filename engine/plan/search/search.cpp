@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
@@ -173,21 +174,26 @@ Strategy base_strategy(const RunConfig& config, const Model& model) {
 
 }  // namespace
 
-std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, const MachineRates& rates,
-                                       Shortage& shortage) {
+CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates)
+    : rates_(rates) {
+  for (Choice& choice : choices(model, base_strategy(config, model), config, rates))
+    candidates_.push_back({choice.seconds, PlacementSearch(model, std::move(choice.strategy))});
+}
+
+std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
   std::optional<Placement> best;
   double best_seconds = 0;
-  for (const Choice& choice : choices(model, base_strategy(config, model), config, rates)) {
-    if (best && choice.seconds >= best_seconds) break;  // placing it can only add to it
-    std::optional<Placement> placement = find_placement(model, choice.strategy, config, shortage);
+  for (Candidate& candidate : candidates_) {
+    if (best && candidate.seconds >= best_seconds) break;  // placing it can only add to it
+    std::optional<Placement> placement = candidate.places.find(config, shortage);
     if (!placement) continue;
     const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
     const double seconds =
-        std::max({choice.seconds,
-                  estimated_seconds(rates, executed_flops(placement->training),
+        std::max({candidate.seconds,
+                  estimated_seconds(rates_, executed_flops(placement->training),
                                     moved(Operation::copy_to_device) + sent_bytes(placement->training),
                                     moved(Operation::copy_to_host)),
-                  nvme_seconds(rates, moved(Operation::read), moved(Operation::write))});
+                  nvme_seconds(rates_, moved(Operation::read), moved(Operation::write))});
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);
     best_seconds = seconds;

@@ -2,18 +2,34 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
 
-/// The cheapest placement by `rates` that holds all budgets. Nothing if there is none; then `shortage`
-/// says what tiers beyond the device lack, if it is they.
-std::optional<Placement> find_cheapest(const RunConfig& config, const Model& model, const MachineRates& rates,
-                                       Shortage& shortage);
+/// Orders, what is saved and delayed, and places, the cheapest by `rates`. Budgets of tiers beyond the device
+/// decide about places only, so with others it is asked again at little cost.
+class CheapestSearch {
+ public:
+  /// REQUIRES: the model outlives this.
+  CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates);
 
-/// The least memory.device that find_cheapest() finds a placement for, if the tiers beyond have room
+  /// The cheapest placement that holds all budgets. Nothing if there is none; then `shortage` says what tiers
+  /// beyond the device lack, if it is they. REQUIRES: `config` is the one given but for their budgets.
+  std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
+
+ private:
+  struct Candidate {
+    double seconds;  ///< of a step, if it is placed at no cost
+    PlacementSearch places;
+  };
+  MachineRates rates_;
+  std::vector<Candidate> candidates_;  ///< the cheapest first
+};
+
+/// The least memory.device that CheapestSearch finds a placement for, if the tiers beyond have room
 /// enough.
 Bytes smallest_device_bytes(const RunConfig& config, const Model& model);
 
