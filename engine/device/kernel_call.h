@@ -159,6 +159,7 @@ struct Rope {
 enum class Activation : std::uint8_t {
   gelu_tanh,  ///< tanh approximation of GELU (Hendrycks & Gimpel 2016)
   silu,       ///< x · sigmoid(x) (Elfwing et al. 2017)
+  relu2,      ///< max(x, 0)² (So et al. 2021), in fp32: infinite from 2^64 on
 };
 
 /// out = activation(x), elementwise. out may be x.

@@ -37,7 +37,15 @@ std::int64_t fused_columns(const AttentionShape& shape) {
   return (shape.heads + 2 * shape.kv_heads) * shape.head_dimension;
 }
 const char* name_of(Activation kind) {
-  return kind == Activation::silu ? "silu" : "gelu_tanh";
+  switch (kind) {
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::silu:
+      return "silu";
+    case Activation::relu2:
+      return "relu2";
+  }
+  return "";
 }
 std::string describe(const AttentionShape& shape, DType dtype) {
   return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype),

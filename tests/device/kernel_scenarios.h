@@ -36,7 +36,7 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1);
 
-constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu};
+constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
                              std::int64_t padding, bool in_place);
 enum class ActivationGradientPlace { own, over_out_gradient, over_x };

@@ -15,6 +15,7 @@ namespace {
 constexpr MicrobatchShape kShape{2, 5};
 constexpr std::int64_t kHeads = 3, kDimension = 4, kColumns = kHeads * kDimension;
 constexpr std::uint64_t kGraphs = 200;
+constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms) {
   const TensorView qkv =
@@ -55,10 +56,11 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
       case 3:
         values.push_back(
             builder.activate_gate(builder.linear(x, {{name + ".gate", kColumns}, {name + ".up", kColumns}}),
-                                  pick(2) == 0 ? Activation::silu : Activation::gelu_tanh));
+                                  kActivations[pick(std::size(kActivations))]));
         break;
       case 4:
-        values.push_back(builder.activate(builder.linear(x, {{name, kColumns}}), Activation::gelu_tanh));
+        values.push_back(builder.activate(builder.linear(x, {{name, kColumns}}),
+                                          kActivations[pick(std::size(kActivations))]));
         break;
       case 5:
         values.push_back(attention(builder, x, name, pick(2) == 0));

@@ -53,6 +53,13 @@ struct Silu {
   }
 };
 
+struct Relu2 {
+  /// A NaN stays.
+  static HWY_INLINE Float positive(Float x) { return hn::IfThenZeroElse(hn::Lt(x, broadcast(0.0F)), x); }
+  static HWY_INLINE Float value(Float x) { return hn::Mul(positive(x), positive(x)); }
+  static HWY_INLINE AtPoint at(Float x) { return {value(x), hn::Add(positive(x), positive(x))}; }
+};
+
 /// Calls body with the functions of the kind.
 template <typename Body>
 HWY_INLINE void with_activation(Activation kind, const Body& body) {
@@ -61,6 +68,8 @@ HWY_INLINE void with_activation(Activation kind, const Body& body) {
       return body(GeluTanh());
     case Activation::silu:
       return body(Silu());
+    case Activation::relu2:
+      return body(Relu2());
   }
 }
 

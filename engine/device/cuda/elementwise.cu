@@ -146,6 +146,14 @@ struct Silu {
   }
 };
 
+struct Relu2 {
+  /// A NaN stays.
+  __device__ static float positive(float x) { return x < 0.0F ? 0.0F : x; }
+  __device__ static float value(float x) { return positive(x) * positive(x); }
+  /// gradient · relu2'(x).
+  __device__ static float gradient(float x, float gradient) { return gradient * (2.0F * positive(x)); }
+};
+
 template <typename Function>
 struct Activate {
   static constexpr int kInputs = 1, kOutputs = 1;
@@ -187,6 +195,8 @@ void with_activation(Activation kind, const Body& body) {
       return body(GeluTanh());
     case Activation::silu:
       return body(Silu());
+    case Activation::relu2:
+      return body(Relu2());
   }
 }
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "engine/device/reference/reference_kernels.h"
@@ -67,12 +68,20 @@ AtPoint silu(double x) {
   return {x * sigma, sigma * (1 + x * (1 - sigma))};
 }
 
+AtPoint relu2(double x) {
+  const auto in_fp32 = [](double y) { return y > std::numeric_limits<float>::max() ? INFINITY : y; };
+  const double positive = x < 0 ? 0 : x;
+  return {in_fp32(positive * positive), in_fp32(2 * positive)};
+}
+
 AtPoint activation(Activation kind, double x) {
   switch (kind) {
     case Activation::gelu_tanh:
       return gelu_tanh(x);
     case Activation::silu:
       return silu(x);
+    case Activation::relu2:
+      return relu2(x);
   }
   return {};
 }
