@@ -108,6 +108,7 @@ struct AttentionShape {
   std::int64_t head_dimension = 0;
   std::int64_t window = 0;  ///< token t sees (t - window, t]; 0: all of [0, t]
   float scale = 1;          ///< factor on q·k
+  float soft_cap = 0;  ///< c > 0: a score s = scale · q·k counts as c · tanh(s / c), as in Gemma 2; 0: as s
 };
 
 /// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al.
@@ -116,10 +117,10 @@ struct AttentionForward {
   AttentionShape shape;
   Matrix query;  ///< [batch·sequence, heads·head_dimension]; may be a column slice of a fused matrix, as may
                  ///< key, value
-  Matrix key, value;  ///< [batch·sequence, kv_heads·head_dimension]
-  Matrix out;         ///< like query
-  Matrix
-      log_sum_exp;  ///< fp32 [batch·heads, sequence], written: log of the softmax denominator, scale included
+  Matrix key, value;   ///< [batch·sequence, kv_heads·head_dimension]
+  Matrix out;          ///< like query
+  Matrix log_sum_exp;  ///< fp32 [batch·heads, sequence], written: log of the softmax denominator, scale and
+                       ///< cap included
 
   template <typename Visit>
   void operands(const Visit& visit) const {

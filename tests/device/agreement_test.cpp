@@ -107,6 +107,22 @@ const std::vector<AttentionShape>& attention_shapes() {
        .head_dimension = 4,
        .window = 90,
        .scale = 0.5F},
+      // A cap that some scores come up to, and one that is far away.
+      {.batch = 2,
+       .sequence = 130,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dimension = 64,
+       .scale = 0.5F,
+       .soft_cap = 2},
+      {.batch = 1,
+       .sequence = 530,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dimension = 16,
+       .window = 70,
+       .scale = 0.25F,
+       .soft_cap = 50},
   };
   return shapes;
 }

@@ -38,11 +38,14 @@ TEST(AnyThreadCount, GivesTheSameNorms) {
 }
 
 TEST(AnyThreadCount, GivesTheSameAttention) {
-  const AttentionShape shape{
+  AttentionShape shape{
       .batch = 2, .sequence = 140, .heads = 4, .kv_heads = 2, .head_dimension = 32, .scale = 0.2F};
   for (const DType dtype : kDTypes) {
-    expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype));
-    expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
+    for (const float soft_cap : {0.0F, 2.0F}) {
+      shape.soft_cap = soft_cap;
+      expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype));
+      expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
+    }
     expect_same_bits_for_any_thread_count(rope_scenario(dtype, 3, 200, 4, 64, false));
   }
 }

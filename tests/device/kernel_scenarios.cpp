@@ -48,9 +48,9 @@ const char* name_of(Activation kind) {
   return "";
 }
 std::string describe(const AttentionShape& shape, DType dtype) {
-  return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {}", name_of(dtype),
+  return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {} cap {}", name_of(dtype),
                      shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension,
-                     shape.window);
+                     shape.window, shape.soft_cap);
 }
 
 }  // namespace

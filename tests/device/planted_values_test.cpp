@@ -130,13 +130,16 @@ TEST_P(PlantedValues, Norms) {
 }
 
 TEST_P(PlantedValues, Attention) {
-  const AttentionShape shape{
+  AttentionShape shape{
       .batch = 1, .sequence = 37, .heads = 2, .kv_heads = 1, .head_dimension = 16, .scale = 0.25F};
   std::vector<Case> cases;
   for (const DType dtype : kDTypes) {
-    // Probabilities of keys that a query does not see are zeros in its products.
-    cases.push_back({attention_scenario(shape, dtype), {0}, Poison::spreads});
-    cases.push_back({attention_backward_scenario(shape, dtype), {3}, Poison::spreads});
+    for (const float soft_cap : {0.0F, 2.0F}) {
+      shape.soft_cap = soft_cap;
+      // Probabilities of keys that a query does not see are zeros in its products.
+      cases.push_back({attention_scenario(shape, dtype), {0}, Poison::spreads});
+      cases.push_back({attention_backward_scenario(shape, dtype), {3}, Poison::spreads});
+    }
     cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false), {0}});
   }
   expect_agrees_with_every_value_planted(cases);

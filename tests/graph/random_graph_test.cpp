@@ -17,7 +17,8 @@ constexpr std::int64_t kHeads = 3, kDimension = 4, kColumns = kHeads * kDimensio
 constexpr std::uint64_t kGraphs = 200;
 constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 
-TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms) {
+TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms,
+                     float soft_cap) {
   const TensorView qkv =
       builder.linear(x, {{name + ".q", kColumns}, {name + ".k", kColumns}, {name + ".v", kColumns}});
   TensorView rotated = builder.columns(qkv, 0, 2 * kColumns);
@@ -27,6 +28,7 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const std::strin
   shape.heads = shape.kv_heads = kHeads;
   shape.head_dimension = kDimension;
   shape.scale = 0.5F;
+  shape.soft_cap = soft_cap;
   return builder.attention(builder.columns(rotated, 0, kColumns),
                            builder.columns(rotated, kColumns, kColumns),
                            builder.columns(qkv, 2 * kColumns, kColumns), shape);
@@ -63,7 +65,7 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
                                           kActivations[pick(std::size(kActivations))]));
         break;
       case 5:
-        values.push_back(attention(builder, x, name, pick(2) == 0));
+        values.push_back(attention(builder, x, name, pick(2) == 0, pick(2) == 0 ? 1.0F : 0.0F));
         break;
       case 6:
         values.push_back(builder.scale(x, 0.5));

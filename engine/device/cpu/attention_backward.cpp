@@ -4,6 +4,7 @@
 //
 // With S = Q·Kᵀ, P = exp(scale·S - log_sum_exp), dP = dO·Vᵀ, D = rowsum(dO ∘ O), dS = scale · P ∘ (dP - D):
 //   dVᵀ += dOᵀ·P,  dKᵀ += Qᵀ·dS,  dQ += dS·K.
+// With a soft cap c and t = tanh(scale·S / c), P = exp(c·t - log_sum_exp), and dS has another factor 1 - t².
 // Transposed sums let P and dS be right operands, whose packed form costs nothing extra to write.
 #include <cassert>
 
@@ -28,8 +29,8 @@ struct ScoreRows {
   std::int64_t width;              ///< elements of a row, and from one to the next
   std::int64_t first[2], last[2];  ///< visible columns of each row; a row that does not exist sees none
   float log_sum_exp[2];
-  float projection[2];  ///< D
-  float scale;
+  float projection[2];            ///< D
+  float scale, soft_cap;          ///< as in AttentionShape
   std::byte* probability_panels;  ///< both rows' place in the first panel
   std::byte* gradient_panels;
   Bytes panel_stride;
@@ -61,7 +62,7 @@ HWY_INLINE void store_pair(const Float* values, std::int64_t column, bfloat16* p
   store_bits(second, rows + stride);
 }
 
-template <typename T>
+template <typename T, bool has_cap>
 HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
   const FloatTag d;
   const Float scale = broadcast(rows.scale);
@@ -71,10 +72,18 @@ HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
       const Float score = hn::LoadU(d, rows.scores + i * rows.width + column);
-      p[i] = exponential(hn::MulSub(score, scale, broadcast(rows.log_sum_exp[i])));
+      const Float log_sum_exp = broadcast(rows.log_sum_exp[i]);
+      Float slope = scale;
+      if constexpr (has_cap) {
+        const Float tangent = SoftCap{rows.soft_cap, rows.scale}.tangent(score);
+        p[i] = exponential(hn::MulSub(tangent, broadcast(rows.soft_cap), log_sum_exp));
+        slope = hn::Mul(scale, SoftCap::slope_at(tangent));
+      } else {
+        p[i] = exponential(hn::MulSub(score, scale, log_sum_exp));
+      }
       const Float difference = hn::Sub(hn::LoadU(d, rows.probability_grads + i * rows.width + column),
                                        broadcast(rows.projection[i]));
-      gradient[i] = hn::Mul(hn::Mul(p[i], scale), difference);
+      gradient[i] = hn::Mul(hn::Mul(p[i], slope), difference);
       if (column < rows.first[i] || column + lanes() > rows.last[i]) {
         const auto index = hn::Iota(d, static_cast<float>(column));
         const auto seen = hn::And(hn::Ge(index, broadcast(static_cast<float>(rows.first[i]))),
@@ -92,10 +101,17 @@ HWY_INLINE void score_gradient_rows(const ScoreRows& rows) {
 }
 
 void score_gradients(const ScoreRows& rows, DType packed) {
+  const auto run = [&]<typename T>(T) HWY_ATTR {
+    if (rows.soft_cap > 0) {
+      score_gradient_rows<T, true>(rows);
+    } else {
+      score_gradient_rows<T, false>(rows);
+    }
+  };
   if (packed == DType::bf16) {
-    score_gradient_rows<bfloat16>(rows);
+    run(bfloat16());
   } else {
-    score_gradient_rows<float>(rows);
+    run(float());
   }
 }
 
@@ -281,6 +297,7 @@ class BackwardTask {
     pair.probability_grads = scratch_.probability_grads + i * width;
     pair.width = width;
     pair.scale = shape_.scale;
+    pair.soft_cap = shape_.soft_cap;
     for (std::int64_t j = 0; j < 2 && i + j < rows; ++j) {
       const VisibleKeys seen = visible_keys(shape_, row + i + j);
       pair.first[j] = std::max(seen.first, key) - key;

@@ -27,10 +27,10 @@ struct SoftmaxBlock {
                              ///< not visible; of the packed dtype
   std::int64_t rows, width;
   const VisibleKeys* visible;  ///< columns that each query sees
-  float scale;
-  float* maximum;  ///< running maximum of scale·score
-  float* total;    ///< running sum of the probabilities
-  float* decay;    ///< written: the factor by which the query's earlier sums shrink
+  float scale, soft_cap;       ///< as in AttentionShape
+  float* maximum;              ///< running maximum of what scores count as
+  float* total;                ///< running sum of the probabilities
+  float* decay;                ///< written: the factor by which the query's earlier sums shrink
 };
 /// out[rows, columns] = sums / total of the row.
 struct NormalisedRows {
@@ -108,11 +108,16 @@ HWY_INLINE void softmax_rows(const SoftmaxBlock& block) {
     }
     const std::int64_t begin = first / step * step;
     const std::int64_t end = (last + step - 1) / step * step;
+    float scale = block.scale;
+    if (block.soft_cap > 0) {
+      map(scores + begin, scores + begin, end - begin, SoftCap{block.soft_cap, scale});
+      scale = 1;
+    }
     std::fill(scores + begin, scores + first, -std::numeric_limits<float>::infinity());
     std::fill(scores + last, scores + end, -std::numeric_limits<float>::infinity());
     const float previous = block.maximum[row];
-    const float most = std::max(previous, row_maximum(scores, begin, end) * block.scale);
-    const float total = write_exponentials(scores, begin, end, block.scale, most, probabilities);
+    const float most = std::max(previous, row_maximum(scores, begin, end) * scale);
+    const float total = write_exponentials(scores, begin, end, scale, most, probabilities);
     std::fill(probabilities, probabilities + first, T());
     std::fill(probabilities + last, probabilities + block.width, T());
     block.maximum[row] = most;
@@ -280,6 +285,7 @@ class ForwardTask {
       .width = width,
       .visible = visible.data(),
       .scale = shape_.scale,
+      .soft_cap = shape_.soft_cap,
       .maximum = scratch_.maximum + (row - begin),
       .total = scratch_.total + (row - begin),
       .decay = decay.data()},

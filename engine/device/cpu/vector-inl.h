@@ -172,6 +172,29 @@ HWY_INLINE Float sigmoid(Float x) {
   return sigmoid_of_negated(hn::Neg(x));
 }
 
+/// tanh: a polynomial (Cephes' tanhf) near zero, where 1 - 2 / (1 + exp(2x)) would lose digits.
+HWY_INLINE Float hyperbolic_tangent(Float x) {
+  const Float square = hn::Mul(x, x);
+  Float p = hn::MulAdd(broadcast(-5.70498872745e-3F), square, broadcast(2.06390887954e-2F));
+  p = hn::MulAdd(p, square, broadcast(-5.37397155531e-2F));
+  p = hn::MulAdd(p, square, broadcast(1.33314422036e-1F));
+  p = hn::MulAdd(p, square, broadcast(-3.33332819422e-1F));
+  const Float near = hn::MulAdd(hn::Mul(p, square), x, x);
+  const Float far = hn::NegMulAdd(broadcast(2.0F), sigmoid_of_negated(hn::Add(x, x)), broadcast(1.0F));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), broadcast(0.625F)), near, far);
+}
+
+/// cap · tanh(factor · x / cap).
+struct SoftCap {
+  float cap;
+  float factor = 1;
+
+  HWY_INLINE Float tangent(Float x) const { return hyperbolic_tangent(hn::Mul(x, broadcast(factor / cap))); }
+  HWY_INLINE Float operator()(Float x) const { return hn::Mul(broadcast(cap), tangent(x)); }
+  /// The derivative by factor · x, where tangent(x) is this.
+  static HWY_INLINE Float slope_at(Float tangent) { return hn::NegMulAdd(tangent, tangent, broadcast(1.0F)); }
+};
+
 }  // namespace strata::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -34,6 +34,12 @@ __device__ int end_of_queries(const Shape& shape, int key_first) {
   return shape.window == 0 ? shape.sequence : std::min(shape.sequence, key_first + kTile - 1 + shape.window);
 }
 
+/// What softmax is given for a product of query and key.
+__device__ float score_of(const Shape& shape, float product) {
+  const float score = shape.scale * product;
+  return shape.soft_cap == 0 ? score : shape.soft_cap * tanhf(score / shape.soft_cap);
+}
+
 /// The softmax of a tile of queries as far as keys have been seen.
 struct RunningSoftmax {
   float largest[kMine];  ///< finite from the start, so that differences from it are never NaN
@@ -50,7 +56,7 @@ __device__ void add_to_softmax(const Shape& shape, int query_first, int key_firs
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
       const bool seen = visible(shape, query_first + my_row(i), key_first + my_score_column(j));
-      scaled[j] = seen ? shape.scale * scores[i][j] : -INFINITY;
+      scaled[j] = seen ? score_of(shape, scores[i][j]) : -INFINITY;
       largest = fmaxf(largest, scaled[j]);
     }
     largest = over_row<Maximum>(largest);
@@ -149,6 +155,20 @@ __global__ void __launch_bounds__(kThreads) out_projection_kernel(Shape shape, B
 
 // For the formulas of the backward see engine/device/reference/attention.cpp.
 
+/// A key's weight again, and the derivative of the cap on its score.
+struct Weight {
+  __device__ Weight(const Shape& shape, float product, float log_sum_exp) {
+    float exponent = shape.scale * product - log_sum_exp;
+    if (shape.soft_cap > 0) {
+      const float tangent = tanhf(shape.scale * product / shape.soft_cap);
+      exponent = shape.soft_cap * tangent - log_sum_exp;
+      slope = 1.0F - tangent * tangent;
+    }
+    value = expf(exponent);
+  }
+  float value, slope = 1;
+};
+
 template <typename T, int slices>
 __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
     query_gradient_kernel(Shape shape, BackwardOperands<T> x) {
@@ -172,8 +192,9 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
       for (int j = 0; j < kMine; ++j) {
         float score_gradient = 0;
         if (visible(shape, token, key_first + my_score_column(j))) {
-          const float weight = expf(shape.scale * scores[i][j] - statistics.log_sum_exp[token]);
-          score_gradient = weight * (weight_gradients[i][j] - statistics.projection[token]);
+          const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
+          score_gradient =
+              weight.value * (weight_gradients[i][j] - statistics.projection[token]) * weight.slope;
         }
         shared.weights[my_row(i)][my_score_column(j)] = score_gradient;
       }
@@ -209,14 +230,16 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
         const int token = query_first + my_score_column(j);
 #pragma unroll
         for (int i = 0; i < kMine; ++i) {
-          float weight = 0;
+          float value = 0;
           if (visible(shape, token, key_first + my_row(i))) {
-            weight = expf(shape.scale * scores[i][j] - statistics.log_sum_exp[token]);
-            score_gradients[i][j] = weight * (score_gradients[i][j] - statistics.projection[token]);
+            const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
+            value = weight.value;
+            score_gradients[i][j] =
+                value * (score_gradients[i][j] - statistics.projection[token]) * weight.slope;
           } else {
             score_gradients[i][j] = 0;
           }
-          shared.weights[my_row(i)][my_score_column(j)] = weight;
+          shared.weights[my_row(i)][my_score_column(j)] = value;
         }
       }
       add_weighted_rows<slices>(out_gradient, query_first, shared, value_sums);
@@ -243,7 +266,8 @@ Shape shape_of(const AttentionShape& shape) {
           .dimension = static_cast<int>(shape.head_dimension),
           .group = static_cast<int>(shape.heads / shape.kv_heads),
           .window = static_cast<int>(std::min(shape.window, shape.sequence)),
-          .scale = shape.scale};
+          .scale = shape.scale,
+          .soft_cap = shape.soft_cap};
 }
 
 template <typename T>

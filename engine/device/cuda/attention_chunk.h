@@ -10,6 +10,11 @@
 
 namespace strata {
 
+/// A cap on scores is for the kernels of attention.cu.
+inline bool cudnn_computes(const AttentionShape& shape) {
+  return shape.soft_cap == 0;
+}
+
 /// What one call computes: whole sequences with all heads, or some key/value heads of one sequence, with the
 /// heads that read them.
 struct AttentionChunk {
@@ -45,13 +50,13 @@ inline std::optional<AttentionChunk> backward_chunk(const AttentionShape& shape)
 
 /// What cuDNN's workspace of a forward pass is taken to be: fp32 values per head and token.
 inline Bytes cudnn_forward_bytes(const AttentionShape& shape) {
-  return 4 * shape.batch * shape.heads * shape.sequence * size_of(DType::fp32);
+  return cudnn_computes(shape) ? 4 * shape.batch * shape.heads * shape.sequence * size_of(DType::fp32) : 0;
 }
 
 /// And of a backward pass: a chunk's scores, and its query's, key's and value's gradients in fp32.
 inline Bytes cudnn_backward_bytes(const AttentionShape& shape) {
   const std::optional<AttentionChunk> chunk = backward_chunk(shape);
-  if (!chunk) return 0;
+  if (!chunk || !cudnn_computes(shape)) return 0;
   const std::int64_t heads = chunk->kv_heads * (shape.heads / shape.kv_heads);
   const Bytes gradient = chunk->batch * heads * align_up(shape.sequence, 128) *
                          align_up(shape.head_dimension, 64) * size_of(DType::fp32);

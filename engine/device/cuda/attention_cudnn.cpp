@@ -45,7 +45,7 @@ bool vectors_fit(const Matrix& matrix) {
 }
 
 bool may_fit(const AttentionShape& shape, std::initializer_list<Matrix> operands, const Matrix& log_sum_exp) {
-  if (shape.batch < 1 || shape.sequence < 2 ||
+  if (!cudnn_computes(shape) || shape.batch < 1 || shape.sequence < 2 ||
       shape.head_dimension * size_of(DType::bf16) % kVectorBytes != 0)
     return false;
   return std::all_of(operands.begin(), operands.end(), vectors_fit) && log_sum_exp.contiguous();

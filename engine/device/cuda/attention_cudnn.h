@@ -15,9 +15,9 @@ class CudnnAttention {
   CudnnAttention();
   ~CudnnAttention();
 
-  /// Enqueues the call. False, with nothing enqueued, if cuDNN does not compute it: fp32, operands that
-  /// are not aligned to 16 bytes, a head_dimension that it lacks. The answer depends on shape, strides and
-  /// dtype alone.
+  /// Enqueues the call. False, with nothing enqueued, if cuDNN does not compute it: fp32, a soft cap,
+  /// operands that are not aligned to 16 bytes, a head_dimension that it lacks. The answer depends on shape,
+  /// strides and dtype alone.
   bool forward(const CudaContext& context, const AttentionForward& call);
   /// Deterministic.
   bool backward(const CudaContext& context, const AttentionBackward& call);

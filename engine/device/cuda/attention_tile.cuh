@@ -25,6 +25,7 @@ struct Shape {
   int group;   ///< query heads of one key/value head
   int window;  ///< 0: none
   float scale;
+  float soft_cap;  ///< 0: none
 };
 
 /// An operand of the call. `vectors`: all of its heads' rows can be read in steps of 16 bytes.

@@ -26,6 +26,17 @@ std::int64_t first_seen(const AttentionShape& shape, std::int64_t t) {
   return shape.window > 0 ? std::max<std::int64_t>(0, t - shape.window + 1) : 0;
 }
 
+/// What softmax is given for a product of query and key, and its derivative by that product.
+struct Score {
+  Score(const AttentionShape& shape, double product) : value(shape.scale * product), slope(shape.scale) {
+    if (shape.soft_cap == 0) return;
+    const double tangent = std::tanh(value / shape.soft_cap);
+    value = shape.soft_cap * tangent;
+    slope *= 1 - tangent * tangent;
+  }
+  double value, slope;
+};
+
 double dot(const Matrix& a, std::int64_t a_row, std::int64_t a_column, const Matrix& b, std::int64_t b_row,
            std::int64_t b_column, std::int64_t count) {
   double sum = 0;
@@ -61,8 +72,9 @@ void run_on_reference(const AttentionForward& attention) {
       double largest = -INFINITY;
       for (std::int64_t s = first; s <= t; ++s) {
         double& score = scores[static_cast<std::size_t>(s)];
-        score = shape.scale * dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
-                                  head.kv_column, shape.head_dimension);
+        score = Score(shape, dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
+                                 head.kv_column, shape.head_dimension))
+                    .value;
         largest = std::max(largest, score);
       }
       double sum = 0;
@@ -83,7 +95,7 @@ void run_on_reference(const AttentionForward& attention) {
 }
 
 // With p the probabilities and D = out · out_gradient of a row (Dao et al. 2022, appendix B):
-//   score_gradient = p · (out_gradient · value - D) · scale,
+//   score_gradient = p · (out_gradient · value - D) · slope of the score,
 //   query_gradient = Σ_s score_gradient · key,  key_gradient = Σ_t score_gradient · query,  value_gradient =
 //   Σ_t p · out_gradient.
 void run_on_reference(const AttentionBackward& attention) {
@@ -104,12 +116,12 @@ void run_on_reference(const AttentionBackward& attention) {
           dot(a.out, query_row, head.query_column, a.out_gradient, query_row, head.query_column, dimension);
       for (std::int64_t s = first_seen(shape, t); s <= t; ++s) {
         const std::int64_t key_row = head.first_row + s;
-        const double score = shape.scale * dot(a.query, query_row, head.query_column, a.key, key_row,
-                                               head.kv_column, dimension);
-        const double probability = std::exp(score - load(a.log_sum_exp, head.statistics_row, t));
+        const Score score(
+            shape, dot(a.query, query_row, head.query_column, a.key, key_row, head.kv_column, dimension));
+        const double probability = std::exp(score.value - load(a.log_sum_exp, head.statistics_row, t));
         const double probability_gradient =
             dot(a.out_gradient, query_row, head.query_column, a.value, key_row, head.kv_column, dimension);
-        const double score_gradient = probability * (probability_gradient - out_projection) * shape.scale;
+        const double score_gradient = probability * (probability_gradient - out_projection) * score.slope;
         for (std::int64_t d = 0; d < dimension; ++d) {
           const auto query_index =
               static_cast<std::size_t>(query_row * a.query.columns + head.query_column + d);
