@@ -209,12 +209,14 @@ struct GatedBackward {
 
 /// Softmax cross entropy of each row, and its gradient in place of the logits.
 struct CrossEntropy {
-  Matrix logits;  ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot)
+  Matrix logits;  ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot) (· cap's
+                  ///< slope)
   std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary)
   Matrix losses;                          ///< fp32 [1, rows], written: log_sum_exp - logit[target]
   float gradient_scale = 1;               ///< 1 / tokens of the whole batch
   const float* loss_scale = nullptr;      ///< another factor, in the device's memory; none: 1
-  bool gradient = true;                   ///< false: logits are left in an unspecified state
+  float soft_cap = 0;    ///< c > 0: a logit x counts as c · tanh(x / c), as in Gemma 2; 0: as x
+  bool gradient = true;  ///< false: logits are left in an unspecified state
 
   template <typename Visit>
   void operands(const Visit& visit) const {

@@ -272,11 +272,11 @@ void UnitBuilder::take_in_chunks(const TensorView& x) {
   graph_.tensors[static_cast<std::size_t>(x.tensor)].in_chunks = true;
 }
 
-void UnitBuilder::cross_entropy(const TensorView& logits) {
+void UnitBuilder::cross_entropy(const TensorView& logits, double soft_cap) {
   const TensorView targets{
       graph_.add({"targets", TensorType::int32, fixed(1), per_token(1), Region::targets})};
   const TensorView losses{graph_.add({"losses", TensorType::fp32, fixed(1), per_token(1), Region::losses})};
-  node(std::make_shared<CrossEntropyRule>(), {logits, targets, losses});
+  node(std::make_shared<CrossEntropyRule>(static_cast<float>(soft_cap)), {logits, targets, losses});
 }
 
 }  // namespace strata

@@ -70,7 +70,8 @@ class UnitBuilder {
   TensorView scale(const TensorView& x, double factor);
   /// x is too large to exist whole.
   void take_in_chunks(const TensorView& x);
-  void cross_entropy(const TensorView& logits);
+  /// Of logits with a soft cap if that is not 0.
+  void cross_entropy(const TensorView& logits, double soft_cap = 0);
   void output(const TensorView& x);
 
   struct Built {

@@ -242,6 +242,8 @@ TEST_P(Agreement, CrossEntropy) {
         expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, padding));
       }
       expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 0, true));
+      expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 3, true, /*soft_cap=*/3));
+      expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 0, false, /*soft_cap=*/30));
     }
   }
 }

@@ -410,8 +410,9 @@ Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64
 }
 
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
-                                bool scaled) {
-  return {fmt::format("cross entropy {} {}x{}{}", name_of(dtype), rows, vocabulary, flag(scaled, "scaled")),
+                                bool scaled, float soft_cap) {
+  return {fmt::format("cross entropy {} {}x{}{} cap {}", name_of(dtype), rows, vocabulary,
+                      flag(scaled, "scaled"), soft_cap),
           {random_operand(1, dtype, rows, vocabulary, padding, 4), poisoned_operand(DType::fp32, 1, rows),
            index_operand(tokens_below(vocabulary, rows)), random_operand(2, DType::fp32, 1, 1, 0, 64)},
           [=](Kernels& kernels, const Views& x) {
@@ -419,7 +420,8 @@ Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t voc
                                      .targets = indices_of(x[2]),
                                      .losses = x[1],
                                      .gradient_scale = 0.125F,
-                                     .loss_scale = scaled ? x[3].row<const float>(0) : nullptr});
+                                     .loss_scale = scaled ? x[3].row<const float>(0) : nullptr,
+                                     .soft_cap = soft_cap});
           }};
 }
 

@@ -63,8 +63,8 @@ Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequen
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
                                      std::int32_t padding_token = kNoRow);
-/// With a loss scale too if `scaled`.
+/// Also with a loss scale if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
-                                bool scaled = false);
+                                bool scaled = false, float soft_cap = 0);
 
 }  // namespace strata

@@ -15,27 +15,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
+/// The sum of the row's exponentials, which are written, and the target's logit; both relative to the
+/// maximum, so that large logits do not cost the digits of their differences.
+struct SoftmaxSum {
+  float total, target_logit;
+};
+
+template <typename T>
+HWY_INLINE SoftmaxSum sum_row(const T* logits, std::int64_t count, std::int64_t target, float* exponentials) {
+  const float most = row_maximum(logits, count);
+  const float target_logit = static_cast<float>(logits[target]) - most;
+  return {write_exponentials(logits, count, most, exponentials), target_logit};
+}
+
 template <typename T>
 HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end,
                                    float* exponentials) {
   const std::int64_t count = call.logits.columns;
   const float factor = call.gradient_scale * (call.loss_scale == nullptr ? 1.0F : *call.loss_scale);
+  const SoftCap cap{call.soft_cap};
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
-    const float most = row_maximum(logits, count);
-    const float total = write_exponentials(logits, count, most, exponentials);
-    // Relative to the maximum, so that large logits do not cost the digits of their differences.
-    const float target_logit = static_cast<float>(logits[target]) - most;
+    if (call.soft_cap > 0) map(logits, exponentials, count, cap);
+    const auto [total, target_logit] = call.soft_cap > 0 ? sum_row(exponentials, count, target, exponentials)
+                                                         : sum_row(logits, count, target, exponentials);
     const float log_total = std::log(total);
     call.losses.row<float>(0)[row] = log_total - target_logit;
     if (!call.gradient) continue;
     const Float scale = broadcast(factor / total);
-    for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-      access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
-    });
     // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
-    logits[target] = T(std::expm1(target_logit - log_total) * factor);
+    const float of_target = std::expm1(target_logit - log_total) * factor;
+    if (call.soft_cap > 0) {
+      const float slope =
+          hn::GetLane(SoftCap::slope_at(cap.tangent(broadcast(static_cast<float>(logits[target])))));
+      for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+        const Float gradient = hn::Mul(access.load(exponentials + i), scale);
+        access.store(hn::Mul(gradient, SoftCap::slope_at(cap.tangent(access.load(logits + i)))), logits + i);
+      });
+      logits[target] = T(of_target * slope);
+    } else {
+      for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+        access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
+      });
+      logits[target] = T(of_target);
+    }
   }
 }
 

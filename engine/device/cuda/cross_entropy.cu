@@ -31,9 +31,20 @@ struct RowsOfLogits {
   float* losses;
   float gradient_scale;
   const float* loss_scale;  ///< may be null: 1
+  float soft_cap;           ///< 0: none
   bool gradient;
   bool cached;
 };
+
+/// What a logit counts as.
+__device__ float capped(float logit, float cap) {
+  return cap == 0 ? logit : cap * tanhf(logit / cap);
+}
+/// The derivative of that.
+__device__ float cap_slope(float logit, float cap) {
+  const float tangent = tanhf(logit / cap);
+  return 1.0F - tangent * tangent;
+}
 
 /// How a row falls apart: runs of 16 aligned bytes, and fewer than two runs of single elements at its ends.
 template <typename T>
@@ -84,10 +95,12 @@ __device__ RunningSum sum_of_row(const RowsOfLogits<T>& x, const T* row, const P
     if (x.cached) cache[i] = run;
     float values[kRun<T>];
     to_floats(run, values);
+#pragma unroll
+    for (int j = 0; j < kRun<T>; ++j) values[j] = capped(values[j], x.soft_cap);
     sum.add(values);
   }
   if (threadIdx.x < parts.ends) {
-    const float values[] = {to_float(row[parts.end_column(threadIdx.x)])};
+    const float values[] = {capped(to_float(row[parts.end_column(threadIdx.x)]), x.soft_cap)};
     sum.add(values);
   }
   return over_block(sum);
@@ -100,9 +113,12 @@ __device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, 
   const Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
   const float factor = x.loss_scale == nullptr ? x.gradient_scale : x.gradient_scale * *x.loss_scale;
   const float scale = factor / sum.total;
-  const T of_target = from_float<T>(expm1f(-loss) * factor);  // softmax - 1, without cancellation
-  const auto gradient = [&](T logit, std::int64_t column) {
-    return column == target ? of_target : from_float<T>(expf(to_float(logit) - sum.largest) * scale);
+  const float of_target = expm1f(-loss) * factor;  // softmax - 1, without cancellation
+  const auto gradient = [&](T element, std::int64_t column) {
+    const float logit = to_float(element);
+    const float of_capped =
+        column == target ? of_target : expf(capped(logit, x.soft_cap) - sum.largest) * scale;
+    return from_float<T>(x.soft_cap == 0 ? of_capped : of_capped * cap_slope(logit, x.soft_cap));
   };
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x) {
@@ -123,7 +139,7 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(RowsOfLogit
   T* row = x.logits.row(blockIdx.x);
   const Parts<T> parts(row, x.columns);
   const std::int32_t target = x.targets[blockIdx.x];
-  const float target_logit = to_float(row[target]);  // before any thread overwrites it
+  const float target_logit = capped(to_float(row[target]), x.soft_cap);  // before any thread overwrites it
   const RunningSum sum = sum_of_row(x, row, parts);
   const float loss = sum.largest - target_logit + logf(sum.total);
   if (threadIdx.x == 0) x.losses[blockIdx.x] = loss;
@@ -138,6 +154,7 @@ void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call)
                              .losses = call.losses.row<float>(0),
                              .gradient_scale = call.gradient_scale,
                              .loss_scale = call.loss_scale,
+                             .soft_cap = call.soft_cap,
                              .gradient = call.gradient,
                              .cached = call.logits.columns * size_of(call.logits.dtype) <= kCacheBytes};
   const std::int64_t runs = divide_rounding_up(x.columns, kRun<T>);

@@ -159,20 +159,27 @@ void run_on_reference(const CrossEntropy& loss) {
   expect(
       is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
       "a target and an fp32 loss for each row");
+  const auto tangent = [&](std::int64_t row, std::int64_t column) {
+    return std::tanh(load(logits, row, column) / loss.soft_cap);
+  };
+  const auto logit = [&](std::int64_t row, std::int64_t column) {
+    return loss.soft_cap > 0 ? loss.soft_cap * tangent(row, column) : load(logits, row, column);
+  };
   const double scale =
       static_cast<double>(loss.gradient_scale) * (loss.loss_scale != nullptr ? *loss.loss_scale : 1);
   for (std::int64_t row = 0; row < logits.rows; ++row) {
     const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
     expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary)");
-    double largest = load(logits, row, 0);
-    for (std::int64_t c = 1; c < logits.columns; ++c) largest = std::fmax(largest, load(logits, row, c));
+    double largest = logit(row, 0);
+    for (std::int64_t c = 1; c < logits.columns; ++c) largest = std::fmax(largest, logit(row, c));
     double sum = 0;
-    for (std::int64_t c = 0; c < logits.columns; ++c) sum += std::exp(load(logits, row, c) - largest);
+    for (std::int64_t c = 0; c < logits.columns; ++c) sum += std::exp(logit(row, c) - largest);
     const double log_sum_exp = largest + std::log(sum);
-    store(loss.losses, 0, row, log_sum_exp - load(logits, row, target));
+    store(loss.losses, 0, row, log_sum_exp - logit(row, target));
     for (std::int64_t c = 0; loss.gradient && c < logits.columns; ++c) {
-      const double probability = std::exp(load(logits, row, c) - log_sum_exp);
-      store(logits, row, c, scale * (probability - (c == target ? 1 : 0)));
+      const double probability = std::exp(logit(row, c) - log_sum_exp);
+      const double slope = loss.soft_cap > 0 ? 1 - std::pow(tangent(row, c), 2) : 1;
+      store(logits, row, c, scale * (probability - (c == target ? 1 : 0)) * slope);
     }
   }
 }

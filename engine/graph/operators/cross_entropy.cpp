@@ -8,13 +8,14 @@ void CrossEntropyRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(CrossEntropy{.logits = operands[logits],
                            .targets = operands.indices(targets),
                            .losses = operands[losses],
+                           .soft_cap = soft_cap_,
                            .gradient = false});
 }
 
 void CrossEntropyRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView loss_scale =
       derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
-  derivation.add(std::make_shared<CrossEntropyGradientRule>(),
+  derivation.add(std::make_shared<CrossEntropyGradientRule>(soft_cap_),
                  {node[logits], node[targets], node[losses], loss_scale});
   derivation.pass(node[logits], node[logits]);
 }
@@ -24,7 +25,8 @@ void CrossEntropyGradientRule::run(Kernels& kernels, const Operands& operands) c
                            .targets = operands.indices(targets),
                            .losses = operands[losses],
                            .gradient_scale = operands.loss_factor(),
-                           .loss_scale = static_cast<const float*>(operands[loss_scale].data)});
+                           .loss_scale = static_cast<const float*>(operands[loss_scale].data),
+                           .soft_cap = soft_cap_});
 }
 
 }  // namespace strata

@@ -6,15 +6,21 @@
 namespace strata {
 
 /// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]]; fp32 [1, rows]. Logits are used up.
+/// `soft_cap`: as in CrossEntropy.
 class CrossEntropyRule final : public Operator {
  public:
   enum : int { logits, targets, losses };
+
+  explicit CrossEntropyRule(float soft_cap) : soft_cap_(soft_cap) {}
 
   std::string_view name() const override { return "cross_entropy"; }
   std::vector<Touch> touches() const override { return {Touch::updates, Touch::reads, Touch::writes}; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  float soft_cap_;
 };
 
 /// The losses, and the gradient of the step's mean loss in place of the logits.
@@ -22,12 +28,17 @@ class CrossEntropyGradientRule final : public GradientOperator {
  public:
   enum : int { logits, targets, losses, loss_scale };
 
+  explicit CrossEntropyGradientRule(float soft_cap) : soft_cap_(soft_cap) {}
+
   std::string_view name() const override { return "cross_entropy_gradient"; }
   std::vector<Touch> touches() const override {
     return {Touch::updates, Touch::reads, Touch::writes, Touch::reads};
   }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
+
+ private:
+  float soft_cap_;
 };
 
 }  // namespace strata
