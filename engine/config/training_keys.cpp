@@ -37,7 +37,7 @@ void add_model(std::vector<Key>& keys) {
   section.add<Text>(
       "architecture", &S::architecture, "",
       "Instead of model.path: the model_type (gpt2, llama, mistral, qwen2, qwen3, olmo2, phi3, granite, "
-      "gemma3_text, mixtral, qwen3_moe) of a model with random weights by train.seed.");
+      "gemma2, gemma3_text, mixtral, qwen3_moe) of a model with random weights by train.seed.");
   require(
       section.add<Json>("config", &S::config, "",
                         "Sizes and options of model.architecture, in the words of its config.json: "

@@ -48,6 +48,7 @@ struct Architecture {
   double query_scale = 0;                                     ///< factor on q·k; 0: 1 / sqrt(head_dimension)
   double embedding_scale = 1, residual_scale = 1;             ///< factors
   double logits_divisor = 1;
+  double scores_cap = 0, logits_cap = 0;  ///< soft caps on q·k, scaled, and on logits; 0: none
   std::vector<bool> slides = {};  ///< by layer, whether its attention has the window; empty: all or none
   std::optional<RopeOptions> sliding_rope = {};  ///< of layers that slide, if it is another
   std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;  ///< 0: no layer has experts

@@ -104,7 +104,7 @@ void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& default
   a.layers = reader.integer("num_hidden_layers", defaults.layers, 1, kLargestCount);
   a.hidden = reader.integer("hidden_size", defaults.hidden, 1, kLargestWidth);
   a.heads = reader.integer("num_attention_heads", defaults.heads, 1, kLargestWidth);
-  const bool is_gemma = a.model_type == "gemma3_text";
+  const bool is_gemma = a.model_type == "gemma2" || a.model_type == "gemma3_text";
   a.kv_heads =
       reader.is_null("num_key_value_heads") && !is_gemma
           ? a.heads
@@ -114,7 +114,7 @@ void read_sizes(JsonReader& reader, Architecture& a, const SizeDefaults& default
         "num_attention_heads {} is not a multiple of num_key_value_heads {}{}", a.heads, a.kv_heads,
         reader.has("num_key_value_heads") ? "" : ", its default; set num_key_value_heads"));
   }
-  // LlamaConfig and Gemma3TextConfig refuse what does not divide even if head_dim is given, so that a file of
+  // LlamaConfig and Gemma's refuse what does not divide even if head_dim is given, so that a file of
   // ours must not have it.
   const bool needs_division =
       a.model_type == "llama" || is_gemma || (!defaults.head_dimension && !reader.has("head_dim"));

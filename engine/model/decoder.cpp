@@ -40,7 +40,7 @@ void finish_head(UnitBuilder& builder, const TensorView& normalised, const Archi
   builder.take_in_chunks(product);
   const TensorView logits = builder.scale(product, 1 / a.logits_divisor);
   builder.take_in_chunks(logits);
-  builder.cross_entropy(logits);
+  builder.cross_entropy(logits, a.logits_cap);
 }
 
 AttentionShape attention_shape(const Architecture& a) {
@@ -51,6 +51,7 @@ AttentionShape attention_shape(const Architecture& a) {
   attention.window = a.window;
   attention.scale = static_cast<float>(
       a.query_scale != 0 ? a.query_scale : 1 / std::sqrt(static_cast<double>(a.head_dimension)));
+  attention.soft_cap = static_cast<float>(a.scores_cap);
   return attention;
 }
 

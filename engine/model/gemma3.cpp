@@ -1,10 +1,7 @@
-// Gemma 3, text (transformers: Gemma3ForCausalLM): norms on both sides of attention and MLP, whose factor is
-// 1 + weight; layers that slide and layers that see all, with rotations of their own.
-#include <cmath>
-
+// Gemma 3, text (transformers: Gemma3ForCausalLM): Gemma's layers with norms of queries and keys, and a
+// rotation of its own for each kind of layers.
 #include "engine/model/architecture_rules.h"
-#include "engine/model/config_reading.h"
-#include "engine/model/decoder.h"
+#include "engine/model/gemma.h"
 
 namespace strata {
 namespace {
@@ -52,24 +49,12 @@ void read_ropes(JsonReader& reader, Architecture& a, const std::string& where) {
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string& where) {
-  a.family = Family::llama;
-  read_sizes(reader, a, {262208, 9216, 131072, 4, 256, 26, 2304, 8});
-  a.norm_epsilon = positive(reader, "rms_norm_eps", 1e-6);
-  a.tied_head = reader.boolean("tie_word_embeddings", true);
-  a.qkv_bias = a.out_bias = reader.boolean("attention_bias", false);
+  read_gemma(reader, a,
+             {.sizes = {262208, 9216, 131072, 4, 256, 26, 2304, 8},
+              .sliding_pattern = reader.integer("sliding_window_pattern", 6, 1, kLargestCount),
+              .logits_cap = 0});
   a.qk_norm = true;
-  a.query_scale = std::pow(reader.integer("query_pre_attn_scalar", 256, 1, kLargestWidth), -0.5);
-  a.embedding_scale = std::sqrt(static_cast<double>(a.hidden));
-  a.window = reader.integer("sliding_window", 4096, 1, kLargestVocabulary);
-  a.slides = read_layer_types(reader, a, reader.integer("sliding_window_pattern", 6, 1, kLargestCount));
-  require_activation(reader, "hidden_activation", "gelu_pytorch_tanh", "gelu_new");
-  if (!reader.is_null("use_bidirectional_attention"))
-    require_plain(reader, "use_bidirectional_attention", false);
-  if (reader.has("final_logit_softcapping"))
-    reader.refuse("final_logit_softcapping", "soft caps are not supported; set it to null if there is none");
-  for (const char* unused : {"hidden_act", "attn_logit_softcapping", "_sliding_window_pattern"})
-    reader.ignore(unused);
-  a.padding_token = read_padding_token(reader, a, 0);
+  for (const char* unused : {"attn_logit_softcapping", "_sliding_window_pattern"}) reader.ignore(unused);
   read_ropes(reader, a, where);
 }
 
@@ -79,45 +64,15 @@ nlohmann::json rope_config(const RopeOptions& rope) {
 }
 
 nlohmann::json write(const Architecture& a) {
-  nlohmann::json config = llama_config(a);
-  for (const char* of_llama : {"hidden_act", "rope_theta", "rope_scaling"}) config.erase(of_llama);
-  config["hidden_activation"] = "gelu_pytorch_tanh";
-  config["attention_bias"] = a.qkv_bias;
-  config["query_pre_attn_scalar"] = std::llround(1 / (a.query_scale * a.query_scale));
-  config["sliding_window"] = a.window;
-  for (const bool slides : a.slides)
-    config["layer_types"].push_back(slides ? "sliding_attention" : "full_attention");
+  nlohmann::json config = gemma_config(a);
+  for (const char* of_llama : {"rope_theta", "rope_scaling"}) config.erase(of_llama);
   config["rope_parameters"] = {{"full_attention", rope_config(a.rope)},
                                {"sliding_attention", rope_config(*a.sliding_rope)}};
   return config;
 }
 
-NormOptions norm_options(const Architecture& a) {
-  return {NormKind::rms_norm, a.norm_epsilon, /*unit_offset=*/true};
-}
-
-std::int64_t kind_of_layer(const Architecture& a, std::int64_t layer) {
-  return a.slides[static_cast<std::size_t>(layer)] ? 1 : 0;
-}
-
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
-  UnitBuilder builder = layer_block(layer);
-  AttentionOptions options = {attention_shape(a), kind_of_layer(a, layer), norm_options(a)};
-  if (kind_of_layer(a, layer) == 0) options.shape.window = 0;
-  const auto norm = [&](const TensorView& x, const char* name) {
-    return builder.norm(x, name, norm_options(a));
-  };
-  const TensorView input = builder.input(a.hidden);
-  const TensorView attended = self_attention(builder, norm(input, "input_layernorm"), a, options);
-  const TensorView mid = builder.add(input, norm(attended, "post_attention_layernorm"));
-  const TensorView branch =
-      gated_mlp(builder, norm(mid, "pre_feedforward_layernorm"), a, Activation::gelu_tanh);
-  builder.output(builder.add(mid, norm(branch, "post_feedforward_layernorm")));
-  return builder;
-}
-
-UnitBuilder head(const Architecture& a, const Unit& embedding) {
-  return token_head(a, embedding, norm_options(a));
+  return gemma_block(a, layer, {attention_shape(a), gemma_kind_of_layer(a, layer), gemma_norm(a)});
 }
 
 std::vector<Rotation> rotations(const Architecture& a) {
@@ -132,8 +87,8 @@ const ArchitectureRules kGemma3 = {.model_type = "gemma3_text",
                                    .write = write,
                                    .embedding = token_embedding,
                                    .block = block,
-                                   .head = head,
-                                   .kind_of_layer = kind_of_layer,
+                                   .head = gemma_head,
+                                   .kind_of_layer = gemma_kind_of_layer,
                                    .rotations = rotations};
 
 }  // namespace strata

@@ -192,7 +192,8 @@ const Refusal kRefusals[] = {
     {"NoModelType", json::object(), {"model_type is missing"}},
     {"ModelType",
      {{"model_type", "bert"}},
-     {"model_type is \"bert\"", "gpt2, llama, mistral, qwen2, qwen3, olmo2, phi3, granite, gemma3_text"}},
+     {"model_type is \"bert\"",
+      "gpt2, llama, mistral, qwen2, qwen3, olmo2, phi3, granite, gemma2, gemma3_text"}},
     {"LlamaActivation",
      {{"model_type", "llama"}, {"hidden_act", "gelu"}},
      {"hidden_act is \"gelu\"", "\"silu\""}},
@@ -336,8 +337,14 @@ const Refusal kRefusals[] = {
      {{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}},
      {"use_bidirectional_attention is true", "supported: false"}},
     {"SoftCap",
-     {{"model_type", "gemma3_text"}, {"final_logit_softcapping", 30.0}},
-     {"final_logit_softcapping is 30.0", "set it to null"}},
+     {{"model_type", "gemma3_text"}, {"final_logit_softcapping", 0.0}},
+     {"final_logit_softcapping is 0.0", "positive"}},
+    {"SoftCapOnScores",
+     {{"model_type", "gemma2"}, {"attn_logit_softcapping", -50.0}},
+     {"attn_logit_softcapping is -50.0", "positive"}},
+    {"Gemma2RopeByLayerType",
+     rope("gemma2", {{"full_attention", {{"rope_type", "default"}}}}),
+     {"full_attention", "not supported"}},
     {"QueryScalar",
      {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 0}},
      {"query_pre_attn_scalar is 0", "integer from 1"}},
@@ -467,8 +474,19 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"residual_multiplier", 0.22},
        {"mlp_bias", true},
        {"attention_bias", true}},
+      {{"model_type", "gemma2"}},
+      {{"model_type", "gemma2"},
+       {"num_hidden_layers", 2},
+       {"layer_types", {"full_attention", "sliding_attention"}},
+       {"attn_logit_softcapping", nullptr},
+       {"final_logit_softcapping", nullptr},
+       {"query_pre_attn_scalar", 144},
+       {"rope_theta", 77},
+       {"attention_bias", true}},
+      {{"model_type", "gemma2"}, {"attn_logit_softcapping", 0.1}, {"final_logit_softcapping", 7.5}},
       {{"model_type", "gemma3_text"}},
       {{"model_type", "gemma3_text"},
+       {"final_logit_softcapping", 20.0},
        {"sliding_window_pattern", 2},
        {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
        {"query_pre_attn_scalar", 168},
@@ -522,8 +540,9 @@ TEST(Architecture, EveryQueryScaleOfGemmaIsWrittenAsTheNumberThatItWasReadFrom) 
 
 TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
   const std::filesystem::path goldens = test::source_folder() / "tests/parity/goldens";
-  for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
-                           "olmo2", "phi3", "granite", "gemma3", "mixtral", "qwen3-moe", "qwen3-moe-dense"}) {
+  for (const char* name :
+       {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
+        "granite", "gemma2", "gemma3", "mixtral", "qwen3-moe", "qwen3-moe-dense"}) {
     const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
     EXPECT_EQ(parse(to_hf_config(a)), a) << name;
   }
@@ -539,6 +558,22 @@ TEST(Architecture, ThePaddingTokenThatIsNotNamedIsThatOfTheConfigClass) {
 TEST(Architecture, GraniteScalesQueriesByItsMultiplierInsteadOfTheHeads) {
   EXPECT_EQ(parse({{"model_type", "granite"}}).query_scale, 1);
   EXPECT_EQ(parse({{"model_type", "granite"}, {"attention_multiplier", 0.25}}).query_scale, 0.25);
+}
+
+TEST(Architecture, EveryOtherLayerOfGemma2SlidesAndItsCapsAreOnUnlessTheyAreNull) {
+  const Architecture a = parse({{"model_type", "gemma2"}, {"num_hidden_layers", 3}});
+  EXPECT_EQ(a.slides, (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(a.window, 4096);
+  EXPECT_EQ(a.rope, RopeOptions{});
+  EXPECT_EQ(a.scores_cap, 50);
+  EXPECT_EQ(a.logits_cap, 30);
+  EXPECT_FALSE(a.qk_norm);
+  EXPECT_EQ(a.padding_token, 0);
+  const Architecture without = parse(
+      {{"model_type", "gemma2"}, {"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}});
+  EXPECT_EQ(without.scores_cap, 0);
+  EXPECT_EQ(without.logits_cap, 0);
+  EXPECT_EQ(parse({{"model_type", "gemma3_text"}}).logits_cap, 0);
 }
 
 TEST(Architecture, EverySixthLayerOfGemma3SeesAllAndRotatesByAnotherTheta) {

@@ -144,7 +144,7 @@ TEST_P(ConfigKeys, ThatNobodyKnowsAreRefusedInOneSentence) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ConfigKeys,
                          ::testing::Values("gpt2", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
-                                           "granite", "gemma3_text", "mixtral", "qwen3_moe"),
+                                           "granite", "gemma2", "gemma3_text", "mixtral", "qwen3_moe"),
                          [](const auto& info) { return info.param; });
 
 /// The config.json of well-known checkpoints, word by word where it matters.
@@ -238,6 +238,16 @@ TEST(HubConfig, OfEveryFamilyIsRead) {
           "rope_scaling": null, "rope_theta": 5000000.0, "tie_word_embeddings": true,
           "torch_dtype": "bfloat16", "transformers_version": "4.47.0", "use_cache": true,
           "vocab_size": 49152})",
+      // google/gemma-2-2b
+      R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+          "attn_logit_softcapping": 50.0, "bos_token_id": 2, "cache_implementation": "hybrid",
+          "eos_token_id": 1, "final_logit_softcapping": 30.0, "head_dim": 256,
+          "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+          "initializer_range": 0.02, "intermediate_size": 9216, "max_position_embeddings": 8192,
+          "model_type": "gemma2", "num_attention_heads": 8, "num_hidden_layers": 26,
+          "num_key_value_heads": 4, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+          "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096, "torch_dtype": "float32",
+          "transformers_version": "4.42.0.dev0", "use_cache": true, "vocab_size": 256000})",
       // google/gemma-3-1b-pt
       R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
           "attn_logit_softcapping": null, "bos_token_id": 2, "cache_implementation": "hybrid",

@@ -79,6 +79,18 @@ Architecture gemma3(std::vector<bool> slides) {
   return a;
 }
 
+/// Caps that scores and logits come up to.
+Architecture gemma2() {
+  Architecture a = gemma3({true, false});
+  a.model_type = "gemma2";
+  a.qk_norm = false;
+  a.scores_cap = 0.5;
+  a.logits_cap = 1.5;
+  a.rope.linear_factor = 1;
+  a.sliding_rope = {};
+  return a;
+}
+
 Architecture mixtral() {
   Architecture a = llama();
   a.model_type = "mixtral";
@@ -129,6 +141,7 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"olmo2", olmo2()},
           {"phi3", phi3()},
           {"granite", granite()},
+          {"gemma2", gemma2()},
           {"gemma3", gemma3({true, false})},
           {"gemma3_sliding", gemma3({true, true})},
           {"mixtral", mixtral()},

@@ -17,10 +17,11 @@ import warnings
 
 import torch
 import transformers
-from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
                           MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 from transformers import configuration_utils, masking_utils, modeling_rope_utils
 from transformers.generation.configuration_utils import GenerationConfig
+from transformers.models.gemma2 import configuration_gemma2, modeling_gemma2
 from transformers.models.gemma3 import configuration_gemma3, modeling_gemma3
 from transformers.models.gpt2 import modeling_gpt2
 from transformers.models.granite import modeling_granite
@@ -38,7 +39,7 @@ from transformers.utils import logging
 OUTPUT = pathlib.Path(__file__).parent.parent / "model" / "config_keys.json"
 SOURCES = [configuration_utils, masking_utils, modeling_rope_utils, modeling_gpt2, modeling_llama, modeling_ministral,
            modeling_mistral, modeling_qwen2, modeling_qwen3, modeling_olmo2, configuration_phi3, modeling_phi3, modeling_granite,
-           configuration_gemma3, modeling_gemma3]
+           configuration_gemma2, modeling_gemma2, configuration_gemma3, modeling_gemma3]
 EXPERT_SOURCES = [modeling_mixtral, modeling_qwen3_moe]
 VOCABULARY, SEQUENCE, LAYERS = 29, 12, 2
 
@@ -55,6 +56,8 @@ FAMILIES = {
     "phi3": (Phi3Config, {**LLAMA_SIZES, "pad_token_id": None}),
     "granite": (GraniteConfig, {**LLAMA_SIZES, "embedding_multiplier": 3.0, "attention_multiplier": 0.3,
                                 "residual_multiplier": 0.6, "logits_scaling": 2.5}),
+    "gemma2": (Gemma2Config, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,
+                              "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0}),
     "gemma3_text": (Gemma3TextConfig, {**LLAMA_SIZES, "head_dim": 4, "query_pre_attn_scalar": 10, "sliding_window": 4,
                                        "sliding_window_pattern": 2}),
     "mixtral": (MixtralConfig, {**LLAMA_SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
@@ -220,6 +223,12 @@ GEMMA_PAIRS = [
     ({"rope_scaling": LINEAR, "rope_parameters": THETAS},
      {"rope_parameters": {**THETAS, "full_attention": {**LINEAR, "rope_theta": 50.0}}}),
 ]
+GEMMA2_PAIRS = [
+    ({"pad_token_id": -1}, {"pad_token_id": VOCABULARY - 1}),
+    ({"layer_types": FULL * LAYERS, "sliding_window": None}, {"layer_types": FULL * LAYERS}),
+    ({"rope_theta": 50.0}, {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}),
+    ({"rope_theta": 50.0, "rope_parameters": LLAMA3}, {"rope_parameters": LLAMA3}),
+]
 # Its window has no max_window_layers.
 QWEN3_MOE_PAIRS = [pair for pair in PAIRS if pair[0].get("max_window_layers") != LAYERS] + [
     ({"num_experts": 4, "num_local_experts": 4}, {}), ({"num_local_experts": 4}, {}),
@@ -231,7 +240,7 @@ MIXTRAL_PAIRS = PAIRS + [
     ({"num_experts": 4}, {}), ({"head_dim": 4, "sliding_window": 4}, {"head_dim": None, "sliding_window": 4}),
     ({"rope_theta": 1e6}, {}), ({"rope_parameters": {"rope_type": "default"}}, {"rope_theta": 1e6}),
 ]
-OWN_PAIRS = {"gemma3_text": GEMMA_PAIRS, "mixtral": MIXTRAL_PAIRS, "qwen3_moe": QWEN3_MOE_PAIRS}
+OWN_PAIRS = {"gemma2": GEMMA2_PAIRS, "gemma3_text": GEMMA_PAIRS, "mixtral": MIXTRAL_PAIRS, "qwen3_moe": QWEN3_MOE_PAIRS}
 
 
 def names_in_sources(sources):

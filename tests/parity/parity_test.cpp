@@ -206,8 +206,8 @@ TEST(ParityOfExperts, IsRefusedWithAnAuxiliaryLoss) {
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
                                                               "qwen3", "mistral", "llama-padding", "olmo2",
-                                                              "phi3", "granite", "gemma3", "mixtral",
-                                                              "qwen3-moe", "qwen3-moe-dense"),
+                                                              "phi3", "granite", "gemma2", "gemma3",
+                                                              "mixtral", "qwen3-moe", "qwen3-moe-dense"),
                                             ::testing::ValuesIn(test::device_names())),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
