@@ -212,15 +212,16 @@ struct CrossEntropy {
   Matrix logits;  ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot) (· cap's
                   ///< slope)
   std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary)
-  Matrix losses;                          ///< fp32 [1, rows], written: log_sum_exp - logit[target]
-  float gradient_scale = 1;               ///< 1 / tokens of the whole batch
-  const float* loss_scale = nullptr;      ///< another factor, in the device's memory; none: 1
-  float soft_cap = 0;    ///< c > 0: a logit x counts as c · tanh(x / c), as in Gemma 2; 0: as x
-  bool gradient = true;  ///< false: logits are left in an unspecified state
+  Matrix losses;                      ///< fp32 [1, rows], written: log_sum_exp - logit[target] (+ penalty)
+  float gradient_scale = 1;           ///< 1 / tokens of the whole batch
+  const float* loss_scale = nullptr;  ///< another factor, in the device's memory; none: 1
+  const float* penalty = nullptr;     ///< joins each row's loss, in the device's memory; none: 0
+  float soft_cap = 0;                 ///< c > 0: a logit x counts as c · tanh(x / c), as in Gemma 2; 0: as x
+  bool gradient = true;               ///< false: logits are left in an unspecified state
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, logits, targets, losses, single(loss_scale));
+    visit_each(visit, logits, targets, losses, single(loss_scale), single(penalty));
   }
 };
 
@@ -366,8 +367,10 @@ struct LoadBalance {
   double rows = 1;          ///< tokens · layers
   float coefficient = 1;
   const float* loss_scale = nullptr;  ///< another factor of the gradient, in the device's memory; none: 1
-  Matrix loss;  ///< fp32 [1, 1], written: coefficient · experts · Σ counts / rows · probability_sums / rows
-  Matrix balance;  ///< fp32 [1, experts], written: d loss / d probability of any token, · loss_scale
+  /// Optional fp32 [1, 1], written: coefficient · experts · Σ counts / rows · probability_sums / rows.
+  Matrix loss = {};
+  /// Optional fp32 [1, experts], written: d loss / d probability of any token, · loss_scale.
+  Matrix balance = {};
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -383,12 +386,22 @@ struct GroupRows {
   std::span<std::int32_t> sources;       ///< [rows], written: of each place what stands there, r / copies
   std::span<std::int32_t> places;        ///< [rows], written: of each row its place
   std::span<std::int32_t>
-      offsets;         ///< [number of groups + 1], written: where each group begins, and the rows
-  Matrix counts = {};  ///< optional fp32 [1, number of groups]: each group's rows are added to it
+      offsets;  ///< [number of groups + 1], written: where each group begins, and the rows
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, groups, sources, places, offsets, counts);
+    visit_each(visit, groups, sources, places, offsets);
+  }
+};
+
+/// counts[g] += the rows of group g.
+struct CountRows {
+  std::span<const std::int32_t> offsets;  ///< [groups + 1], as GroupRows writes them
+  Matrix counts;                          ///< fp32 [1, groups]
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, offsets, counts);
   }
 };
 
@@ -479,7 +492,7 @@ using KernelCall =
     std::variant<Product, ColumnSum, NormForward, NormBackward, AttentionForward, AttentionBackward, Rope,
                  ActivationForward, ActivationBackward, GatedForward, GatedBackward, CrossEntropy,
                  EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy, RowSum,
-                 RouteForward, RouteBackward, LoadBalance, GroupRows, CombineRows, CombineRowsBackward,
-                 GroupedProduct, GroupedWeightGradient, AdamWUpdate, SumOfSquares>;
+                 RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
+                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, AdamWUpdate, SumOfSquares>;
 
 }  // namespace strata

@@ -110,6 +110,12 @@ TensorView Derivation::first_gradient(const TensorView& of) {
   return place(of);
 }
 
+TensorView Derivation::gradient_row(const TensorView& of) {
+  const TensorView row = first_gradient(of);
+  backward_.tensors[static_cast<std::size_t>(row.tensor)].rows = fixed(1);
+  return row;
+}
+
 TensorView Derivation::place(const TensorView& of) {
   Gradient& gradient = gradient_of(of);
   gradient.given.push_back({of.is_whole() ? TensorView{} : TensorView{-1, of.first, of.columns}});

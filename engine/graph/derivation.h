@@ -30,6 +30,9 @@ class Derivation {
   TensorView add(Tensor tensor) { return {backward_.add(std::move(tensor))}; }
   /// Where a node writes the gradient of `of`. REQUIRES: no other node gives it one.
   TensorView first_gradient(const TensorView& of);
+  /// Where a node writes one row that is the gradient of each row of `of`. REQUIRES: no other node gives it
+  /// one.
+  TensorView gradient_row(const TensorView& of);
   /// The gradient of `of` is, or has as another part, what `part` is.
   void pass(const TensorView& of, const TensorView& part);
   /// `make(to, addend)` appends a node that writes a part of the gradient of `of`, plus the addend if that

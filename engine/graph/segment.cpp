@@ -155,7 +155,7 @@ class SegmentMaker {
     find_loop();
   }
 
-  PlacedOperand place_operand(const TensorView& view, bool in_loop) {
+  PlacedOperand place_operand(const TensorView& view, Touch touch, bool in_loop) {
     if (!view) return {.size = Matrix()};
     const Tensor& tensor = this->tensor(view.tensor);
     PlacedOperand operand{.region = tensor.region, .size = size(view.tensor)};
@@ -173,7 +173,9 @@ class SegmentMaker {
       operand.offset += view.first * element;
       operand.size.columns = view.columns;
     }
-    segment_.touched_[static_cast<std::size_t>(operand.region)] = true;
+    const auto region = static_cast<std::size_t>(operand.region);
+    segment_.read_[region] |= touch != Touch::writes;
+    segment_.written_[region] |= touch != Touch::reads;
     if (!in_loop) return operand;
     using Rows = PlacedOperand::Rows;
     operand.tokens = tensor.in_chunks                           ? Rows::in_chunk
@@ -186,8 +188,9 @@ class SegmentMaker {
   void add_step(std::ptrdiff_t i) {
     Segment::Step step{.rule = node(i).rule, .in_chunks = loop_begin_ <= i && i < loop_end_};
     std::vector<Matrix> sizes;
-    for (const TensorView& view : node(i).operands) {
-      step.operands.push_back(place_operand(view, step.in_chunks));
+    const std::vector<Touch> touches = step.rule->touches();
+    for (std::size_t k = 0; k < touches.size(); ++k) {
+      step.operands.push_back(place_operand(node(i).operands[k], touches[k], step.in_chunks));
       sizes.push_back(step.operands.back().size);
     }
     assert(sizes.size() <= kMostOperands);

@@ -32,7 +32,10 @@ class Segment {
   double flops() const { return flops_; }
   /// Rows that a tensor in chunks has; 0 if there is none.
   std::int64_t chunk_rows() const { return chunk_rows_; }
-  bool touches(Region region) const { return touched_[static_cast<std::size_t>(region)]; }
+  bool touches(Region region) const { return reads(region) || writes(region); }
+  /// Needs what was there, or changes it.
+  bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
+  bool writes(Region region) const { return written_[static_cast<std::size_t>(region)]; }
 
   void run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
 
@@ -60,7 +63,7 @@ class Segment {
   Bytes workspace_bytes_ = 0;
   double flops_ = 0;
   std::int64_t chunk_rows_ = 0;
-  std::array<bool, kRegions> touched_ = {};
+  std::array<bool, kRegions> read_ = {}, written_ = {};
 };
 
 /// A tensor's size; of one in chunks as if it existed whole.

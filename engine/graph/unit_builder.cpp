@@ -237,6 +237,8 @@ TensorView UnitBuilder::experts(const TensorView& x, const ExpertOptions& option
   const TensorView offsets =
       tensor("router.offsets", TensorType::int32, fixed(1), fixed(options.experts + 1));
   node(std::make_shared<GroupRowsRule>(rows), {chosen, sources, places, offsets});
+  if (options.balance.coefficient != 0)
+    node(std::make_shared<TallyRule>(options.balance), {offsets, probabilities, tally(options.experts)});
   const auto sorted = [&](const char* name, std::int64_t columns) {
     return tensor(name, TensorType::precision, per_token(rows), fixed(columns));
   };
@@ -272,11 +274,25 @@ void UnitBuilder::take_in_chunks(const TensorView& x) {
   graph_.tensors[static_cast<std::size_t>(x.tensor)].in_chunks = true;
 }
 
-void UnitBuilder::cross_entropy(const TensorView& logits, double soft_cap) {
+TensorView UnitBuilder::tally(std::int64_t experts) {
+  return {graph_.add({"tally", TensorType::fp32, fixed(2), fixed(experts), Region::tally})};
+}
+
+void UnitBuilder::begin_tally(std::int64_t experts) {
+  node(std::make_shared<ZeroRule>(), {tally(experts)});
+}
+
+TensorView UnitBuilder::balance_loss(std::int64_t experts, const BalanceOptions& options) {
+  const TensorView loss{graph_.add({"balance_loss", TensorType::fp32, fixed(1), fixed(1)})};
+  node(std::make_shared<BalanceLossRule>(options), {tally(experts), loss});
+  return loss;
+}
+
+void UnitBuilder::cross_entropy(const TensorView& logits, double soft_cap, const TensorView& penalty) {
   const TensorView targets{
       graph_.add({"targets", TensorType::int32, fixed(1), per_token(1), Region::targets})};
   const TensorView losses{graph_.add({"losses", TensorType::fp32, fixed(1), per_token(1), Region::losses})};
-  node(std::make_shared<CrossEntropyRule>(static_cast<float>(soft_cap)), {logits, targets, losses});
+  node(std::make_shared<CrossEntropyRule>(static_cast<float>(soft_cap)), {penalty, logits, targets, losses});
 }
 
 }  // namespace strata

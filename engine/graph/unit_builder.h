@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/operators/balance.h"
 #include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/norm.h"
 #include "engine/graph/unit.h"
@@ -30,6 +31,7 @@ struct ExpertOptions {
   bool normalise = true;  ///< a token's weights sum to 1
   Activation activation = Activation::silu;
   std::string router, gate, up, down;
+  BalanceOptions balance = {};
 };
 
 class UnitBuilder {
@@ -70,8 +72,12 @@ class UnitBuilder {
   TensorView scale(const TensorView& x, double factor);
   /// x is too large to exist whole.
   void take_in_chunks(const TensorView& x);
-  /// Of logits with a soft cap if that is not 0.
-  void cross_entropy(const TensorView& logits, double soft_cap = 0);
+  /// Begins the microbatch's tally of layers with so many experts.
+  void begin_tally(std::int64_t experts);
+  /// The loss of the tally.
+  TensorView balance_loss(std::int64_t experts, const BalanceOptions& options);
+  /// Of logits with a soft cap if that is not 0; each token's loss has the penalty, too, if that is given.
+  void cross_entropy(const TensorView& logits, double soft_cap = 0, const TensorView& penalty = {});
   void output(const TensorView& x);
 
   struct Built {
@@ -81,6 +87,7 @@ class UnitBuilder {
   Built finish();
 
  private:
+  TensorView tally(std::int64_t experts);
   TensorView make(const std::string& name, std::int64_t columns, TensorType type = TensorType::precision);
   std::int64_t columns_of(const TensorView& x) const;
   TensorView parameter(const std::string& name, std::vector<std::int64_t> shape, Init init);

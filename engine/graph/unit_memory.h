@@ -31,9 +31,10 @@ enum class Region : std::uint8_t {
   tokens,           ///< int32
   targets,          ///< int32
   losses,           ///< fp32, of each token
-  loss_scale        ///< fp32: one factor on the loss, or nothing: 1
+  loss_scale,       ///< fp32: one factor on the loss, or nothing: 1
+  tally             ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
 };
-constexpr std::size_t kRegions = 15;
+constexpr std::size_t kRegions = 16;
 
 /// A device's memory for one pass of one unit; regions that the pass does not touch may be null. No two
 /// overlap.

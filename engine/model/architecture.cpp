@@ -49,6 +49,11 @@ double initializer_range(JsonReader& reader) {
 
 }  // namespace
 
+std::int64_t Architecture::expert_layers() const {
+  if (experts == 0) return 0;
+  return has_experts.empty() ? layers : std::ranges::count(has_experts, true);
+}
+
 Architecture parse_architecture(const nlohmann::json& config, const std::string& where) {
   JsonReader reader(config, where);
   Architecture a;

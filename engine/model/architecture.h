@@ -52,6 +52,7 @@ struct Architecture {
   std::vector<bool> slides = {};  ///< by layer, whether its attention has the window; empty: all or none
   std::optional<RopeOptions> sliding_rope = {};  ///< of layers that slide, if it is another
   std::int64_t experts = 0, experts_per_token = 0, expert_intermediate = 0;  ///< 0: no layer has experts
+  double balance_coefficient = 0;      ///< of the auxiliary loss of routing; 0: none
   bool normalises_experts = true;      ///< the weights of a token's experts sum to 1
   std::vector<bool> has_experts = {};  ///< by layer; empty: all or none
   RopeOptions rope;                    ///< llama family
@@ -59,6 +60,7 @@ struct Architecture {
   /// padding_idx. A tied head still gives that row its own.
   std::optional<std::int64_t> padding_token;
 
+  std::int64_t expert_layers() const;
   std::int64_t query_columns() const { return heads * head_dimension; }
   std::int64_t kv_columns() const { return kv_heads * head_dimension; }
   friend bool operator==(const Architecture&, const Architecture&) = default;

@@ -20,6 +20,8 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
     passes_.push_back(make_passes(graph, sizes));
     const bool has_input = graph.input >= 0;
     input_bytes_.push_back(has_input ? bytes_of(size_of(graph.tensor(graph.input), sizes)) : 0);
+    for (const Tensor& tensor : graph.tensors)
+      if (tensor.region == Region::tally) tally_elements_ = size_of(tensor, sizes).elements();
   }
 }
 

@@ -22,6 +22,9 @@ class UnitCompute {
   /// What a unit takes from the unit before for a microbatch; 0 if it begins with tokens.
   Bytes input_bytes(const Unit& unit) const { return input_bytes_[unit.kind]; }
 
+  /// Numbers that the passes of a microbatch add up for one another; 0 if they need none.
+  std::int64_t tally_elements() const { return tally_elements_; }
+
   Bytes constant_bytes() const;  ///< tables that every unit may read; zero if the model has none
   void fill_constants(std::span<std::byte> host) const;
 
@@ -30,6 +33,7 @@ class UnitCompute {
   std::int64_t sequence_;
   std::vector<UnitPasses> passes_;  ///< by kind
   std::vector<Bytes> input_bytes_;
+  std::int64_t tally_elements_ = 0;
 };
 
 /// That of a model which build_model() has made; made when first asked for. Any thread.

@@ -169,9 +169,21 @@ void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& def
   if (a.experts * a.layers > kLargestExperts)
     reader.fail(fmt::format("{} layers of {} experts are more than {} experts", a.layers, a.experts,
                             kLargestExperts));
-  reader.ignore("router_aux_loss_coef");  // counts only together with the next one
-  if (reader.boolean("output_router_logits", false))
-    reader.refuse("output_router_logits", "the auxiliary loss of routing is not supported; set it to false");
+}
+
+void read_balance(JsonReader& reader, Architecture& a) {
+  if (!reader.boolean("output_router_logits", false)) return reader.ignore("router_aux_loss_coef");
+  if (a.expert_layers() == 0)
+    reader.refuse("output_router_logits",
+                  "no layer has experts, and transformers then computes no loss; set it to false");
+  a.balance_coefficient = reader.number("router_aux_loss_coef", 0.001);
+  if (!(a.balance_coefficient >= 0))
+    reader.refuse("router_aux_loss_coef", "expected a number that is not negative");
+}
+
+void write_balance(nlohmann::json& config, const Architecture& a) {
+  config["output_router_logits"] = a.balance_coefficient != 0;
+  if (a.balance_coefficient != 0) config["router_aux_loss_coef"] = a.balance_coefficient;
 }
 
 std::vector<bool> read_layer_types(JsonReader& reader, const Architecture& a, std::int64_t pattern) {

@@ -58,8 +58,12 @@ struct ExpertDefaults {
   std::int64_t fewest = 1;
 };
 
-/// The number of experts and how many a token goes to. Refuses the auxiliary loss.
+/// The number of experts and how many a token goes to.
 void read_experts(JsonReader& reader, Architecture& a, const ExpertDefaults& defaults);
+/// The auxiliary loss of routing, which output_router_logits asks for. REQUIRES: `a` says which layers have
+/// experts.
+void read_balance(JsonReader& reader, Architecture& a);
+void write_balance(nlohmann::json& config, const Architecture& a);
 
 /// The keys of Llama's file, but for those of one architecture alone.
 nlohmann::json llama_config(const Architecture& a);

@@ -8,6 +8,7 @@ namespace strata {
 
 UnitBuilder token_embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "model.");
+  if (a.balance_coefficient != 0) builder.begin_tally(a.experts);
   const TensorView embedded =
       builder.embedding("embed_tokens.weight", a.vocabulary, a.hidden, a.padding_token);
   builder.output(builder.scale(embedded, a.embedding_scale));
@@ -17,7 +18,9 @@ UnitBuilder token_embedding(const Architecture& a) {
 UnitBuilder token_head(const Architecture& a, const Unit& embedding, const NormOptions& options) {
   UnitBuilder builder("head", "");
   const TensorView input = builder.input(a.hidden);
-  finish_head(builder, builder.norm(input, "model.norm", options), a, embedding);
+  TensorView penalty;
+  if (a.balance_coefficient != 0) penalty = builder.balance_loss(a.experts, balance_options(a));
+  finish_head(builder, builder.norm(input, "model.norm", options), a, embedding, penalty);
   return builder;
 }
 
@@ -34,13 +37,17 @@ UnitBuilder layer_block(std::int64_t layer) {
 }
 
 void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& a,
-                 const Unit& embedding) {
+                 const Unit& embedding, const TensorView& penalty) {
   const TensorView product = a.tied_head ? builder.shared_linear(normalised, embedding, 0)
                                          : builder.linear(normalised, {{"lm_head", a.vocabulary}});
   builder.take_in_chunks(product);
   const TensorView logits = builder.scale(product, 1 / a.logits_divisor);
   builder.take_in_chunks(logits);
-  builder.cross_entropy(logits, a.logits_cap);
+  builder.cross_entropy(logits, a.logits_cap, penalty);
+}
+
+BalanceOptions balance_options(const Architecture& a) {
+  return {a.balance_coefficient, a.expert_layers()};
 }
 
 AttentionShape attention_shape(const Architecture& a) {

@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// embed_tokens, times the architecture's factor.
+/// embed_tokens, times the architecture's factor; where a microbatch's tally begins, if it has one.
 UnitBuilder token_embedding(const Architecture& architecture);
 /// model.norm, then finish_head().
 UnitBuilder token_head(const Architecture& architecture, const Unit& embedding, const NormOptions& options);
@@ -19,9 +19,13 @@ UnitBuilder rms_head(const Architecture& architecture, const Unit& embedding);
 /// block.N, whose tensors are model.layers.N.…
 UnitBuilder layer_block(std::int64_t layer);
 
-/// Final norm done: logits in chunks of rows, by the embedding's table if the head is tied, and the loss.
+/// Final norm done: logits in chunks of rows, by the embedding's table if the head is tied, and the loss; a
+/// penalty joins that of each token.
 void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& architecture,
-                 const Unit& embedding);
+                 const Unit& embedding, const TensorView& penalty = {});
+
+/// Of the auxiliary loss of routing.
+BalanceOptions balance_options(const Architecture& architecture);
 
 /// Causal self-attention with the architecture's heads and window.
 AttentionShape attention_shape(const Architecture& architecture);

@@ -14,6 +14,7 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
   a.window = reader.has("sliding_window") ? reader.integer("sliding_window", {}, 1, kLargestVocabulary) : 0;
   read_experts(reader, a, {.experts = 8, .per_token = 2});
   a.expert_intermediate = a.intermediate;
+  read_balance(reader, a);
   if (reader.number("router_jitter_noise", 0.0) != 0)
     reader.refuse("router_jitter_noise", "strata adds no noise to routing; set it to 0");
   require_activation(reader, "hidden_act", "silu", "swish");
@@ -26,6 +27,7 @@ nlohmann::json write(const Architecture& a) {
   config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
   config["num_local_experts"] = a.experts;
   config["num_experts_per_tok"] = a.experts_per_token;
+  write_balance(config, a);
   return config;
 }
 
@@ -36,7 +38,8 @@ TensorView experts(UnitBuilder& builder, const TensorView& x, const Architecture
                              .router = "block_sparse_moe.gate",
                              .gate = "block_sparse_moe.experts.{}.w1",
                              .up = "block_sparse_moe.experts.{}.w3",
-                             .down = "block_sparse_moe.experts.{}.w2"});
+                             .down = "block_sparse_moe.experts.{}.w2",
+                             .balance = balance_options(a)});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {

@@ -38,6 +38,7 @@ void read_expert_options(JsonReader& reader, Architecture& a) {
     a.experts = a.experts_per_token = a.expert_intermediate = 0;
     a.normalises_experts = false;
   }
+  read_balance(reader, a);
 }
 
 void read(JsonReader& reader, Architecture& a, const std::string& where) {
@@ -72,6 +73,7 @@ nlohmann::json write(const Architecture& a) {
   config["num_experts_per_tok"] = a.experts_per_token;
   config["moe_intermediate_size"] = a.expert_intermediate;
   config["norm_topk_prob"] = a.normalises_experts;
+  write_balance(config, a);
   config["mlp_only_layers"] = nlohmann::json::array();
   for (std::size_t layer = 0; layer < a.has_experts.size(); ++layer)
     if (!a.has_experts[layer]) config["mlp_only_layers"].push_back(layer);
@@ -91,7 +93,8 @@ TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a,
                              .router = "mlp.gate",
                              .gate = "mlp.experts.{}.gate_proj",
                              .up = "mlp.experts.{}.up_proj",
-                             .down = "mlp.experts.{}.down_proj"});
+                             .down = "mlp.experts.{}.down_proj",
+                             .balance = balance_options(a)});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {

@@ -90,37 +90,49 @@ Scenario route_backward_scenario(DType dtype, std::int64_t tokens, std::int64_t 
   return scenario;
 }
 
-Scenario load_balance_scenario(std::int64_t experts, bool scaled) {
-  return {fmt::format("load balance of {}{}", experts, flag(scaled, "scaled")),
+Scenario load_balance_scenario(std::int64_t experts, bool scaled, BalanceOutputs outputs) {
+  return {fmt::format("load balance of {}{} outputs {}", experts, flag(scaled, "scaled"),
+                      static_cast<int>(outputs)),
           {random_operand(1, DType::fp32, 1, experts, 0, 100),
            random_operand(2, DType::fp32, 1, experts, 0, 50), random_operand(3, DType::fp32, 1, 1, 0, 64),
-           poisoned_operand(DType::fp32, 1, 1), poisoned_operand(DType::fp32, 1, experts)},
-          [scaled](Kernels& kernels, const Views& x) {
+           outputs == BalanceOutputs::gradient ? random_operand(4, DType::fp32, 1, 1)
+                                               : poisoned_operand(DType::fp32, 1, 1),
+           outputs == BalanceOutputs::loss ? random_operand(5, DType::fp32, 1, experts)
+                                           : poisoned_operand(DType::fp32, 1, experts)},
+          [=](Kernels& kernels, const Views& x) {
             kernels.run(LoadBalance{.counts = x[0],
                                     .probability_sums = x[1],
                                     .rows = 300,
                                     .coefficient = 0.02F,
                                     .loss_scale = scaled ? x[2].row<const float>(0) : nullptr,
-                                    .loss = x[3],
-                                    .balance = x[4]});
+                                    .loss = outputs == BalanceOutputs::gradient ? Matrix() : x[3],
+                                    .balance = outputs == BalanceOutputs::loss ? Matrix() : x[4]});
           }};
 }
 
-Scenario group_rows_scenario(std::int64_t rows, std::int64_t groups, std::int64_t copies, bool counts) {
+Scenario group_rows_scenario(std::int64_t rows, std::int64_t groups, std::int64_t copies) {
   std::vector<std::int32_t> group_of_row;
   for (std::int64_t i = 0; i < rows; ++i)
     group_of_row.push_back(static_cast<std::int32_t>((i * i + 3 * i) % groups));
-  return {fmt::format("group {} rows by {}, {} copies{}", rows, groups, copies, flag(counts, "counts")),
+  return {fmt::format("group {} rows by {}, {} copies", rows, groups, copies),
           {index_operand(group_of_row), poisoned_indices(rows), poisoned_indices(rows),
-           poisoned_indices(groups + 1), random_operand(1, DType::fp32, 1, groups)},
+           poisoned_indices(groups + 1)},
           [=](Kernels& kernels, const Views& x) {
             kernels.run(GroupRows{.groups = indices_of(x[0]),
                                   .copies = copies,
                                   .sources = writable_indices(x[1]),
                                   .places = writable_indices(x[2]),
-                                  .offsets = writable_indices(x[3]),
-                                  .counts = counts ? x[4] : Matrix()});
+                                  .offsets = writable_indices(x[3])});
           }};
+}
+
+Scenario count_rows_scenario(const std::vector<std::int32_t>& sizes) {
+  return {
+      fmt::format("count rows of {} groups", sizes.size()),
+      {offsets_of(sizes), random_operand(1, DType::fp32, 1, static_cast<std::int64_t>(sizes.size()), 0, 100)},
+      [](Kernels& kernels, const Views& x) {
+        kernels.run(CountRows{indices_of(x[0]), x[1]});
+      }};
 }
 
 Scenario combine_rows_scenario(DType dtype, std::int64_t tokens, std::int64_t slots, std::int64_t columns,

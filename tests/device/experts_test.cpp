@@ -128,12 +128,9 @@ double run_mixture(Kernels& kernels, Parameters& p, bool normalise, Parameters& 
                            .probabilities = probabilities,
                            .experts = experts,
                            .weights = weights});
-  kernels.run(GroupRows{.groups = experts,
-                        .copies = kTopK,
-                        .sources = sources,
-                        .places = places,
-                        .offsets = offsets,
-                        .counts = counts});
+  kernels.run(GroupRows{
+      .groups = experts, .copies = kTopK, .sources = sources, .places = places, .offsets = offsets});
+  kernels.run(CountRows{offsets, counts});
   kernels.run(RowCopy{.x = x, .rows = sources, .out = gathered});
   kernels.run(GroupedProduct{
       .offsets = offsets, .a = gathered, .b = gate_up, .transpose_b = true, .out = pre_activation});

@@ -425,4 +425,17 @@ Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t voc
           }};
 }
 
+Scenario penalised_cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary) {
+  Scenario scenario = cross_entropy_scenario(dtype, rows, vocabulary, 0);
+  scenario.name += " penalised";
+  scenario.call = [](Kernels& kernels, const Views& x) {
+    kernels.run(CrossEntropy{.logits = x[0],
+                             .targets = indices_of(x[2]),
+                             .losses = x[1],
+                             .gradient_scale = 0.125F,
+                             .penalty = x[3].row<const float>(0)});
+  };
+  return scenario;
+}
+
 }  // namespace strata

@@ -66,5 +66,7 @@ Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64
 /// Also with a loss scale if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false, float soft_cap = 0);
+/// With something that joins each row's loss.
+Scenario penalised_cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary);
 
 }  // namespace strata

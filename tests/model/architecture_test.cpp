@@ -348,9 +348,12 @@ const Refusal kRefusals[] = {
     {"QueryScalar",
      {{"model_type", "gemma3_text"}, {"query_pre_attn_scalar", 0}},
      {"query_pre_attn_scalar is 0", "integer from 1"}},
-    {"RouterLogits",
-     {{"model_type", "mixtral"}, {"output_router_logits", true}},
-     {"output_router_logits is true", "auxiliary loss of routing is not supported", "set it to false"}},
+    {"NegativeBalance",
+     {{"model_type", "mixtral"}, {"output_router_logits", true}, {"router_aux_loss_coef", -0.5}},
+     {"router_aux_loss_coef is -0.5", "not negative"}},
+    {"BalanceOfNothing",
+     {{"model_type", "qwen3_moe"}, {"output_router_logits", true}, {"num_experts", 0}},
+     {"output_router_logits is true", "no layer has experts", "set it to false"}},
     {"RouterNoise",
      {{"model_type", "mixtral"}, {"router_jitter_noise", 0.1}},
      {"router_jitter_noise is 0.1", "set it to 0"}},
@@ -508,6 +511,8 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
        {"tie_word_embeddings", true},
        {"pad_token_id", -1}},
       {{"model_type", "mixtral"}, {"rope_parameters", llama3}, {"num_key_value_heads", nullptr}},
+      {{"model_type", "mixtral"}, {"output_router_logits", true}},
+      {{"model_type", "qwen3_moe"}, {"output_router_logits", true}, {"router_aux_loss_coef", 0.02}},
       {{"model_type", "qwen3_moe"}},
       {{"model_type", "qwen3_moe"},
        {"num_hidden_layers", 5},
@@ -540,9 +545,9 @@ TEST(Architecture, EveryQueryScaleOfGemmaIsWrittenAsTheNumberThatItWasReadFrom) 
 
 TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
   const std::filesystem::path goldens = test::source_folder() / "tests/parity/goldens";
-  for (const char* name :
-       {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3", "olmo2", "phi3",
-        "granite", "gemma2", "gemma3", "mixtral", "qwen3-moe", "qwen3-moe-dense"}) {
+  for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
+                           "olmo2", "phi3", "granite", "gemma2", "gemma3", "mixtral", "mixtral-balanced",
+                           "qwen3-moe", "qwen3-moe-balanced", "qwen3-moe-dense"}) {
     const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
     EXPECT_EQ(parse(to_hf_config(a)), a) << name;
   }
@@ -597,6 +602,18 @@ TEST(Architecture, MixtralHasTheDefaultsOfItsConfigClass) {
   EXPECT_EQ(a.experts_per_token, 2);
   EXPECT_EQ(a.expert_intermediate, 14336);
   EXPECT_TRUE(a.normalises_experts);
+}
+
+TEST(Architecture, TheAuxiliaryLossCountsWhereRouterLogitsAreAskedFor) {
+  const auto coefficient = [](const json& changes) {
+    json config = {{"model_type", "mixtral"}};
+    config.update(changes);
+    return parse(config).balance_coefficient;
+  };
+  EXPECT_EQ(coefficient({{"router_aux_loss_coef", 0.5}}), 0);
+  EXPECT_EQ(coefficient({{"output_router_logits", true}}), 0.001);
+  EXPECT_EQ(coefficient({{"output_router_logits", true}, {"router_aux_loss_coef", 0.5}}), 0.5);
+  EXPECT_EQ(coefficient({{"output_router_logits", true}, {"router_aux_loss_coef", 0.0}}), 0);
 }
 
 TEST(Architecture, Qwen3MoeHasTheDefaultsOfItsConfigClass) {

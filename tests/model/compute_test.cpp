@@ -158,9 +158,10 @@ std::int64_t reach_of(const Architecture& architecture) {
 }
 
 TEST_P(UnitComputeOf, TokensSeeOnlyTheirPastAndWindow) {
-  const Architecture& architecture = GetParam().architecture;
+  Architecture architecture = GetParam().architecture;
+  architecture.balance_coefficient = 0;  // that loss is of all tokens
   const std::int64_t reach = reach_of(architecture);
-  TinyModel model = make(DType::fp32);
+  TinyModel model(architecture, DType::fp32, kShape);
   const std::vector<float> before = model.losses();
   constexpr std::int64_t kChanged = 1;
   model.tokens()[kChanged] =
@@ -255,6 +256,7 @@ HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape s
   GuardedMemory workspace(head.saving_nothing().backward.workspace_bytes());
   GuardedMemory input_gradient(input.size());
   GuardedMemory losses(shape.tokens() * size_of(DType::fp32));
+  GuardedMemory tally = in_memory(random_values(2 * model.architecture.experts, 9), DType::fp32);
   std::vector<std::int32_t> targets = random_tokens(shape.tokens(), model.architecture.vocabulary, 8);
   UnitMemory memory;
   memory[Region::parameter] = parameter.data();
@@ -266,6 +268,7 @@ HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape s
   memory[Region::workspace] = workspace.data();
   memory[Region::targets] = reinterpret_cast<std::byte*>(targets.data());
   memory[Region::losses] = losses.data();
+  memory[Region::tally] = tally.data();
   ReferenceKernels kernels;
   head.saving_nothing().backward.run(kernels, memory, 1.0F / static_cast<float>(shape.tokens()));
   EXPECT_TRUE(workspace.intact() && input_gradient.intact() && losses.intact());

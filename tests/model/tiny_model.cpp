@@ -100,6 +100,11 @@ Architecture mixtral() {
   return a;
 }
 
+Architecture balanced(Architecture a) {
+  a.balance_coefficient = 0.4;
+  return a;
+}
+
 /// A layer without experts, and one with.
 Architecture qwen3_moe(bool normalises_experts) {
   Architecture a = llama();
@@ -145,7 +150,9 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"gemma3", gemma3({true, false})},
           {"gemma3_sliding", gemma3({true, true})},
           {"mixtral", mixtral()},
+          {"mixtral_balanced", balanced(mixtral())},
           {"qwen3_moe", qwen3_moe(false)},
+          {"qwen3_moe_balanced", balanced(qwen3_moe(false))},
           {"qwen3_moe_normalised", qwen3_moe(true)}};
 }
 
@@ -164,6 +171,7 @@ TinyModel::TinyModel(const Architecture& architecture, DType dtype, MicrobatchSh
       shape_(shape),
       compute_(model_, dtype, shape),
       constants_(compute_.constant_bytes()),
+      tally_(compute_.tally_elements() * size_of(DType::fp32)),
       tokens_(random_tokens(shape.tokens(), architecture.vocabulary, 1)),
       targets_(random_tokens(shape.tokens(), architecture.vocabulary, 2)) {
   compute_.fill_constants({constants_.data(), static_cast<std::size_t>(constants_.size())});
@@ -207,6 +215,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
     if (activations.saved.back().size() > 0) memory[Region::saved] = activations.saved.back().data();
     if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
     memory[Region::output] = activations.boundaries[i].data();
+    memory[Region::tally] = tally_.data();
     pass.run(kernels_, memory, 1);
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(activations.saved.back().intact()) << unit.name << " wrote outside its saved activations";
@@ -226,6 +235,7 @@ void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations
   memory[Region::input] = activations.boundaries.back().data();
   memory[Region::targets] = reinterpret_cast<std::byte*>(targets_.data());
   memory[Region::losses] = losses.data();
+  memory[Region::tally] = tally_.data();
   pass.run(kernels_, memory, 1);
   EXPECT_TRUE(workspace.intact() && losses.intact());
 }
@@ -276,6 +286,7 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
     memory[Region::output_gradient] = output_gradient.data();
     memory[Region::input_gradient] = input_gradient.data();
+    memory[Region::tally] = tally_.data();
     pass.run(kernels_, memory, 1.0F / static_cast<float>(shape_.tokens()));
     EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
     EXPECT_TRUE(input_gradient.intact() && output_gradient.intact() && gradients[i].intact()) << unit.name;
@@ -284,7 +295,7 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
   for (const auto* group : {&parameters, &gradients, &activations.boundaries, &activations.saved}) {
     for (const GuardedMemory& memory : *group) EXPECT_TRUE(memory.intact());
   }
-  EXPECT_TRUE(losses.intact() && constants_.intact());
+  EXPECT_TRUE(losses.intact() && constants_.intact() && tally_.intact());
 }
 
 BackwardResult TinyModel::backward(bool save, int passes) {

@@ -59,7 +59,7 @@ class TinyModel {
   MicrobatchShape shape_;
   UnitCompute compute_;
   ReferenceKernels kernels_;
-  GuardedMemory constants_;
+  GuardedMemory constants_, tally_;
   std::vector<std::vector<float>> parameters_;
   std::vector<std::int32_t> tokens_, targets_;
 };

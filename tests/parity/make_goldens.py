@@ -77,6 +77,10 @@ def cases():
             tie_word_embeddings=True)), 22, 6, 3),
         "mixtral": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
                                                num_experts_per_tok=2)), 23, 6, 2),
+        "qwen3-moe-balanced": (Qwen3MoeConfig(**llama_like(
+            vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, head_dim=10, num_experts=5,
+            num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=2, output_router_logits=True,
+            router_aux_loss_coef=0.05)), 22, 6, 3),
     }
 
 

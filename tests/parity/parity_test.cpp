@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 
-#include "base/error.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/execute/trainer.h"
@@ -191,23 +190,12 @@ TEST_P(Parity, Fp16LossesFollowPyTorchInFp32) {
   expect_losses(outcome.result, golden_.values["fp32"], 1e-2);
 }
 
-TEST(ParityOfExperts, IsRefusedWithAnAuxiliaryLoss) {
-  const std::string folder = (test::source_folder() / "tests/parity/goldens/mixtral-balanced/model").string();
-  try {
-    parse_architecture(read_hf_config(folder), folder);
-    ADD_FAILURE() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("output_router_logits is true; the auxiliary loss"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
                                                               "qwen3", "mistral", "llama-padding", "olmo2",
                                                               "phi3", "granite", "gemma2", "gemma3",
-                                                              "mixtral", "qwen3-moe", "qwen3-moe-dense"),
+                                                              "mixtral", "mixtral-balanced", "qwen3-moe",
+                                                              "qwen3-moe-dense", "qwen3-moe-balanced"),
                                             ::testing::ValuesIn(test::device_names())),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

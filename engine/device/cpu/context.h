@@ -61,6 +61,7 @@ void run_on_cpu(CpuContext& context, const RouteForward& call);
 void run_on_cpu(CpuContext& context, const RouteBackward& call);
 void run_on_cpu(CpuContext& context, const LoadBalance& call);
 void run_on_cpu(CpuContext& context, const GroupRows& call);
+void run_on_cpu(CpuContext& context, const CountRows& call);
 void run_on_cpu(CpuContext& context, const CombineRows& call);
 void run_on_cpu(CpuContext& context, const CombineRowsBackward& call);
 void run_on_cpu(CpuContext& context, const GroupedProduct& product);

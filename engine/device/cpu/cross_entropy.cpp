@@ -41,7 +41,8 @@ HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin,
     const auto [total, target_logit] = call.soft_cap > 0 ? sum_row(exponentials, count, target, exponentials)
                                                          : sum_row(logits, count, target, exponentials);
     const float log_total = std::log(total);
-    call.losses.row<float>(0)[row] = log_total - target_logit;
+    const float loss = log_total - target_logit;
+    call.losses.row<float>(0)[row] = call.penalty == nullptr ? loss : loss + *call.penalty;
     if (!call.gradient) continue;
     const Float scale = broadcast(factor / total);
     // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.

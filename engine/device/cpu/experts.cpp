@@ -198,20 +198,17 @@ void run_on_cpu(CpuContext& /*context*/, const LoadBalance& call) {
   double sum = 0;
   for (std::int64_t e = 0; e < call.counts.columns; ++e) {
     sum += static_cast<double>(counts[e]) * sums[e];
-    call.balance.row<float>(0)[e] = static_cast<float>(factor * scale * counts[e]);
+    if (call.balance) call.balance.row<float>(0)[e] = static_cast<float>(factor * scale * counts[e]);
   }
-  *call.loss.row<float>(0) = static_cast<float>(factor * sum);
+  if (call.loss) *call.loss.row<float>(0) = static_cast<float>(factor * sum);
 }
 
 /// Some thousands of numbers: not worth several threads.
 void run_on_cpu(CpuContext& /*context*/, const GroupRows& call) {
-  const auto& [groups, copies, sources, places, offsets, counts] = call;
+  const auto& [groups, copies, sources, places, offsets] = call;
   std::fill(offsets.begin(), offsets.end(), 0);
   for (const std::int32_t group : groups) ++offsets[static_cast<std::size_t>(group) + 1];
-  for (std::size_t g = 1; g < offsets.size(); ++g) {
-    if (counts) counts.row<float>(0)[g - 1] += static_cast<float>(offsets[g]);
-    offsets[g] += offsets[g - 1];
-  }
+  for (std::size_t g = 1; g < offsets.size(); ++g) offsets[g] += offsets[g - 1];
   // offsets[g] is where the group's next row goes, and in the end where the next group begins.
   for (std::size_t row = 0; row < groups.size(); ++row) {
     const std::int32_t place = offsets[static_cast<std::size_t>(groups[row])]++;
@@ -221,6 +218,12 @@ void run_on_cpu(CpuContext& /*context*/, const GroupRows& call) {
   }
   std::copy_backward(offsets.begin(), offsets.end() - 1, offsets.end());
   offsets.front() = 0;
+}
+
+void run_on_cpu(CpuContext& /*context*/, const CountRows& call) {
+  auto* counts = call.counts.row<float>(0);
+  for (std::size_t group = 0; group + 1 < call.offsets.size(); ++group)
+    counts[group] += static_cast<float>(call.offsets[group + 1] - call.offsets[group]);
 }
 
 void run_on_cpu(CpuContext& context, const CombineRows& call) {

@@ -57,6 +57,7 @@ void run_on_cuda(const CudaContext& context, const RouteForward& call);
 void run_on_cuda(const CudaContext& context, const RouteBackward& call);
 void run_on_cuda(const CudaContext& context, const LoadBalance& call);
 void run_on_cuda(const CudaContext& context, const GroupRows& call);
+void run_on_cuda(const CudaContext& context, const CountRows& call);
 void run_on_cuda(const CudaContext& context, const CombineRows& call);
 void run_on_cuda(const CudaContext& context, const CombineRowsBackward& call);
 void run_on_cuda(const CudaContext& context, const GroupedProduct& product);

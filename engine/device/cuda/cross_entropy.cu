@@ -31,6 +31,7 @@ struct RowsOfLogits {
   float* losses;
   float gradient_scale;
   const float* loss_scale;  ///< may be null: 1
+  const float* penalty;     ///< may be null: 0
   float soft_cap;           ///< 0: none
   bool gradient;
   bool cached;
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(RowsOfLogit
   const float target_logit = capped(to_float(row[target]), x.soft_cap);  // before any thread overwrites it
   const RunningSum sum = sum_of_row(x, row, parts);
   const float loss = sum.largest - target_logit + logf(sum.total);
-  if (threadIdx.x == 0) x.losses[blockIdx.x] = loss;
+  if (threadIdx.x == 0) x.losses[blockIdx.x] = x.penalty == nullptr ? loss : loss + *x.penalty;
   if (x.gradient) write_gradient(x, sum, loss, target, row, parts);
 }
 
@@ -154,6 +155,7 @@ void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call)
                              .losses = call.losses.row<float>(0),
                              .gradient_scale = call.gradient_scale,
                              .loss_scale = call.loss_scale,
+                             .penalty = call.penalty,
                              .soft_cap = call.soft_cap,
                              .gradient = call.gradient,
                              .cached = call.logits.columns * size_of(call.logits.dtype) <= kCacheBytes};

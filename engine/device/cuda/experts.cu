@@ -128,14 +128,14 @@ __global__ void __launch_bounds__(kTokenThreads) route_backward_kernel(RouteGrad
   }
 }
 
-/// One block.
+/// One block; `loss` and `balance` may be null.
 __global__ void __launch_bounds__(kBalanceThreads)
     balance_kernel(const float* counts, const float* sums, std::int64_t experts, double factor,
                    const float* loss_scale, float* loss, float* balance) {
   const double scale = loss_scale == nullptr ? 1 : *loss_scale;
-  for (std::int64_t e = threadIdx.x; e < experts; e += kBalanceThreads)
+  for (std::int64_t e = threadIdx.x; balance != nullptr && e < experts; e += kBalanceThreads)
     balance[e] = static_cast<float>(factor * scale * static_cast<double>(counts[e]));
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0 || loss == nullptr) return;
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e)
     sum += static_cast<double>(counts[e]) * static_cast<double>(sums[e]);
@@ -146,7 +146,6 @@ struct Grouping {
   const std::int32_t* groups;
   std::int64_t rows, copies;
   std::int32_t *sources, *places, *offsets;
-  float* counts;  ///< may be null
 };
 
 /// A group per block, which counts the rows that go before, and its own: each thread those of a stretch of
@@ -180,7 +179,13 @@ __global__ void __launch_bounds__(kGroupThreads) group_rows_kernel(Grouping x) {
   if (threadIdx.x != 0) return;
   x.offsets[group] = offset;
   if (blockIdx.x + 1 == gridDim.x) x.offsets[group + 1] = offset + rows_of_group;
-  if (x.counts != nullptr) x.counts[group] += static_cast<float>(rows_of_group);
+}
+
+/// A group per thread.
+__global__ void __launch_bounds__(kGroupThreads)
+    count_rows_kernel(const std::int32_t* offsets, std::int64_t groups, float* counts) {
+  const std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (group < groups) counts[group] += static_cast<float>(offsets[group + 1] - offsets[group]);
 }
 
 /// A token per block.
@@ -265,7 +270,7 @@ void run_on_cuda(const CudaContext& context, const LoadBalance& call) {
   const double factor = call.coefficient * static_cast<double>(call.counts.columns) / (call.rows * call.rows);
   launch(balance_kernel, dim3(1), dim3(kBalanceThreads), 0, context.stream, call.counts.row<const float>(0),
          call.probability_sums.row<const float>(0), call.counts.columns, factor, call.loss_scale,
-         call.loss.row<float>(0), call.balance.row<float>(0));
+         rows_of<float>(call.loss).data, rows_of<float>(call.balance).data);
 }
 
 void run_on_cuda(const CudaContext& context, const GroupRows& call) {
@@ -274,10 +279,15 @@ void run_on_cuda(const CudaContext& context, const GroupRows& call) {
                       .copies = call.copies,
                       .sources = call.sources.data(),
                       .places = call.places.data(),
-                      .offsets = call.offsets.data(),
-                      .counts = rows_of<float>(call.counts).data};
+                      .offsets = call.offsets.data()};
   launch(group_rows_kernel, dim3(static_cast<unsigned>(call.offsets.size() - 1)), dim3(kGroupThreads), 0,
          context.stream, x);
+}
+
+void run_on_cuda(const CudaContext& context, const CountRows& call) {
+  const std::int64_t groups = call.counts.columns;
+  launch(count_rows_kernel, dim3(static_cast<unsigned>(divide_rounding_up(groups, kGroupThreads))),
+         dim3(kGroupThreads), 0, context.stream, call.offsets.data(), groups, call.counts.row<float>(0));
 }
 
 void run_on_cuda(const CudaContext& context, const CombineRows& call) {

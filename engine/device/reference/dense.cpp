@@ -175,7 +175,8 @@ void run_on_reference(const CrossEntropy& loss) {
     double sum = 0;
     for (std::int64_t c = 0; c < logits.columns; ++c) sum += std::exp(logit(row, c) - largest);
     const double log_sum_exp = largest + std::log(sum);
-    store(loss.losses, 0, row, log_sum_exp - logit(row, target));
+    store(loss.losses, 0, row,
+          log_sum_exp - logit(row, target) + (loss.penalty != nullptr ? *loss.penalty : 0));
     for (std::int64_t c = 0; loss.gradient && c < logits.columns; ++c) {
       const double probability = std::exp(logit(row, c) - log_sum_exp);
       const double slope = loss.soft_cap > 0 ? 1 - std::pow(tangent(row, c), 2) : 1;

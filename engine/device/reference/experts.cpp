@@ -108,38 +108,42 @@ void run_on_reference(const RouteBackward& call) {
 void run_on_reference(const LoadBalance& call) {
   const std::int64_t experts = call.counts.columns;
   expect(is_fp32(call.counts, 1, experts) && is_fp32(call.probability_sums, 1, experts) &&
-             is_fp32(call.balance, 1, experts) && is_fp32(call.loss, 1, 1),
+             is_fp32_or_absent(call.balance, 1, experts) && is_fp32_or_absent(call.loss, 1, 1),
          "fp32 operands of [1, experts], and a loss");
   const double factor = call.coefficient * static_cast<double>(experts) / (call.rows * call.rows);
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e) {
     sum += load(call.counts, 0, e) * load(call.probability_sums, 0, e);
     const double scale = call.loss_scale == nullptr ? 1 : *call.loss_scale;
-    store(call.balance, 0, e, factor * scale * load(call.counts, 0, e));
+    if (call.balance) store(call.balance, 0, e, factor * scale * load(call.counts, 0, e));
   }
-  store(call.loss, 0, 0, factor * sum);
+  if (call.loss) store(call.loss, 0, 0, factor * sum);
 }
 
 void run_on_reference(const GroupRows& call) {
-  const auto& [groups, copies, sources, places, offsets, counts] = call;
+  const auto& [groups, copies, sources, places, offsets] = call;
   const std::int64_t rows = size_of_span(groups), count = size_of_span(offsets) - 1;
   expect(size_of_span(sources) == rows && size_of_span(places) == rows && count > 0 && copies > 0,
          "a source and a place for each row");
-  expect(is_fp32_or_absent(counts, 1, count), "fp32 counts of [1, groups]");
   expect(std::all_of(groups.begin(), groups.end(), [&](std::int32_t g) { return g >= 0 && g < count; }),
          "groups in [0, number of groups)");
   std::int32_t place = 0;
   for (std::int64_t group = 0; group < count; ++group) {
-    const std::int32_t first = place;
-    offsets[static_cast<std::size_t>(group)] = first;
+    offsets[static_cast<std::size_t>(group)] = place;
     for (std::int64_t row = 0; row < rows; ++row) {
       if (at(groups, row) != group) continue;
       sources[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(row / copies);
       places[static_cast<std::size_t>(row)] = place++;
     }
-    if (counts) add_to(counts, 0, group, place - first);
   }
   offsets.back() = place;
+}
+
+void run_on_reference(const CountRows& call) {
+  const auto& [offsets, counts] = call;
+  expect(is_fp32(counts, 1, size_of_span(offsets) - 1), "fp32 counts of [1, groups]");
+  for (std::int64_t group = 0; group < counts.columns; ++group)
+    add_to(counts, 0, group, at(offsets, group + 1) - at(offsets, group));
 }
 
 void run_on_reference(const CombineRows& call) {

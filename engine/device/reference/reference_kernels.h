@@ -32,6 +32,7 @@ void run_on_reference(const RouteForward& call);
 void run_on_reference(const RouteBackward& call);
 void run_on_reference(const LoadBalance& call);
 void run_on_reference(const GroupRows& call);
+void run_on_reference(const CountRows& call);
 void run_on_reference(const CombineRows& call);
 void run_on_reference(const CombineRowsBackward& call);
 void run_on_reference(const GroupedProduct& product);

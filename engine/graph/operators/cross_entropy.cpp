@@ -8,6 +8,7 @@ void CrossEntropyRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(CrossEntropy{.logits = operands[logits],
                            .targets = operands.indices(targets),
                            .losses = operands[losses],
+                           .penalty = static_cast<const float*>(operands[penalty].data),
                            .soft_cap = soft_cap_,
                            .gradient = false});
 }
@@ -16,7 +17,7 @@ void CrossEntropyRule::differentiate(const Node& node, Derivation& derivation) c
   const TensorView loss_scale =
       derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
   derivation.add(std::make_shared<CrossEntropyGradientRule>(soft_cap_),
-                 {node[logits], node[targets], node[losses], loss_scale});
+                 {node[penalty], node[logits], node[targets], node[losses], loss_scale});
   derivation.pass(node[logits], node[logits]);
 }
 
@@ -26,6 +27,7 @@ void CrossEntropyGradientRule::run(Kernels& kernels, const Operands& operands) c
                            .losses = operands[losses],
                            .gradient_scale = operands.loss_factor(),
                            .loss_scale = static_cast<const float*>(operands[loss_scale].data),
+                           .penalty = static_cast<const float*>(operands[penalty].data),
                            .soft_cap = soft_cap_});
 }
 

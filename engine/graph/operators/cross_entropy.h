@@ -5,16 +5,18 @@
 
 namespace strata {
 
-/// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]]; fp32 [1, rows]. Logits are used up.
-/// `soft_cap`: as in CrossEntropy.
+/// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]] (+ penalty); fp32 [1, rows]. Logits are used
+/// up. penalty: fp32 [1, 1], whose gradient whoever makes it knows. `soft_cap`: as in CrossEntropy.
 class CrossEntropyRule final : public Operator {
  public:
-  enum : int { logits, targets, losses };
+  enum : int { penalty, logits, targets, losses };
 
   explicit CrossEntropyRule(float soft_cap) : soft_cap_(soft_cap) {}
 
   std::string_view name() const override { return "cross_entropy"; }
-  std::vector<Touch> touches() const override { return {Touch::updates, Touch::reads, Touch::writes}; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::updates, Touch::reads, Touch::writes};
+  }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -26,13 +28,13 @@ class CrossEntropyRule final : public Operator {
 /// The losses, and the gradient of the step's mean loss in place of the logits.
 class CrossEntropyGradientRule final : public GradientOperator {
  public:
-  enum : int { logits, targets, losses, loss_scale };
+  enum : int { penalty, logits, targets, losses, loss_scale };
 
   explicit CrossEntropyGradientRule(float soft_cap) : soft_cap_(soft_cap) {}
 
   std::string_view name() const override { return "cross_entropy_gradient"; }
   std::vector<Touch> touches() const override {
-    return {Touch::updates, Touch::reads, Touch::writes, Touch::reads};
+    return {Touch::reads, Touch::updates, Touch::reads, Touch::writes, Touch::reads};
   }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;

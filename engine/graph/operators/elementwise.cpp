@@ -27,6 +27,10 @@ void ScaleRule::differentiate(const Node& node, Derivation& derivation) const {
   });
 }
 
+void ZeroRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Zero{operands[x]});
+}
+
 void CopyRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(Cast{operands[x], operands[out]});
 }

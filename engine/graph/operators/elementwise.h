@@ -38,6 +38,17 @@ class ScaleRule final : public Operator {
   float factor_;
 };
 
+/// x = 0.
+class ZeroRule final : public Operator {
+ public:
+  enum : int { x };
+
+  std::string_view name() const override { return "zero"; }
+  std::vector<Touch> touches() const override { return {Touch::writes}; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node&, Derivation&) const override {}
+};
+
 /// out = x.
 class CopyRule final : public Operator {
  public:

@@ -25,7 +25,8 @@ void RouteRule::differentiate(const Node& node, Derivation& derivation) const {
   if (!weights_gradient) return;
   derivation.give(node[logits], [&](const TensorView& to) {
     derivation.add(std::make_shared<RouteGradientRule>(normalise_),
-                   {node[probabilities], node[experts], node[weights], weights_gradient, to});
+                   {node[probabilities], node[experts], node[weights], weights_gradient,
+                    derivation.gradient(node[probabilities]), to});
   });
 }
 
@@ -35,6 +36,7 @@ void RouteGradientRule::run(Kernels& kernels, const Operands& operands) const {
                             .experts = operands.indices(experts),
                             .weights = operands[weights],
                             .weights_gradient = operands[weights_gradient],
+                            .balance = operands[probabilities_gradient],
                             .logits_gradient = operands[logits_gradient]});
 }
 

@@ -27,13 +27,14 @@ class RouteRule final : public Operator {
 
 class RouteGradientRule final : public GradientOperator {
  public:
-  enum : int { probabilities, experts, weights, weights_gradient, logits_gradient };
+  /// probabilities_gradient: what all rows have from elsewhere, fp32 [1, experts]; or nothing.
+  enum : int { probabilities, experts, weights, weights_gradient, probabilities_gradient, logits_gradient };
 
   explicit RouteGradientRule(bool normalise) : normalise_(normalise) {}
 
   std::string_view name() const override { return "route_gradient"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
   void run(Kernels& kernels, const Operands& operands) const override;
 

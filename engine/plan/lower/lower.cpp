@@ -219,6 +219,8 @@ class Lowering {
         return step_.losses[index(mb)];
       case Region::loss_scale:
         return step_.loss_scale;
+      case Region::tally:
+        return step_.tally[index(mb)];
       case Region::workspace:
         break;
     }
@@ -230,8 +232,15 @@ class Lowering {
     return std::min(strategy_.saved_level[index(u)], passes(u).levels.size() - 1);
   }
 
+  /// How a pass touches what several units have in common.
+  static Access access_to(const Segment& pass, Region region) {
+    if (!pass.writes(region)) return Access::read;
+    return pass.reads(region) ? Access::update : Access::write;
+  }
+
   void forward(std::int32_t u, std::int64_t mb, std::size_t level) {
-    run_pass(Operation::forward, u, mb, passes(u).levels[level].forward, level,
+    const Segment& pass = passes(u).levels[level].forward;
+    run_pass(Operation::forward, u, mb, pass, level,
              {{Region::parameter, Access::read},
               {Region::tokens, Access::read},
               {Region::input, Access::read},
@@ -239,7 +248,8 @@ class Lowering {
               {Region::targets, Access::read},
               {Region::losses, Access::write},
               {Region::output, Access::write},
-              {Region::saved, Access::write}});
+              {Region::saved, Access::write},
+              {Region::tally, access_to(pass, Region::tally)}});
   }
 
   void backward(std::int32_t u, std::int64_t mb) {
@@ -255,7 +265,8 @@ class Lowering {
               {Region::saved, Access::read},
               {Region::gradient, Access::update},
               {Region::shared_parameter, Access::read},
-              {Region::shared_gradient, Access::update}});
+              {Region::shared_gradient, Access::update},
+              {Region::tally, Access::read}});
   }
 
   /// An instruction on those of the regions that the pass touches.

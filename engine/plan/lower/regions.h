@@ -25,6 +25,7 @@ inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
     {Region::targets, Role::targets},
     {Region::losses, Role::losses},
     {Region::loss_scale, Role::loss_scale},
+    {Region::tally, Role::tally},
 }};
 
 constexpr Role role_of(Region region) {

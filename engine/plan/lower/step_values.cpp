@@ -92,6 +92,8 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     values.tokens.push_back(communication(fmt::format("tokens[mb={}]", mb), ElementType::int32, tokens));
     values.targets.push_back(communication(fmt::format("targets[mb={}]", mb), ElementType::int32, tokens));
     values.losses.push_back(communication(fmt::format("losses[mb={}]", mb), ElementType::fp32, tokens));
+    values.tally.push_back(
+        communication(fmt::format("tally[mb={}]", mb), ElementType::fp32, compute.tally_elements()));
   }
   const std::int64_t rows = sent_rows(model, strategy), ranks = strategy.mesh.reducing();
   const std::int64_t in_rows = rows * model.units.front().sparse_row;

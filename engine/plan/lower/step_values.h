@@ -23,7 +23,7 @@ struct UnitValues {
 
 struct StepValues {
   std::vector<UnitValues> units;
-  std::vector<Value> tokens, targets, losses;  ///< per microbatch
+  std::vector<Value> tokens, targets, losses, tally;  ///< per microbatch
   /// These hold the embedding's gradient if it travels as rows: this rank's, and all ranks'.
   Value rows, row_values, all_rows, all_row_values;
   Value constants, step_sums, step_scalars, loss_scale, step_record;

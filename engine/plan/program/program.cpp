@@ -62,8 +62,9 @@ std::string_view name_of(Role role) {
                                                                 "step_sums",
                                                                 "step_scalars",
                                                                 "loss_scale",
-                                                                "step_record"});
-  static_assert(names.size() == static_cast<std::size_t>(Role::step_record) + 1);
+                                                                "step_record",
+                                                                "tally"});
+  static_assert(names.size() == static_cast<std::size_t>(Role::tally) + 1);
   return names[static_cast<std::size_t>(role)];
 }
 

@@ -125,6 +125,7 @@ enum class Role : std::uint8_t {
   step_scalars,
   loss_scale,
   step_record,
+  tally,  ///< what a microbatch's forward passes add up for its later passes
 };
 
 /// What is kept of a run from step to step.

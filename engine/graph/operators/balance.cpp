@@ -1,0 +1,46 @@
+#include "engine/graph/operators/balance.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+namespace {
+
+LoadBalance load_balance(const BalanceOptions& options, const Operands& operands, const Matrix& tally) {
+  return {.counts = tally.row_slice(0, 1),
+          .probability_sums = tally.row_slice(1, 1),
+          .rows = static_cast<double>(operands.shape().tokens() * options.layers),
+          .coefficient = static_cast<float>(options.coefficient)};
+}
+
+}  // namespace
+
+void TallyRule::run(Kernels& kernels, const Operands& operands) const {
+  const Matrix& sums = operands[tally];
+  kernels.run(CountRows{operands.indices(offsets), sums.row_slice(0, 1)});
+  kernels.run(ColumnSum{operands[probabilities], sums.row_slice(1, 1)});
+}
+
+void TallyRule::differentiate(const Node& node, Derivation& derivation) const {
+  if (!derivation.wants(node[probabilities])) return;
+  const TensorView loss_scale =
+      derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
+  const TensorView gradient = derivation.gradient_row(node[probabilities]);
+  derivation.add(std::make_shared<BalanceGradientRule>(options_), {node[tally], loss_scale, gradient});
+}
+
+/// The step's loss is the mean over tokens, so a microbatch's has its tokens' part in it.
+void BalanceGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  LoadBalance call = load_balance(options_, operands, operands[tally]);
+  call.coefficient *= operands.loss_factor() * static_cast<float>(operands.shape().tokens());
+  call.loss_scale = static_cast<const float*>(operands[loss_scale].data);
+  call.balance = operands[gradient];
+  kernels.run(call);
+}
+
+void BalanceLossRule::run(Kernels& kernels, const Operands& operands) const {
+  LoadBalance call = load_balance(options_, operands, operands[tally]);
+  call.loss = operands[loss];
+  kernels.run(call);
+}
+
+}  // namespace strata
