@@ -22,6 +22,15 @@ struct RopeOptions {
   };
   std::optional<Llama3> llama3 = {};
   double linear_factor = 1;  ///< frequencies are divided by it
+  /// Each frequency is divided by a factor of its own: by others in sequences that are longer than those that
+  /// the model was first trained on. As in HF's rope_scaling {rope_type: longrope}.
+  struct LongRope {
+    std::vector<double> short_factors, long_factors;
+    double attention_factor;  ///< on cosines and sines
+    std::int64_t original_max_positions;
+    friend bool operator==(const LongRope&, const LongRope&) = default;
+  };
+  std::optional<LongRope> long_rope = {};
   friend bool operator==(const RopeOptions&, const RopeOptions&) = default;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace strata {
 namespace {
@@ -22,8 +23,39 @@ RopeOptions::Llama3 read_llama3_rope(JsonReader& reader, JsonReader& outside, co
   return llama3;
 }
 
+/// Nothing if it changes no rotation.
+std::optional<RopeOptions::LongRope> read_long_rope(JsonReader& reader, JsonReader& outside,
+                                                    const Architecture& a) {
+  RopeOptions::LongRope rope;
+  const std::int64_t count = a.head_dimension / 2;
+  rope.short_factors = reader.positive_numbers("short_factor", count);
+  rope.long_factors = reader.positive_numbers("long_factor", count);
+  // Phi3Config has one of its own, which stands over that of the settings.
+  const std::string original = "original_max_position_embeddings";
+  reader.ignore(original);
+  rope.original_max_positions = outside.integer(original, 4096, 2, kLargestVocabulary);
+  const double ratio =
+      static_cast<double>(a.max_positions) / static_cast<double>(rope.original_max_positions);
+  const double factor = reader.has("factor") ? positive(reader, "factor", {}) : ratio;
+  const double from_factor =
+      factor <= 1
+          ? 1
+          : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(rope.original_max_positions)));
+  rope.attention_factor =
+      reader.has("attention_factor") ? positive(reader, "attention_factor", {}) : from_factor;
+  const std::vector<double> ones(static_cast<std::size_t>(count), 1.0);
+  if (rope.short_factors == ones && rope.long_factors == ones && rope.attention_factor == 1) return {};
+  return rope;
+}
+
 /// The spelling before transformers 5, which later versions read too.
 nlohmann::json rope_scaling(const RopeOptions& rope) {
+  if (rope.long_rope) {
+    return {{"rope_type", "longrope"},
+            {"short_factor", rope.long_rope->short_factors},
+            {"long_factor", rope.long_rope->long_factors},
+            {"attention_factor", rope.long_rope->attention_factor}};
+  }
   if (!rope.llama3) return nullptr;
   return {{"rope_type", "llama3"},
           {"factor", rope.llama3->factor},
@@ -72,7 +104,7 @@ RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::stri
   rope.theta = positive(reader, "rope_theta", theta);
   if (reader.number("partial_rotary_factor", 1.0) != 1.0)
     reader.refuse("partial_rotary_factor", "supported: 1");
-  reader.ignore("original_max_position_embeddings");  // only llama3's frequencies depend on it
+  reader.ignore("original_max_position_embeddings");  // only frequencies of llama3 and longrope depend on it
   const bool has_parameters = reader.has("rope_parameters");
   const bool has_scaling = reader.has("rope_scaling") && !reader.at("rope_scaling").empty();
   if (!has_parameters && !has_scaling) return rope;
@@ -89,12 +121,13 @@ RopeOptions read_rope(JsonReader& reader, const Architecture& a, const std::stri
     if (parameters.has(layer_type) || parameters.is_null(layer_type))
       parameters.refuse(layer_type, "rope settings by layer type are not supported");
   }
-  const bool knows_llama3 = a.model_type != "phi3";  // transformers refuses it there
-  if (type == "llama3" && knows_llama3) {
+  const std::string other = a.model_type == "phi3" ? "longrope" : "llama3";  // that transformers has there
+  if (type == "llama3" && type == other) {
     rope.llama3 = read_llama3_rope(parameters, reader, a);
+  } else if (type == other) {
+    rope.long_rope = read_long_rope(parameters, reader, a);
   } else if (type != "default") {
-    parameters.refuse(type_key,
-                      knows_llama3 ? "supported: \"default\", \"llama3\"" : "supported: \"default\"");
+    parameters.refuse(type_key, fmt::format("supported: \"default\", \"{}\"", other));
   }
   parameters.refuse_unknown_keys();
   return rope;

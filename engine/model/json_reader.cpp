@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/edit_distance.h"
 #include "base/error.h"
@@ -64,6 +65,18 @@ double JsonReader::number(const std::string& key, std::optional<double> fallback
   const nlohmann::json& value = at(key);
   if (!value.is_number()) refuse(key, "expected a number");
   return value.get<double>();
+}
+
+std::vector<double> JsonReader::positive_numbers(const std::string& key, std::int64_t count) {
+  const nlohmann::json* list = find(key);
+  if (list == nullptr) missing(key);
+  const auto is_positive = [](const nlohmann::json& value) {
+    return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
+  };
+  if (!list->is_array() || static_cast<std::int64_t>(list->size()) != count ||
+      !std::all_of(list->begin(), list->end(), is_positive))
+    refuse(key, fmt::format("expected a list of {} positive numbers", count));
+  return list->get<std::vector<double>>();
 }
 
 bool JsonReader::boolean(const std::string& key, bool fallback) {

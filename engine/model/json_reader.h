@@ -30,6 +30,8 @@ class JsonReader {
   std::int64_t integer(const std::string& key, std::optional<std::int64_t> fallback, std::int64_t minimum,
                        std::int64_t maximum);
   double number(const std::string& key, std::optional<double> fallback);
+  /// `count` of them.
+  std::vector<double> positive_numbers(const std::string& key, std::int64_t count);
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, std::optional<std::string> fallback);
 

@@ -21,6 +21,7 @@ void read(JsonReader& reader, Architecture& a, const std::string& where) {
 
 nlohmann::json write(const Architecture& a) {
   nlohmann::json config = llama_config(a);
+  if (a.rope.long_rope) config["original_max_position_embeddings"] = a.rope.long_rope->original_max_positions;
   config["sliding_window"] = a.window == 0 ? nlohmann::json() : nlohmann::json(a.window);
   return config;
 }

@@ -22,9 +22,19 @@ float scaled_frequency(const RopeOptions::Llama3& scaling, float frequency) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-float frequency(const Rotation& rotation, std::int64_t index) {
+/// Divides the frequency of sequences of this length.
+float long_rope_factor(const RopeOptions::LongRope& scaling, std::int64_t sequence, std::int64_t index) {
+  const bool is_long = sequence > scaling.original_max_positions;
+  const std::vector<double>& factors = is_long ? scaling.long_factors : scaling.short_factors;
+  return static_cast<float>(factors[static_cast<std::size_t>(index)]);
+}
+
+float frequency(const Rotation& rotation, std::int64_t sequence, std::int64_t index) {
   const float exponent = static_cast<float>(2 * index) / static_cast<float>(rotation.head_dimension);
-  const float plain = 1 / std::pow(static_cast<float>(rotation.options.theta), exponent);
+  const float power = std::pow(static_cast<float>(rotation.options.theta), exponent);
+  if (rotation.options.long_rope)
+    return 1 / (long_rope_factor(*rotation.options.long_rope, sequence, index) * power);
+  const float plain = 1 / power;
   if (rotation.options.linear_factor != 1) return plain / static_cast<float>(rotation.options.linear_factor);
   return rotation.options.llama3 ? scaled_frequency(*rotation.options.llama3, plain) : plain;
 }
@@ -44,12 +54,14 @@ RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std:
 void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory) {
   assert(static_cast<Bytes>(memory.size()) >= 2 * rotary_table_bytes(rotation, sequence));
   const RotaryTables tables = rotary_tables(rotation, sequence, memory.data());
+  const auto& long_rope = rotation.options.long_rope;
+  const double scale = long_rope ? long_rope->attention_factor : 1;
   for (std::int64_t index = 0; index < rotation.head_dimension / 2; ++index) {
-    const float step = frequency(rotation, index);
+    const float step = frequency(rotation, sequence, index);
     for (std::int64_t position = 0; position < sequence; ++position) {
       const float angle = static_cast<float>(position) * step;
-      tables.cosine.row<float>(position)[index] = static_cast<float>(std::cos(double{angle}));
-      tables.sine.row<float>(position)[index] = static_cast<float>(std::sin(double{angle}));
+      tables.cosine.row<float>(position)[index] = static_cast<float>(scale * std::cos(double{angle}));
+      tables.sine.row<float>(position)[index] = static_cast<float>(scale * std::sin(double{angle}));
     }
   }
 }

@@ -29,7 +29,8 @@ Bytes rotary_table_bytes(const Rotation& rotation, std::int64_t sequence);
 /// Views of both tables.
 RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std::byte* memory);
 
-/// Fills both tables as transformers does (LlamaRotaryEmbedding, _compute_llama3_parameters): its frequencies
+/// Fills both tables as transformers does (LlamaRotaryEmbedding, _compute_llama3_parameters,
+/// _compute_longrope_parameters): its frequencies
 /// and angles are fp32, and at large positions their rounding shows, so ours round at the same places.
 void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -304,11 +305,15 @@ const Refusal kRefusals[] = {
      {{"model_type", "phi3"}, {"vocab_size", 100}},
      {"pad_token_id is absent", "32000, its default", "vocabulary of 100", "set pad_token_id"}},
     {"Phi3Rope",
-     rope("phi3", {{"rope_type", "longrope"}}),
-     {"rope_type is \"longrope\"", "supported: \"default\""}},
+     rope("phi3", {{"rope_type", "yarn"}}),
+     {"rope_type is \"yarn\"", "supported: \"default\", \"longrope\""}},
+    {"Phi3FewFactors",
+     rope("phi3", {{"rope_type", "longrope"}, {"short_factor", {1.0, 2.0}}}),
+     {"short_factor is [1.0,2.0]", "a list of 48 positive numbers"}},
+    {"Phi3NoFactors", rope("phi3", {{"rope_type", "longrope"}}), {"short_factor"}},
     {"Phi3Llama3",
      rope("phi3", {{"rope_type", "llama3"}}),
-     {"rope_type is \"llama3\"", "supported: \"default\""}},
+     {"rope_type is \"llama3\"", "supported: \"default\", \"longrope\""}},
     {"Phi3PartialRotary",
      rope("phi3", {{"rope_type", "default"}, {"partial_rotary_factor", 0.75}}),
      {"partial_rotary_factor is 0.75", "supported: 1"}},
@@ -469,6 +474,19 @@ TEST(Architecture, TheWrittenConfigIsReadBackToTheSameModel) {
       {{"model_type", "olmo2"}, {"rope_parameters", llama3}, {"num_key_value_heads", 4}},
       {{"model_type", "phi3"}},
       {{"model_type", "phi3"}, {"pad_token_id", nullptr}, {"sliding_window", 2047}, {"head_dim", 80}},
+      {{"model_type", "phi3"},
+       {"head_dim", 4},
+       {"max_position_embeddings", 131072},
+       {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0, 1.25}}, {"long_factor", {1.5, 60.1}}}}},
+      {{"model_type", "phi3"},
+       {"head_dim", 4},
+       {"original_max_position_embeddings", 77},
+       {"rope_parameters",
+        {{"rope_type", "longrope"},
+         {"rope_theta", 55},
+         {"attention_factor", 1.19},
+         {"short_factor", {1, 2}},
+         {"long_factor", {3, 4}}}}},
       {{"model_type", "granite"}},
       {{"model_type", "granite"},
        {"logits_scaling", 49.0},  // 1 / (1 / 49.0) is another number
@@ -546,8 +564,8 @@ TEST(Architecture, EveryQueryScaleOfGemmaIsWrittenAsTheNumberThatItWasReadFrom) 
 TEST(Architecture, OfEveryGoldenIsWrittenAndReadBackToTheSameModel) {
   const std::filesystem::path goldens = test::source_folder() / "tests/parity/goldens";
   for (const char* name : {"gpt2", "llama-tied", "llama-untied", "llama-padding", "mistral", "qwen2", "qwen3",
-                           "olmo2", "phi3", "granite", "gemma2", "gemma3", "mixtral", "mixtral-balanced",
-                           "qwen3-moe", "qwen3-moe-balanced", "qwen3-moe-dense"}) {
+                           "olmo2", "phi3", "phi3-long", "granite", "gemma2", "gemma3", "mixtral",
+                           "mixtral-balanced", "qwen3-moe", "qwen3-moe-balanced", "qwen3-moe-dense"}) {
     const Architecture a = parse(json::parse(std::ifstream(goldens / name / "model/config.json")));
     EXPECT_EQ(parse(to_hf_config(a)), a) << name;
   }
@@ -558,6 +576,26 @@ TEST(Architecture, ThePaddingTokenThatIsNotNamedIsThatOfTheConfigClass) {
   EXPECT_EQ(parse({{"model_type", "olmo2"}}).padding_token, 1);
   EXPECT_EQ(parse({{"model_type", "gemma3_text"}}).padding_token, 0);
   EXPECT_EQ(parse({{"model_type", "granite"}}).padding_token, std::nullopt);
+}
+
+TEST(Architecture, LongRopeScalesByTheRatioOfPositionsUnlessTheFileSaysHowMuch) {
+  const auto long_rope = [](const json& settings) {
+    json parameters = {
+        {"rope_type", "longrope"}, {"short_factor", {1.0, 1.25}}, {"long_factor", {1.5, 60.1}}};
+    parameters.update(settings);
+    return parse({{"model_type", "phi3"},
+                  {"head_dim", 4},
+                  {"max_position_embeddings", 131072},
+                  {"rope_scaling", parameters}})
+        .rope.long_rope;
+  };
+  EXPECT_DOUBLE_EQ(long_rope(json::object())->attention_factor, std::sqrt(1 + std::log(32) / std::log(4096)));
+  EXPECT_EQ(long_rope(json::object())->original_max_positions, 4096);
+  EXPECT_EQ(long_rope({{"original_max_position_embeddings", 8}}), long_rope(json::object()));
+  EXPECT_DOUBLE_EQ(long_rope({{"factor", 8.0}})->attention_factor,
+                   std::sqrt(1 + std::log(8) / std::log(4096)));
+  EXPECT_EQ(long_rope({{"factor", 0.5}})->attention_factor, 1);
+  EXPECT_EQ(long_rope({{"attention_factor", 1.25}})->attention_factor, 1.25);
 }
 
 TEST(Architecture, GraniteScalesQueriesByItsMultiplierInsteadOfTheHeads) {

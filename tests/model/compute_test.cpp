@@ -297,12 +297,12 @@ struct RotaryGolden {
   float cosine, sine;
 };
 
-void expect_rotary(const RopeOptions& rope, std::span<const RotaryGolden> goldens) {
-  constexpr std::int64_t kSequence = 8192;
+void expect_rotary(const RopeOptions& rope, std::span<const RotaryGolden> goldens,
+                   std::int64_t sequence = 8192) {
   const Rotation rotation = {128, rope};
-  std::vector<std::byte> memory(static_cast<std::size_t>(2 * rotary_table_bytes(rotation, kSequence)));
-  fill_rotary_tables(rotation, kSequence, memory);
-  const RotaryTables tables = rotary_tables(rotation, kSequence, memory.data());
+  std::vector<std::byte> memory(static_cast<std::size_t>(2 * rotary_table_bytes(rotation, sequence)));
+  fill_rotary_tables(rotation, sequence, memory);
+  const RotaryTables tables = rotary_tables(rotation, sequence, memory.data());
   for (const RotaryGolden& golden : goldens) {
     EXPECT_NEAR(tables.cosine.row<float>(golden.position)[golden.index], golden.cosine, 1e-6) << golden.index;
     EXPECT_NEAR(tables.sine.row<float>(golden.position)[golden.index], golden.sine, 1e-6) << golden.index;
@@ -337,6 +337,33 @@ TEST(Rotary, Llama3ScalingIsThatOfTransformers) {
       {8191, 63, 0.999996841F, 0.00251375465F},
   };
   expect_rotary({500000, RopeOptions::Llama3{8, 1, 4, 8192}}, kGoldens);
+}
+
+// Goldens: Phi3RotaryEmbedding.
+TEST(Rotary, LongRopeIsThatOfTransformersInShortAndLongSequences) {
+  RopeOptions::LongRope long_rope{.short_factors = {},
+                                  .long_factors = {},
+                                  .attention_factor = std::sqrt(1 + std::log(32) / std::log(4096)),
+                                  .original_max_positions = 4096};
+  for (int i = 0; i < 64; ++i) {
+    long_rope.short_factors.push_back(1 + i / 100.0);
+    long_rope.long_factors.push_back(1 + i * 0.75);
+  }
+  constexpr RotaryGolden kShort[] = {
+      {0, 1, 1.19023812F, 0.0F},
+      {1, 1, 0.77890712F, 0.899983585F},
+      {1, 63, 1.19023812F, 8.43230373e-05F},
+      {500, 20, -0.155545935F, -1.18003058F},
+      {4095, 1, 0.333645433F, -1.14251804F},
+      {4095, 63, 1.14050007F, 0.340479463F},
+  };
+  constexpr RotaryGolden kLong[] = {
+      {1, 1, 1.04746449F, 0.565229893F},      {500, 20, -0.220718384F, 1.16959405F},
+      {4095, 63, 1.1901809F, 0.0116649652F},  {8191, 1, 1.01238036F, 0.625901639F},
+      {8191, 63, 1.19000936F, 0.0233316589F},
+  };
+  expect_rotary({.long_rope = long_rope}, kShort, 4096);
+  expect_rotary({.long_rope = long_rope}, kLong, 8192);
 }
 
 }  // namespace

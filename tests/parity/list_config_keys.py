@@ -194,6 +194,23 @@ EXPERT_COMBINATIONS = [
     {"sliding_window": None, "use_sliding_window": True}, {"head_dim": 4, "sliding_window": 4}, {"head_dim": 4, "attention_bias": True},
     {"router_jitter_noise": 0.5, "num_experts_per_tok": 4},
 ]
+LONG = {"rope_type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0]}
+ONES = {"rope_type": "longrope", "short_factor": [1.0, 1.0], "long_factor": [1.0, 1.0]}
+OF_8 = {"original_max_position_embeddings": 8}
+OWN_COMBINATIONS = {"phi3": [
+    {**OF_8, "rope_parameters": LONG}, {**OUTSIDE, "rope_parameters": LONG}, {**OF_8, "rope_scaling": LONG},
+    {"rope_parameters": {**LONG, **OF_8}}, {"rope_parameters": ONES}, {**OF_8, "rope_parameters": ONES},
+    {**OF_8, "rope_parameters": {**LONG, "attention_factor": 1.0}}, {**OF_8, "rope_parameters": {**LONG, "factor": 2.0}},
+    {**OF_8, "rope_parameters": {**LONG, "factor": 0.5}}, {**OF_8, "rope_parameters": {**ONES, "attention_factor": 1.0}},
+    {**OF_8, "rope_parameters": {**LONG, "attention_factor": None, "factor": None}},
+    {**OF_8, "rope_parameters": {**LONG, "long_factor": [1, 2]}}, {**OF_8, "rope_parameters": {**LONG, "short_factor": [1.0]}},
+    {**OF_8, "rope_parameters": {**LONG, "long_factor": [1.0, "x"]}}, {**OF_8, "rope_parameters": {**LONG, "long_factor": None}},
+    {**OF_8, "rope_parameters": {**LONG, "long_factor": [1.0, -2.0]}}, {**OF_8, "rope_parameters": {**LONG, "rope_type": "su"}},
+    {**OF_8, "rope_parameters": {**LONG, "rope_type": "yarn"}}, {**OF_8, "rope_parameters": {**LONG, "rope_type": "default"}},
+    {**OF_8, "rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [3.0, 4.0]}},
+    {**OF_8, "rope_theta": 50.0, "rope_parameters": LONG}, {"original_max_position_embeddings": 1, "rope_parameters": LONG},
+    {"original_max_position_embeddings": 64, "rope_parameters": LONG}, {**OF_8, "rope_parameters": {**LONG, "factor": 8}},
+]}
 # Two files for one model, wherever transformers reads both.
 PAIRS = [
     ({**OUTSIDE, "rope_parameters": LLAMA3}, {"rope_parameters": {**LLAMA3, **OUTSIDE}}),
@@ -229,6 +246,12 @@ GEMMA2_PAIRS = [
     ({"rope_theta": 50.0}, {"rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}),
     ({"rope_theta": 50.0, "rope_parameters": LLAMA3}, {"rope_parameters": LLAMA3}),
 ]
+PHI3_PAIRS = PAIRS + [
+    ({**OF_8, "rope_scaling": LONG}, {**OF_8, "rope_parameters": LONG}),
+    ({**OF_8, "rope_parameters": {**LONG, "factor": 8.0}}, {**OF_8, "rope_parameters": LONG}),
+    ({**OF_8, "rope_scaling": {**LONG, "type": "longrope"}}, {**OF_8, "rope_parameters": LONG}),
+    ({"rope_parameters": ONES}, {}),
+]
 # Its window has no max_window_layers.
 QWEN3_MOE_PAIRS = [pair for pair in PAIRS if pair[0].get("max_window_layers") != LAYERS] + [
     ({"num_experts": 4, "num_local_experts": 4}, {}), ({"num_local_experts": 4}, {}),
@@ -240,7 +263,7 @@ MIXTRAL_PAIRS = PAIRS + [
     ({"num_experts": 4}, {}), ({"head_dim": 4, "sliding_window": 4}, {"head_dim": None, "sliding_window": 4}),
     ({"rope_theta": 1e6}, {}), ({"rope_parameters": {"rope_type": "default"}}, {"rope_theta": 1e6}),
 ]
-OWN_PAIRS = {"gemma2": GEMMA2_PAIRS, "gemma3_text": GEMMA_PAIRS, "mixtral": MIXTRAL_PAIRS, "qwen3_moe": QWEN3_MOE_PAIRS}
+OWN_PAIRS = {"gemma2": GEMMA2_PAIRS, "gemma3_text": GEMMA_PAIRS, "phi3": PHI3_PAIRS, "mixtral": MIXTRAL_PAIRS, "qwen3_moe": QWEN3_MOE_PAIRS}
 
 
 def names_in_sources(sources):
@@ -337,7 +360,8 @@ def describe(model_type, config_class, config):
     pairs = [pair for pair in OWN_PAIRS.get(model_type, PAIRS) if family.is_pair(pair)]
     keys = {key: family.effects(key) for key in all_keys(model_type, config_class)}
     combinations = {"same": [], "changes": [], "rejected": []}
-    for combination in COMBINATIONS + (EXPERT_COMBINATIONS if model_type in WITH_EXPERTS else []):
+    own = OWN_COMBINATIONS.get(model_type, []) + (EXPERT_COMBINATIONS if model_type in WITH_EXPERTS else [])
+    for combination in COMBINATIONS + own:
         combinations[family.effect(combination)].append(combination)
     shutil.rmtree(folder)
     return {"config": family.config, "defaults": json.loads(config_class().to_json_string(use_diff=False)),

@@ -81,6 +81,10 @@ def cases():
             vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, head_dim=10, num_experts=5,
             num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=2, output_router_logits=True,
             router_aux_loss_coef=0.05)), 22, 6, 3),
+        "phi3-long": (Phi3Config(**llama_like(
+            vocab_size=103, pad_token_id=None, original_max_position_embeddings=16, rope_parameters={
+                "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3, 2.0],
+                "long_factor": [1.0, 1.5, 4.0, 9.5]})), 28, 6, 3),
     }
 
 

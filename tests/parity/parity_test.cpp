@@ -190,18 +190,18 @@ TEST_P(Parity, Fp16LossesFollowPyTorchInFp32) {
   expect_losses(outcome.result, golden_.values["fp32"], 1e-2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Parity,
-                         ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2",
-                                                              "qwen3", "mistral", "llama-padding", "olmo2",
-                                                              "phi3", "granite", "gemma2", "gemma3",
-                                                              "mixtral", "mixtral-balanced", "qwen3-moe",
-                                                              "qwen3-moe-dense", "qwen3-moe-balanced"),
-                                            ::testing::ValuesIn(test::device_names())),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Parity,
+    ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral",
+                                         "llama-padding", "olmo2", "phi3", "granite", "gemma2", "gemma3",
+                                         "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
+                                         "qwen3-moe-balanced", "phi3-long"),
+                       ::testing::ValuesIn(test::device_names())),
+    [](const auto& info) {
+      std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace strata
