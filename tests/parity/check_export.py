@@ -8,21 +8,23 @@ where the largest difference of two logits is at most 1e-4 of the largest logit;
 import argparse
 import json
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 TOLERANCE = 1e-4
 
 
-def load_exported(folder):
+def load(folder):
     """The model, or an exit where a tensor is missing, left over or of another shape."""
-    model, loading = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32,
-                                                          output_loading_info=True)
+    model, loading = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager",
+                                                          dtype=torch.float32, output_loading_info=True)
     problems = {what: sorted(map(str, names)) for what, names in loading.items() if names}
     if problems:
         sys.exit(f"{folder} does not match its own config.json: {problems}")
@@ -30,13 +32,14 @@ def load_exported(folder):
 
 
 def load_golden(golden, weights):
-    model = AutoModelForCausalLM.from_pretrained(golden / "model", attn_implementation="eager", dtype=torch.float32)
-    if weights == "trained":
-        tensors = load_file(golden / "weights.safetensors")
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(tensors[name])
-    return model.eval()
+    if weights == "initial":
+        return load(golden / "model")
+    # Its weights have the names of files, which those in memory are made from: a layer's experts are one tensor there.
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(golden / "model" / "config.json", folder)
+        save_file(load_file(golden / "weights.safetensors"), pathlib.Path(folder) / "model.safetensors",
+                  metadata={"format": "pt"})
+        return load(folder)
 
 
 def main():
@@ -51,7 +54,7 @@ def main():
     windows = np.fromfile(arguments.golden / "tokens.bin", dtype=np.uint16).reshape(-1, sequence + 1)
     tokens = torch.from_numpy(windows[:8, :-1].astype(np.int64))
     with torch.no_grad():
-        logits = load_exported(arguments.exported)(input_ids=tokens, use_cache=False).logits
+        logits = load(arguments.exported)(input_ids=tokens, use_cache=False).logits
         expected = load_golden(arguments.golden, arguments.weights)(input_ids=tokens, use_cache=False).logits
     difference = ((logits - expected).abs().max() / expected.abs().max()).item()
     print(f"{arguments.exported}: logits differ by {difference:.1e} of the largest")
