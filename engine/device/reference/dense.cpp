@@ -10,20 +10,26 @@ namespace strata {
 using namespace reference;
 
 void run_on_reference(const Product& product) {
-  const auto& [a, transpose_a, b, transpose_b, out, accumulate, bias] = product;
-  const std::int64_t inner = transpose_a ? a.rows : a.columns;
-  expect(is_shape(a, transpose_a ? inner : out.rows, transpose_a ? out.rows : inner), "a of [m, k]");
-  expect(is_shape(b, transpose_b ? out.columns : inner, transpose_b ? inner : out.columns), "b of [k, n]");
-  expect(a.dtype == b.dtype && (out.dtype == a.dtype || out.dtype == DType::fp32),
+  const std::int64_t inner = product.transpose_a ? product.a.rows : product.a.columns;
+  expect(is_shape(product.a, product.transpose_a ? inner : product.out.rows,
+                  product.transpose_a ? product.out.rows : inner),
+         "a of [m, k]");
+  expect(is_shape(product.b, product.transpose_b ? product.out.columns : inner,
+                  product.transpose_b ? inner : product.out.columns),
+         "b of [k, n]");
+  expect(product.a.dtype == product.b.dtype &&
+             (product.out.dtype == product.a.dtype || product.out.dtype == DType::fp32),
          "one dtype, or an fp32 out");
-  expect(!bias || (is_shape(bias, 1, out.columns) && bias.dtype == a.dtype), "a bias of [1, n]");
-  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
-    double sum = bias ? load(bias, 0, column) : 0;
+  expect(!product.bias ||
+             (is_shape(product.bias, 1, product.out.columns) && product.bias.dtype == product.a.dtype),
+         "a bias of [1, n]");
+  for_each_element(product.out, [&](std::int64_t row, std::int64_t column) {
+    double sum = product.bias ? load(product.bias, 0, column) : 0;
     for (std::int64_t k = 0; k < inner; ++k) {
-      sum += (transpose_a ? load(a, k, row) : load(a, row, k)) *
-             (transpose_b ? load(b, column, k) : load(b, k, column));
+      sum += (product.transpose_a ? load(product.a, k, row) : load(product.a, row, k)) *
+             (product.transpose_b ? load(product.b, column, k) : load(product.b, k, column));
     }
-    store(out, row, column, accumulate ? load(out, row, column) + sum : sum);
+    store(product.out, row, column, product.accumulate ? load(product.out, row, column) + sum : sum);
   });
 }
 
@@ -128,29 +134,30 @@ void run_on_reference(const GatedBackward& call) {
 }
 
 void run_on_reference(const EmbeddingForward& call) {
-  const auto& [tokens, table, positions, sequence, out] = call;
-  expect(is_shape(out, static_cast<std::int64_t>(tokens.size()), table.columns), "out of [tokens, hidden]");
-  expect(!positions || (positions.rows >= sequence && positions.columns == table.columns),
+  expect(is_shape(call.out, static_cast<std::int64_t>(call.tokens.size()), call.table.columns),
+         "out of [tokens, hidden]");
+  expect(!call.positions ||
+             (call.positions.rows >= call.sequence && call.positions.columns == call.table.columns),
          "positions of at least [sequence, hidden]");
-  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
-    const std::int32_t token = tokens[static_cast<std::size_t>(row)];
-    expect(token >= 0 && token < table.rows, "tokens in [0, vocabulary)");
-    const double position = positions ? load(positions, row % sequence, column) : 0;
-    store(out, row, column, load(table, token, column) + position);
+  for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
+    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    expect(token >= 0 && token < call.table.rows, "tokens in [0, vocabulary)");
+    const double position = call.positions ? load(call.positions, row % call.sequence, column) : 0;
+    store(call.out, row, column, load(call.table, token, column) + position);
   });
 }
 
 void run_on_reference(const EmbeddingBackward& call) {
-  const auto& [tokens, sequence, out_gradient, table_gradient, positions_gradient, padding_token] = call;
-  expect(is_shape(out_gradient, static_cast<std::int64_t>(tokens.size()), table_gradient.columns) &&
-             table_gradient.dtype == DType::fp32,
+  expect(is_shape(call.out_gradient, static_cast<std::int64_t>(call.tokens.size()),
+                  call.table_gradient.columns) &&
+             call.table_gradient.dtype == DType::fp32,
          "out_gradient of [tokens, hidden] and an fp32 table_gradient");
-  for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
-    const std::int32_t token = tokens[static_cast<std::size_t>(row)];
-    expect(token >= 0 && token < table_gradient.rows, "tokens in [0, vocabulary)");
-    const double gradient = load(out_gradient, row, column);
-    if (token != padding_token) add_to(table_gradient, token, column, gradient);
-    if (positions_gradient) add_to(positions_gradient, row % sequence, column, gradient);
+  for_each_element(call.out_gradient, [&](std::int64_t row, std::int64_t column) {
+    const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
+    expect(token >= 0 && token < call.table_gradient.rows, "tokens in [0, vocabulary)");
+    const double gradient = load(call.out_gradient, row, column);
+    if (token != call.padding_token) add_to(call.table_gradient, token, column, gradient);
+    if (call.positions_gradient) add_to(call.positions_gradient, row % call.sequence, column, gradient);
   });
 }
 
@@ -186,10 +193,9 @@ void run_on_reference(const CrossEntropy& loss) {
 }
 
 void run_on_reference(const Addition& call) {
-  const auto& [a, b, out] = call;
-  expect(is_like(b, a) && is_like(out, a), "operands of one shape and dtype");
-  for_each_element(out, [&](std::int64_t row, std::int64_t column) {
-    store(out, row, column, load(a, row, column) + load(b, row, column));
+  expect(is_like(call.b, call.a) && is_like(call.out, call.a), "operands of one shape and dtype");
+  for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
+    store(call.out, row, column, load(call.a, row, column) + load(call.b, row, column));
   });
 }
 
@@ -201,16 +207,15 @@ void run_on_reference(const Scale& call) {
 }
 
 void run_on_reference(const Cast& call) {
-  const auto& [x, out] = call;
-  expect(is_shape(out, x.rows, x.columns) && x.contiguous() && out.contiguous(),
+  expect(is_shape(call.out, call.x.rows, call.x.columns) && call.x.contiguous() && call.out.contiguous(),
          "contiguous operands of one shape");
-  for_each_element(
-      x, [&](std::int64_t row, std::int64_t column) { store(out, row, column, load(x, row, column)); });
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    store(call.out, row, column, load(call.x, row, column));
+  });
 }
 
 void run_on_reference(const Zero& call) {
-  const auto& [x] = call;
-  for_each_element(x, [&](std::int64_t row, std::int64_t column) { store(x, row, column, 0); });
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) { store(call.x, row, column, 0); });
 }
 
 }  // namespace strata
