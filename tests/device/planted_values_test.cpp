@@ -50,6 +50,7 @@ class PlantedValues : public EveryImplementation {
     SCOPED_TRACE(scenario.name);
     ReferenceKernels kernels;
     std::vector<OperandMemory> wide;
+    wide.reserve(scenario.operands.size());
     for (const OperandMemory& operand : scenario.operands) wide.push_back(operand.widened());
     std::vector<Matrix> views;
     for (OperandMemory& operand : wide) views.push_back(operand.view());
