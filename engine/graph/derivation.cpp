@@ -48,7 +48,7 @@ TensorView Derivation::new_like(const TensorView& of) {
   tensor.name += "_gradient";
   tensor.region = Region::workspace;
   tensor.offset = 0;
-  if (!of.is_whole()) tensor.columns = fixed(of.columns);
+  if (!of.is_whole()) tensor.columns = tensor.columns.slice(of.first, of.columns);
   return {backward_.add(std::move(tensor))};
 }
 
@@ -112,7 +112,7 @@ TensorView Derivation::first_gradient(const TensorView& of) {
 
 TensorView Derivation::gradient_row(const TensorView& of) {
   const TensorView row = first_gradient(of);
-  backward_.tensors[static_cast<std::size_t>(row.tensor)].rows = fixed(1);
+  backward_.tensors[static_cast<std::size_t>(row.tensor)].rows = {};
   return row;
 }
 

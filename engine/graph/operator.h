@@ -67,6 +67,9 @@ class Operator {
   virtual std::string_view name() const = 0;
   /// One for each operand.
   virtual std::vector<Touch> touches() const = 0;
+  /// The axes of its operands and how it may be split on them, as legality.h reads it. Sizes that a split
+  /// changes are those of operands, never the rule's.
+  virtual std::string_view axes() const = 0;
   virtual void run(Kernels& kernels, const Operands& operands) const = 0;
 
   virtual double flops(const Operands&) const { return 0; }

@@ -62,8 +62,10 @@ double forward_flops(const UnitGraph& graph, const GraphShape& shape) {
   double sum = 0;
   for (const Node& node : graph.nodes) {
     std::vector<Matrix> sizes;
-    for (const TensorView& view : node.operands)
+    for (const TensorView& view : node.operands) {
       sizes.push_back(view ? size_of(graph.tensor(view), shape) : Matrix());
+      if (!view.is_whole()) sizes.back().columns = view.columns;
+    }
     sum += node.rule->flops(Operands(sizes, shape.microbatch));
   }
   return sum;
@@ -143,7 +145,7 @@ class SegmentMaker {
       if (touches[i] != Touch::writes || !maker.operands[i]) continue;
       Tensor& made = tensor(maker.operands[i].tensor);
       const bool is_read_by_loop = last_touch(nodes_, maker.operands[i].tensor) < loop_end_;
-      if (made.region == Region::workspace && is_read_by_loop && made.rows.per == Extent::Per::token)
+      if (made.region == Region::workspace && is_read_by_loop && made.rows.extent().per == Extent::Per::token)
         made.in_chunks = true;
     }
     find_loop();
@@ -178,10 +180,10 @@ class SegmentMaker {
     segment_.written_[region] |= touch != Touch::reads;
     if (!in_loop) return operand;
     using Rows = PlacedOperand::Rows;
-    operand.tokens = tensor.in_chunks                           ? Rows::in_chunk
-                     : tensor.rows.per == Extent::Per::token    ? Rows::in_rows
-                     : tensor.columns.per == Extent::Per::token ? Rows::in_columns
-                                                                : Rows::all;
+    operand.tokens = tensor.in_chunks                                    ? Rows::in_chunk
+                     : tensor.rows.extent().per == Extent::Per::token    ? Rows::in_rows
+                     : tensor.columns.extent().per == Extent::Per::token ? Rows::in_columns
+                                                                         : Rows::all;
     return operand;
   }
 

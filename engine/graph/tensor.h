@@ -1,4 +1,5 @@
-// Tensors of a unit's graph: matrices whose sizes follow the microbatch, and views of their columns. Values.
+// Tensors of a unit's graph: matrices whose axes have names and whose sizes follow the microbatch, and views
+// of their columns. Values.
 #pragma once
 
 #include <cstdint>
@@ -6,44 +7,9 @@
 #include <string>
 
 #include "base/dtype.h"
-#include "engine/graph/unit_memory.h"
+#include "engine/graph/axis.h"
 
 namespace strata {
-
-/// A length: a fixed count, or one for each sequence, position or token of a microbatch.
-struct Extent {
-  enum class Per : std::uint8_t { microbatch, sequence, position, token };
-
-  std::int64_t count = 1;
-  Per per = Per::microbatch;
-
-  std::int64_t in(const MicrobatchShape& shape) const {
-    switch (per) {
-      case Per::sequence:
-        return checked_product(count, shape.batch);
-      case Per::position:
-        return checked_product(count, shape.sequence);
-      case Per::token:
-        return checked_product(count, shape.tokens());
-      default:
-        return count;
-    }
-  }
-  friend bool operator==(const Extent&, const Extent&) = default;
-};
-
-constexpr Extent fixed(std::int64_t count) {
-  return {count, Extent::Per::microbatch};
-}
-constexpr Extent per_sequence(std::int64_t count) {
-  return {count, Extent::Per::sequence};
-}
-constexpr Extent per_position(std::int64_t count) {
-  return {count, Extent::Per::position};
-}
-constexpr Extent per_token(std::int64_t count) {
-  return {count, Extent::Per::token};
-}
 
 enum class TensorType : std::uint8_t {
   precision,  ///< the run's
@@ -56,7 +22,7 @@ using TensorId = std::int32_t;
 struct Tensor {
   std::string name;
   TensorType type = TensorType::precision;
-  Extent rows, columns;
+  Axis rows, columns;
   /// Workspace: wherever there is room. Otherwise elements from the region's start; of constants a number
   /// in the list of constants.
   Region region = Region::workspace;

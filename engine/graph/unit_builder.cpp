@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <utility>
 
+#include "engine/graph/legality.h"
 #include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/attention.h"
 #include "engine/graph/operators/cross_entropy.h"
@@ -21,7 +23,19 @@ constexpr std::int64_t align(std::int64_t elements, std::int64_t alignment) {
   return checked_sum(elements, alignment - 1) / alignment * alignment;
 }
 
+Axis uncut(std::int64_t length) {
+  return {kUncut, length};
+}
+
 }  // namespace
+
+Axis query_axis(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dimension) {
+  return Axis("kv_heads", kv_heads) * Axis("queries", heads / kv_heads) * uncut(head_dimension);
+}
+
+Axis key_axis(std::int64_t kv_heads, std::int64_t head_dimension) {
+  return Axis("kv_heads", kv_heads) * uncut(head_dimension);
+}
 
 UnitBuilder::UnitBuilder(std::string name, std::string prefix) : prefix_(std::move(prefix)) {
   unit_.name = std::move(name);
@@ -36,12 +50,16 @@ void UnitBuilder::node(std::shared_ptr<const Operator> rule, std::vector<TensorV
   graph_.nodes.push_back({std::move(rule), std::move(operands)});
 }
 
-TensorView UnitBuilder::make(const std::string& name, std::int64_t columns, TensorType type) {
-  return {graph_.add({name, type, per_token(1), fixed(columns)})};
+TensorView UnitBuilder::make(const std::string& name, const Axis& columns) {
+  return {graph_.add({name, TensorType::precision, token_axis(), columns})};
+}
+
+Axis UnitBuilder::axis_of(const TensorView& x) const {
+  return axes_of(graph_, x)[1];
 }
 
 std::int64_t UnitBuilder::columns_of(const TensorView& x) const {
-  return x.is_whole() ? graph_.tensor(x).columns.count : x.columns;
+  return axis_of(x).extent().count;
 }
 
 TensorView UnitBuilder::columns(const TensorView& x, std::int64_t first, std::int64_t columns) const {
@@ -63,19 +81,24 @@ void UnitBuilder::append(const std::string& name, std::vector<std::int64_t> shap
   unit_.tensors.push_back(std::move(tensor));
 }
 
-TensorView UnitBuilder::weight_view(const std::string& name, std::int64_t offset, std::int64_t rows,
-                                    std::int64_t columns) {
-  return {graph_.add({name, TensorType::precision, fixed(rows), fixed(columns), Region::parameter, offset})};
+TensorView UnitBuilder::weight_view(const std::string& name, std::int64_t offset, const Axis& rows,
+                                    const Axis& columns) {
+  return {graph_.add({name, TensorType::precision, rows, columns, Region::parameter, offset})};
 }
 
-TensorView UnitBuilder::parameter(const std::string& name, std::vector<std::int64_t> shape, Init init) {
+TensorView UnitBuilder::vector(const std::string& name, const Axis& columns, Init init) {
   end_ = align(end_, kTensorAlignment);
-  const std::int64_t offset = end_, rows = shape.size() > 1 ? shape.front() : 1, columns = shape.back();
-  append(name, std::move(shape), init);
-  return weight_view(name, offset, rows, columns);
+  append(name, {columns.extent().count}, init);
+  return weight_view(name, unit_.tensors.back().offset, {}, columns);
 }
 
-TensorView UnitBuilder::input(std::int64_t columns) {
+TensorView UnitBuilder::matrix(const std::string& name, const Axis& rows, const Axis& columns, Init init) {
+  end_ = align(end_, kTensorAlignment);
+  append(name, {rows.extent().count, columns.extent().count}, init);
+  return weight_view(name, unit_.tensors.back().offset, rows, columns);
+}
+
+TensorView UnitBuilder::input(const Axis& columns) {
   const TensorView input = make("input", columns);
   graph_.tensors.back().region = Region::input;
   graph_.input = input.tensor;
@@ -87,35 +110,34 @@ void UnitBuilder::output(const TensorView& x) {
   graph_.output = x.tensor;
 }
 
-TensorView UnitBuilder::embedding(const std::string& name, std::int64_t rows, std::int64_t columns,
+TensorView UnitBuilder::embedding(const std::string& name, const Axis& rows, const Axis& columns,
                                   std::optional<std::int64_t> padding_token) {
-  const TensorView table = parameter(name, {rows, columns}, Init::normal);
+  const TensorView table = matrix(name, rows, columns, Init::normal);
   unit_.tensors.back().zero_row = padding_token.value_or(-1);
-  unit_.sparse_row = columns;
-  const TensorView tokens{graph_.add({"tokens", TensorType::int32, fixed(1), per_token(1), Region::tokens})};
+  unit_.sparse_row = columns.extent().count;
+  const TensorView tokens{graph_.add({"tokens", TensorType::int32, {}, token_axis(), Region::tokens})};
   const TensorView out = make("embedded", columns);
   node(std::make_shared<EmbeddingRule>(static_cast<std::int32_t>(padding_token.value_or(kNoRow))),
        {tokens, table, {}, out});
   return out;
 }
 
-TensorView UnitBuilder::embedding(const std::string& name, const std::string& positions, std::int64_t rows,
-                                  std::int64_t position_rows, std::int64_t columns) {
+TensorView UnitBuilder::embedding(const std::string& name, const std::string& positions, const Axis& rows,
+                                  const Axis& position_rows, const Axis& columns) {
   const TensorView out = embedding(name, rows, columns);
-  graph_.nodes.back()[EmbeddingRule::positions] =
-      parameter(positions, {position_rows, columns}, Init::normal);
+  graph_.nodes.back()[EmbeddingRule::positions] = matrix(positions, position_rows, columns, Init::normal);
   unit_.sparse_row = 0;
   return out;
 }
 
 TensorView UnitBuilder::norm(const TensorView& x, const std::string& name, const NormOptions& options) {
-  const std::int64_t columns = columns_of(x);
+  const Axis columns = axis_of(x);
   const bool is_layer_norm = options.kind == NormKind::layer_norm;
   const Init init = options.unit_offset ? Init::zeros : Init::ones;
-  const TensorView weight = parameter(name + ".weight", {columns}, init);
-  const TensorView bias = is_layer_norm ? parameter(name + ".bias", {columns}, Init::zeros) : TensorView{};
+  const TensorView weight = vector(name + ".weight", columns, init);
+  const TensorView bias = is_layer_norm ? vector(name + ".bias", columns, Init::zeros) : TensorView{};
   const auto statistic = [&](const char* what) {
-    return TensorView{graph_.add({name + what, TensorType::fp32, fixed(1), per_token(1)})};
+    return TensorView{graph_.add({name + what, TensorType::fp32, {}, token_axis()})};
   };
   const TensorView mean = is_layer_norm ? statistic(".mean") : TensorView{};
   const TensorView deviation = statistic(".deviation");
@@ -126,22 +148,23 @@ TensorView UnitBuilder::norm(const TensorView& x, const std::string& name, const
 
 TensorView UnitBuilder::linear(const TensorView& x, const std::vector<Projection>& projections,
                                const LinearOptions& options) {
-  const std::int64_t inputs = columns_of(x);
+  const Axis inputs = axis_of(x);
   const bool is_linear = options.order == WeightOrder::linear;
-  std::int64_t outputs = 0;
-  for (const Projection& projection : projections) outputs = checked_sum(outputs, projection.outputs);
+  Axis outputs = projections.front().outputs;
+  for (const Projection& projection : std::span(projections).subspan(1))
+    outputs = outputs | projection.outputs;
   const std::string& name = projections.front().name;
   const auto add = [&](const char* what, const auto& shape_of, Init init) {
     end_ = align(end_, kTensorAlignment);
     const std::int64_t offset = end_;
     for (const Projection& projection : projections)
-      append(projection.name + what, shape_of(projection.outputs), init);
+      append(projection.name + what, shape_of(projection.outputs.extent().count), init);
     return offset;
   };
   const std::int64_t weights = add(
       ".weight",
-      [&](std::int64_t count) {
-        return is_linear ? std::vector{count, inputs} : std::vector{inputs, count};
+      [&, rows = inputs.extent().count](std::int64_t count) {
+        return is_linear ? std::vector{count, rows} : std::vector{rows, count};
       },
       options.init);
   const TensorView weight =
@@ -150,19 +173,20 @@ TensorView UnitBuilder::linear(const TensorView& x, const std::vector<Projection
   if (options.bias) {
     const std::int64_t biases = add(
         ".bias", [](std::int64_t count) { return std::vector{count}; }, Init::zeros);
-    bias = weight_view(name + ".bias", biases, 1, outputs);
+    bias = weight_view(name + ".bias", biases, {}, outputs);
   }
   const TensorView out = make(name, outputs);
   node(std::make_shared<LinearRule>(options.order), {x, weight, bias, {}, out});
   return out;
 }
 
-TensorView UnitBuilder::shared_linear(const TensorView& x, const Unit& owner, std::int32_t number) {
+TensorView UnitBuilder::shared_linear(const TensorView& x, const Axis& outputs, const Unit& owner,
+                                      std::int32_t number) {
   const TensorSpec& table = owner.tensors.front();
-  const TensorView weight{graph_.add({table.hf_name, TensorType::precision, fixed(table.hf_shape.front()),
-                                      fixed(table.hf_shape.back()), Region::shared_parameter, table.offset})};
+  const TensorView weight{graph_.add(
+      {table.hf_name, TensorType::precision, outputs, axis_of(x), Region::shared_parameter, table.offset})};
   unit_.shares = number;
-  const TensorView out = make(table.hf_name, table.hf_shape.front());
+  const TensorView out = make(table.hf_name, outputs);
   node(std::make_shared<LinearRule>(WeightOrder::linear), {x, weight, {}, {}, out});
   return out;
 }
@@ -171,20 +195,25 @@ TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_
                                   const std::string& key_name, std::int64_t queries,
                                   std::int64_t head_dimension, const NormOptions& options) {
   const Init init = options.unit_offset ? Init::zeros : Init::ones;
-  const TensorView query_weight = parameter(query_name + ".weight", {head_dimension}, init);
-  const TensorView key_weight = parameter(key_name + ".weight", {head_dimension}, init);
-  const std::int64_t heads = columns_of(x) / head_dimension;
+  const TensorView query_weight = vector(query_name + ".weight", uncut(head_dimension), init);
+  const TensorView key_weight = vector(key_name + ".weight", uncut(head_dimension), init);
   const TensorView deviation{
-      graph_.add({query_name + ".deviation", TensorType::fp32, fixed(heads), per_token(1)})};
-  const TensorView out = make(query_name, columns_of(x));
-  node(std::make_shared<HeadNormRule>(options, queries), {x, query_weight, key_weight, out, deviation});
+      graph_.add({query_name + ".deviation", TensorType::fp32, axis_of(x).outer(), token_axis()})};
+  const TensorView out = make(query_name, axis_of(x));
+  const std::int64_t keys = columns_of(x) / head_dimension - queries;
+  node(std::make_shared<HeadNormRule>(options, queries / keys),
+       {x, query_weight, key_weight, out, deviation});
   return out;
 }
 
 void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
   const auto table = [&](std::int64_t number) {
-    return TensorView{graph_.add({"rotation", TensorType::fp32, per_position(1), fixed(head_dimension / 2),
-                                  Region::constants, number})};
+    return TensorView{graph_.add({"rotation",
+                                  TensorType::fp32,
+                                  {"positions", per_position(1)},
+                                  uncut(head_dimension / 2),
+                                  Region::constants,
+                                  number})};
   };
   const TensorView cosine = table(2 * tables), sine = table(2 * tables + 1);
   node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine});
@@ -192,61 +221,64 @@ void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::in
 
 TensorView UnitBuilder::attention(const TensorView& query, const TensorView& key, const TensorView& value,
                                   const AttentionShape& shape) {
-  const TensorView out = make("attention", columns_of(query));
-  const TensorView log_sum_exp{
-      graph_.add({"attention.log_sum_exp", TensorType::fp32, per_sequence(shape.heads), per_position(1)})};
+  const TensorView out = make("attention", axis_of(query));
+  const TensorView log_sum_exp{graph_.add({"attention.log_sum_exp",
+                                           TensorType::fp32,
+                                           Axis("sequences", per_sequence(1)) * axis_of(query).outer(),
+                                           {"positions", per_position(1)}})};
   node(std::make_shared<AttentionRule>(shape), {query, key, value, out, log_sum_exp});
   return out;
 }
 
 TensorView UnitBuilder::activate(const TensorView& x, Activation kind) {
-  const TensorView out = make("activation", columns_of(x));
+  const TensorView out = make("activation", axis_of(x));
   node(std::make_shared<ActivationRule>(kind, /*gated=*/false), {x, out});
   return out;
 }
 
 TensorView UnitBuilder::activate_gate(const TensorView& gate_up, Activation kind) {
-  const TensorView out = make("activation", columns_of(gate_up) / 2);
+  const TensorView out = make("activation", axis_of(gate_up).slice(0, columns_of(gate_up) / 2));
   node(std::make_shared<ActivationRule>(kind, /*gated=*/true), {gate_up, out});
   return out;
 }
 
 TensorView UnitBuilder::experts(const TensorView& x, const ExpertOptions& options) {
-  const std::int64_t hidden = columns_of(x), inner = options.intermediate, rows = options.top_k;
-  const auto tensor = [&](const char* name, TensorType type, Extent row_count, Extent column_count) {
-    return TensorView{graph_.add({name, type, row_count, column_count})};
+  const Axis hidden = axis_of(x), inner("intermediate", options.intermediate),
+             experts("experts", options.experts), choices("choices", options.top_k);
+  const Axis chosen_rows = token_axis() * choices, sorted_rows("sorted_rows", per_token(options.top_k));
+  const auto tensor = [&](const char* name, TensorType type, const Axis& rows, const Axis& columns) {
+    return TensorView{graph_.add({name, type, rows, columns})};
   };
-  const auto weights_of_all = [&](const std::vector<std::string>& names, std::int64_t outputs,
-                                  std::int64_t inputs) {
+  const auto weights_of_all = [&](const std::vector<std::string>& names, const Axis& outputs,
+                                  const Axis& inputs) {
     end_ = align(end_, kTensorAlignment);
     const std::int64_t offset = end_;
     for (std::int64_t expert = 0; expert < options.experts; ++expert)
       for (const std::string& name : names)
-        append(fmt::format(fmt::runtime(name), expert) + ".weight", {outputs, inputs}, Init::normal);
-    const std::int64_t all = options.experts * std::ssize(names) * outputs;
-    return weight_view(names.front(), offset, all, inputs);
+        append(fmt::format(fmt::runtime(name), expert) + ".weight",
+               {outputs.extent().count / std::ssize(names), inputs.extent().count}, Init::normal);
+    return weight_view(names.front(), offset, experts * outputs, inputs);
   };
-  const TensorView logits = linear(x, {{options.router, options.experts}});
-  const TensorView probabilities =
-      tensor("router.probabilities", TensorType::fp32, per_token(1), fixed(options.experts));
-  const TensorView chosen = tensor("router.experts", TensorType::int32, fixed(1), per_token(rows));
-  const TensorView shares = tensor("router.weights", TensorType::fp32, per_token(1), fixed(rows));
+  const TensorView logits = linear(x, {{options.router, experts}});
+  const TensorView probabilities = tensor("router.probabilities", TensorType::fp32, token_axis(), experts);
+  const TensorView chosen = tensor("router.experts", TensorType::int32, {}, chosen_rows);
+  const TensorView shares = tensor("router.weights", TensorType::fp32, token_axis(), choices);
   node(std::make_shared<RouteRule>(options.normalise), {logits, probabilities, chosen, shares});
-  const TensorView sources = tensor("router.sources", TensorType::int32, fixed(1), per_token(rows));
-  const TensorView places = tensor("router.places", TensorType::int32, fixed(1), per_token(rows));
+  const TensorView sources = tensor("router.sources", TensorType::int32, {}, sorted_rows);
+  const TensorView places = tensor("router.places", TensorType::int32, {}, chosen_rows);
   const TensorView offsets =
-      tensor("router.offsets", TensorType::int32, fixed(1), fixed(options.experts + 1));
-  node(std::make_shared<GroupRowsRule>(rows), {chosen, sources, places, offsets});
+      tensor("router.offsets", TensorType::int32, {}, {"expert_bounds", options.experts + 1});
+  node(std::make_shared<GroupRowsRule>(options.top_k), {chosen, sources, places, offsets});
   if (options.balance.coefficient != 0)
     node(std::make_shared<TallyRule>(options.balance), {offsets, probabilities, tally(options.experts)});
-  const auto sorted = [&](const char* name, std::int64_t columns) {
-    return tensor(name, TensorType::precision, per_token(rows), fixed(columns));
+  const auto sorted = [&](const char* name, const Axis& columns) {
+    return tensor(name, TensorType::precision, sorted_rows, columns);
   };
   const TensorView inputs = sorted("experts.inputs", hidden);
   node(std::make_shared<SortRowsRule>(), {x, sources, places, inputs});
-  const TensorView gate_up = sorted("experts.gate_up", 2 * inner);
+  const TensorView gate_up = sorted("experts.gate_up", inner | inner);
   node(std::make_shared<ExpertProductRule>(),
-       {inputs, offsets, weights_of_all({options.gate, options.up}, inner, hidden), gate_up});
+       {inputs, offsets, weights_of_all({options.gate, options.up}, inner | inner, hidden), gate_up});
   const TensorView activation = sorted("experts.activation", inner);
   node(std::make_shared<ActivationRule>(options.activation, /*gated=*/true), {gate_up, activation});
   const TensorView outputs = sorted("experts.outputs", hidden);
@@ -258,14 +290,14 @@ TensorView UnitBuilder::experts(const TensorView& x, const ExpertOptions& option
 }
 
 TensorView UnitBuilder::add(const TensorView& a, const TensorView& b) {
-  const TensorView out = make("sum", columns_of(a));
+  const TensorView out = make("sum", axis_of(a));
   node(std::make_shared<AdditionRule>(), {a, b, out});
   return out;
 }
 
 TensorView UnitBuilder::scale(const TensorView& x, double factor) {
   if (factor == 1) return x;
-  const TensorView out = make("scaled", columns_of(x));
+  const TensorView out = make("scaled", axis_of(x));
   node(std::make_shared<ScaleRule>(static_cast<float>(factor)), {x, out});
   return out;
 }
@@ -275,7 +307,7 @@ void UnitBuilder::take_in_chunks(const TensorView& x) {
 }
 
 TensorView UnitBuilder::tally(std::int64_t experts) {
-  return {graph_.add({"tally", TensorType::fp32, fixed(2), fixed(experts), Region::tally})};
+  return {graph_.add({"tally", TensorType::fp32, {kUncut, 2}, {"experts", experts}, Region::tally})};
 }
 
 void UnitBuilder::begin_tally(std::int64_t experts) {
@@ -283,15 +315,14 @@ void UnitBuilder::begin_tally(std::int64_t experts) {
 }
 
 TensorView UnitBuilder::balance_loss(std::int64_t experts, const BalanceOptions& options) {
-  const TensorView loss{graph_.add({"balance_loss", TensorType::fp32, fixed(1), fixed(1)})};
+  const TensorView loss{graph_.add({"balance_loss", TensorType::fp32, {}, {}})};
   node(std::make_shared<BalanceLossRule>(options), {tally(experts), loss});
   return loss;
 }
 
 void UnitBuilder::cross_entropy(const TensorView& logits, double soft_cap, const TensorView& penalty) {
-  const TensorView targets{
-      graph_.add({"targets", TensorType::int32, fixed(1), per_token(1), Region::targets})};
-  const TensorView losses{graph_.add({"losses", TensorType::fp32, fixed(1), per_token(1), Region::losses})};
+  const TensorView targets{graph_.add({"targets", TensorType::int32, {}, token_axis(), Region::targets})};
+  const TensorView losses{graph_.add({"losses", TensorType::fp32, {}, token_axis(), Region::losses})};
   node(std::make_shared<CrossEntropyRule>(static_cast<float>(soft_cap)), {penalty, logits, targets, losses});
 }
 

@@ -1,5 +1,6 @@
 // Writes down a unit: each operator, with the parameters that it brings along. The order of the calls is the
-// order of the nodes and of the parameters in memory.
+// order of the nodes and of the parameters in memory. Who brings a new length in names its axis; all others
+// follow.
 #pragma once
 
 #include <optional>
@@ -13,10 +14,15 @@
 
 namespace strata {
 
+/// Columns of queries: for each key head as many heads as share it, of `head_dimension` columns each.
+Axis query_axis(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dimension);
+/// Columns of keys or values.
+Axis key_axis(std::int64_t kv_heads, std::int64_t head_dimension);
+
 /// Rows of a product's weight, under a name of their own.
 struct Projection {
   std::string name;
-  std::int64_t outputs;
+  Axis outputs;
 };
 
 struct LinearOptions {
@@ -40,22 +46,23 @@ class UnitBuilder {
   UnitBuilder(std::string name, std::string prefix);
 
   /// What the unit before has made, [tokens, columns].
-  TensorView input(std::int64_t columns);
-  /// `columns` of x from `first` on.
+  TensorView input(const Axis& columns);
+  /// `columns` of x from `first` on, which are whole parts of its axis.
   TensorView columns(const TensorView& x, std::int64_t first, std::int64_t columns) const;
 
   /// rows[tokens] of the table `name`, plus those of `positions` that a token's place in its sequence names.
-  TensorView embedding(const std::string& name, std::int64_t rows, std::int64_t columns,
+  TensorView embedding(const std::string& name, const Axis& rows, const Axis& columns,
                        std::optional<std::int64_t> padding_token = {});
-  TensorView embedding(const std::string& name, const std::string& positions, std::int64_t rows,
-                       std::int64_t position_rows, std::int64_t columns);
+  TensorView embedding(const std::string& name, const std::string& positions, const Axis& rows,
+                       const Axis& position_rows, const Axis& columns);
   TensorView norm(const TensorView& x, const std::string& name, const NormOptions& options);
   /// One product for all projections, side by side.
   TensorView linear(const TensorView& x, const std::vector<Projection>& projections,
                     const LinearOptions& options = {});
   /// x · Wᵀ for the first tensor of another unit, whose number is given.
-  TensorView shared_linear(const TensorView& x, const Unit& owner, std::int32_t number);
-  /// The norm of each head, with one weight for the `queries` heads in front and one for the rest.
+  TensorView shared_linear(const TensorView& x, const Axis& outputs, const Unit& owner, std::int32_t number);
+  /// The norm of each head, with one weight for the `queries` heads in front and one for the rest. x has
+  /// the parts query heads, as query_axis() makes it, and key heads.
   TensorView head_norm(const TensorView& x, const std::string& query_name, const std::string& key_name,
                        std::int64_t queries, std::int64_t head_dimension, const NormOptions& options);
   /// In place, with the tables of this number.
@@ -88,13 +95,14 @@ class UnitBuilder {
 
  private:
   TensorView tally(std::int64_t experts);
-  TensorView make(const std::string& name, std::int64_t columns, TensorType type = TensorType::precision);
+  TensorView make(const std::string& name, const Axis& columns);
+  Axis axis_of(const TensorView& x) const;  ///< its columns'
   std::int64_t columns_of(const TensorView& x) const;
-  TensorView parameter(const std::string& name, std::vector<std::int64_t> shape, Init init);
+  TensorView vector(const std::string& name, const Axis& columns, Init init);
+  TensorView matrix(const std::string& name, const Axis& rows, const Axis& columns, Init init);
   /// Right behind the last one.
   void append(const std::string& name, std::vector<std::int64_t> shape, Init init);
-  TensorView weight_view(const std::string& name, std::int64_t offset, std::int64_t rows,
-                         std::int64_t columns);
+  TensorView weight_view(const std::string& name, std::int64_t offset, const Axis& rows, const Axis& columns);
   void node(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
 
   std::string prefix_;

@@ -6,18 +6,38 @@
 
 namespace strata {
 
+Axis hidden_axis(const Architecture& a) {
+  return {"hidden", a.hidden};
+}
+
+Axis query_axis(const Architecture& a) {
+  return query_axis(a.heads, a.kv_heads, a.head_dimension);
+}
+
+Axis key_axis(const Architecture& a) {
+  return key_axis(a.kv_heads, a.head_dimension);
+}
+
+Axis intermediate_axis(const Architecture& a) {
+  return {"intermediate", a.intermediate};
+}
+
+Axis vocabulary_axis(const Architecture& a) {
+  return {"vocabulary", a.vocabulary};
+}
+
 UnitBuilder token_embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "model.");
   if (a.balance_coefficient != 0) builder.begin_tally(a.experts);
   const TensorView embedded =
-      builder.embedding("embed_tokens.weight", a.vocabulary, a.hidden, a.padding_token);
+      builder.embedding("embed_tokens.weight", vocabulary_axis(a), hidden_axis(a), a.padding_token);
   builder.output(builder.scale(embedded, a.embedding_scale));
   return builder;
 }
 
 UnitBuilder token_head(const Architecture& a, const Unit& embedding, const NormOptions& options) {
   UnitBuilder builder("head", "");
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   TensorView penalty;
   if (a.balance_coefficient != 0) penalty = builder.balance_loss(a.experts, balance_options(a));
   finish_head(builder, builder.norm(input, "model.norm", options), a, embedding, penalty);
@@ -38,8 +58,8 @@ UnitBuilder layer_block(std::int64_t layer) {
 
 void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& a,
                  const Unit& embedding, const TensorView& penalty) {
-  const TensorView product = a.tied_head ? builder.shared_linear(normalised, embedding, 0)
-                                         : builder.linear(normalised, {{"lm_head", a.vocabulary}});
+  const TensorView product = a.tied_head ? builder.shared_linear(normalised, vocabulary_axis(a), embedding, 0)
+                                         : builder.linear(normalised, {{"lm_head", vocabulary_axis(a)}});
   builder.take_in_chunks(product);
   const TensorView logits = builder.scale(product, 1 / a.logits_divisor);
   builder.take_in_chunks(logits);
@@ -77,26 +97,28 @@ TensorView attend(UnitBuilder& builder, const TensorView& qkv, const Architectur
 
 TensorView self_attention(UnitBuilder& builder, const TensorView& x, const Architecture& a,
                           const AttentionOptions& options) {
-  const std::int64_t query = a.query_columns(), key = a.kv_columns();
-  const TensorView qkv =
-      builder.linear(x, {{"self_attn.q_proj", query}, {"self_attn.k_proj", key}, {"self_attn.v_proj", key}},
-                     {.bias = a.qkv_bias});
-  return builder.linear(attend(builder, qkv, a, options), {{"self_attn.o_proj", a.hidden}},
+  const TensorView qkv = builder.linear(x,
+                                        {{"self_attn.q_proj", query_axis(a)},
+                                         {"self_attn.k_proj", key_axis(a)},
+                                         {"self_attn.v_proj", key_axis(a)}},
+                                        {.bias = a.qkv_bias});
+  return builder.linear(attend(builder, qkv, a, options), {{"self_attn.o_proj", hidden_axis(a)}},
                         {.bias = a.out_bias});
 }
 
 TensorView gated_mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a,
                      Activation activation) {
-  const TensorView gate_up = builder.linear(
-      x, {{"mlp.gate_proj", a.intermediate}, {"mlp.up_proj", a.intermediate}}, {.bias = a.mlp_bias});
-  return builder.linear(builder.activate_gate(gate_up, activation), {{"mlp.down_proj", a.hidden}},
+  const TensorView gate_up =
+      builder.linear(x, {{"mlp.gate_proj", intermediate_axis(a)}, {"mlp.up_proj", intermediate_axis(a)}},
+                     {.bias = a.mlp_bias});
+  return builder.linear(builder.activate_gate(gate_up, activation), {{"mlp.down_proj", hidden_axis(a)}},
                         {.bias = a.mlp_bias});
 }
 
 UnitBuilder pre_norm_block(const Architecture& a, std::int64_t layer, const Branch& attention,
                            const Branch& mlp) {
   UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   const TensorView attended = attention(builder, builder.norm(input, "input_layernorm", rms_norm(a)));
   const TensorView mid = builder.add(input, builder.scale(attended, a.residual_scale));
   const TensorView branch = mlp(builder, builder.norm(mid, "post_attention_layernorm", rms_norm(a)));

@@ -8,6 +8,13 @@
 
 namespace strata {
 
+// The axes that architectures name.
+Axis hidden_axis(const Architecture& architecture);
+Axis query_axis(const Architecture& architecture);
+Axis key_axis(const Architecture& architecture);
+Axis intermediate_axis(const Architecture& architecture);
+Axis vocabulary_axis(const Architecture& architecture);
+
 /// embed_tokens, times the architecture's factor; where a microbatch's tally begins, if it has one.
 UnitBuilder token_embedding(const Architecture& architecture);
 /// model.norm, then finish_head().

@@ -58,7 +58,7 @@ UnitBuilder gemma_block(const Architecture& a, std::int64_t layer, AttentionOpti
   const auto norm = [&](const TensorView& x, const char* name) {
     return builder.norm(x, name, gemma_norm(a));
   };
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   const TensorView attended = self_attention(builder, norm(input, "input_layernorm"), a, options);
   const TensorView mid = builder.add(input, norm(attended, "post_attention_layernorm"));
   const TensorView branch =

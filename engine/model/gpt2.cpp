@@ -54,7 +54,8 @@ nlohmann::json write(const Architecture& a) {
 
 UnitBuilder embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "transformer.");
-  builder.output(builder.embedding("wte.weight", "wpe.weight", a.vocabulary, a.max_positions, a.hidden));
+  builder.output(builder.embedding("wte.weight", "wpe.weight", vocabulary_axis(a),
+                                   {"learned_positions", a.max_positions}, hidden_axis(a)));
   return builder;
 }
 
@@ -66,22 +67,24 @@ UnitBuilder block(const Architecture& a, std::int64_t layer) {
   constexpr LinearOptions kProduct = {WeightOrder::conv1d, Init::normal, /*bias=*/true};
   constexpr LinearOptions kBranch = {WeightOrder::conv1d, Init::residual_normal, /*bias=*/true};
   UnitBuilder builder(fmt::format("block.{}", layer), fmt::format("transformer.h.{}.", layer));
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   const TensorView normalised = builder.norm(input, "ln_1", norm_options(a));
-  const TensorView qkv = builder.linear(normalised, {{"attn.c_attn", 3 * a.hidden}}, kProduct);
+  const TensorView qkv =
+      builder.linear(normalised, {{"attn.c_attn", query_axis(a) | key_axis(a) | key_axis(a)}}, kProduct);
   const auto part = [&](std::int64_t number) { return builder.columns(qkv, number * a.hidden, a.hidden); };
   const TensorView attention = builder.attention(part(0), part(1), part(2), attention_shape(a));
-  const TensorView mid = builder.add(input, builder.linear(attention, {{"attn.c_proj", a.hidden}}, kBranch));
-  const TensorView up =
-      builder.linear(builder.norm(mid, "ln_2", norm_options(a)), {{"mlp.c_fc", a.intermediate}}, kProduct);
-  builder.output(builder.add(
-      mid, builder.linear(builder.activate(up, Activation::gelu_tanh), {{"mlp.c_proj", a.hidden}}, kBranch)));
+  const TensorView mid =
+      builder.add(input, builder.linear(attention, {{"attn.c_proj", hidden_axis(a)}}, kBranch));
+  const TensorView up = builder.linear(builder.norm(mid, "ln_2", norm_options(a)),
+                                       {{"mlp.c_fc", intermediate_axis(a)}}, kProduct);
+  builder.output(builder.add(mid, builder.linear(builder.activate(up, Activation::gelu_tanh),
+                                                 {{"mlp.c_proj", hidden_axis(a)}}, kBranch)));
   return builder;
 }
 
 UnitBuilder head(const Architecture& a, const Unit& embedding) {
   UnitBuilder builder("head", "");
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   finish_head(builder, builder.norm(input, "transformer.ln_f", norm_options(a)), a, embedding);
   return builder;
 }

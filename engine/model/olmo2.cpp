@@ -26,21 +26,23 @@ nlohmann::json write(const Architecture& a) {
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
   const std::int64_t query = a.query_columns(), key = a.kv_columns();
-  const TensorView qkv =
-      builder.linear(x, {{"self_attn.q_proj", query}, {"self_attn.k_proj", key}, {"self_attn.v_proj", key}},
-                     {.bias = a.qkv_bias});
+  const TensorView qkv = builder.linear(x,
+                                        {{"self_attn.q_proj", query_axis(a)},
+                                         {"self_attn.k_proj", key_axis(a)},
+                                         {"self_attn.v_proj", key_axis(a)}},
+                                        {.bias = a.qkv_bias});
   const TensorView queries = builder.norm(builder.columns(qkv, 0, query), "self_attn.q_norm", rms_norm(a));
   const TensorView keys = builder.norm(builder.columns(qkv, query, key), "self_attn.k_norm", rms_norm(a));
   builder.rope(queries, a.head_dimension, 0);
   builder.rope(keys, a.head_dimension, 0);
   const TensorView attended =
       builder.attention(queries, keys, builder.columns(qkv, query + key, key), attention_shape(a));
-  return builder.linear(attended, {{"self_attn.o_proj", a.hidden}}, {.bias = a.out_bias});
+  return builder.linear(attended, {{"self_attn.o_proj", hidden_axis(a)}}, {.bias = a.out_bias});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {
   UnitBuilder builder = layer_block(layer);
-  const TensorView input = builder.input(a.hidden);
+  const TensorView input = builder.input(hidden_axis(a));
   const TensorView mid =
       builder.add(input, builder.norm(attention(builder, input, a), "post_attention_layernorm", rms_norm(a)));
   const TensorView branch = gated_mlp(builder, mid, a, Activation::silu);

@@ -27,13 +27,17 @@ nlohmann::json write(const Architecture& a) {
 }
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
-  const TensorView qkv = builder.linear(x, {{"self_attn.qkv_proj", a.query_columns() + 2 * a.kv_columns()}});
-  return builder.linear(attend(builder, qkv, a, {attention_shape(a)}), {{"self_attn.o_proj", a.hidden}});
+  const TensorView qkv =
+      builder.linear(x, {{"self_attn.qkv_proj", query_axis(a) | key_axis(a) | key_axis(a)}});
+  return builder.linear(attend(builder, qkv, a, {attention_shape(a)}),
+                        {{"self_attn.o_proj", hidden_axis(a)}});
 }
 
 TensorView mlp(UnitBuilder& builder, const TensorView& x, const Architecture& a) {
-  const TensorView gate_up = builder.linear(x, {{"mlp.gate_up_proj", 2 * a.intermediate}});
-  return builder.linear(builder.activate_gate(gate_up, Activation::silu), {{"mlp.down_proj", a.hidden}});
+  const TensorView gate_up =
+      builder.linear(x, {{"mlp.gate_up_proj", intermediate_axis(a) | intermediate_axis(a)}});
+  return builder.linear(builder.activate_gate(gate_up, Activation::silu),
+                        {{"mlp.down_proj", hidden_axis(a)}});
 }
 
 UnitBuilder block(const Architecture& a, std::int64_t layer) {

@@ -14,13 +14,15 @@ namespace {
 
 constexpr MicrobatchShape kShape{2, 5};
 constexpr std::int64_t kHeads = 3, kDimension = 4, kColumns = kHeads * kDimension;
+const Axis kHidden("hidden", kColumns);
 constexpr std::uint64_t kGraphs = 200;
 constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms,
                      float soft_cap) {
-  const TensorView qkv =
-      builder.linear(x, {{name + ".q", kColumns}, {name + ".k", kColumns}, {name + ".v", kColumns}});
+  const TensorView qkv = builder.linear(x, {{name + ".q", query_axis(kHeads, kHeads, kDimension)},
+                                            {name + ".k", key_axis(kHeads, kDimension)},
+                                            {name + ".v", key_axis(kHeads, kDimension)}});
   TensorView rotated = builder.columns(qkv, 0, 2 * kColumns);
   if (norms) rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, {});
   builder.rope(rotated, kDimension, 0);
@@ -40,7 +42,7 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
   std::uint64_t next = 0;
   const auto pick = [&](std::uint64_t count) { return random.integer(next++) % count; };
   UnitBuilder builder("unit", "");
-  std::vector<TensorView> values = {builder.input(kColumns)};
+  std::vector<TensorView> values = {builder.input(kHidden)};
   const std::uint64_t operators = 3 + pick(8);
   for (std::uint64_t i = 0; i < operators; ++i) {
     const std::string name = "op" + std::to_string(i);
@@ -53,16 +55,15 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
         values.push_back(builder.norm(x, name, {NormKind::rms_norm, 1e-5, /*unit_offset=*/pick(2) == 0}));
         break;
       case 2:
-        values.push_back(builder.linear(x, {{name, kColumns}}, {WeightOrder::conv1d, Init::normal, true}));
+        values.push_back(builder.linear(x, {{name, kHidden}}, {WeightOrder::conv1d, Init::normal, true}));
         break;
       case 3:
         values.push_back(
-            builder.activate_gate(builder.linear(x, {{name + ".gate", kColumns}, {name + ".up", kColumns}}),
-                                  kActivations[pick(std::size(kActivations))]));
+            builder.activate_gate(builder.linear(x, {{name + ".gate", kHidden}, {name + ".up", kHidden}}),
+                                  pick(2) == 0 ? Activation::silu : Activation::gelu_tanh));
         break;
       case 4:
-        values.push_back(builder.activate(builder.linear(x, {{name, kColumns}}),
-                                          kActivations[pick(std::size(kActivations))]));
+        values.push_back(builder.activate(builder.linear(x, {{name, kHidden}}), Activation::gelu_tanh));
         break;
       case 5:
         values.push_back(attention(builder, x, name, pick(2) == 0, pick(2) == 0 ? 1.0F : 0.0F));
@@ -85,7 +86,7 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
         break;
     }
   }
-  builder.output(builder.add(values.back(), builder.linear(values.back(), {{"last", kColumns}})));
+  builder.output(builder.add(values.back(), builder.linear(values.back(), {{"last", kHidden}})));
   return builder.finish();
 }
 

@@ -14,6 +14,7 @@ class ActivationRule final : public Operator {
 
   std::string_view name() const override { return gated_ ? "gated_activation" : "activation"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return gated_ ? "t c|c, t c" : "t c, t c"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }
@@ -35,6 +36,7 @@ class ActivationGradientRule final : public GradientOperator {
     return gated_ ? "gated_activation_gradient" : "activation_gradient";
   }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return gated_ ? "t c|c, t c, t c|c" : "t c, t c, t c"; }
   std::vector<InPlace> in_place() const override { return {{x_gradient, out_gradient}, {x_gradient, x}}; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;

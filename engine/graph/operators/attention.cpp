@@ -7,9 +7,11 @@
 namespace strata {
 namespace {
 
-AttentionShape shape_in(AttentionShape attention, const MicrobatchShape& shape) {
-  attention.batch = shape.batch;
-  attention.sequence = shape.sequence;
+AttentionShape shape_of(AttentionShape attention, const Operands& operands) {
+  attention.batch = operands.shape().batch;
+  attention.sequence = operands.shape().sequence;
+  attention.heads = operands[AttentionRule::query].columns / attention.head_dimension;
+  attention.kv_heads = operands[AttentionRule::key].columns / attention.head_dimension;
   return attention;
 }
 
@@ -25,12 +27,12 @@ double product_flops(const AttentionShape& attention) {
 }  // namespace
 
 void AttentionRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionForward{shape_in(attention_, operands.shape()), operands[query], operands[key],
+  kernels.run(AttentionForward{shape_of(attention_, operands), operands[query], operands[key],
                                operands[value], operands[out], operands[log_sum_exp]});
 }
 
 double AttentionRule::flops(const Operands& operands) const {
-  return 2 * product_flops(shape_in(attention_, operands.shape()));
+  return 2 * product_flops(shape_of(attention_, operands));
 }
 
 void AttentionRule::differentiate(const Node& node, Derivation& derivation) const {
@@ -45,14 +47,14 @@ void AttentionRule::differentiate(const Node& node, Derivation& derivation) cons
 }
 
 void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionBackward{shape_in(attention_, operands.shape()), operands[query], operands[key],
+  kernels.run(AttentionBackward{shape_of(attention_, operands), operands[query], operands[key],
                                 operands[value], operands[out], operands[log_sum_exp], operands[out_gradient],
                                 operands[query_gradient], operands[key_gradient], operands[value_gradient]});
 }
 
 /// Five products: the scores are computed again.
 double AttentionGradientRule::flops(const Operands& operands) const {
-  return 5 * product_flops(shape_in(attention_, operands.shape()));
+  return 5 * product_flops(shape_of(attention_, operands));
 }
 
 void RopeRule::run(Kernels& kernels, const Operands& operands) const {

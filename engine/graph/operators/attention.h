@@ -10,12 +10,15 @@ class AttentionRule final : public Operator {
  public:
   enum : int { query, key, value, out, log_sum_exp };
 
-  /// Batch and sequence follow the microbatch.
+  /// Batch and sequence follow the microbatch, numbers of heads the operands.
   explicit AttentionRule(const AttentionShape& attention) : attention_(attention) {}
 
   std::string_view name() const override { return "attention"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
+  }
+  std::string_view axes() const override {
+    return "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -46,6 +49,10 @@ class AttentionGradientRule final : public GradientOperator {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads, Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override {
+    return "(s p^) (g q+ d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "
+           "(s p) (g q d), (s p) (g d), (s p) (g d)";
+  }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 
@@ -63,6 +70,7 @@ class RopeRule final : public Operator {
 
   std::string_view name() const override { return inverse_ ? "rope_back" : "rope"; }
   std::vector<Touch> touches() const override { return {Touch::updates, Touch::reads, Touch::reads}; }
+  std::string_view axes() const override { return "(s p) (h d^), p e^, p e"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;

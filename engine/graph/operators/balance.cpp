@@ -22,8 +22,7 @@ void TallyRule::run(Kernels& kernels, const Operands& operands) const {
 
 void TallyRule::differentiate(const Node& node, Derivation& derivation) const {
   if (!derivation.wants(node[probabilities])) return;
-  const TensorView loss_scale =
-      derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
+  const TensorView loss_scale = derivation.add({"loss_scale", TensorType::fp32, {}, {}, Region::loss_scale});
   const TensorView gradient = derivation.gradient_row(node[probabilities]);
   derivation.add(std::make_shared<BalanceGradientRule>(options_), {node[tally], loss_scale, gradient});
 }

@@ -14,8 +14,7 @@ void CrossEntropyRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 void CrossEntropyRule::differentiate(const Node& node, Derivation& derivation) const {
-  const TensorView loss_scale =
-      derivation.add({"loss_scale", TensorType::fp32, fixed(1), fixed(1), Region::loss_scale});
+  const TensorView loss_scale = derivation.add({"loss_scale", TensorType::fp32, {}, {}, Region::loss_scale});
   derivation.add(std::make_shared<CrossEntropyGradientRule>(soft_cap_),
                  {node[penalty], node[logits], node[targets], node[losses], loss_scale});
   derivation.pass(node[logits], node[logits]);

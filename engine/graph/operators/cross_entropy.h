@@ -17,6 +17,7 @@ class CrossEntropyRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::updates, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override { return "1 1, t v^, 1 t, 1 t"; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -36,6 +37,7 @@ class CrossEntropyGradientRule final : public GradientOperator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::updates, Touch::reads, Touch::writes, Touch::reads};
   }
+  std::string_view axes() const override { return "1 1, t v^, 1 t, 1 t, 1 1"; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
 

@@ -12,6 +12,7 @@ class AdditionRule final : public Operator {
 
   std::string_view name() const override { return "add"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return "+t c, +t c, +t c"; }
   std::vector<InPlace> in_place() const override { return {{out, a}, {out, b}}; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }
@@ -28,6 +29,7 @@ class ScaleRule final : public Operator {
 
   std::string_view name() const override { return "scale"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return "+t c, +t c"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }
@@ -45,6 +47,7 @@ class ZeroRule final : public Operator {
 
   std::string_view name() const override { return "zero"; }
   std::vector<Touch> touches() const override { return {Touch::writes}; }
+  std::string_view axes() const override { return "t c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
 };
@@ -56,6 +59,7 @@ class CopyRule final : public Operator {
 
   std::string_view name() const override { return "copy"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return "+t c, +t c"; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;

@@ -17,6 +17,7 @@ class EmbeddingRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override { return "1 (s p^), v^ c, l^ c, (s p) c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
@@ -34,6 +35,7 @@ class EmbeddingGradientRule final : public GradientOperator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::updates, Touch::updates};
   }
+  std::string_view axes() const override { return "1 (s+ p^), (s p) c, v^ c, l^ c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:

@@ -17,6 +17,7 @@ class RouteRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::writes, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override { return "t e^, t e, 1 (t k^), t k"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -36,6 +37,7 @@ class RouteGradientRule final : public GradientOperator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override { return "t e^, 1 (t k^), t k, t k, 1 e, t e"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:
@@ -54,6 +56,7 @@ class GroupRowsRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::writes, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override { return "1 (t^ k^), 1 r^, 1 (t k), 1 o^"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
@@ -71,6 +74,7 @@ class SortRowsRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override { return "+t^ c, 1 r, 1 (t k^), +r c"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -88,6 +92,9 @@ class ExpertProductRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override {
+    return transposed_ ? "+r^ c+, 1 o^, (e^ n) c, +r n" : "+r^ n+, 1 o^, (e^ n) c, +r c";
+  }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -104,6 +111,7 @@ class ExpertWeightGradientRule final : public GradientOperator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::updates};
   }
+  std::string_view axes() const override { return "r^ c, 1 o^, r n, (e^ n) c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 };
@@ -117,6 +125,7 @@ class CombineRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override { return "+r^ c, 1 (t^ k^), t k, +t c"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -130,6 +139,7 @@ class CombineGradientRule final : public GradientOperator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override { return "+r^ c+, 1 (t^ k^), t k, t c, r c, +t k"; }
   std::vector<InPlace> in_place() const override { return {{x_gradient, x}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };

@@ -19,6 +19,9 @@ class LinearRule final : public Operator {
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override {
+    return order_ == WeightOrder::linear ? "+t k+, n k, +1 n, +t n, +t n" : "+t k+, k n, +1 n, +t n, +t n";
+  }
   std::vector<InPlace> must_hold() const override { return {{out, addend}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -37,6 +40,9 @@ class LinearInputGradientRule final : public GradientOperator {
 
   std::string_view name() const override { return "linear_input_gradient"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
+  std::string_view axes() const override {
+    return order_ == WeightOrder::linear ? "+t n+, n k, +t k" : "+t n+, k n, +t k";
+  }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 
@@ -53,6 +59,9 @@ class LinearWeightGradientRule final : public GradientOperator {
 
   std::string_view name() const override { return "linear_weight_gradient"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  std::string_view axes() const override {
+    return order_ == WeightOrder::linear ? "t+ k, t n, n k" : "t+ k, t n, k n";
+  }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 
@@ -67,6 +76,7 @@ class BiasGradientRule final : public GradientOperator {
 
   std::string_view name() const override { return "bias_gradient"; }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::updates}; }
+  std::string_view axes() const override { return "t+ n, 1 n"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };
 

@@ -3,6 +3,13 @@
 #include "engine/graph/derivation.h"
 
 namespace strata {
+namespace {
+
+bool is_query_head(std::int64_t head, std::int64_t heads, std::int64_t queries_per_key) {
+  return head < heads / (queries_per_key + 1) * queries_per_key;
+}
+
+}  // namespace
 
 Node NormRule::again(const Node& node) const {
   if (!node[addend]) return node;
@@ -58,15 +65,16 @@ void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
-  const std::int64_t dimension = operands[query_weight].columns;
-  for (std::int64_t head = 0; head < operands[x].columns / dimension; ++head) {
-    kernels.run(NormForward{.kind = options_.kind,
-                            .epsilon = static_cast<float>(options_.epsilon),
-                            .input = operands[x].column_slice(head * dimension, dimension),
-                            .weight = operands[head < query_heads_ ? query_weight : key_weight],
-                            .unit_offset = options_.unit_offset,
-                            .out = operands[out].column_slice(head * dimension, dimension),
-                            .reciprocal_deviation = operands[deviation].row_slice(head, 1)});
+  const std::int64_t dimension = operands[query_weight].columns, heads = operands[x].columns / dimension;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    kernels.run(NormForward{
+        .kind = options_.kind,
+        .epsilon = static_cast<float>(options_.epsilon),
+        .input = operands[x].column_slice(head * dimension, dimension),
+        .weight = operands[is_query_head(head, heads, queries_per_key_) ? query_weight : key_weight],
+        .unit_offset = options_.unit_offset,
+        .out = operands[out].column_slice(head * dimension, dimension),
+        .reciprocal_deviation = operands[deviation].row_slice(head, 1)});
   }
 }
 
@@ -74,15 +82,15 @@ void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const
   const TensorView gradient = derivation.gradient(node[out]);
   if (!gradient) return;
   derivation.add(
-      std::make_shared<HeadNormGradientRule>(options_, query_heads_),
+      std::make_shared<HeadNormGradientRule>(options_, queries_per_key_),
       {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
        derivation.parameter_gradient(node[query_weight]), derivation.parameter_gradient(node[key_weight])});
 }
 
 void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  const std::int64_t dimension = operands[query_weight].columns;
-  for (std::int64_t head = 0; head < operands[x].columns / dimension; ++head) {
-    const bool is_query = head < query_heads_;
+  const std::int64_t dimension = operands[query_weight].columns, heads = operands[x].columns / dimension;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const bool is_query = is_query_head(head, heads, queries_per_key_);
     const Matrix in_place = operands[gradient].column_slice(head * dimension, dimension);
     kernels.run(
         NormBackward{.kind = options_.kind,

@@ -24,6 +24,7 @@ class NormRule final : public Operator {
     return {Touch::reads, Touch::reads,  Touch::writes, Touch::reads,
             Touch::reads, Touch::writes, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override { return "t c^, t c, t c, 1 c, 1 c, t c, 1 t, 1 t"; }
   std::vector<InPlace> in_place() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
   bool goes_by_rows() const override { return true; }
@@ -57,6 +58,7 @@ class NormGradientRule final : public GradientOperator {
     return {Touch::reads, Touch::reads,  Touch::reads,   Touch::reads,  Touch::reads,
             Touch::reads, Touch::writes, Touch::updates, Touch::updates};
   }
+  std::string_view axes() const override { return "t+ c^, 1 c, 1 t, 1 t, t c, t c, t c, 1 c, 1 c"; }
   std::vector<InPlace> in_place() const override {
     return {{input_gradient, addend}, {input_gradient, out_gradient}};
   }
@@ -66,20 +68,21 @@ class NormGradientRule final : public GradientOperator {
   NormOptions options_;
 };
 
-/// The norm (RMS) of each head's columns: those of the first `query_heads` heads of x with one weight, those
-/// of the rest with the other. deviation: fp32 [heads, rows]. The gradient of x takes the place of that of
-/// out.
+/// The norm (RMS) of each head's columns. In front stand `queries_per_key` heads for each one of the rest;
+/// they have one weight, the rest has the other. deviation: fp32 [heads, rows]. The gradient of x takes the
+/// place of that of out.
 class HeadNormRule final : public Operator {
  public:
   enum : int { x, query_weight, key_weight, out, deviation };
 
-  HeadNormRule(const NormOptions& options, std::int64_t query_heads)
-      : options_(options), query_heads_(query_heads) {}
+  HeadNormRule(const NormOptions& options, std::int64_t queries_per_key)
+      : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
   }
+  std::string_view axes() const override { return "t (g q^ d^)|(g d), 1 d, 1 d, t (g q d)|(g d), (g q)|g t"; }
   std::vector<InPlace> shares_gradient() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -87,7 +90,7 @@ class HeadNormRule final : public Operator {
 
  private:
   NormOptions options_;
-  std::int64_t query_heads_;
+  std::int64_t queries_per_key_;
 };
 
 /// In place on the gradient.
@@ -95,19 +98,22 @@ class HeadNormGradientRule final : public GradientOperator {
  public:
   enum : int { x, query_weight, key_weight, deviation, gradient, query_weight_gradient, key_weight_gradient };
 
-  HeadNormGradientRule(const NormOptions& options, std::int64_t query_heads)
-      : options_(options), query_heads_(query_heads) {}
+  HeadNormGradientRule(const NormOptions& options, std::int64_t queries_per_key)
+      : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm_gradient"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads,   Touch::reads,   Touch::reads,  Touch::reads,
             Touch::updates, Touch::updates, Touch::updates};
   }
+  std::string_view axes() const override {
+    return "t+ (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g t, t (g q d)|(g d), 1 d, 1 d";
+  }
   void run(Kernels& kernels, const Operands& operands) const override;
 
  private:
   NormOptions options_;
-  std::int64_t query_heads_;
+  std::int64_t queries_per_key_;
 };
 
 }  // namespace strata

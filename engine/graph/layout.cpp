@@ -1,0 +1,202 @@
+#include "engine/graph/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "engine/graph/derivation.h"
+#include "engine/graph/legality.h"
+
+namespace strata {
+namespace {
+
+using Form = Layout::Form;
+
+/// What a node does under a split.
+struct NodeSplit {
+  std::optional<AxisName> axis;
+  bool sums = false;             ///< over that axis
+  std::vector<bool> is_divided;  ///< operands that have the axis
+};
+
+class Propagation {
+ public:
+  Propagation(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks)
+      : graph_(graph), axes_(axes), states_(graph.tensors.size()) {
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      const Tensor& tensor = graph.tensors[i];
+      for (const AxisName axis : axes) {
+        refuse_uneven(tensor.rows, axis, ranks);
+        refuse_uneven(tensor.columns, axis, ranks);
+      }
+      if (is_given(tensor)) states_[i].now = split_of(tensor);
+      made_.push_back(states_[i].now);
+    }
+  }
+
+  std::vector<TensorExchange> run(const std::vector<Node>& nodes, TensorId handed_over) {
+    exchanges_.clear();
+    nodes_ = &nodes;
+    handed_over_ = handed_over;
+    for (State& state : states_) state.is_gathered = false;
+    for (number_ = 0; number_ < nodes.size(); ++number_) run_node(nodes[number_]);
+    if (handed_over >= 0) bring(handed_over, split_of(graph_.tensor(handed_over)));
+    return exchanges_;
+  }
+
+  const std::vector<Layout>& made() const { return made_; }
+
+ private:
+  struct State {
+    Layout now;
+    bool is_gathered = false;  ///< ranks have all of it beside their stretch
+  };
+
+  State& state(TensorId id) { return states_[static_cast<std::size_t>(id)]; }
+
+  static void refuse_uneven(const Axis& axis, AxisName name, std::int64_t ranks) {
+    for (const Dimensions& part : axis.parts())
+      for (const Dimension& dimension : part)
+        if (dimension.name == name && dimension.length.per == Extent::Per::microbatch &&
+            dimension.length.count % ranks != 0)
+          throw ConfigError(
+              fmt::format("the axis {} of {} does not divide among {} ranks; split it over a divisor of {}",
+                          name.text(), dimension.length.count, ranks, dimension.length.count));
+  }
+
+  static bool is_parameter(const Tensor& tensor) {
+    return tensor.region == Region::parameter || tensor.region == Region::shared_parameter ||
+           tensor.region == Region::gradient || tensor.region == Region::shared_gradient;
+  }
+  static bool is_given(const Tensor& tensor) {
+    return is_parameter(tensor) || tensor.region == Region::input || tensor.region == Region::output_gradient;
+  }
+
+  Layout split_of(const Tensor& tensor) const {
+    for (const AxisName axis : axes_)
+      if (tensor.rows.has(axis) || tensor.columns.has(axis)) return {Form::split, axis};
+    return {};
+  }
+
+  void bring(TensorId id, const Layout& wanted) {
+    State& state = this->state(id);
+    if (state.now == wanted || state.now.form == Form::whole || state.is_gathered) return;
+    const auto exchange = [&](TensorExchange::Kind kind) { exchanges_.push_back({kind, id, number_}); };
+    if (state.now.form == Form::partial_sum) {
+      exchange(wanted.form == Form::split ? TensorExchange::Kind::reduce_scatter
+                                          : TensorExchange::Kind::all_reduce);
+      state.now = wanted;
+    } else {
+      exchange(TensorExchange::Kind::all_gather);
+      state.is_gathered = true;
+    }
+  }
+
+  /// Parameters decide on which axis a node is split; without one that is, what it reads first.
+  NodeSplit find_split(const Node& node, const Legality& legality, const std::vector<Touch>& touches) {
+    const std::vector<BoundDimension> bound = bind_axes(node, graph_, legality);
+    NodeSplit split;
+    split.is_divided.resize(node.operands.size());
+    const auto can_split_on = [&](AxisName axis) {
+      return std::ranges::any_of(bound, [&](const BoundDimension& each) {
+        return each.dimension.name == axis && can_split(legality, bound, each.variable, axis);
+      });
+    };
+    bool is_decided = false;
+    for (std::size_t i = 0; i < node.operands.size() && !is_decided; ++i) {
+      if (!node.operands[i] || touches[i] == Touch::writes) continue;
+      const Layout& now = state(node.operands[i].tensor).now;
+      if (now.form != Form::split || !can_split_on(now.axis)) continue;
+      is_decided = is_parameter(graph_.tensor(node.operands[i]));
+      if (is_decided || !split.axis) split.axis = now.axis;
+    }
+    for (const BoundDimension& each : bound) {
+      if (each.dimension.name != split.axis) continue;
+      split.is_divided[each.operand] = true;
+      split.sums = legality.variables[each.variable].splitting == Splitting::summed;
+    }
+    return split;
+  }
+
+  /// A partial sum that nobody else reads, and whose sum would be no smaller than what is made of it.
+  bool can_wait(const Node& node, TensorId id, const Legality& legality, const std::vector<Touch>& touches) {
+    const auto reads = [&](const Node& other) {
+      bool found = false;
+      for_each_operand(other, [&](const TensorView& view, Touch touch) {
+        found |= view.tensor == id && touch != Touch::writes;
+      });
+      return found;
+    };
+    const auto behind = nodes_->begin() + static_cast<std::ptrdiff_t>(number_) + 1;
+    if (id == handed_over_ || std::any_of(behind, nodes_->end(), reads)) return false;
+    const auto count = [&](const Tensor& tensor) {
+      return tensor.rows.extent().count * tensor.columns.extent().count;
+    };
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (touches[i] == Touch::reads || !node.operands[i] || !legality.operands[i].is_linear) continue;
+      if (count(graph_.tensor(node.operands[i])) > count(graph_.tensor(id))) return false;
+    }
+    return true;
+  }
+
+  void run_node(const Node& node) {
+    const Legality legality = legality_of(*node.rule);
+    const std::vector<Touch> touches = node.rule->touches();
+    const NodeSplit split = find_split(node, legality, touches);
+    bool makes_partial_sums = split.sums;
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      const TensorView& view = node.operands[i];
+      if (!view || touches[i] == Touch::writes) continue;
+      if (touches[i] == Touch::updates && is_parameter(graph_.tensor(view))) continue;
+      if (split.is_divided[i]) {
+        bring(view.tensor, {Form::split, *split.axis});
+      } else if (state(view.tensor).now.form == Form::partial_sum && legality.operands[i].is_linear &&
+                 (!split.axis || split.sums) && can_wait(node, view.tensor, legality, touches)) {
+        makes_partial_sums = true;
+      } else {
+        bring(view.tensor, {});
+      }
+    }
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      const TensorView& view = node.operands[i];
+      if (!view || touches[i] == Touch::reads) continue;
+      const bool is_partial_sum =
+          makes_partial_sums && !split.is_divided[i] && (split.sums || legality.operands[i].is_linear);
+      State& written = state(view.tensor);
+      const bool was_partial_sum = is_parameter(graph_.tensor(view)) && written.now.form == Form::partial_sum;
+      written = {split.is_divided[i]                 ? Layout{Form::split, *split.axis}
+                 : is_partial_sum || was_partial_sum ? Layout{Form::partial_sum}
+                                                     : Layout{}};
+      made_[static_cast<std::size_t>(view.tensor)] = written.now;
+    }
+  }
+
+  const UnitGraph& graph_;
+  std::span<const AxisName> axes_;
+  std::vector<State> states_;
+  std::vector<Layout> made_;
+  const std::vector<Node>* nodes_ = nullptr;
+  TensorId handed_over_ = -1;
+  std::size_t number_ = 0;
+  std::vector<TensorExchange> exchanges_;
+};
+
+}  // namespace
+
+UnitLayout lay_out(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks) {
+  UnitLayout layout;
+  layout.backward = Derivation(graph).finish();
+  Propagation propagation(layout.backward, axes, ranks);
+  layout.forward_exchanges = propagation.run(graph.nodes, graph.output);
+  const auto given = std::ranges::find(layout.backward.tensors, Region::input_gradient, &Tensor::region);
+  const bool hands_over = given != layout.backward.tensors.end();
+  layout.backward_exchanges = propagation.run(
+      layout.backward.nodes,
+      hands_over ? static_cast<TensorId>(given - layout.backward.tensors.begin()) : TensorId{-1});
+  layout.tensors = propagation.made();
+  return layout;
+}
+
+}  // namespace strata

@@ -1,0 +1,175 @@
+// What tensor parallelism needs to know: which tensors are split, and where ranks exchange values. The counts
+// are Megatron's (Shoeybi et al. 2019; with sequences split, Korthikanti et al. 2022).
+#include "engine/graph/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "engine/graph/derivation.h"
+#include "engine/graph/fuse.h"
+#include "engine/graph/legality.h"
+#include "tests/model/tiny_model.h"
+#include "tests/support/declared_axes.h"
+
+namespace strata::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::array<AxisName, 2> kTensorParallel = {"kv_heads", "intermediate"};
+constexpr std::array<AxisName, 3> kWithSequences = {"kv_heads", "intermediate", "positions"};
+
+/// With heads, or groups of heads, for two ranks.
+Architecture tiny(const std::string& name) {
+  for (auto& [each, architecture] : tiny_architectures()) {
+    if (each != name) continue;
+    Architecture even = architecture;
+    if (even.model_type == "gpt2") even.heads = even.kv_heads = 4, even.head_dimension = even.hidden / 4;
+    return even;
+  }
+  throw std::logic_error("no architecture " + name);
+}
+
+UnitGraph graph_of(const Architecture& architecture, std::size_t unit) {
+  const Model model = build_model(architecture);
+  return model.graph_of(model.units[unit]);
+}
+
+/// "input: whole", one tensor a line.
+std::string layout(const UnitGraph& graph, std::span<const AxisName> axes) {
+  const UnitLayout layout = lay_out(graph, axes, 2);
+  std::string text;
+  for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
+    const auto& [form, axis] = layout.tensors[i];
+    text += layout.backward.tensors[i].name + ": ";
+    text += form == Layout::Form::whole         ? "whole"
+            : form == Layout::Form::partial_sum ? "partial sum"
+                                                : "split on " + std::string(axis.text());
+    text += '\n';
+  }
+  return text;
+}
+
+struct Exchanges {
+  std::vector<std::string> forward, backward;
+};
+
+/// "all_reduce sum before norm".
+Exchanges exchanges(const UnitGraph& graph, std::span<const AxisName> axes) {
+  const UnitLayout layout = lay_out(graph, axes, 2);
+  const auto print = [&](const std::vector<TensorExchange>& exchanges, const std::vector<Node>& nodes) {
+    std::vector<std::string> lines;
+    for (const auto& [kind, tensor, before] : exchanges) {
+      const std::string name = kind == TensorExchange::Kind::all_reduce   ? "all_reduce "
+                               : kind == TensorExchange::Kind::all_gather ? "all_gather "
+                                                                          : "reduce_scatter ";
+      lines.push_back(name + layout.backward.tensor(tensor).name + " before " +
+                      (before < nodes.size() ? std::string(nodes[before].rule->name()) : "the end"));
+    }
+    return lines;
+  };
+  return {print(layout.forward_exchanges, graph.nodes),
+          print(layout.backward_exchanges, layout.backward.nodes)};
+}
+
+TEST(DeclaredAxes, FitEveryNodeOfEveryArchitecture) {
+  for (const auto& [name, architecture] : tiny_architectures()) {
+    for (const UnitGraph& plain : build_model(architecture).graphs) {
+      const UnitGraph forward = fuse(plain), backward = Derivation(forward).finish();
+      for (const UnitGraph* graph : {&forward, &backward}) {
+        for (const Node& node : graph->nodes) {
+          EXPECT_TRUE(kDeclaredAxes.contains(declaration_of(*node.rule)))
+              << declaration_of(*node.rule) << " is proven by no test in tests/graph/axes_test.cpp";
+          EXPECT_NO_THROW(bind_axes(node, *graph, legality_of(*node.rule))) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorParallel, ReducesTwiceInEachPassOfALayer) {
+  for (const auto& [name, norms, attention, norm] :
+       {std::array{"gpt2", "ln_1", "attn.c_proj", "ln_2"},
+        std::array{"llama_untied", "input_layernorm", "self_attn.o_proj", "post_attention_layernorm"}}) {
+    const Exchanges found = exchanges(fuse(graph_of(tiny(name), 1)), kTensorParallel);
+    EXPECT_THAT(found.forward, ElementsAre("all_reduce " + std::string(attention) + " before norm",
+                                           "all_reduce sum before the end"));
+    EXPECT_THAT(found.backward,
+                ElementsAre("all_reduce " + std::string(norm) + "_gradient before norm_gradient",
+                            "all_reduce " + std::string(norms) + "_gradient before norm_gradient"));
+  }
+}
+
+/// What experts have made travels as their sum, and backward the router's weights travel, too.
+TEST(TensorParallel, ReducesTheSumOfExperts) {
+  const Exchanges found = exchanges(fuse(graph_of(tiny("mixtral"), 1)), kTensorParallel);
+  EXPECT_THAT(found.forward,
+              ElementsAre("all_reduce self_attn.o_proj before norm", "all_reduce sum before the end"));
+  EXPECT_THAT(found.backward, ElementsAre("all_reduce router.weights_gradient before route_gradient",
+                                          "all_reduce post_attention_layernorm_gradient before norm_gradient",
+                                          "all_reduce input_layernorm_gradient before norm_gradient"));
+}
+
+TEST(TensorParallel, SplitsWhatHasTheAxes) {
+  const std::string text = layout(graph_of(tiny("qwen3"), 1), kTensorParallel);
+  for (const char* line :
+       {"input: whole\n", "self_attn.q_proj: split on kv_heads\n", "attention: split on kv_heads\n",
+        "attention.log_sum_exp: split on kv_heads\n", "self_attn.o_proj: partial sum\n",
+        "mlp.gate_proj: split on intermediate\n", "mlp.down_proj: partial sum\n",
+        "input_layernorm.weight_gradient: whole\n", "mlp.gate_proj_gradient: split on intermediate\n",
+        // Each rank has the part that its heads give.
+        "self_attn.q_norm.weight_gradient: partial sum\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+}
+
+TEST(TensorParallel, WithSplitSequencesGathersAndScatters) {
+  const Exchanges found = exchanges(graph_of(tiny("llama_untied"), 1), kWithSequences);
+  EXPECT_THAT(found.forward, ElementsAre("all_gather input_layernorm before linear",
+                                         "reduce_scatter self_attn.o_proj before add",
+                                         "all_gather post_attention_layernorm before linear",
+                                         "reduce_scatter mlp.down_proj before add"));
+  // The inputs of products are gathered again for the gradients of weights.
+  EXPECT_THAT(found.backward,
+              ElementsAre("all_gather sum_gradient before linear_weight_gradient",
+                          "all_gather post_attention_layernorm before linear_weight_gradient",
+                          "reduce_scatter post_attention_layernorm_gradient before norm_gradient",
+                          "all_gather sum_gradient before linear_weight_gradient",
+                          "all_gather input_layernorm before linear_weight_gradient",
+                          "reduce_scatter input_layernorm_gradient before norm_gradient"));
+}
+
+TEST(TensorParallel, RefusesWhatDoesNotDivide) {
+  const auto refusal = [](const UnitGraph& graph, std::int64_t ranks) -> std::string {
+    try {
+      lay_out(graph, kTensorParallel, ranks);
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  const UnitGraph layer = graph_of(tiny("llama_untied"), 1);
+  EXPECT_EQ(refusal(layer, 2), "");
+  EXPECT_EQ(refusal(layer, 4),
+            "the axis kv_heads of 2 does not divide among 4 ranks; split it over a divisor of 2");
+  Architecture odd = tiny("llama_untied");
+  odd.intermediate = 15;
+  EXPECT_EQ(refusal(graph_of(odd, 1), 2),
+            "the axis intermediate of 15 does not divide among 2 ranks; split it over a divisor of 15");
+}
+
+/// Cross entropy takes whole rows today, so logits would be gathered.
+TEST(VocabularyParallel, GathersLogits) {
+  Architecture even = tiny("llama_untied");
+  even.vocabulary = 20;
+  const Exchanges found = exchanges(fuse(graph_of(even, 3)), std::array<AxisName, 1>{"vocabulary"});
+  EXPECT_THAT(found.forward, ElementsAre("all_gather lm_head before cross_entropy"));
+  // Here the backward pass finds them as the forward pass has left them: whole.
+  EXPECT_THAT(found.backward, ElementsAre("all_reduce model.norm_gradient before norm_gradient"));
+}
+
+}  // namespace
+}  // namespace strata::test
