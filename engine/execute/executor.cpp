@@ -15,7 +15,7 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// "forward block.3 mb=2".
+/// "forward unit.3 mb=2".
 std::string label(const Program& program, const Instruction& instruction) {
   std::string text(name_of(instruction.operation));
   if (instruction.unit >= 0) text += " " + program.units[static_cast<std::size_t>(instruction.unit)];

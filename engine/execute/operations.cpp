@@ -96,12 +96,8 @@ const UnitShare& Operations::share(const Instruction& instruction) const {
 
 void Operations::perform(const Instruction& instruction, std::int64_t step) {
   switch (instruction.operation) {
-    case Operation::load_tokens: {
-      const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
-      setup_.load(step, instruction.microbatch, span<std::int32_t>(*instruction.find_operand(Role::tokens)),
-                  span<std::int32_t>(*instruction.find_operand(Role::targets)));
-      return;
-    }
+    case Operation::load_data:
+      return load_data(instruction, step);
     case Operation::copy_to_device:
     case Operation::copy_to_host:
       return copy(instruction);
@@ -145,6 +141,20 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
   }
 }
 
+static_assert(MicrobatchData::kMost == kMostDataArrays);
+
+/// Its operands are all arrays, in their order.
+void Operations::load_data(const Instruction& instruction, std::int64_t step) {
+  const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
+  MicrobatchData data;
+  for (const Operand& array : instruction.writes) {
+    const std::span bytes(address(array.buffer), static_cast<std::size_t>(array.bytes()));
+    meter().touch(bytes);
+    data.add(bytes);
+  }
+  setup_.load(step, instruction.microbatch, data);
+}
+
 void Operations::copy(const Instruction& instruction) {
   const BufferId source = instruction.reads[0].buffer, destination = instruction.writes[0].buffer;
   const Bytes bytes = setup_.program->buffer(source).bytes;
@@ -175,7 +185,7 @@ void Operations::run_pass(const Instruction& instruction) {
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];
   const Segment& pass = instruction.operation == Operation::forward ? level.forward : level.backward;
-  pass.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_tokens));
+  pass.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_terms));
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
@@ -262,21 +272,21 @@ void Operations::exchange(const Instruction& instruction) {
   }
 }
 
-/// The losses of the tokens of this rank's microbatches, which ranks take in turns; in a validation the last
-/// ranks' last ones may not count.
+/// The losses of this rank's microbatches, which ranks take in turns; in a validation the last ranks' last
+/// ones may not count.
 void Operations::sum_losses(const Instruction& instruction) {
   const std::int64_t ranks = setup_.ranks == nullptr ? 1 : setup_.ranks->size();
   const std::int64_t rank = setup_.ranks == nullptr ? 0 : setup_.ranks->rank();
-  const std::int64_t tokens = setup_.program->loss_tokens;
+  const std::int64_t terms = setup_.program->loss_terms;
   double sum = 0;
-  std::int64_t token = rank * instruction.reads[0].elements;
+  std::int64_t term = rank * instruction.reads[0].elements;
   for (const Operand& losses : instruction.reads) {
-    if (token >= tokens) break;
+    if (term >= terms) break;
     for (const float loss : span<float>(losses)) sum += loss;
-    token += ranks * losses.elements;
+    term += ranks * losses.elements;
   }
   *value<StepSums>(instruction, Role::step_sums) = {
-      .loss = sum / static_cast<double>(tokens),
+      .loss = sum / static_cast<double>(terms),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/task_arena.h"
+#include "engine/data/training_data.h"
 #include "engine/execute/lane_streams.h"
 #include "engine/execute/ranks.h"
 #include "engine/execute/run_state.h"
@@ -23,10 +24,6 @@
 #include "optim/schedule.h"
 
 namespace strata {
-
-/// Fills the tokens and targets of one microbatch of one step. Called from the data lane; must not allocate.
-using LoadMicrobatch = std::function<void(std::int64_t step, std::int64_t microbatch,
-                                          std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
 
 /// The optimizer's settings that do not change from step to step.
 struct OptimizerSettings {
@@ -110,6 +107,7 @@ class Operations {
   std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction) const;
   Communicator& group_of(const Instruction& instruction) const;
   void exchange(const Instruction& instruction);
+  void load_data(const Instruction& instruction, std::int64_t step);
   void sum_losses(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
   double squares(const Instruction& instruction) const;

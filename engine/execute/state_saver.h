@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/data/training_data.h"
 #include "engine/execute/device_copy.h"
 #include "engine/plan/program/program.h"
 #include "optim/counters.h"
 #include "optim/stored_values.h"
 
 namespace strata {
-
-/// Where sampling stands before a step, for checkpoints.
-using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, DType precision);
 

@@ -65,8 +65,8 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
 LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks,
                        std::int64_t microbatches) {
   if (ranks == 1) return load;
-  return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, auto tokens, auto targets) {
-    load(step, (microbatch * ranks + rank) % microbatches, tokens, targets);
+  return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
+    load(step, (microbatch * ranks + rank) % microbatches, data);
   };
 }
 
@@ -103,24 +103,6 @@ std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t l
 
 int host_threads(const RunConfig& config) {
   return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
-}
-
-TrainingData training_data(const BatchLoader& loader) {
-  return {.training = [&loader](std::int64_t step, std::int64_t microbatch, auto tokens,
-                                auto targets) { loader.fill(step, microbatch, tokens, targets); },
-          .validation = [&loader](std::int64_t, std::int64_t microbatch, auto tokens,
-                                  auto targets) { loader.fill_validation(microbatch, tokens, targets); },
-          .sampler =
-              [&loader](std::int64_t step) {
-                const SamplerState state = loader.state(step);
-                nlohmann::json json = {{"seed", state.seed},
-                                       {"sequences", state.sequences},
-                                       {"epoch", state.epoch},
-                                       {"position", state.position}};
-                // Checkpoints from before there was a choice do not have it.
-                if (!state.shuffled) json["shuffled"] = false;
-                return json;
-              }};
 }
 
 Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/data/batch_loader.h"
+#include "engine/data/training_data.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/run_state.h"
@@ -53,15 +53,6 @@ class TrainListener {
   virtual void on_safe_step(std::int64_t /*step*/) {}
   virtual void on_warning(const std::string&) {}
 };
-
-/// Where a run's tokens come from. The functions are called from the data lane.
-struct TrainingData {
-  LoadMicrobatch training;
-  LoadMicrobatch validation;  ///< its step is of no meaning
-  SamplerPosition sampler;
-};
-/// `loader` must outlive the result.
-TrainingData training_data(const BatchLoader& loader);
 
 /// Threads of the optimizer on the host, and of the CPU device.
 int host_threads(const RunConfig& config);

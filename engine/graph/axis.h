@@ -30,6 +30,13 @@ struct Extent {
         return count;
     }
   }
+  /// In a number that does not wrap around, for what may be too large.
+  double about(const MicrobatchShape& shape) const {
+    const bool per_batch = per == Per::sequence || per == Per::token;
+    const bool per_place = per == Per::position || per == Per::token;
+    return static_cast<double>(count) * (per_batch ? static_cast<double>(shape.batch) : 1.0) *
+           (per_place ? static_cast<double>(shape.sequence) : 1.0);
+  }
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 

@@ -32,8 +32,10 @@ struct Unit {
   std::size_t kind = 0;             ///< number of its graph
   /// Number of the unit whose parameters it uses beside its own, or -1. It adds to their gradient.
   std::int32_t shares = -1;
-  /// Its gradient has values in the rows of the step's tokens only, which are this long; 0: it is not so.
+  /// Its gradient has values in few rows only, which are this long: those whose numbers a step's microbatches
+  /// have in the data array `row_numbers`. 0: it is not so.
   std::int64_t sparse_row = 0;
+  std::size_t row_numbers = 0;
 };
 
 /// Flat parameters are padded to a multiple of this many elements, so that they divide by any sharding group

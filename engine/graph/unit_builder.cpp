@@ -105,26 +105,38 @@ TensorView UnitBuilder::input(const Axis& columns) {
   return input;
 }
 
+TensorView UnitBuilder::data(std::size_t number, const std::string& name, TensorType type, const Axis& rows,
+                             const Axis& columns) {
+  return {graph_.add({name, type, rows, columns, data_region(number)})};
+}
+
+TensorView UnitBuilder::cast(const TensorView& x) {
+  const TensorView out = make(graph_.tensor(x).name + ".cast", axis_of(x));
+  node(std::make_shared<CopyRule>(), {x, out});
+  return out;
+}
+
 void UnitBuilder::output(const TensorView& x) {
   graph_.tensors[static_cast<std::size_t>(x.tensor)].region = Region::output;
   graph_.output = x.tensor;
 }
 
-TensorView UnitBuilder::embedding(const std::string& name, const Axis& rows, const Axis& columns,
-                                  std::optional<std::int64_t> padding_token) {
+TensorView UnitBuilder::embedding(const TensorView& numbers, const std::string& name, const Axis& rows,
+                                  const Axis& columns, std::optional<std::int64_t> padding_token) {
   const TensorView table = matrix(name, rows, columns, Init::normal);
   unit_.tensors.back().zero_row = padding_token.value_or(-1);
   unit_.sparse_row = columns.extent().count;
-  const TensorView tokens{graph_.add({"tokens", TensorType::int32, {}, token_axis(), Region::tokens})};
+  unit_.row_numbers = data_number(graph_.tensor(numbers).region);
   const TensorView out = make("embedded", columns);
   node(std::make_shared<EmbeddingRule>(static_cast<std::int32_t>(padding_token.value_or(kNoRow))),
-       {tokens, table, {}, out});
+       {numbers, table, {}, out});
   return out;
 }
 
-TensorView UnitBuilder::embedding(const std::string& name, const std::string& positions, const Axis& rows,
-                                  const Axis& position_rows, const Axis& columns) {
-  const TensorView out = embedding(name, rows, columns);
+TensorView UnitBuilder::embedding(const TensorView& numbers, const std::string& name,
+                                  const std::string& positions, const Axis& rows, const Axis& position_rows,
+                                  const Axis& columns) {
+  const TensorView out = embedding(numbers, name, rows, columns);
   graph_.nodes.back()[EmbeddingRule::positions] = matrix(positions, position_rows, columns, Init::normal);
   unit_.sparse_row = 0;
   return out;
@@ -320,8 +332,8 @@ TensorView UnitBuilder::balance_loss(std::int64_t experts, const BalanceOptions&
   return loss;
 }
 
-void UnitBuilder::cross_entropy(const TensorView& logits, double soft_cap, const TensorView& penalty) {
-  const TensorView targets{graph_.add({"targets", TensorType::int32, {}, token_axis(), Region::targets})};
+void UnitBuilder::cross_entropy(const TensorView& logits, const TensorView& targets, double soft_cap,
+                                const TensorView& penalty) {
   const TensorView losses{graph_.add({"losses", TensorType::fp32, {}, token_axis(), Region::losses})};
   node(std::make_shared<CrossEntropyRule>(static_cast<float>(soft_cap)), {penalty, logits, targets, losses});
 }

@@ -47,14 +47,21 @@ class UnitBuilder {
 
   /// What the unit before has made, [tokens, columns].
   TensorView input(const Axis& columns);
+  /// The model's data array of this number.
+  TensorView data(std::size_t number, const std::string& name, TensorType type, const Axis& rows,
+                  const Axis& columns);
   /// `columns` of x from `first` on, which are whole parts of its axis.
   TensorView columns(const TensorView& x, std::int64_t first, std::int64_t columns) const;
 
-  /// rows[tokens] of the table `name`, plus those of `positions` that a token's place in its sequence names.
-  TensorView embedding(const std::string& name, const Axis& rows, const Axis& columns,
-                       std::optional<std::int64_t> padding_token = {});
-  TensorView embedding(const std::string& name, const std::string& positions, const Axis& rows,
-                       const Axis& position_rows, const Axis& columns);
+  /// x in the run's precision.
+  TensorView cast(const TensorView& x);
+
+  /// rows[numbers] of the table `name`, the numbers being a data array, one for each token; plus the row of
+  /// `positions` that a token's place in its sequence names.
+  TensorView embedding(const TensorView& numbers, const std::string& name, const Axis& rows,
+                       const Axis& columns, std::optional<std::int64_t> padding_token = {});
+  TensorView embedding(const TensorView& numbers, const std::string& name, const std::string& positions,
+                       const Axis& rows, const Axis& position_rows, const Axis& columns);
   TensorView norm(const TensorView& x, const std::string& name, const NormOptions& options);
   /// One product for all projections, side by side.
   TensorView linear(const TensorView& x, const std::vector<Projection>& projections,
@@ -84,8 +91,12 @@ class UnitBuilder {
   /// The loss of the tally.
   TensorView balance_loss(std::int64_t experts, const BalanceOptions& options);
   /// Of logits with a soft cap if that is not 0; each token's loss has the penalty, too, if that is given.
-  void cross_entropy(const TensorView& logits, double soft_cap = 0, const TensorView& penalty = {});
+  void cross_entropy(const TensorView& logits, const TensorView& targets, double soft_cap = 0,
+                     const TensorView& penalty = {});
   void output(const TensorView& x);
+  // For operators that are written down nowhere else.
+  TensorView tensor(Tensor tensor) { return {graph_.add(std::move(tensor))}; }
+  void node(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
 
   struct Built {
     Unit unit;
@@ -103,7 +114,6 @@ class UnitBuilder {
   /// Right behind the last one.
   void append(const std::string& name, std::vector<std::int64_t> shape, Init init);
   TensorView weight_view(const std::string& name, std::int64_t offset, const Axis& rows, const Axis& columns);
-  void node(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
 
   std::string prefix_;
   Unit unit_;

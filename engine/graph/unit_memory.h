@@ -28,13 +28,29 @@ enum class Region : std::uint8_t {
   saved,            ///< kept from forward to backward, which uses it up
   workspace,        ///< scratch
   constants,        ///< tables that every unit may read
-  tokens,           ///< int32
-  targets,          ///< int32
-  losses,           ///< fp32, of each token
-  loss_scale,       ///< fp32: one factor on the loss, or nothing: 1
-  tally             ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
+  data_0,           ///< what the microbatch brings: data_array.h
+  data_1,
+  data_2,
+  data_3,
+  losses,      ///< fp32: the run's loss is the mean of all
+  loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
+  tally        ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
 };
-constexpr std::size_t kRegions = 16;
+constexpr std::size_t kRegions = 18;
+
+/// How many arrays of data a model may read.
+constexpr std::size_t kMostDataArrays = 4;
+
+/// REQUIRES: number < kMostDataArrays.
+constexpr Region data_region(std::size_t number) {
+  return static_cast<Region>(static_cast<std::size_t>(Region::data_0) + number);
+}
+constexpr bool is_data(Region region) {
+  return Region::data_0 <= region && region <= Region::data_3;
+}
+constexpr std::size_t data_number(Region region) {
+  return static_cast<std::size_t>(region) - static_cast<std::size_t>(Region::data_0);
+}
 
 /// A device's memory for one pass of one unit; regions that the pass does not touch may be null. No two
 /// overlap.

@@ -19,7 +19,7 @@ class UnitCompute {
 
   const UnitPasses& passes(const Unit& unit) const { return passes_[unit.kind]; }
   const UnitPasses& passes(std::size_t kind) const { return passes_[kind]; }
-  /// What a unit takes from the unit before for a microbatch; 0 if it begins with tokens.
+  /// What a unit takes from the unit before for a microbatch; 0 if it begins with data.
   Bytes input_bytes(const Unit& unit) const { return input_bytes_[unit.kind]; }
 
   /// Numbers that the passes of a microbatch add up for one another; 0 if they need none.

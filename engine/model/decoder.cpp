@@ -26,11 +26,19 @@ Axis vocabulary_axis(const Architecture& a) {
   return {"vocabulary", a.vocabulary};
 }
 
+TensorView token_data(UnitBuilder& builder) {
+  return builder.data(0, "tokens", TensorType::int32, {}, token_axis());
+}
+
+TensorView target_data(UnitBuilder& builder) {
+  return builder.data(1, "targets", TensorType::int32, {}, token_axis());
+}
+
 UnitBuilder token_embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "model.");
   if (a.balance_coefficient != 0) builder.begin_tally(a.experts);
-  const TensorView embedded =
-      builder.embedding("embed_tokens.weight", vocabulary_axis(a), hidden_axis(a), a.padding_token);
+  const TensorView embedded = builder.embedding(token_data(builder), "embed_tokens.weight",
+                                                vocabulary_axis(a), hidden_axis(a), a.padding_token);
   builder.output(builder.scale(embedded, a.embedding_scale));
   return builder;
 }
@@ -63,7 +71,7 @@ void finish_head(UnitBuilder& builder, const TensorView& normalised, const Archi
   builder.take_in_chunks(product);
   const TensorView logits = builder.scale(product, 1 / a.logits_divisor);
   builder.take_in_chunks(logits);
-  builder.cross_entropy(logits, a.logits_cap, penalty);
+  builder.cross_entropy(logits, target_data(builder), a.logits_cap, penalty);
 }
 
 BalanceOptions balance_options(const Architecture& a) {

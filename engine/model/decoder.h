@@ -15,6 +15,10 @@ Axis key_axis(const Architecture& architecture);
 Axis intermediate_axis(const Architecture& architecture);
 Axis vocabulary_axis(const Architecture& architecture);
 
+/// What text brings: tokens are data array 0, the tokens that follow them array 1.
+TensorView token_data(UnitBuilder& builder);
+TensorView target_data(UnitBuilder& builder);
+
 /// embed_tokens, times the architecture's factor; where a microbatch's tally begins, if it has one.
 UnitBuilder token_embedding(const Architecture& architecture);
 /// model.norm, then finish_head().

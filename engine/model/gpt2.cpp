@@ -54,7 +54,7 @@ nlohmann::json write(const Architecture& a) {
 
 UnitBuilder embedding(const Architecture& a) {
   UnitBuilder builder("embedding", "transformer.");
-  builder.output(builder.embedding("wte.weight", "wpe.weight", vocabulary_axis(a),
+  builder.output(builder.embedding(token_data(builder), "wte.weight", "wpe.weight", vocabulary_axis(a),
                                    {"learned_positions", a.max_positions}, hidden_axis(a)));
   return builder;
 }

@@ -50,4 +50,9 @@ double forward_flops_per_token(const Model& model, std::int64_t sequence) {
   return sum / static_cast<double>(sequence);
 }
 
+double training_flops(const Model& model, const MicrobatchShape& microbatch, std::int64_t microbatches) {
+  return 3 * forward_flops_per_token(model, microbatch.sequence) *
+         static_cast<double>(microbatch.tokens() * microbatches);
+}
+
 }  // namespace strata

@@ -38,4 +38,7 @@ Model build_model(const Architecture& architecture);
 /// sees). A backward pass is twice that.
 double forward_flops_per_token(const Model& model, std::int64_t sequence);
 
+/// What the mathematics asks of forward and backward passes of so many microbatches.
+double training_flops(const Model& model, const MicrobatchShape& microbatch, std::int64_t microbatches);
+
 }  // namespace strata

@@ -138,7 +138,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
   nlohmann::json json = {
       {"parameters", plan.parameters},
-      {"tokens_per_step", plan.tokens_per_step},
+      {"tokens_per_step", plan.training.program.loss_terms},
       {"order", name_of(plan.strategy.order)},
       {"precision", strata::name_of(plan.strategy.precision)},
       {"units_with_device_state", units_on_device(plan)},

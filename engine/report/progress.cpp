@@ -72,7 +72,7 @@ std::string ProgressLine::line_of(const StepReport& report) const {
   return fmt::format(
       "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
       report.step + 1, config_.train.steps, report.loss, report.grad_norm, report.learning_rate,
-      static_cast<double>(plan_.tokens_per_step) / step_time_.seconds(),
+      static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(),
       100 * plan_.flops.model / (step_time_.seconds() * rates_.flops_per_second), memory,
       format_duration(left));
 }

@@ -57,7 +57,7 @@ double TrainReport::median_step_seconds() const {
 
 double TrainReport::tokens_per_second() const {
   const double seconds = median_step_seconds();
-  return seconds > 0 ? static_cast<double>(plan.tokens_per_step) / seconds : 0;
+  return seconds > 0 ? static_cast<double>(plan.training.program.loss_terms) / seconds : 0;
 }
 
 double TrainReport::mfu() const {

@@ -156,7 +156,7 @@ TEST(NonFiniteGradients, WithoutClippingKeepTheirOwnUnitsOutOfTheUpdate) {
         masters[unit].assign(master.begin(), master.end());
       }
     };
-    if (step == 0 && instruction.operation == Operation::load_tokens) copy_masters(before);
+    if (step == 0 && instruction.operation == Operation::load_data) copy_masters(before);
     if (step == 0 && instruction.operation == Operation::cast_gradient && instruction.unit == 1)
       make_infinite(trainer, instruction.find(Role::destination));
     if (instruction.operation == Operation::grad_norm) {
@@ -185,15 +185,16 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const LaneStreams streams(device);
   const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
   const std::vector<UnitShare> shares = shares_of(model, plan.strategy.mesh, 0);
-  Operations operations({.program = &plan.training.program,
-                         .compute = &compute,
-                         .shares = shares,
-                         .streams = &streams,
-                         .memory = state.memory(),
-                         .spill = state.spill(),
-                         .load = [](auto, auto, auto, auto) { throw std::runtime_error("the disk is gone"); },
-                         .optimizer = {},
-                         .threads = 1});
+  Operations operations(
+      {.program = &plan.training.program,
+       .compute = &compute,
+       .shares = shares,
+       .streams = &streams,
+       .memory = state.memory(),
+       .spill = state.spill(),
+       .load = [](auto, auto, const auto&) { throw std::runtime_error("the disk is gone"); },
+       .optimizer = {},
+       .threads = 1});
   for (const LaneMode mode : {LaneMode::serial, LaneMode::overlapped}) {
     Executor executor(plan.training, operations, streams,
                       {.mode = mode, .watchdog_seconds = 60, .observer = {}});
@@ -201,7 +202,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
       executor.run(0, 2, std::atomic<bool>(false), {});
       FAIL() << "no error";
     } catch (const DeviceError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("load_tokens"));
+      EXPECT_THAT(error.what(), HasSubstr("load_data"));
       EXPECT_THAT(error.what(), HasSubstr("the disk is gone"));
     }
   }
@@ -229,7 +230,7 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
     FAIL() << "no error";
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("all lanes wait for one another"));
-    EXPECT_THAT(error.what(), HasSubstr("load_tokens"));
+    EXPECT_THAT(error.what(), HasSubstr("load_data"));
   }
 }
 

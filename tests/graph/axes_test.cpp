@@ -78,15 +78,18 @@ UnitBuilder embedding() {
   UnitBuilder builder("embedding", "");
   builder.begin_tally(3);
   const TensorView input = builder.input(hidden());
-  builder.output(builder.add(input, builder.embedding("table", "positions", {"vocabulary", kVocabulary},
-                                                      {"learned_positions", 8}, hidden())));
+  builder.output(builder.add(
+      input,
+      builder.embedding(builder.data(0, "tokens", TensorType::int32, {}, token_axis()), "table", "positions",
+                        {"vocabulary", kVocabulary}, {"learned_positions", 8}, hidden())));
   return builder;
 }
 
 UnitBuilder head() {
   UnitBuilder builder("head", "");
   const TensorView logits = builder.linear(builder.input(hidden()), {{"head", {"vocabulary", kVocabulary}}});
-  builder.cross_entropy(logits, 0, builder.balance_loss(3, kBalance));
+  builder.cross_entropy(logits, builder.data(1, "targets", TensorType::int32, {}, token_axis()), 0,
+                        builder.balance_loss(3, kBalance));
   return builder;
 }
 

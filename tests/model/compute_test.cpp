@@ -266,7 +266,7 @@ HeadResult run_head(const Model& model, Bytes max_chunk_bytes, MicrobatchShape s
   memory[Region::input] = input.data();
   memory[Region::input_gradient] = input_gradient.data();
   memory[Region::workspace] = workspace.data();
-  memory[Region::targets] = reinterpret_cast<std::byte*>(targets.data());
+  memory[data_region(1)] = reinterpret_cast<std::byte*>(targets.data());
   memory[Region::losses] = losses.data();
   memory[Region::tally] = tally.data();
   ReferenceKernels kernels;

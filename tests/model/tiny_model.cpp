@@ -210,7 +210,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
     activations.boundaries.emplace_back(compute_.input_bytes(model_.units[i + 1]));
     memory[Region::parameter] = parameters[i].data();
     memory[Region::constants] = constants_.data();
-    memory[Region::tokens] = reinterpret_cast<std::byte*>(tokens_.data());
+    memory[data_region(0)] = reinterpret_cast<std::byte*>(tokens_.data());
     memory[Region::workspace] = workspace.data();
     if (activations.saved.back().size() > 0) memory[Region::saved] = activations.saved.back().data();
     if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
@@ -233,7 +233,7 @@ void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations
   memory[Region::shared_parameter] = parameters.front().data();
   memory[Region::workspace] = workspace.data();
   memory[Region::input] = activations.boundaries.back().data();
-  memory[Region::targets] = reinterpret_cast<std::byte*>(targets_.data());
+  memory[data_region(1)] = reinterpret_cast<std::byte*>(targets_.data());
   memory[Region::losses] = losses.data();
   memory[Region::tally] = tally_.data();
   pass.run(kernels_, memory, 1);
@@ -278,8 +278,8 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     memory[Region::gradient] = gradients[i].data();
     memory[Region::shared_gradient] = gradients.front().data();
     memory[Region::constants] = constants_.data();
-    memory[Region::tokens] = reinterpret_cast<std::byte*>(tokens_.data());
-    memory[Region::targets] = reinterpret_cast<std::byte*>(targets_.data());
+    memory[data_region(0)] = reinterpret_cast<std::byte*>(tokens_.data());
+    memory[data_region(1)] = reinterpret_cast<std::byte*>(targets_.data());
     memory[Region::losses] = losses.data();
     memory[Region::workspace] = workspace.data();
     if (saved) memory[Region::saved] = activations.saved[i].data();

@@ -71,8 +71,8 @@ TrainingData data_of(const Golden& golden, const RunConfig& config) {
   const auto window = static_cast<std::size_t>(config.data.sequence_length) + 1;
   TrainingData data;
   data.training = [&golden, &config, window](std::int64_t step, std::int64_t microbatch,
-                                             std::span<std::int32_t> tokens,
-                                             std::span<std::int32_t> targets) {
+                                             const MicrobatchData& arrays) {
+    const auto tokens = arrays.array<std::int32_t>(0), targets = arrays.array<std::int32_t>(1);
     for (std::int64_t i = 0; i < config.train.microbatch; ++i) {
       const auto index =
           static_cast<std::size_t>(step * config.train.batch + microbatch * config.train.microbatch + i);

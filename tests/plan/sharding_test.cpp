@@ -127,7 +127,7 @@ TEST(Sharding, SendsRowsOfTheEmbeddingsGradientInPlaceOfAllOfIt) {
   for (const Mesh& mesh : {Mesh{.shard = 3}, Mesh{.replicate = 2, .shard = 2}, Mesh{.replicate = 4}}) {
     const Strategy strategy = tiny_strategy(model, sharded(2, mesh));
     const std::int64_t rows = 2 * 2 * 8;  // microbatches of sequences of tokens
-    EXPECT_EQ(sent_rows(model, strategy), rows);
+    EXPECT_EQ(sent_rows(model, strategy, 0), rows);
     Bytes gathered = 0;
     for (const Instruction& instruction : lower_training(model, strategy).instructions) {
       if (instruction.unit != 0) continue;
@@ -142,7 +142,7 @@ TEST(Sharding, SendsRowsOfTheEmbeddingsGradientInPlaceOfAllOfIt) {
 TEST(Sharding, SendsAllOfTheEmbeddingsGradientWhereRowsAreMore) {
   const auto rows = [](std::int64_t vocabulary, bool tied, const Mesh& mesh) {
     const Model model = tiny_model(2, tied, vocabulary);
-    return sent_rows(model, tiny_strategy(model, sharded(3, mesh)));
+    return sent_rows(model, tiny_strategy(model, sharded(3, mesh)), 0);
   };
   EXPECT_EQ(rows(1000, true, {.shard = 3}), 0);  // the head's gradient has values everywhere
   EXPECT_EQ(rows(1000, false, {}), 0);
@@ -166,7 +166,7 @@ TEST(Sharding, NeedsNoMoreMemoryForRowsThanForWholeGradients) {
           options.precision = precision;
           options.reduce_dtype = reduce;
           Strategy strategy = tiny_strategy(model, options);
-          while (sent_rows(model, strategy) > 0) ++strategy.microbatches;
+          while (sent_rows(model, strategy, 0) > 0) ++strategy.microbatches;
           --strategy.microbatches;
           ASSERT_GT(strategy.microbatches, 10);
           const auto smallest = [&] {

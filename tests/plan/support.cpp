@@ -80,7 +80,7 @@ void perform(const Instruction& instruction, std::int64_t round, const Rounds& r
   }
   std::string inputs = fmt::format("{} {} {} {}", name_of(instruction.operation), instruction.unit,
                                    instruction.microbatch, instruction.piece.first);
-  if (instruction.operation == Operation::load_tokens) inputs += fmt::format(" step {}", step);
+  if (instruction.operation == Operation::load_data) inputs += fmt::format(" step {}", step);
   for (const Operand& operand : instruction.reads) {
     inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
   }

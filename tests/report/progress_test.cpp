@@ -19,7 +19,7 @@ class ProgressWithoutTerminal : public ::testing::Test {
     RunConfig config;
     config.train.steps = static_cast<std::int64_t>(seconds.size());
     Plan plan;
-    plan.tokens_per_step = 1000;
+    plan.training.program.loss_terms = 1000;
     ProgressLine progress(config, plan, MachineRates{}, /*terminal=*/false);
     ::testing::internal::CaptureStderr();
     for (std::size_t step = 0; step < seconds.size(); ++step) {

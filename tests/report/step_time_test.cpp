@@ -88,7 +88,7 @@ TEST(SmoothedStepTime, FollowsARunThatPausesAfterEachStep) {
 /// The figures of a report: 55 s per step, whatever the first step and the last updates took.
 TEST(TrainReport, GradesOverlappedSteps) {
   Plan plan;
-  plan.tokens_per_step = 5500;
+  plan.training.program.loss_terms = 5500;
   plan.flops = {.model = 55e9, .executed = 66e9};
   TrainResult result;
   result.steps = steps_of({3}, 70, 55, 20);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collectives/sent_bytes.h"
+#include "engine/graph/data_array.h"
 #include "engine/plan/lower/regions.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/lower/state_layout.h"
@@ -16,8 +17,9 @@ namespace {
 
 class Lowering {
  public:
-  /// `microbatches` on this rank; `loss_tokens` on all together.
-  Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches, std::int64_t loss_tokens)
+  /// `microbatches` on this rank, `all_microbatches` on all together.
+  Lowering(const Model& model, const Strategy& strategy, std::int64_t microbatches,
+           std::int64_t all_microbatches)
       : model_(model),
         strategy_(strategy),
         compute_(unit_compute(model, strategy.precision, strategy.microbatch)),
@@ -27,7 +29,7 @@ class Lowering {
         state_(strategy, step_, builder_) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
     builder_.program.groups = groups_of(strategy.mesh);
-    builder_.program.loss_tokens = loss_tokens;
+    builder_.program.loss_terms = all_microbatches * loss_terms_of(model.graphs).in(strategy.microbatch);
     state_.make_persistent();
   }
 
@@ -54,7 +56,7 @@ class Lowering {
   bool on_device(std::int32_t u) const { return strategy_.on_device(u); }
   const Mesh& mesh() const { return strategy_.mesh; }
   /// Ranks add up rows of the unit's gradient, not all of it.
-  bool sends_rows(std::int32_t u) const { return u == 0 && step_.rows.elements > 0; }
+  bool sends_rows(std::int32_t u) const { return step_.units[index(u)].rows.elements > 0; }
   void on_compute(Operation operation, std::int32_t unit, const std::vector<Use>& uses) {
     builder_.on_device({.operation = operation, .unit = unit, .serves = last_visit_.serves}, uses);
   }
@@ -173,18 +175,23 @@ class Lowering {
 
   void load() {
     for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-      on_host(Operation::load_tokens, Lane::data, -1, mb,
-              {{Role::tokens, &step_.tokens[index(mb)], Access::write},
-               {Role::targets, &step_.targets[index(mb)], Access::write}});
+      std::vector<Use> uses;
+      for (std::size_t array = 0; array < step_.data.size(); ++array)
+        uses.push_back({role_of(data_region(array)), &step_.data[array][index(mb)], Access::write});
+      on_host(Operation::load_data, Lane::data, -1, mb, uses);
     }
   }
 
   void list_rows() {
-    if (!sends_rows(0)) return;
-    std::vector<Use> uses;
-    for (Value& tokens : step_.tokens) uses.push_back({Role::tokens, &tokens, Access::read});
-    uses.push_back({Role::rows, &step_.rows, Access::write});
-    on_host(Operation::list_rows, Lane::data, 0, -1, uses);
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      if (!sends_rows(u)) continue;
+      const std::size_t array = unit(u).row_numbers;
+      std::vector<Use> uses;
+      for (Value& numbers : step_.data[array])
+        uses.push_back({role_of(data_region(array)), &numbers, Access::read});
+      uses.push_back({Role::rows, &unit_values(u).rows, Access::write});
+      on_host(Operation::list_rows, Lane::data, u, -1, uses);
+    }
   }
 
   /// What a region is in a pass of the unit.
@@ -211,10 +218,11 @@ class Lowering {
         return values.saved[index(mb)];
       case Region::constants:
         return step_.constants;
-      case Region::tokens:
-        return step_.tokens[index(mb)];
-      case Region::targets:
-        return step_.targets[index(mb)];
+      case Region::data_0:
+      case Region::data_1:
+      case Region::data_2:
+      case Region::data_3:
+        return step_.data[data_number(region)][index(mb)];
       case Region::losses:
         return step_.losses[index(mb)];
       case Region::loss_scale:
@@ -242,10 +250,12 @@ class Lowering {
     const Segment& pass = passes(u).levels[level].forward;
     run_pass(Operation::forward, u, mb, pass, level,
              {{Region::parameter, Access::read},
-              {Region::tokens, Access::read},
               {Region::input, Access::read},
               {Region::shared_parameter, Access::read},
-              {Region::targets, Access::read},
+              {Region::data_0, Access::read},
+              {Region::data_1, Access::read},
+              {Region::data_2, Access::read},
+              {Region::data_3, Access::read},
               {Region::losses, Access::write},
               {Region::output, Access::write},
               {Region::saved, Access::write},
@@ -254,11 +264,13 @@ class Lowering {
 
   void backward(std::int32_t u, std::int64_t mb) {
     run_pass(Operation::backward, u, mb, passes(u).levels[level(u)].backward, level(u),
-             {{Region::tokens, Access::read},
-              {Region::parameter, Access::read},
+             {{Region::parameter, Access::read},
               {Region::input, Access::read},
               {Region::input_gradient, Access::write},
-              {Region::targets, Access::read},
+              {Region::data_0, Access::read},
+              {Region::data_1, Access::read},
+              {Region::data_2, Access::read},
+              {Region::data_3, Access::read},
               {Region::losses, Access::write},
               {Region::loss_scale, Access::read},
               {Region::output_gradient, Access::read},
@@ -304,19 +316,19 @@ class Lowering {
 
   void finish_gradient(std::int32_t u) {
     if (sends_rows(u)) {
-      copy_rows();
+      copy_rows(u);
     } else if (!strategy_.reduces_as_fp32()) {
       cast_gradient(u, unit_values(u).gradient);
     }
   }
 
-  /// From a rank's own gradient to the one that all ranks' tokens have given, and its sum of squares.
+  /// From a rank's own gradient to the one that all ranks have given, and its sum of squares.
   void reduce_gradient(std::int32_t u) {
     UnitValues& values = unit_values(u);
     Value& own = strategy_.reduces_as_fp32() ? values.gradient : values.cast_gradient;
     Value& sum = strategy_.is_sharded() ? values.reduced_gradient : own;
     if (sends_rows(u)) {
-      sum_rows(sum);
+      sum_rows(u, sum);
     } else if (strategy_.is_sharded()) {
       on_comm(Operation::reduce_scatter, u, exchange_of_parts(sum.bytes()),
               {{Role::source, &own, Access::read}, {Role::destination, &sum, Access::write}});
@@ -336,27 +348,29 @@ class Lowering {
     all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
   }
 
-  /// Copies those rows of the embedding's gradient that this rank's tokens touch.
-  void copy_rows() {
-    on_compute(Operation::copy_rows, 0,
-               {{Role::gradient, &unit_values(0).gradient, Access::read},
-                {Role::rows, &step_.rows, Access::read},
-                {Role::row_values, &step_.row_values, Access::write}});
+  /// Copies those rows of a gradient that have values on this rank.
+  void copy_rows(std::int32_t u) {
+    UnitValues& values = unit_values(u);
+    on_compute(Operation::copy_rows, u,
+               {{Role::gradient, &values.gradient, Access::read},
+                {Role::rows, &values.rows, Access::read},
+                {Role::row_values, &values.row_values, Access::write}});
   }
 
   /// They go to all ranks, which add them up as they would add whole gradients.
-  void sum_rows(Value& sum) {
-    builder_.make_resident(step_.all_rows, false);
-    builder_.make_resident(step_.all_row_values, false);
+  void sum_rows(std::int32_t u, Value& sum) {
+    UnitValues& values = unit_values(u);
+    builder_.make_resident(values.all_rows, false);
+    builder_.make_resident(values.all_row_values, false);
     const auto gather = [&](Role role, Value& own, Value& all) {
-      on_comm(Operation::all_gather, 0, exchange_of_parts(own.bytes()),
+      on_comm(Operation::all_gather, u, exchange_of_parts(own.bytes()),
               {{role, &own, Access::read}, {Role::destination, &all, Access::write}});
     };
-    gather(Role::rows, step_.rows, step_.all_rows);
-    gather(Role::row_values, step_.row_values, step_.all_row_values);
-    builder_.on_device({.operation = Operation::sum_rows, .unit = 0, .exchange = {.group = reducing_group()}},
-                       {{Role::rows, &step_.all_rows, Access::read},
-                        {Role::row_values, &step_.all_row_values, Access::read},
+    gather(Role::rows, values.rows, values.all_rows);
+    gather(Role::row_values, values.row_values, values.all_row_values);
+    builder_.on_device({.operation = Operation::sum_rows, .unit = u, .exchange = {.group = reducing_group()}},
+                       {{Role::rows, &values.all_rows, Access::read},
+                        {Role::row_values, &values.all_row_values, Access::read},
                         {Role::destination, &sum, Access::write}});
   }
 
@@ -465,14 +479,13 @@ class Lowering {
 }  // namespace
 
 Program lower_training(const Model& model, const Strategy& strategy) {
-  const std::int64_t on_all_ranks = strategy.microbatches * strategy.mesh.data();
-  return Lowering(model, strategy, strategy.microbatches, on_all_ranks * strategy.microbatch.tokens())
+  return Lowering(model, strategy, strategy.microbatches, strategy.microbatches * strategy.mesh.data())
       .training();
 }
 
 Program lower_validation(const Model& model, const Strategy& strategy) {
   return Lowering(model, strategy, per_rank(strategy.validation_microbatches, strategy.mesh),
-                  strategy.validation_microbatches * strategy.microbatch.tokens())
+                  strategy.validation_microbatches)
       .validation();
 }
 

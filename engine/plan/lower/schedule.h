@@ -34,16 +34,17 @@ using Schedule = std::vector<Visit>;
 /// One optimizer step of `units` units on strategy.microbatches microbatches.
 ///
 /// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
-/// them, since the last unit may add to the same gradient (a tied head). If nothing waits for the norm of all
-/// gradients, a unit that is updated on the host is updated as soon as its gradient is reduced; on the
-/// device that update would wait for its scalars to come from the host, and all that follows with it. If
-/// strategy.updates_late, a unit of the host is updated for the step before, right before it is first used.
+/// them, since the last unit may add to the same gradient (parameters that both use). If nothing waits for
+/// the norm of all gradients, a unit that is updated on the host is updated as soon as its gradient is
+/// reduced; on the device that update would wait for its scalars to come from the host, and all that follows
+/// with it. If strategy.updates_late, a unit of the host is updated for the step before, right before it is
+/// first used.
 Schedule training_schedule(const Strategy& strategy, std::int32_t units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only.
 Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches);
 
-/// One visit per line, with the names of the units: "backward block.3 mb=2".
+/// One visit per line, with the names of the units: "backward unit.3 mb=2".
 std::string print(const Schedule& schedule, const std::vector<std::string>& units);
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/graph/data_array.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/step_scalars.h"
@@ -35,8 +36,9 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   return state;
 }
 
-UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, const Strategy& strategy,
-                     const UnitCompute& compute, std::int64_t microbatches) {
+/// `rows` of its gradient are sent.
+UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::int64_t rows,
+                     const Strategy& strategy, const UnitCompute& compute, std::int64_t microbatches) {
   const auto named = [&](const char* what, BufferKind kind, ElementType type, std::int64_t elements) {
     return make_value(fmt::format("{}/{}", unit.name, what), kind, type, elements);
   };
@@ -70,6 +72,11 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, const
     values.input_gradient.push_back(of_microbatch("input_gradient", compute.input_bytes(unit)));
     values.saved.push_back(of_microbatch("saved", levels[level].saved_bytes));
   }
+  const std::int64_t ranks = strategy.mesh.reducing(), in_rows = rows * unit.sparse_row;
+  values.rows = named("rows", BufferKind::communication, ElementType::int32, rows);
+  values.row_values = named("row_values", BufferKind::communication, reduced, in_rows);
+  values.all_rows = named("all_rows", BufferKind::communication, ElementType::int32, ranks * rows);
+  values.all_row_values = named("all_row_values", BufferKind::communication, reduced, ranks * in_rows);
   return values;
 }
 
@@ -85,23 +92,20 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   };
   StepValues values;
   for (std::size_t u = 0; u < model.units.size(); ++u)
-    values.units.push_back(values_of(model.units[u], strategy.state[u], strategy.saved_level[u], strategy,
-                                     compute, microbatches));
-  const std::int64_t tokens = strategy.microbatch.tokens();
-  for (std::int64_t mb = 0; mb < microbatches; ++mb) {
-    values.tokens.push_back(communication(fmt::format("tokens[mb={}]", mb), ElementType::int32, tokens));
-    values.targets.push_back(communication(fmt::format("targets[mb={}]", mb), ElementType::int32, tokens));
-    values.losses.push_back(communication(fmt::format("losses[mb={}]", mb), ElementType::fp32, tokens));
-    values.tally.push_back(
-        communication(fmt::format("tally[mb={}]", mb), ElementType::fp32, compute.tally_elements()));
+    values.units.push_back(values_of(model.units[u], strategy.state[u], strategy.saved_level[u],
+                                     sent_rows(model, strategy, u), strategy, compute, microbatches));
+  const auto of_microbatches = [&](const std::string& name, ElementType type, const Extent& extent) {
+    std::vector<Value> all;
+    for (std::int64_t mb = 0; mb < microbatches; ++mb)
+      all.push_back(communication(fmt::format("{}[mb={}]", name, mb), type, extent.in(strategy.microbatch)));
+    return all;
+  };
+  for (const DataArray& array : data_of(model.graphs)) {
+    const ElementType type = array.type == TensorType::int32 ? ElementType::int32 : ElementType::fp32;
+    values.data.push_back(of_microbatches(array.name, type, array.elements));
   }
-  const std::int64_t rows = sent_rows(model, strategy), ranks = strategy.mesh.reducing();
-  const std::int64_t in_rows = rows * model.units.front().sparse_row;
-  const ElementType reduced = element_type(strategy.reduce_dtype);
-  values.rows = communication("embedding/rows", ElementType::int32, rows);
-  values.row_values = communication("embedding/row_values", reduced, in_rows);
-  values.all_rows = communication("embedding/all_rows", ElementType::int32, ranks * rows);
-  values.all_row_values = communication("embedding/all_row_values", reduced, ranks * in_rows);
+  values.losses = of_microbatches("losses", ElementType::fp32, loss_terms_of(model.graphs));
+  values.tally = of_microbatches("tally", ElementType::fp32, fixed(compute.tally_elements()));
   values.constants =
       make_value("constants", BufferKind::workspace, ElementType::byte, compute.constant_bytes());
   values.loss_scale = plain("loss_scale", strategy.scales_loss() ? sizeof(LossScale) : 0);

@@ -19,13 +19,14 @@ struct UnitValues {
   Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, norm, step_scalars;
   std::vector<StatePiece> state;
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
+  /// These hold its gradient if that travels as rows: this rank's, and all ranks'.
+  Value rows, row_values, all_rows, all_row_values;
 };
 
 struct StepValues {
   std::vector<UnitValues> units;
-  std::vector<Value> tokens, targets, losses, tally;  ///< per microbatch
-  /// These hold the embedding's gradient if it travels as rows: this rank's, and all ranks'.
-  Value rows, row_values, all_rows, all_row_values;
+  std::vector<std::vector<Value>> data;  ///< by number of the array, per microbatch
+  std::vector<Value> losses, tally;      ///< per microbatch
   Value constants, step_sums, step_scalars, loss_scale, step_record;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/sent_bytes.h"
+#include "engine/graph/data_array.h"
 
 namespace strata {
 
@@ -31,22 +32,24 @@ std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy)
   return pieces;
 }
 
-std::int64_t sent_rows(const Model& model, const Strategy& strategy) {
-  const Unit& embedding = model.embedding();
+std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t u) {
+  const Unit& unit = model.units[u];
   const std::int64_t ranks = strategy.mesh.reducing();
-  const bool is_shared = std::ranges::any_of(model.units, [](const Unit& unit) { return unit.shares == 0; });
-  if (!strategy.sparse_gradients || embedding.sparse_row == 0 || is_shared || ranks == 1) return 0;
-  const std::int64_t rows = strategy.microbatches * strategy.microbatch.tokens();
+  const bool is_shared = std::ranges::any_of(
+      model.units, [&](const Unit& other) { return other.shares == static_cast<std::int32_t>(u); });
+  if (!strategy.sparse_gradients || unit.sparse_row == 0 || is_shared || ranks == 1) return 0;
+  const Extent numbers = data_of(model.graphs)[unit.row_numbers].elements;
+  const std::int64_t rows = strategy.microbatches * numbers.in(strategy.microbatch);
   const Bytes element = size_of(strategy.reduce_dtype);
-  const Bytes row = embedding.sparse_row * element + Bytes{sizeof(std::int32_t)};
-  const std::int64_t shard = strategy.mesh.shard_elements(embedding.elements);
+  const Bytes row = unit.sparse_row * element + Bytes{sizeof(std::int32_t)};
+  const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
   const Bytes sparse = sent_in_parts(rows * row, ranks);
   const Bytes dense =
       strategy.mesh.shard > 1 ? sent_in_parts(shard * element, ranks) : sent_in_sum(shard, element, ranks);
   // All ranks' rows lie beside the gradient of which they become the sum. So does the parameter in the
-  // backward pass of a head with weights of its own: if they are no more, no budget has to be larger.
+  // backward pass of a last unit with weights of its own: if they are no more, no budget has to be larger.
   const bool have_room =
-      strategy.mesh.shard > 1 || ranks * rows * row <= embedding.elements * size_of(strategy.precision);
+      strategy.mesh.shard > 1 || ranks * rows * row <= unit.elements * size_of(strategy.precision);
   return sparse < dense && have_room ? rows : 0;
 }
 

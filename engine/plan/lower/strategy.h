@@ -47,7 +47,8 @@ struct Strategy {
   Mesh mesh;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
   DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
-  bool sparse_gradients = true;      ///< the embedding's gradient goes between ranks as rows if that is less
+  bool sparse_gradients =
+      true;  ///< gradients with values in few rows go between ranks as those if that is less
   Order order = Order::layer_major;
   DType precision = DType::bf16;
   StateFormat state_format = {};
@@ -110,10 +111,10 @@ inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
   return (microbatches + mesh.data() - 1) / mesh.data();
 }
 
-/// How many rows of the embedding's gradient, which has values in the rows of tokens only, each rank sends in
-/// place of all of it: as many as it has tokens in a step. 0 if it sends all of it, since that is less to
-/// send or to hold, since the head's gradient is added to it, or since it has positions, too (GPT-2).
-std::int64_t sent_rows(const Model& model, const Strategy& strategy);
+/// How many rows of a unit's gradient, if only few have values, each rank sends in place of all of it: as
+/// many as its microbatches of a step can name. 0 if it sends all of it, since that is less to send or to
+/// hold, or since another unit adds to the gradient.
+std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t unit);
 
 /// The run file's choices; order as given or layer-major, every state on the host.
 Strategy make_strategy(const RunConfig& config, const Model& model);

@@ -225,7 +225,7 @@ Residency::Changes Residency::find_changes() {
     if (v.fetch >= 0 && serves(v.fetch) == Serves::first_step)
       changes.dropped[static_cast<std::size_t>(v.fetch)] = serves(v.use) == Serves::step_before;
   }
-  for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its head
+  for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its first
     if (v.kept) {
       Visit& next = visit(v.next);
       merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];

@@ -26,7 +26,7 @@ std::string_view name_of(BufferKind kind) {
 
 std::string_view name_of(Operation operation) {
   constexpr std::array names =
-      std::to_array<std::string_view>({"load_tokens",    "copy_to_device", "copy_to_host",     "read",
+      std::to_array<std::string_view>({"load_data",      "copy_to_device", "copy_to_host",     "read",
                                        "write",          "zero",           "forward",          "backward",
                                        "cast_gradient",  "list_rows",      "copy_rows",        "sum_rows",
                                        "sum_of_squares", "all_gather",     "reduce_scatter",   "all_reduce",
@@ -52,8 +52,10 @@ std::string_view name_of(Role role) {
                                                                 "saved",
                                                                 "workspace",
                                                                 "constants",
-                                                                "tokens",
-                                                                "targets",
+                                                                "data_0",
+                                                                "data_1",
+                                                                "data_2",
+                                                                "data_3",
                                                                 "losses",
                                                                 "master",
                                                                 "exp_avg",
@@ -109,7 +111,7 @@ Program Program::outline() const {
   result.units = units;
   result.groups = groups;
   result.state = state;
-  result.loss_tokens = loss_tokens;
+  result.loss_terms = loss_terms;
   return result;
 }
 
@@ -210,7 +212,7 @@ std::string print(const Program& program) {
                    place.is_whole ? "" : " of shard", text_of(place.piece), name_of(place.type),
                    place.buffer);
   }
-  fmt::format_to(std::back_inserter(text), "loss of {} tokens\n", program.loss_tokens);
+  fmt::format_to(std::back_inserter(text), "loss: mean of {} terms\n", program.loss_terms);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}", b, name_of(buffer.tier),

@@ -28,7 +28,7 @@ enum class Lane : std::uint8_t {
   comm,   ///< between ranks
   read,   ///< from the nvme tier
   write,  ///< to it
-  data,   ///< loads tokens
+  data,   ///< loads what microbatches bring
   cpu,
   save  ///< writes checkpoints
 };
@@ -48,28 +48,28 @@ inline constexpr std::array kBufferKinds = {BufferKind::parameter,       BufferK
                                             BufferKind::workspace,       BufferKind::communication};
 
 enum class Operation : std::uint8_t {
-  load_tokens,     ///< read the microbatch's tokens and targets into host memory
+  load_data,       ///< read the microbatch's data into host memory
   copy_to_device,  ///< source → destination
   copy_to_host,
   read,  ///< nvme source → host destination
   write,
-  zero,               ///< clear the unit's gradient accumulator
-  forward,            ///< of one unit and microbatch
-  backward,           ///< recomputes what was not saved; the head's includes its forward and the loss
-  cast_gradient,      ///< fp32 accumulator → the dtype that travels
-  list_rows,          ///< the microbatches' tokens → the rows of the embedding that they touch
-  copy_rows,          ///< those rows of its gradient, in the dtype in which ranks add them
-  sum_rows,           ///< the group's rows → this rank's part of the sum of their gradients
-  sum_of_squares,     ///< of the unit's gradient
-  all_gather,         ///< shards → the whole
-  reduce_scatter,     ///< every rank's whole → shards of the sum
-  all_reduce,         ///< every rank's → the sum, in place
-  sum_losses,         ///< tokens' losses → the step's sums
-  loss,               ///< the step's mean loss, from the sums of all ranks
-  step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
-  grad_norm,          ///< the global norm; if updates wait for it also their scalars
-  adamw,              ///< of one unit's state
-  save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
+  zero,            ///< clear the unit's gradient accumulator
+  forward,         ///< of one unit and microbatch
+  backward,        ///< recomputes what was not saved; the last unit's includes its forward and the loss
+  cast_gradient,   ///< fp32 accumulator → the dtype that travels
+  list_rows,       ///< numbers in the microbatches' data → the rows of the unit's gradient that have values
+  copy_rows,       ///< those rows of the gradient, in the dtype in which ranks add them
+  sum_rows,        ///< the group's rows → this rank's part of the sum of their gradients
+  sum_of_squares,  ///< of the unit's gradient
+  all_gather,      ///< shards → the whole
+  reduce_scatter,  ///< every rank's whole → shards of the sum
+  all_reduce,      ///< every rank's → the sum, in place
+  sum_losses,      ///< the microbatches' losses → the step's sums
+  loss,            ///< the step's mean loss, from the sums of all ranks
+  step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
+  grad_norm,       ///< the global norm; if updates wait for it also their scalars
+  adamw,           ///< of one unit's state
+  save,            ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
@@ -114,8 +114,10 @@ enum class Role : std::uint8_t {
   saved,
   workspace,
   constants,
-  tokens,
-  targets,
+  data_0,  ///< in the order of Region
+  data_1,
+  data_2,
+  data_3,
   losses,
   master,
   exp_avg,
@@ -148,7 +150,7 @@ using BufferId = std::int32_t;
 constexpr Bytes kBufferAlignment = 4096;
 
 struct Buffer {
-  std::string name;  ///< "block.7/parameter", "block.7/input[mb=2]"
+  std::string name;  ///< "unit.7/parameter", "unit.7/input[mb=2]"
   Tier tier = Tier::device;
   BufferKind kind = BufferKind::activation;
   Bytes bytes = 0;
@@ -241,7 +243,7 @@ struct Program {
   std::vector<RankGroup> groups;
   /// Where state lives. Of a unit's parameter, the places that updates write come first.
   std::vector<StatePlace> state;
-  std::int64_t loss_tokens = 0;  ///< of all ranks: the loss is the mean over them
+  std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them
 
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
   Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }
@@ -310,8 +312,8 @@ class LifetimeFinder {
 };
 
 /// Groups, state and buffers, then one instruction per line:
-/// "forward block.3 mb=2 [compute] 2.1e+09 FLOP parameter=device:block.3/parameter#12 bf16[4096] … ->
-/// output=device:block.4/input[mb=2]#40 bf16[1024]".
+/// "forward unit.3 mb=2 [compute] 2.1e+09 FLOP parameter=device:unit.3/parameter#12 bf16[4096] … ->
+/// output=device:unit.4/input[mb=2]#40 bf16[1024]".
 std::string print(const Program& program);
 std::string print(const Program& program, const Instruction& instruction);
 

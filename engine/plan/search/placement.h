@@ -73,7 +73,7 @@ bool all_state_on_device(const RunConfig& config);
 Strategy with_device_state(Strategy strategy, std::size_t units);
 
 /// Whether a device of `budget` runs the plain program without copies that more memory would save: what is
-/// left are parameters updated on the host, gradients on their way there, tokens and losses.
+/// left are parameters updated on the host, gradients on their way there, the microbatches' data and losses.
 bool nothing_spills(const Program& plain, Bytes budget);
 
 /// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it

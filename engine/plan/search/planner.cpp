@@ -33,11 +33,6 @@ PlannedProgram finish(Program placed, const Plan& plan, bool has_host_tier) {
   return result;
 }
 
-double model_flops(const Model& model, const Strategy& strategy) {
-  return 3 * forward_flops_per_token(model, strategy.microbatch.sequence) *
-         static_cast<double>(strategy.microbatch.tokens() * strategy.microbatches);
-}
-
 }  // namespace
 
 Bytes Plan::arena_bytes(Tier tier) const {
@@ -63,15 +58,14 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
   plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
   if (best->validation)
     plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
-  plan.flops = {model_flops(model, plan.strategy), executed_flops(plan.training.program)};
+  plan.flops = {training_flops(model, plan.strategy.microbatch, plan.strategy.microbatches),
+                executed_flops(plan.training.program)};
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
     plan.updated_parameters += updated;
     if (plan.strategy.state[u] == Tier::host) plan.host_parameters += updated;
   }
-  plan.tokens_per_step =
-      plan.strategy.mesh.data() * plan.strategy.microbatches * plan.strategy.microbatch.tokens();
   return plan;
 }
 

@@ -45,7 +45,6 @@ struct Plan {
   std::int64_t parameters = 0;
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
-  std::int64_t tokens_per_step = 0;     ///< of all ranks
 
   Bytes budget(Tier tier) const { return budgets[static_cast<std::size_t>(tier)]; }
   /// What the tier must hold: the larger of both programs.

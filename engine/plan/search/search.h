@@ -1,4 +1,4 @@
-// What the run file leaves open: which order, which blocks save their activations, and what lives where.
+// What the run file leaves open: which order, which units save their activations, and what lives where.
 #pragma once
 
 #include <optional>

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "base/error.h"
+#include "engine/graph/data_array.h"
 
 namespace strata {
 namespace {
@@ -44,25 +47,30 @@ void check_instructions(const RunConfig& config, const Model& model) {
 
 /// More than all buffers of a step together, in doubles, which do not wrap around.
 void check_bytes(const RunConfig& config, const Model& model) {
-  const Architecture& a = model.architecture;
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  const double tokens = number(config.train.microbatch) * number(config.data.sequence_length);
-  const double columns =
-      number(a.hidden) + number(a.query_columns()) + number(2 * a.kv_columns()) + number(3 * a.intermediate) +
-      number(a.heads) + number(a.vocabulary) + number(a.experts) +
-      number(a.experts_per_token) * (number(3 * a.expert_intermediate) + number(3 * a.hidden));
+  const MicrobatchShape shape = {config.train.microbatch, config.data.sequence_length};
   const double passes = number(config.microbatches()) +
                         number(config.train.validate_every > 0 ? config.train.validation_batches : 0);
-  const double activations =
-      64 * tokens * columns * passes * number(static_cast<std::int64_t>(model.units.size()));
-  const double rows =
-      16 * tokens * number(a.hidden) * number(config.microbatches()) * number(config.parallel.data);
-  if (activations + rows > kLargestBytes) {
-    throw ConfigError(
-        fmt::format("train.microbatch: {} sequences of data.sequence_length {} tokens have more bytes of "
-                    "activations than a machine "
-                    "addresses; make either smaller",
-                    config.train.microbatch, config.data.sequence_length));
+  const std::vector<DataArray> data = data_of(model.graphs);
+  std::vector<double> of_kind;
+  for (const UnitGraph& graph : model.graphs) {
+    double elements = 0;
+    for (const Tensor& tensor : graph.tensors)
+      elements += tensor.rows.extent().about(shape) * tensor.columns.extent().about(shape);
+    of_kind.push_back(elements);
+  }
+  double bytes = 0;
+  for (const Unit& unit : model.units) {
+    bytes += 64 * of_kind[unit.kind] * passes;
+    if (unit.sparse_row == 0) continue;
+    bytes += 16 * data[unit.row_numbers].elements.about(shape) * number(unit.sparse_row) *
+             number(config.microbatches()) * number(config.parallel.data);
+  }
+  if (bytes > kLargestBytes) {
+    throw ConfigError(fmt::format(
+        "train.microbatch: {} samples of data.sequence_length {} have more bytes of activations than a "
+        "machine addresses; make either smaller",
+        config.train.microbatch, config.data.sequence_length));
   }
   double parameters = 0;
   for (const Unit& unit : model.units) parameters += number(unit.elements);

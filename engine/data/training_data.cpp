@@ -1,0 +1,27 @@
+#include "engine/data/training_data.h"
+
+namespace strata {
+
+TrainingData training_data(const BatchLoader& loader) {
+  return {.training =
+              [&loader](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
+                loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1));
+              },
+          .validation =
+              [&loader](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
+                loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1));
+              },
+          .sampler =
+              [&loader](std::int64_t step) {
+                const SamplerState state = loader.state(step);
+                nlohmann::json json = {{"seed", state.seed},
+                                       {"sequences", state.sequences},
+                                       {"epoch", state.epoch},
+                                       {"position", state.position}};
+                // Checkpoints from before there was a choice do not have it.
+                if (!state.shuffled) json["shuffled"] = false;
+                return json;
+              }};
+}
+
+}  // namespace strata

@@ -1,0 +1,53 @@
+// Where a run's data come from, as functions that fill what the model reads, by numbers of its arrays: text
+// here, anything else whose loader fills the arrays that the model declares (engine/graph/data_array.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/data/batch_loader.h"
+
+namespace strata {
+
+/// The memory of one microbatch's arrays.
+class MicrobatchData {
+ public:
+  static constexpr std::size_t kMost = 4;
+
+  /// REQUIRES: fewer than kMost are there.
+  void add(std::span<std::byte> array) { arrays_[count_++] = array; }
+
+  /// REQUIRES: T is what the array is declared as.
+  template <typename T>
+  std::span<T> array(std::size_t number) const {
+    const std::span<std::byte> bytes = arrays_[number];
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
+ private:
+  std::array<std::span<std::byte>, kMost> arrays_ = {};
+  std::size_t count_ = 0;
+};
+
+/// Fills the arrays of one microbatch of one step. Called from the data lane; must not allocate.
+using LoadMicrobatch =
+    std::function<void(std::int64_t step, std::int64_t microbatch, const MicrobatchData& data)>;
+
+/// Where sampling stands before a step, for checkpoints.
+using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
+
+struct TrainingData {
+  LoadMicrobatch training;
+  LoadMicrobatch validation;  ///< its step is of no meaning
+  SamplerPosition sampler;
+};
+
+/// Text: tokens are array 0, targets array 1. `loader` must outlive the result.
+TrainingData training_data(const BatchLoader& loader);
+
+}  // namespace strata
