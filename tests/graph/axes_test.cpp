@@ -63,11 +63,11 @@ UnitBuilder layer() {
   const TensorView routed = builder.experts(builder.norm(gated, "norm.2", {}), {.experts = 3,
                                                                                 .top_k = 2,
                                                                                 .intermediate = 6,
-                                                                                .balance = kBalance,
                                                                                 .router = "router",
                                                                                 .gate = "experts.{}.gate",
                                                                                 .up = "experts.{}.up",
-                                                                                .down = "experts.{}.down"});
+                                                                                .down = "experts.{}.down",
+                                                                                .balance = kBalance});
   const TensorView plain =
       builder.activate(builder.linear(routed, {{"plain", intermediate()}}), Activation::gelu_tanh);
   builder.output(builder.add(gated, builder.scale(builder.linear(plain, {{"last", hidden()}}), 0.5)));

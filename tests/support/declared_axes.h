@@ -49,7 +49,7 @@ inline const std::set<std::string> kDeclaredAxes = {
     "scale: +t c, +t c",
     "sort_rows: +t^ c, 1 r, 1 (t k^), +r c",
     "tally: 1 o^, t^ e^, w^ e",
-    "zero: t c",
+    "zero: t^ c",
 };
 
 inline std::string declaration_of(const Operator& rule) {

@@ -47,7 +47,7 @@ class ZeroRule final : public Operator {
 
   std::string_view name() const override { return "zero"; }
   std::vector<Touch> touches() const override { return {Touch::writes}; }
-  std::string_view axes() const override { return "t c"; }
+  std::string_view axes() const override { return "t^ c"; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node&, Derivation&) const override {}
 };
