@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU seconds (user and system, by getrusage) of `strata plan` on Llama 70B's shape over layers x microbatches x tiers.
 
-    bench/planning.py [--strata build/strata] [--before OLD] [--grid 80x16 80x64 …]
+    bench/planning.py [--strata build/strata] [--before OLD] [--grid 80x16 80x64 …] [--ranks 8]
 
 Nothing is left out: the run file is read, orders and recomputation are chosen, the program is placed and checked. --before times another
 build beside it. Needs nothing but Python's standard library.
@@ -23,13 +23,14 @@ TIERS = {
 }
 
 
-def run_file(layers, microbatches, memory):
+def run_file(layers, microbatches, memory, ranks):
     config = {"num_hidden_layers": layers, "hidden_size": 8192, "num_attention_heads": 64, "num_key_value_heads": 8,
               "intermediate_size": 28672, "vocab_size": 128256}
     return json.dumps({
         "model": {"architecture": "llama", "config": config},
         "data": {"path": ["tokens.bin"], "tokenizer": "none", "sequence_length": 4096},
-        "train": {"steps": 10, "batch": microbatches, "microbatch": 1},
+        "train": {"steps": 10, "batch": microbatches * ranks, "microbatch": 1},
+        "parallel": {"data": ranks},
         "memory": memory,
     })
 
@@ -48,6 +49,7 @@ def main():
     parser.add_argument("--strata", default="build/strata")
     parser.add_argument("--before")
     parser.add_argument("--grid", nargs="*", default=["16x16", "80x16", "80x32", "80x64", "126x64", "80x256", "80x512"])
+    parser.add_argument("--ranks", type=int, default=1, help="in stage 3; microbatches are those of each")
     arguments = parser.parse_args()
     print("| tiers | layers x microbatches | instructions | buffers | CPU s |" + (" before |" if arguments.before else ""))
     print("|---|--:|--:|--:|--:|" + ("--:|" if arguments.before else ""))
@@ -58,7 +60,7 @@ def main():
                 memory = {**memory, "nvme": {**memory["nvme"], "path": [folder]}}
             for cell in arguments.grid:
                 layers, microbatches = map(int, cell.split("x"))
-                pathlib.Path(path).write_text(run_file(layers, microbatches, memory))
+                pathlib.Path(path).write_text(run_file(layers, microbatches, memory, arguments.ranks))
                 seconds, (instructions, buffers) = plan(arguments.strata, path)
                 line = f"| {name} | {layers} x {microbatches} | {instructions} | {buffers} | {seconds:.2f} |"
                 if arguments.before:

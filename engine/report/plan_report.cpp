@@ -113,6 +113,11 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   line(fmt::format(
       "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));
+  if (strategy.gathers()) {
+    line(fmt::format(
+        "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
+        plan.kept_gathered.units, model.units.size(), format_bytes(plan.kept_gathered.bytes)));
+  }
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
   for (const Link link : used_links(plan)) {
     const Bytes by_save = plan.training.moved_by_save(link);
@@ -151,6 +156,9 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };
+  if (plan.strategy.gathers()) {
+    json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
+  }
   if (rates != nullptr) {
     const StepBound bound = step_bound(plan, *rates);
     json["bound_seconds"] = bound.seconds();

@@ -1,5 +1,6 @@
 // What the program prints and writes: reports with the keys that docs/formats.md names, the reference of the
 // run file, the effective run file, plans.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -143,6 +144,21 @@ TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
               done["traffic"][link]["measured_bytes"]);
     EXPECT_EQ(done["traffic"][link]["planned_bytes"], done["traffic"][link]["measured_bytes"]);
   }
+}
+
+TEST_F(Output, OfPlanForSeveralRanksSaysWhatStaysGathered) {
+  const auto plan = [&](const std::string& device) {
+    Arguments arguments = train("run.yaml", {"parallel.data=2", "train.batch=4", "memory.device=" + device});
+    arguments.front() = "plan";
+    return arguments;
+  };
+  const nlohmann::json ample = report(plan("1GiB")), tight = report(plan("160KiB"));
+  const Bytes unsent = ample["kept_gathered"]["unsent_bytes"];
+  EXPECT_GT(unsent, tight["kept_gathered"]["unsent_bytes"].get<Bytes>());
+  EXPECT_GT(ample["kept_gathered"]["units"], 0);
+  EXPECT_LT(ample["traffic"]["all_gather"]["planned_bytes"], tight["traffic"]["all_gather"]["planned_bytes"]);
+  EXPECT_THAT(strata(plan("1GiB")).out,
+              HasSubstr(fmt::format("so that {} less are sent per step", format_bytes(unsent))));
 }
 
 TEST_F(Output, OfPlanShowsTheProgram) {

@@ -67,6 +67,21 @@ TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   }
 }
 
+TEST_F(RanksOfProcesses, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) {
+  const auto report_with = [&](const std::string& device) {
+    Arguments arguments = run({"parallel.data=2", "memory.device=" + device});
+    arguments.insert(arguments.end(), {"--json", device + ".json"});
+    const Outcome outcome = strata_on_ranks(2, arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return nlohmann::json::parse(std::ifstream(path(device + ".json")));
+  };
+  const nlohmann::json tight = report_with("160KiB"), ample = report_with("1GiB");
+  EXPECT_EQ(ample["state_hash"], tight["state_hash"]);
+  const auto sent = [](const nlohmann::json& report) { return report["traffic"]["all_gather"]; };
+  EXPECT_EQ(sent(ample)["measured_bytes"], sent(ample)["planned_bytes"]);
+  EXPECT_LT(sent(ample)["measured_bytes"], sent(tight)["measured_bytes"]);
+}
+
 TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
   const Outcome unknown_key = strata_on_ranks(2, run({"train.bach=3"}));
   EXPECT_EQ(unknown_key.status, 2);

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "tests/execute/support.h"
@@ -151,6 +152,32 @@ TEST_P(RanksRun, HasTheSameBitsInAnyOrderAndWithItsStateOnTheHost) {
   const std::string hash = hash_of_exact_run(Where::resident, Order::layer_major);
   EXPECT_EQ(hash_of_exact_run(Where::resident, Order::microbatch_major), hash);
   EXPECT_EQ(hash_of_exact_run(Where::host), hash);
+}
+
+TEST_F(RanksOfAnyStage, HaveTheSameBitsWhereParametersStayGatheredAndWhereTheyDoNot) {
+  for (const bool tied : {true, false}) {
+    for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+      RunConfig config = this->config({.ranks = 2});
+      config.model.config["tie_word_embeddings"] = tied;
+      config.model.config["num_hidden_layers"] = 5;
+      config.train.steps = 3;
+      config.train.batch = 4;
+      config.plan.order = order;
+      const Bytes least = test::smallest_bytes(config), most = test::resident_bytes(config);
+      std::set<std::string> hashes;
+      std::set<Bytes> gathered;
+      for (const Bytes quarters : {0, 1, 2, 3, 4}) {
+        config.memory.device = least + (most - least) * quarters / 4;
+        for (const RunOutcome& rank : run_ranks(config, 2)) {
+          expect_the_plan_was_exact(rank);
+          hashes.insert(rank.result.state_hash);
+          gathered.insert(rank.plan.training.moved(Link::all_gather));
+        }
+      }
+      EXPECT_EQ(hashes.size(), 1U);
+      EXPECT_GE(gathered.size(), 3U);
+    }
+  }
 }
 
 TEST_P(RanksRun, HasTheSameBitsWithItsStateOnADrive) {

@@ -2,6 +2,8 @@
 // written back after. The passes residency and prefetch work on one such step of the ladder at a time.
 #pragma once
 
+#include <optional>
+
 #include "engine/plan/program/program.h"
 
 namespace strata {
@@ -11,13 +13,16 @@ struct Level {
   Operation fetch, write_back;
   /// A write-back that has this many instructions to run under is not what others wait for.
   std::int32_t write_back_slack;
+  /// Brings a value's shards together on the near tier: a fetch, too, from other ranks.
+  std::optional<Operation> gather = {};
 
   bool is_transfer(const Instruction& instruction) const {
     return instruction.operation == fetch || instruction.operation == write_back;
   }
 };
 
-inline constexpr Level kDeviceLevel = {Tier::device, Operation::copy_to_device, Operation::copy_to_host, 8};
+inline constexpr Level kDeviceLevel = {Tier::device, Operation::copy_to_device, Operation::copy_to_host, 8,
+                                       Operation::all_gather};
 inline constexpr Level kHostLevel = {Tier::host, Operation::read, Operation::write, 2};
 
 }  // namespace strata

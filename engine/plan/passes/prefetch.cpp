@@ -69,9 +69,9 @@ class Prefetch {
     return written_back;
   }
 
-  /// Whether it gathers a parameter for one pass, after which the whole parameter is gone.
+  /// Whether it gathers a parameter for passes, after which the whole parameter is gone.
   bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
-    if (level_.near != Tier::device || instruction.operation != Operation::all_gather) return false;
+    if (level_.gather != instruction.operation) return false;
     const BufferId whole = instruction.writes[0].buffer;
     return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
            !written_back[static_cast<std::size_t>(whole)];

@@ -1,89 +1,33 @@
 #include "engine/plan/passes/residency.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <queue>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
-namespace {
-
-/// Per buffer: it is fetched to the near tier or written back from there, for one use. The tier's other
-/// buffers stay where they are; what is copied to or from them is copied.
-std::vector<bool> find_visitors(const Program& program, const Level& level) {
-  std::vector<bool> visits(program.buffers.size(), false);
-  std::vector<std::int32_t> uses(program.buffers.size(), 0);
-  std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    if (instruction.operation == level.fetch)
-      visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
-    if (instruction.operation == level.write_back)
-      visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
-    if (level.is_transfer(instruction)) continue;
-    for_each_operand(instruction, [&](const Operand& operand, bool) {
-      const auto id = static_cast<std::size_t>(operand.buffer);
-      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i))
-        ++uses[id];
-    });
-  }
-  for (std::size_t b = 0; b < visits.size(); ++b) {
-    if (program.buffers[b].persistent || uses[b] > 1) visits[b] = false;
-  }
-  return visits;
-}
-
-/// Per instruction: bytes of visitors that it touches.
-std::vector<Bytes> visiting_bytes(const Program& program, const std::vector<bool>& visits) {
-  std::vector<Bytes> bytes(program.instructions.size(), 0);
-  std::vector<std::size_t> counted_at(program.buffers.size(), program.instructions.size());
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    for_each_operand(program.instructions[i], [&](const Operand& operand, bool) {
-      const auto id = static_cast<std::size_t>(operand.buffer);
-      if (!visits[id] || counted_at[id] == i) return;
-      counted_at[id] = i;
-      bytes[i] += program.buffers[id].bytes;
-    });
-  }
-  return bytes;
-}
-
-/// Per instruction: live bytes of the near tier that are no visitors'.
-std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::vector<bool>& visits) {
-  std::vector<Bytes> change(program.instructions.size() + 1, 0);
-  const std::vector<Lifetime> live = lifetimes(program);
-  for (std::size_t b = 0; b < live.size(); ++b) {
-    const Buffer& buffer = program.buffers[b];
-    if (buffer.tier != near || visits[b]) continue;
-    live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
-                             [&](std::int32_t first, std::int32_t last) {
-                               change[static_cast<std::size_t>(first)] += buffer.bytes;
-                               change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
-                             });
-  }
-  std::partial_sum(change.begin(), change.end(), change.begin());
-  return change;
-}
-
-}  // namespace
 
 Residency::Residency(const Program& plain, const Level& level)
-    : plain_(plain),
-      level_(level),
-      is_visitor_(find_visitors(plain, level)),
-      visiting_(visiting_bytes(plain, is_visitor_)),
-      staying_(staying_bytes(plain, level.near, is_visitor_)) {
+    : plain_(plain), level_(level), near_(find_near_use(plain, level)) {
   find_visits();
+  list_last_uses();
+  previous_.assign(visits_.size(), -1);
+  for (std::size_t v = 0; v < visits_.size(); ++v) {
+    const std::int32_t next = visits_[v].next;
+    if (next >= 0) previous_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(v);
+  }
 }
 
 NearBytes Residency::needs() const {
   NearBytes result;
-  for (std::size_t i = 0; i < visiting_.size(); ++i) {
-    result.smallest = std::max(result.smallest, staying_[i] + visiting_[i]);
-    result.largest_visit = std::max(result.largest_visit, visiting_[i]);
+  for (std::size_t i = 0; i < near_.visiting.size(); ++i) {
+    result.smallest = std::max(result.smallest, near_.staying[i] + near_.visiting[i]);
+    result.largest_visit = std::max(result.largest_visit, near_.visiting[i]);
   }
   return result;
 }
@@ -98,10 +42,12 @@ std::int32_t Residency::visit_for(BufferId instance, std::vector<std::int32_t>& 
 }
 
 /// In the plain program every instance has at most one fetch, exactly one use and at most one write-back, in
-/// this order.
+/// this order. What is gathered has more uses.
 void Residency::find_visits() {
   std::vector<std::int32_t> visit_of(plain_.buffers.size(), -1);
   std::vector<std::int32_t> latest(plain_.buffers.size(), -1);  // per home: its latest visit
+  // Per home of a shard: the latest visit of the whole, if that is of what the shards are now.
+  std::vector<std::int32_t> latest_whole(plain_.buffers.size(), -1);
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     const Instruction& instruction = plain_.instructions[i];
     const auto position = static_cast<std::int32_t>(i);
@@ -120,7 +66,46 @@ void Residency::find_visits() {
     } else {
       note_use(instruction, position, latest, visit_of);
     }
+    for (const Operand& operand : instruction.writes) {
+      const std::int32_t id = visit_of[static_cast<std::size_t>(operand.buffer)];
+      if (id >= 0 && visit(id).fetch == position) continue;  // what is fetched is what was there
+      const BufferId home = id < 0 ? operand.buffer : visit(id).home;
+      if (home >= 0) latest_whole[static_cast<std::size_t>(home)] = -1;
+    }
+    if (level_.gather == instruction.operation && is_gathered(instruction.writes[0].buffer))
+      note_gathering(instruction, position, latest_whole, visit_of);
   }
+}
+
+/// Ranks gather alike, so a whole value is worth keeping wherever its shards are not written between.
+void Residency::note_gathering(const Instruction& instruction, std::int32_t position,
+                               std::vector<std::int32_t>& latest, const std::vector<std::int32_t>& visit_of) {
+  const auto visit_number = [&](BufferId buffer) { return visit_of[static_cast<std::size_t>(buffer)]; };
+  const BufferId source = instruction.reads[0].buffer;
+  const std::int32_t id = visit_number(instruction.writes[0].buffer);
+  Visit& whole = visit(id);
+  whole.is_gathered = true;
+  whole.fetch = position;
+  whole.shard = is_visitor(source) ? visit_number(source) : -1;
+  whole.home = whole.shard < 0 ? source : visit(whole.shard).home;
+  gatherings_.push_back(id);
+  if (whole.home < 0) return;
+  std::int32_t& previous = latest[static_cast<std::size_t>(whole.home)];
+  const bool may_lead_here = previous >= 0 && serves(visit(previous).fetch) == serves(position) &&
+                             when(visit(previous).fetch) == when(position);
+  if (may_lead_here) visit(previous).next = id;
+  previous = id;
+}
+
+void Residency::list_last_uses() {
+  last_uses_.reserve(first_uses_.size());
+  std::ranges::copy_if(first_uses_, std::back_inserter(last_uses_),
+                       [&](const Event& event) { return !visit(event.second).is_gathered; });
+  const auto single = static_cast<std::ptrdiff_t>(last_uses_.size());
+  for (const std::int32_t id : gatherings_) last_uses_.emplace_back(visit(id).last_use, id);
+  const auto of_gathered = last_uses_.begin() + single;
+  std::sort(of_gathered, last_uses_.end());
+  std::inplace_merge(last_uses_.begin(), of_gathered, last_uses_.end());
 }
 
 /// Whether a value that is kept from `visit` can make a fetch superfluous in all rounds that perform it. What
@@ -143,47 +128,70 @@ void Residency::note_use(const Instruction& instruction, std::int32_t position,
       if (writes) of_home = -1;  // the home is newer than the near copy
       return;
     }
-    if (!is_visitor(operand.buffer)) return;
-    const std::int32_t id = visit_for(operand.buffer, visit_of);
-    visit(id).writes |= writes;
-    if (visit(id).use == position) return;
-    visit(id).use = position;
-    uses_.emplace_back(position, id);
+    if (!is_visitor(operand.buffer) && !is_gathered(operand.buffer)) return;
+    const std::int32_t number = visit_for(operand.buffer, visit_of);
+    Visit& of_use = visit(number);
+    of_use.writes |= writes;
+    of_use.last_use = position;
+    if (of_use.use >= 0) return;
+    of_use.use = position;
+    first_uses_.emplace_back(position, number);
   });
 }
 
-void Residency::choose(Bytes budget) {
-  std::priority_queue<std::pair<std::int32_t, std::int32_t>> furthest;  // (next use, visit)
+/// Bytes that a visit's value takes from its last use to the first of the next. If that is its shard's last,
+/// too, the shard need not wait for it.
+Bytes Residency::bytes_to_hold(const Visit& held) {
+  const Bytes bytes = plain_.buffer(held.instance).bytes;
+  if (held.shard < 0 || !visit(held.shard).kept) return bytes;
+  const Visit& next_of_shard = visit(visit(held.shard).next);
+  const bool is_last = next_of_shard.use == visit(held.next).fetch && next_of_shard.next < 0;
+  return is_last ? bytes - bytes_of(held.shard) : bytes;
+}
+
+/// Bytes that a value and its shard take while it is gathered; none if it has been kept.
+Bytes Residency::bytes_to_gather(std::int32_t id) {
+  const std::int32_t before = previous_[static_cast<std::size_t>(id)];
+  if (before >= 0 && visit(before).kept) return 0;
+  return bytes_of(id) + (visit(id).shard < 0 ? 0 : bytes_of(visit(id).shard));
+}
+
+void Residency::choose(Bytes budget, Bytes with_gathered) {
+  // What leaves first: the gathered before others, of either the one whose next use is furthest.
+  std::priority_queue<std::tuple<bool, std::int32_t, std::int32_t>>
+      leaving;  // (is gathered, next use, visit)
   Bytes kept_bytes = 0;
-  std::vector<std::int32_t> previous(visits_.size(), -1);
-  for (std::size_t v = 0; v < visits_.size(); ++v) {
-    visits_[v].kept = false;
-    if (visits_[v].next >= 0)
-      previous[static_cast<std::size_t>(visits_[v].next)] = static_cast<std::int32_t>(v);
-  }
-  auto end = uses_.begin();
+  for (Visit& v : visits_) v.kept = false;
+  auto first = first_uses_.begin(), last = last_uses_.begin();
+  auto gathering = gatherings_.begin();  // the next
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     if (level_.is_transfer(plain_.instructions[i])) continue;
-    const auto begin = end;
-    for (; end != uses_.end() && end->first == static_cast<std::int32_t>(i); ++end) {
-      const std::int32_t before = previous[static_cast<std::size_t>(end->second)];
-      if (before >= 0 && visit(before).kept) kept_bytes -= bytes_of(before);
+    const auto position = static_cast<std::int32_t>(i);
+    for (; first != first_uses_.end() && first->first == position; ++first) {
+      const std::int32_t before = previous_[static_cast<std::size_t>(first->second)];
+      if (before >= 0 && visit(before).kept) kept_bytes -= visit(before).held;
     }
-    while (staying_[i] + visiting_[i] + kept_bytes > budget) {
-      if (furthest.empty())
-        throw std::logic_error("keep_resident: the budget is below the smallest possible");
-      const auto [use, id] = furthest.top();
-      furthest.pop();
-      if (use <= static_cast<std::int32_t>(i)) continue;  // already fetched again, or in use right now
+    if (gathering != gatherings_.end() && visit(*gathering).fetch == position) ++gathering;
+    const auto limit = [&] {
+      if (leaving.empty() || !std::get<bool>(leaving.top())) return budget;
+      const Bytes coming = gathering == gatherings_.end() ? 0 : bytes_to_gather(*gathering);
+      return std::min(budget, with_gathered) - coming;
+    };
+    while (near_.staying[i] + near_.visiting[i] + kept_bytes > limit()) {
+      if (leaving.empty()) throw std::logic_error("keep_resident: the budget is below the smallest possible");
+      const auto [is_gathered, use, id] = leaving.top();
+      leaving.pop();
+      if (use <= position) continue;  // already fetched again, or in use right now
       visit(id).kept = false;
-      kept_bytes -= bytes_of(id);
+      kept_bytes -= visit(id).held;
     }
-    for (auto use = begin; use != end; ++use) {
-      const std::int32_t id = use->second;
-      if (visit(id).next < 0) continue;
-      visit(id).kept = true;
-      kept_bytes += bytes_of(id);
-      furthest.emplace(visit(visit(id).next).use, id);
+    for (; last != last_uses_.end() && last->first == position; ++last) {
+      Visit& ended = visit(last->second);
+      if (ended.next < 0) continue;
+      ended.held = bytes_to_hold(ended);
+      ended.kept = true;
+      kept_bytes += ended.held;
+      leaving.emplace(ended.is_gathered, visit(ended.next).use, last->second);
     }
   }
 }
@@ -221,17 +229,25 @@ Residency::Changes Residency::find_changes() {
   std::iota(merged.begin(), merged.end(), 0);
   for (Visit& v : visits_) {
     v.first_fetch = -1;
+    v.is_needed = true;
+    v.is_led_to = false;
     // A fetch for the first step alone serves those visits of it that the value is kept until.
     if (v.fetch >= 0 && serves(v.fetch) == Serves::first_step)
       changes.dropped[static_cast<std::size_t>(v.fetch)] = serves(v.use) == Serves::step_before;
   }
+  for (const std::int32_t id : gatherings_) {
+    const Visit& whole = visit(id);
+    if (whole.kept && visit(whole.next).shard >= 0) visit(visit(whole.next).shard).is_needed = false;
+  }
   for (Visit& v : visits_) {  // in order of first touch, so a chain is merged from its first
-    if (v.kept) {
+    if (!v.is_needed) changes.dropped[static_cast<std::size_t>(v.fetch)] = true;
+    if (v.kept && (v.is_needed || v.is_led_to)) {
       Visit& next = visit(v.next);
+      next.is_led_to = true;
       merged[static_cast<std::size_t>(next.instance)] = merged[static_cast<std::size_t>(v.instance)];
       changes.dropped[static_cast<std::size_t>(next.fetch)] = true;
       next.first_fetch = v.first_fetch >= 0 ? v.first_fetch : v.fetch;
-      if (next.first_fetch >= 0) share_fetch(changes, next.first_fetch, next.use);
+      if (next.first_fetch >= 0 && next.is_needed) share_fetch(changes, next.first_fetch, next.use);
     }
     if (v.write_back >= 0 && !needs_write_back(v))
       changes.dropped[static_cast<std::size_t>(v.write_back)] = true;
@@ -239,8 +255,8 @@ Residency::Changes Residency::find_changes() {
   return changes;
 }
 
-Program Residency::run(Bytes near_bytes) {
-  choose(near_bytes);
+Program Residency::run(Bytes near_bytes, Bytes with_gathered) {
+  choose(near_bytes, with_gathered);
   const Changes changes = find_changes();
   const auto stands_for = [&](BufferId id) {
     return static_cast<std::size_t>(changes.merged[static_cast<std::size_t>(id)]);
@@ -275,9 +291,10 @@ ResidentBytes Residency::bytes(Bytes near_bytes) {
   ResidentBytes result{.live = live_bytes(changes)};
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     const Instruction& instruction = plain_.instructions[i];
-    if (!level_.is_transfer(instruction) || changes.dropped[i]) continue;
+    if (changes.dropped[i] || instruction.serves == Serves::first_step) continue;
     if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
-    if (instruction.serves == Serves::first_step) continue;
+    result.sent += instruction.exchange.sent;
+    if (!level_.is_transfer(instruction)) continue;
     (instruction.operation == level_.fetch ? result.fetched : result.written_back) +=
         plain_.buffer(instruction.reads[0].buffer).bytes;
   }
@@ -312,8 +329,8 @@ NearBytes near_bytes(const Program& program, const Level& level) {
   return Residency(program, level).needs();
 }
 
-Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes) {
-  return Residency(plain, level).run(near_bytes);
+Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes, Bytes with_gathered) {
+  return Residency(plain, level).run(near_bytes, with_gathered);
 }
 
 Bytes moved_bytes(const Program& program, Operation transfer) {

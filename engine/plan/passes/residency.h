@@ -1,11 +1,12 @@
 // Residency: which values stay on a tier between two uses. Transfers of what stays are removed from the
-// program.
+// program, and so are exchanges that would gather it again.
 #pragma once
 
 #include <utility>
 #include <vector>
 
 #include "engine/plan/passes/level.h"
+#include "engine/plan/passes/near_use.h"
 
 namespace strata {
 
@@ -16,10 +17,10 @@ struct NearBytes {
   Bytes largest_visit = 0;  ///< of values that come and go, in one instruction
 };
 
-/// What a step that does not save and is not the first moves over a level, and the near tier's largest sum of
-/// live buffers.
+/// What a step that does not save and is not the first moves over a level and sends to other ranks, and the
+/// near tier's largest sum of live buffers.
 struct ResidentBytes {
-  Bytes fetched = 0, written_back = 0, live = 0;
+  Bytes fetched = 0, written_back = 0, sent = 0, live = 0;
 };
 
 /// Walks the plain program and keeps each value on the near tier until its next use while a budget allows;
@@ -29,30 +30,44 @@ struct ResidentBytes {
 /// runs in every step in which one of them does, and one for the first step alone only if a visit of that
 /// step is among them.
 ///
+/// What ranks gather is a visit, too, from its gathering to the last of its uses in a row. It leaves before
+/// all else does, and never takes the room in which the next gathering can run beside computing: so nothing
+/// is copied that would not be copied if all were gathered again, while a byte that stays saves about a byte
+/// over the links.
+///
 /// A program is analyzed once and then asked for several budgets. REQUIRES: the program outlives this.
 class Residency {
  public:
   Residency(const Program& plain, const Level& level);
 
   NearBytes needs() const;
-  /// The program within a budget. REQUIRES, as bytes() does: near_bytes ≥ the smallest.
-  Program run(Bytes near_bytes);
+  /// The program within a budget, in which gathered values stay only while no more than `with_gathered` bytes
+  /// are live. REQUIRES, as bytes() does: near_bytes ≥ the smallest.
+  Program run(Bytes near_bytes, Bytes with_gathered = kUnlimited);
   /// What run() would move and hold, without making the program.
   ResidentBytes bytes(Bytes near_bytes);
 
  private:
-  /// One use of a value on the near tier, with the transfers around it.
+  /// A value's use on the near tier, with the transfers around it. If it is gathered, that is its fetch and
+  /// the first of its uses.
   struct Visit {
     BufferId instance = -1;
-    BufferId home = -1;
-    std::int32_t use = -1, fetch = -1, write_back = -1;
+    BufferId home = -1;  ///< of a gathered value: the shard's
+    std::int32_t use = -1, last_use = -1, fetch = -1, write_back = -1;
     bool writes = false;
-    std::int32_t next = -1;  ///< the visit that wants this value again, if keeping it would save a fetch
-    bool kept = false;       ///< the value stays on the near tier until `next`
+    bool is_gathered = false;
+    std::int32_t shard = -1;  ///< the visit of the shard that is gathered, if that comes and goes
+    std::int32_t next = -1;   ///< the visit that wants this value again, if keeping it would save a fetch
+    bool kept = false;        ///< the value stays on the near tier until `next`
+    Bytes held = 0;           ///< what that takes
     bool home_read_before_next = false;
     std::int32_t first_fetch =
-        -1;  ///< of a visit that a kept value leads to: the fetch that began it all, if any
+        -1;                  ///< of a visit that a kept value leads to: the fetch that began it all, if any
+    bool is_needed = true;   ///< false: a shard that need not be gathered
+    bool is_led_to = false;  ///< by a kept value
   };
+  /// A position in the program, and the visit that begins or ends there.
+  using Event = std::pair<std::int32_t, std::int32_t>;
 
   /// What becomes of the plain program.
   struct Changes {
@@ -62,10 +77,15 @@ class Residency {
   };
 
   void find_visits();
+  void note_gathering(const Instruction& instruction, std::int32_t position,
+                      std::vector<std::int32_t>& latest, const std::vector<std::int32_t>& visit_of);
   void note_use(const Instruction& instruction, std::int32_t position, std::vector<std::int32_t>& latest,
                 std::vector<std::int32_t>& visit_of);
   std::int32_t visit_for(BufferId instance, std::vector<std::int32_t>& visit_of);
-  void choose(Bytes near_bytes);
+  void list_last_uses();
+  void choose(Bytes near_bytes, Bytes with_gathered = kUnlimited);
+  Bytes bytes_to_hold(const Visit& visit);
+  Bytes bytes_to_gather(std::int32_t id);
   bool needs_write_back(const Visit& written);
   Changes find_changes();
   void share_fetch(Changes& changes, std::int32_t fetch, std::int32_t use) const;
@@ -77,20 +97,23 @@ class Residency {
   When when(std::int32_t position) const { return at(position).when; }
   Bytes live_bytes(const Changes& changes) const;
 
-  bool is_visitor(BufferId id) const { return is_visitor_[static_cast<std::size_t>(id)]; }
+  bool is_visitor(BufferId id) const { return near_.is_visitor[static_cast<std::size_t>(id)]; }
+  bool is_gathered(BufferId id) const { return near_.is_gathered[static_cast<std::size_t>(id)]; }
   Visit& visit(std::int32_t id) { return visits_[static_cast<std::size_t>(id)]; }
   Bytes bytes_of(std::int32_t id) { return plain_.buffer(visit(id).instance).bytes; }
 
   const Program& plain_;
   const Level level_;
-  std::vector<bool> is_visitor_;
-  std::vector<Bytes> visiting_, staying_;  ///< per instruction: bytes of visitors that it touches; of others
+  NearUse near_;
   std::vector<Visit> visits_;
-  std::vector<std::pair<std::int32_t, std::int32_t>> uses_;  ///< instruction and visit, in program order
+  std::vector<Event> first_uses_, last_uses_;  ///< in program order
+  std::vector<std::int32_t> previous_;         ///< per visit: the one that it is the next of, or -1
+  std::vector<std::int32_t> gatherings_;       ///< visits, in program order
 };
 
 /// Residency for one budget.
-Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes);
+Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes,
+                      Bytes with_gathered = kUnlimited);
 NearBytes near_bytes(const Program& program, const Level& level);
 
 /// Bytes that all transfers of one kind move in a step that does not save and is not the first.

@@ -9,6 +9,7 @@
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
 #include "engine/plan/program/memory.h"
+#include "engine/plan/search/step_cost.h"
 
 namespace strata {
 namespace {
@@ -39,18 +40,30 @@ std::optional<Program> fit_prefetched(const Program& resident, const Level& leve
   }
 }
 
+std::ptrdiff_t gatherings(const Program& program, const Level& level) {
+  return std::ranges::count_if(program.instructions, [&](const Instruction& instruction) {
+    return level.gather == instruction.operation;
+  });
+}
+
 /// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing if
 /// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
-/// placement over what live bytes promise: then passes get that much less to fill.
+/// placement over what live bytes promise: then passes get that much less to fill, what stays gathered
+/// before all else.
 std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
   Residency residency(plain, level);
   const Bytes smallest = residency.needs().smallest;
   if (budget < smallest) return std::nullopt;
   place_tier(plain, level.near);
   if (peak_of(plain, level.near) > budget) return std::nullopt;
+  const std::ptrdiff_t all_gatherings = gatherings(plain, level);
   for (Bytes allowed = budget; allowed > smallest;) {
-    std::optional<Program> placed = fit_prefetched(residency.run(allowed), level, budget, smallest, allowed);
-    if (placed) return placed;
+    for (const Bytes with_gathered : {allowed, allowed - allowed / 32, allowed - allowed / 8, Bytes{0}}) {
+      const Program resident = residency.run(allowed, with_gathered);
+      std::optional<Program> placed = fit_prefetched(resident, level, budget, smallest, allowed);
+      if (placed) return placed;
+      if (gatherings(resident, level) == all_gatherings) break;
+    }
     allowed = std::max(smallest, allowed - allowed / 32);
   }
   return plain;
@@ -74,9 +87,10 @@ bool fits_host(const Program& placed, const RunConfig& config) {
   return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
 }
 
-/// A plain program, unchanged if values may leave the device; if there is no other tier they all stay.
+/// A plain program, unchanged if values may leave the device; if there is no other tier they all stay, but
+/// for what can be gathered again.
 Program as_tiers_allow(Program plain, const RunConfig& config) {
-  return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited);
+  return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited, 0);
 }
 
 Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
@@ -305,16 +319,6 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
   return std::max(training, validation);
 }
 
-bool nothing_spills(const Program& plain, Bytes budget) {
-  Residency residency(plain, kDeviceLevel);
-  if (budget < residency.needs().smallest) return false;
-  const auto traffic = [&](Bytes near_bytes) {
-    const ResidentBytes moved = residency.bytes(near_bytes);
-    return moved.fetched + moved.written_back;
-  };
-  return traffic(budget) == traffic(kUnlimited);
-}
-
 bool all_state_on_device(const RunConfig& config) {
   return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
 }
@@ -358,15 +362,18 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   return {.placement = late ? std::move(late) : std::move(shared)};
 }
 
-std::size_t PlacementSearch::units_without_spilling(const RunConfig& config) {
-  if (!units_without_spilling_) {
-    const auto spills = [&](std::size_t count) {
-      return !nothing_spills(lower_training(*model_, with_device_state(strategy_, count)),
-                             config.memory.device);
-    };
-    units_without_spilling_ = first_number_from_ends(1, model_->units.size() + 1, spills) - 1;
-  }
-  return *units_without_spilling_;
+std::vector<std::size_t> PlacementSearch::units_with_room(Bytes device) {
+  if (!units_with_room_.empty()) return units_with_room_;
+  const auto plain = [&](std::size_t count) {
+    return lower_training(*model_, with_device_state(strategy_, count));
+  };
+  const auto seconds = [&](std::size_t count) {
+    return step_cost(plain(count), device, rates_).value().seconds;
+  };
+  const auto [units, fewer] = largest_with_room(model_->units.size(), device, plain);
+  if (fewer < units && seconds(fewer) < seconds(units)) units_with_room_.push_back(fewer);
+  units_with_room_.push_back(units);
+  return units_with_room_;
 }
 
 std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage& shortage) {
@@ -374,11 +381,16 @@ std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage
   const auto with_units = [&](std::size_t count) { return attempt(count, config, shortage); };
   if (all_state_on_device(config)) return with_units(units).placement;
   if (no_state_on_device(config)) return with_units(0).placement;
-  std::size_t on_device = units_without_spilling(config);
-  Attempt tried = with_units(on_device);
-  // Fragmentation may leave a little less room than live bytes promise.
-  while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);
-  if (!tried.full || tried.full == Tier::device) return std::move(tried.placement);
+  std::size_t on_device = 0;
+  Attempt tried;
+  for (const std::size_t most : units_with_room(config.memory.device)) {
+    on_device = most;
+    tried = with_units(on_device);
+    // Fragmentation may leave a little less room than live bytes promise.
+    while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);
+    if (!tried.full) return std::move(tried.placement);
+  }
+  if (tried.full == Tier::device) return std::nullopt;
   // The fewest more that leave the other tiers enough room.
   std::optional<Placement> found;
   first_number(on_device + 1, units + 1, [&](std::size_t count) {

@@ -6,9 +6,11 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/plan/lower/strategy.h"
 #include "engine/plan/program/program.h"
+#include "engine/plan/search/rates.h"
 
 namespace strata {
 
@@ -30,12 +32,14 @@ struct Shortage {
 class PlacementSearch {
  public:
   /// REQUIRES: the model outlives this.
-  PlacementSearch(const Model& model, Strategy strategy) : model_(&model), strategy_(std::move(strategy)) {}
+  PlacementSearch(const Model& model, Strategy strategy, const MachineRates& rates)
+      : model_(&model), strategy_(std::move(strategy)), rates_(rates) {}
 
   /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
   /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
-  /// anything moving more for it; if the tiers beyond do not hold the rest, as many more as that takes.
-  /// Nothing if no number fits. REQUIRES: calls differ in the budgets of host and nvme only.
+  /// anything being copied more for it, or fewer if all parameters then stay gathered and a step takes less
+  /// by the rates; if the tiers beyond do not hold the rest, as many more as that takes. Nothing if no number
+  /// fits. REQUIRES: calls differ in the budgets of host and nvme only.
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
  private:
@@ -52,12 +56,14 @@ class PlacementSearch {
 
   /// Tries it with the state of `units` units on the device.
   Attempt attempt(std::size_t units, const RunConfig& config, Shortage& shortage);
-  std::size_t units_without_spilling(const RunConfig& config);
+  /// Numbers of units whose state the device has room for, the better first.
+  std::vector<std::size_t> units_with_room(Bytes device);
 
   const Model* model_;
   Strategy strategy_;
+  MachineRates rates_;
   std::map<std::size_t, Needs> needs_;  ///< by units that keep their state on the device
-  std::optional<std::size_t> units_without_spilling_;
+  std::vector<std::size_t> units_with_room_;
 };
 
 /// The training program in the form that needs least device memory with the tiers that the run file gives.
@@ -71,10 +77,6 @@ bool all_state_on_device(const RunConfig& config);
 
 /// `strategy` with the state of the first `units` on the device and of the others on the host.
 Strategy with_device_state(Strategy strategy, std::size_t units);
-
-/// Whether a device of `budget` runs the plain program without copies that more memory would save: what is
-/// left are parameters updated on the host, gradients on their way there, the microbatches' data and losses.
-bool nothing_spills(const Program& plain, Bytes budget);
 
 /// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it
 /// holds for.

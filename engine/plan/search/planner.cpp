@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "engine/plan/lower/lower.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 #include "engine/plan/search/size_limit.h"
@@ -33,6 +35,25 @@ PlannedProgram finish(Program placed, const Plan& plan, bool has_host_tier) {
   return result;
 }
 
+/// By unit.
+std::vector<std::int64_t> gatherings(const Program& program) {
+  std::vector<std::int64_t> counts(program.units.size(), 0);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::all_gather) ++counts[static_cast<std::size_t>(instruction.unit)];
+  }
+  return counts;
+}
+
+KeptGathered find_kept_gathered(const Model& model, const Plan& plan) {
+  KeptGathered kept;
+  if (!plan.strategy.gathers()) return kept;
+  const Program plain = lower_training(model, plan.strategy);
+  const std::vector<std::int64_t> all = gatherings(plain), left = gatherings(plan.training.program);
+  for (std::size_t u = 0; u < all.size(); ++u) kept.units += left[u] < all[u] ? 1 : 0;
+  kept.bytes = traffic_of(plain, When::every_step)[Link::all_gather] - plan.training.moved(Link::all_gather);
+  return kept;
+}
+
 }  // namespace
 
 Bytes Plan::arena_bytes(Tier tier) const {
@@ -60,6 +81,7 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
     plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
   plan.flops = {training_flops(model, plan.strategy.microbatch, plan.strategy.microbatches),
                 executed_flops(plan.training.program)};
+  plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);

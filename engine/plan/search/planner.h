@@ -36,12 +36,19 @@ struct StepFlops {
   double executed = 0;  ///< with recomputation: what HFU counts
 };
 
+/// Parameters that stay gathered from one pass to another, where the plain program would gather them again.
+struct KeptGathered {
+  std::int64_t units = 0;
+  Bytes bytes = 0;  ///< that each rank does not send for it in a step
+};
+
 struct Plan {
   Strategy strategy;
   PlannedProgram training;
   std::optional<PlannedProgram> validation;
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
+  KeptGathered kept_gathered;
   std::int64_t parameters = 0;
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host

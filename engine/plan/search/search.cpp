@@ -7,8 +7,7 @@
 
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
-#include "engine/plan/program/memory.h"
-#include "engine/plan/program/traffic.h"
+#include "engine/plan/search/step_cost.h"
 
 namespace strata {
 namespace {
@@ -68,12 +67,6 @@ class Savings {
   std::size_t most_ = 0, units_ = 0;
 };
 
-/// To other ranks: taken to go over a link like that to the device.
-Bytes sent_bytes(const Program& program) {
-  const Traffic traffic = traffic_of(program, When::every_step);
-  return traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce];
-}
-
 std::vector<Order> orders_to_try(const RunConfig& config) {
   if (config.plan.order) return {*config.plan.order};
   return {Order::layer_major, Order::microbatch_major};
@@ -82,8 +75,7 @@ std::vector<Order> orders_to_try(const RunConfig& config) {
 /// An order and what is saved, and what they would cost.
 struct Choice {
   Strategy strategy;
-  double seconds = 0;
-  Bytes traffic = 0, live = 0;
+  StepCost cost;
 };
 
 /// Calls consider(strategy) for exchanges under the next unit's backward pass, if there are any, and
@@ -102,27 +94,17 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
                             const MachineRates& rates) {
   const Bytes budget = config.memory.device;
   std::vector<Choice> result;
-  const auto cost = [&](const Strategy& strategy) -> std::optional<Choice> {
-    const Program plain = leanest_training(model, strategy, config);
-    Residency residency(plain, kDeviceLevel);
-    if (residency.needs().smallest > budget) return std::nullopt;
-    const ResidentBytes moved = residency.bytes(budget);
-    const Bytes h2d = moved.fetched, d2h = moved.written_back;
-    const Bytes sent = sent_bytes(plain);
-    const double seconds = estimated_seconds(rates, executed_flops(plain), h2d + sent, d2h);
-    return Choice{strategy, seconds, h2d + d2h + sent, moved.live};
+  const auto cost_of = [&](const Strategy& strategy) {
+    return step_cost(leanest_training(model, strategy, config), budget, rates);
   };
   const auto seconds = [&](const Strategy& strategy) {
-    const std::optional<Choice> choice = cost(strategy);
-    return choice ? choice->seconds : std::numeric_limits<double>::infinity();
+    const std::optional<StepCost> cost = cost_of(strategy);
+    return cost ? cost->seconds : std::numeric_limits<double>::infinity();
   };
   const auto consider = [&](const Strategy& undelayed) {
     with_and_without_delay(undelayed, [&](const Strategy& strategy) {
-      if (std::optional<Choice> choice = cost(strategy)) result.push_back(std::move(*choice));
+      if (const std::optional<StepCost> cost = cost_of(strategy)) result.push_back({strategy, *cost});
     });
-  };
-  const auto spills = [&](const Strategy& strategy) {
-    return !nothing_spills(lower_training(model, strategy), budget);
   };
   const Savings savings(model, base);
   for (const Order order : orders_to_try(config)) {
@@ -134,22 +116,24 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     }
     // Nothing, what fits without anything spilling for it, by whole units or evenly, and all: what does not
     // fit then travels, which can be cheaper than computing it twice. The more is saved beyond what fits, the
-    // less is computed and the more travels: a step is shortest where it no longer gets shorter.
+    // less is computed and the more travels: a step is shortest where it no longer gets shorter. What fits
+    // beside all that was gathered comes to less, which can be cheaper than gathering it twice.
     consider(savings.evenly(strategy, 0));
     consider(savings.evenly(strategy, savings.most()));
     if (result.empty()) {  // a little saved may need less than nothing or all
       for (std::size_t level = 1; level < savings.levels(); ++level)
         consider(savings.all_at(strategy, level));
     }
-    const std::size_t whole = first_number_from_ends(1, savings.units() + 1,
-                                                     [&](std::size_t units) {
-                                                       return spills(savings.whole_units(strategy, units));
-                                                     }) -
-                              1;
-    const std::size_t even =
-        first_number_from_ends(1, savings.most() + 1,
-                               [&](std::size_t raised) { return spills(savings.evenly(strategy, raised)); }) -
-        1;
+    const auto lowered = [&](Strategy (Savings::*saving)(Strategy, std::size_t) const) {
+      return [&, saving](std::size_t number) {
+        return lower_training(model, (savings.*saving)(strategy, number));
+      };
+    };
+    const auto [whole, whole_gathered] =
+        largest_with_room(savings.units(), budget, lowered(&Savings::whole_units));
+    const auto [even, even_gathered] = largest_with_room(savings.most(), budget, lowered(&Savings::evenly));
+    if (whole_gathered > 0 && whole_gathered < whole) consider(savings.whole_units(strategy, whole_gathered));
+    if (even_gathered > 0 && even_gathered < even) consider(savings.evenly(strategy, even_gathered));
     if (even == savings.most()) continue;
     if (whole > 0) consider(savings.whole_units(strategy, whole));
     if (even > 0) consider(savings.evenly(strategy, even));
@@ -160,8 +144,8 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
     // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
-    return std::tuple(a.seconds, a.traffic, !a.strategy.delays_reduction, a.live) <
-           std::tuple(b.seconds, b.traffic, !b.strategy.delays_reduction, b.live);
+    return std::tuple(a.cost.seconds, a.cost.moved, !a.strategy.delays_reduction, a.cost.live) <
+           std::tuple(b.cost.seconds, b.cost.moved, !b.strategy.delays_reduction, b.cost.live);
   });
   return result;
 }
@@ -177,7 +161,7 @@ Strategy base_strategy(const RunConfig& config, const Model& model) {
 CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates)
     : rates_(rates) {
   for (Choice& choice : choices(model, base_strategy(config, model), config, rates))
-    candidates_.push_back({choice.seconds, PlacementSearch(model, std::move(choice.strategy))});
+    candidates_.push_back({choice.cost.seconds, PlacementSearch(model, std::move(choice.strategy), rates)});
 }
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
@@ -188,12 +172,8 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
     std::optional<Placement> placement = candidate.places.find(config, shortage);
     if (!placement) continue;
     const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
-    const double seconds =
-        std::max({candidate.seconds,
-                  estimated_seconds(rates_, executed_flops(placement->training),
-                                    moved(Operation::copy_to_device) + sent_bytes(placement->training),
-                                    moved(Operation::copy_to_host)),
-                  nvme_seconds(rates_, moved(Operation::read), moved(Operation::write))});
+    const double seconds = std::max({candidate.seconds, step_seconds(placement->training, rates_),
+                                     nvme_seconds(rates_, moved(Operation::read), moved(Operation::write))});
     if (best && seconds >= best_seconds) continue;
     best = std::move(placement);
     best_seconds = seconds;

@@ -1,0 +1,90 @@
+#include "engine/plan/passes/near_use.h"
+
+#include <numeric>
+#include <utility>
+
+namespace strata {
+namespace {
+
+std::vector<bool> find_visitors(const Program& program, const Level& level) {
+  std::vector<bool> visits(program.buffers.size(), false);
+  std::vector<std::int32_t> uses(program.buffers.size(), 0);
+  std::vector<std::int32_t> latest_use(program.buffers.size(), -1);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.operation == level.fetch)
+      visits[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (instruction.operation == level.write_back)
+      visits[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+    if (level.is_transfer(instruction)) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      if (std::exchange(latest_use[id], static_cast<std::int32_t>(i)) != static_cast<std::int32_t>(i))
+        ++uses[id];
+    });
+  }
+  for (std::size_t b = 0; b < visits.size(); ++b) {
+    if (program.buffers[b].persistent || uses[b] > 1) visits[b] = false;
+  }
+  return visits;
+}
+
+std::vector<bool> find_gathered(const Program& program, const Level& level, const std::vector<bool>& visits) {
+  std::vector<bool> gathered(program.buffers.size(), false);
+  if (!level.gather) return gathered;
+  std::vector<std::int32_t> writes(program.buffers.size(), 0);
+  for (const Instruction& instruction : program.instructions) {
+    for (const Operand& operand : instruction.writes) ++writes[static_cast<std::size_t>(operand.buffer)];
+    if (instruction.operation == *level.gather)
+      gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+  }
+  for (std::size_t b = 0; b < gathered.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != level.near || buffer.persistent || buffer.carried || visits[b] || writes[b] > 1)
+      gathered[b] = false;
+  }
+  return gathered;
+}
+
+std::vector<Bytes> visiting_bytes(const Program& program, const std::vector<bool>& visits) {
+  std::vector<Bytes> bytes(program.instructions.size(), 0);
+  std::vector<std::size_t> counted_at(program.buffers.size(), program.instructions.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    for_each_operand(program.instructions[i], [&](const Operand& operand, bool) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      if (!visits[id] || counted_at[id] == i) return;
+      counted_at[id] = i;
+      bytes[i] += program.buffers[id].bytes;
+    });
+  }
+  return bytes;
+}
+
+std::vector<Bytes> staying_bytes(const Program& program, Tier near, const std::vector<bool>& visits) {
+  std::vector<Bytes> change(program.instructions.size() + 1, 0);
+  const std::vector<Lifetime> live = lifetimes(program);
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != near || visits[b]) continue;
+    live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
+                             [&](std::int32_t first, std::int32_t last) {
+                               change[static_cast<std::size_t>(first)] += buffer.bytes;
+                               change[static_cast<std::size_t>(last) + 1] -= buffer.bytes;
+                             });
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
+}
+
+}  // namespace
+
+NearUse find_near_use(const Program& plain, const Level& level) {
+  NearUse use;
+  use.is_visitor = find_visitors(plain, level);
+  use.is_gathered = find_gathered(plain, level, use.is_visitor);
+  use.visiting = visiting_bytes(plain, use.is_visitor);
+  use.staying = staying_bytes(plain, level.near, use.is_visitor);
+  return use;
+}
+
+}  // namespace strata

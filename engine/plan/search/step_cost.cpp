@@ -1,0 +1,66 @@
+#include "engine/plan/search/step_cost.h"
+
+#include <map>
+
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/program/traffic.h"
+#include "engine/plan/search/placement.h"
+
+namespace strata {
+namespace {
+
+/// What ranks send is taken to go over a link like that to the device.
+double seconds_of(const MachineRates& rates, double flops, const ResidentBytes& moved) {
+  return estimated_seconds(rates, flops, moved.fetched + moved.sent, moved.written_back);
+}
+
+/// Bytes that move because the device has no more than a budget.
+struct Excess {
+  Bytes copied = 0, sent = 0;
+};
+
+/// All of them if the budget is too small for the plain program.
+Excess find_excess(const Program& plain, Bytes budget) {
+  Residency residency(plain, kDeviceLevel);
+  if (budget < residency.needs().smallest) return {kUnlimited, kUnlimited};
+  const ResidentBytes now = residency.bytes(budget), least = residency.bytes(kUnlimited);
+  return {now.fetched + now.written_back - least.fetched - least.written_back, now.sent - least.sent};
+}
+
+}  // namespace
+
+std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates) {
+  Residency residency(plain, kDeviceLevel);
+  if (residency.needs().smallest > budget) return std::nullopt;
+  const ResidentBytes moved = residency.bytes(budget);
+  return StepCost{seconds_of(rates, executed_flops(plain), moved),
+                  moved.fetched + moved.written_back + moved.sent, moved.live};
+}
+
+double step_seconds(const Program& program, const MachineRates& rates) {
+  const Traffic traffic = traffic_of(program, When::every_step);
+  return seconds_of(
+      rates, executed_flops(program),
+      {.fetched = moved_bytes(program, Operation::copy_to_device),
+       .written_back = moved_bytes(program, Operation::copy_to_host),
+       .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce]});
+}
+
+LargestNumbers largest_with_room(std::size_t most, Bytes budget,
+                                 const std::function<Program(std::size_t)>& plain) {
+  std::map<std::size_t, Excess> known;
+  const auto most_without = [&](std::size_t limit, Bytes Excess::*moved) {
+    const auto moves = [&](std::size_t number) {
+      const auto [excess, is_new] = known.try_emplace(number);
+      if (is_new) excess->second = find_excess(plain(number), budget);
+      return excess->second.*moved > 0;
+    };
+    return first_number_from_ends(1, limit + 1, moves) - 1;
+  };
+  LargestNumbers result;
+  result.copying_nothing = most_without(most, &Excess::copied);
+  result.gathering_nothing = most_without(result.copying_nothing, &Excess::sent);
+  return result;
+}
+
+}  // namespace strata
