@@ -77,7 +77,8 @@ struct NormForward {
   }
 };
 
-/// input_gradient = d norm / d input (+ addend); weight_gradient, bias_gradient are added to.
+/// input_gradient = d norm / d input (+ addend); weight_gradient, bias_gradient are added to if they are
+/// given.
 struct NormBackward {
   NormKind kind;
   Matrix input;  ///< what was normalised (`sum` if the forward had an addend)
@@ -85,11 +86,11 @@ struct NormBackward {
   bool unit_offset = false;  ///< as in the forward
   Matrix mean = {};
   Matrix reciprocal_deviation;
-  Matrix out_gradient;        ///< [rows, columns]
-  Matrix addend = {};         ///< optional: gradient that joins from the residual branch
-  Matrix input_gradient;      ///< may be `out_gradient` or `addend` itself
-  Matrix weight_gradient;     ///< fp32 [1, columns]
-  Matrix bias_gradient = {};  ///< fp32 [1, columns]; if the forward had a bias
+  Matrix out_gradient;          ///< [rows, columns]
+  Matrix addend = {};           ///< optional: gradient that joins from the residual branch
+  Matrix input_gradient;        ///< may be `out_gradient` or `addend` itself
+  Matrix weight_gradient = {};  ///< optional fp32 [1, columns]
+  Matrix bias_gradient = {};    ///< optional fp32 [1, columns]; if the forward had a bias
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -242,13 +243,14 @@ struct EmbeddingForward {
   }
 };
 
-/// Adds the gradient of each looked-up row to its row of the table, and of the positions, in token order.
+/// Adds the gradient of each looked-up row to its row of the table and to that of the positions, in token
+/// order; either may be left out.
 struct EmbeddingBackward {
   std::span<const std::int32_t> tokens;
   std::int64_t sequence = 0;
   Matrix out_gradient;                  ///< [tokens, hidden]
-  Matrix table_gradient;                ///< fp32
-  Matrix positions_gradient;            ///< fp32, if positions are learned
+  Matrix table_gradient;                ///< optional, fp32
+  Matrix positions_gradient;            ///< optional, fp32
   std::int32_t padding_token = kNoRow;  ///< nothing is added to its row of the table: torch's padding_idx
 
   template <typename Visit>

@@ -73,6 +73,10 @@ TEST_P(Agreement, NormBackward) {
         }
         expect_agrees(norm_backward_scenario(kind, dtype, rows, columns, GradientPlace::own, padding_unit,
                                              /*unit_offset=*/true));
+        for (const NormGradients& gradients : {NormGradients{.weight = false}, NormGradients{.bias = false},
+                                               NormGradients{.weight = false, .bias = false}})
+          expect_agrees(norm_backward_scenario(kind, dtype, rows, columns, GradientPlace::over_out_gradient,
+                                               padding_unit, false, gradients));
       }
     }
   }
@@ -216,6 +220,8 @@ TEST_P(Agreement, Embedding) {
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit));
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit,
                                                   /*padding_token=*/4));
+        expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit, kNoRow,
+                                                  /*table=*/false));
       }
     }
   }

@@ -142,12 +142,14 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
 }
 
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place, std::int64_t padding_unit, bool unit_offset) {
+                                GradientPlace place, std::int64_t padding_unit, bool unit_offset,
+                                NormGradients gradients) {
   const bool layer = kind == NormKind::layer_norm;
   Scenario scenario;
   scenario.name =
-      fmt::format("{} backward {} {}x{} place {}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype), rows,
-                  columns, static_cast<int>(place), flag(unit_offset, "unit offset"));
+      fmt::format("{} backward {} {}x{} place {}{}{}{}", layer ? "layer_norm" : "rms_norm", name_of(dtype),
+                  rows, columns, static_cast<int>(place), flag(unit_offset, "unit offset"),
+                  flag(!gradients.weight, "no weight"), flag(!gradients.bias, "no bias"));
   OperandMemory reciprocal(DType::fp32, 1, rows);
   for (std::int64_t row = 0; row < rows; ++row)
     reciprocal.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
@@ -175,8 +177,8 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
                              .out_gradient = x[4],
                              .addend = place == GradientPlace::own ? Matrix() : x[5],
                              .input_gradient = target,
-                             .weight_gradient = x[7],
-                             .bias_gradient = layer ? x[8] : Matrix()});
+                             .weight_gradient = gradients.weight ? x[7] : Matrix(),
+                             .bias_gradient = layer && gradients.bias ? x[8] : Matrix()});
   };
   return scenario;
 }
@@ -391,10 +393,11 @@ Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequen
 
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit,
-                                     std::int32_t padding_token) {
+                                     std::int32_t padding_token, bool table) {
   constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding backward {} {}x{}x{}{}{}", name_of(dtype), batch, sequence, columns,
-                      flag(positions, "positions"), flag(padding_token != kNoRow, "padding")),
+  return {fmt::format("embedding backward {} {}x{}x{}{}{}{}", name_of(dtype), batch, sequence, columns,
+                      flag(positions, "positions"), flag(padding_token != kNoRow, "padding"),
+                      flag(!table, "no table")),
           {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
            random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
            random_operand(3, DType::fp32, sequence + 3, columns),
@@ -403,7 +406,7 @@ Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64
             kernels.run(EmbeddingBackward{.tokens = indices_of(x[3]),
                                           .sequence = sequence,
                                           .out_gradient = x[0],
-                                          .table_gradient = x[1],
+                                          .table_gradient = table ? x[1] : Matrix(),
                                           .positions_gradient = positions ? x[2] : Matrix(),
                                           .padding_token = padding_token});
           }};

@@ -27,8 +27,13 @@ Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64
 Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
                                 std::int64_t padding_unit = 1);
 enum class GradientPlace { own, over_out_gradient, over_addend };
+/// Which parameters' gradients are added to.
+struct NormGradients {
+  bool weight = true, bias = true;
+};
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
-                                GradientPlace place, std::int64_t padding_unit = 1, bool unit_offset = false);
+                                GradientPlace place, std::int64_t padding_unit = 1, bool unit_offset = false,
+                                NormGradients gradients = {});
 
 /// Query, key and value are slices of one fused matrix.
 Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
@@ -62,7 +67,7 @@ Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequen
                             bool positions, std::int64_t padding_unit = 1);
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
-                                     std::int32_t padding_token = kNoRow);
+                                     std::int32_t padding_token = kNoRow, bool table = true);
 /// Also with a loss scale if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false, float soft_cap = 0);

@@ -51,7 +51,8 @@ HWY_INLINE void scatter_rows(const EmbeddingBackward& call) {
   for (std::int64_t row = 0; row < call.out_gradient.rows; ++row) {
     const T* from = call.out_gradient.row<T>(row);
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
-    if (token != call.padding_token) add_row(from, columns, call.table_gradient.row<float>(token));
+    if (call.table_gradient && token != call.padding_token)
+      add_row(from, columns, call.table_gradient.row<float>(token));
     if (call.positions_gradient)
       add_row(from, columns, call.positions_gradient.row<float>(row % call.sequence));
   }

@@ -107,7 +107,8 @@ HWY_INLINE RowSums sum_row(const NormBackward& norm, std::int64_t row, float mea
     const Float scaled = hn::Mul(out_gradient, factors.load(access, i));
     total = hn::Add(total, scaled);
     projected = hn::MulAdd(scaled, normalised, projected);
-    access.store(hn::MulAdd(out_gradient, normalised, access.load(weight_sums + i)), weight_sums + i);
+    if (weight_sums != nullptr)
+      access.store(hn::MulAdd(out_gradient, normalised, access.load(weight_sums + i)), weight_sums + i);
     if (bias_sums != nullptr) access.store(hn::Add(access.load(bias_sums + i), out_gradient), bias_sums + i);
   });
   return {sum(total), sum(projected)};
@@ -119,7 +120,7 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
   const std::int64_t columns = norm.input.columns;
   const bool centered = norm.kind == NormKind::layer_norm;
   const Factors<T> factors{norm.weight.row<T>(0), norm.unit_offset};
-  std::fill_n(weight_sums, columns, 0.0F);
+  if (weight_sums != nullptr) std::fill_n(weight_sums, columns, 0.0F);
   if (bias_sums != nullptr) std::fill_n(bias_sums, columns, 0.0F);
   for (std::int64_t row = begin; row < end; ++row) {
     const float mean = centered ? norm.mean.row<float>(0)[row] : 0.0F;
@@ -232,11 +233,12 @@ void run_on_cpu(CpuContext& context, const NormBackward& norm) {
   const Matrix weights(area, DType::fp32, blocks, columns);
   const Matrix biases(area + weights.elements(), DType::fp32, blocks, columns);
   context.pool.for_each(blocks, [&](std::int64_t i, int) {
+    float* weight_sums = norm.weight_gradient ? weights.row<float>(i) : nullptr;
     float* bias_sums = norm.bias_gradient ? biases.row<float>(i) : nullptr;
     HWY_DYNAMIC_DISPATCH(norm_backward)
-    (norm, i * block, std::min(rows, (i + 1) * block), weights.row<float>(i), bias_sums);
+    (norm, i * block, std::min(rows, (i + 1) * block), weight_sums, bias_sums);
   });
-  combine(context, weights, norm.weight_gradient);
+  if (norm.weight_gradient) combine(context, weights, norm.weight_gradient);
   if (norm.bias_gradient) combine(context, biases, norm.bias_gradient);
 }
 

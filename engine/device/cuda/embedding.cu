@@ -268,11 +268,14 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
   const auto gradient_rows = rows_of<const T>(call.out_gradient);
   const auto table_rows = rows_of<float>(call.table_gradient);
   const auto position_rows = rows_of<float>(call.positions_gradient);
-  const Entry* entries = sorted_entries(context, call);
+  const Entry* entries = call.table_gradient ? sorted_entries(context, call) : nullptr;
   const auto enqueue = [&](auto run) {
     const unsigned column_blocks = blocks_for(columns, kWarp * run());
-    launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks), dim3(kWarp, kRows),
-           0, context.stream, entries, count, gradient_rows, columns, table_rows, call.padding_token);
+    if (entries != nullptr) {
+      launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks),
+             dim3(kWarp, kRows), 0, context.stream, entries, count, gradient_rows, columns, table_rows,
+             call.padding_token);
+    }
     if (!call.positions_gradient) return;
     launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(call.sequence, kRows), column_blocks),
            dim3(kWarp, kRows), 0, context.stream, count, call.sequence, gradient_rows, columns,
@@ -293,6 +296,7 @@ void run_on_cuda(const CudaContext& context, const EmbeddingForward& call) {
 }
 
 Bytes scratch_on_cuda(const EmbeddingBackward& call) {
+  if (!call.table_gradient) return 0;
   const auto count = static_cast<std::int64_t>(call.tokens.size());
   return 2 * entry_bytes_of(count) +
          std::int64_t{blocks_for(count, kEntries)} * kDigits * static_cast<Bytes>(sizeof(std::int32_t));

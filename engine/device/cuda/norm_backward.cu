@@ -31,7 +31,7 @@ struct GradientOperands {
   const T* weight;
   bool unit_offset;
   const float *mean, *reciprocal_deviation;
-  float *weight_sums, *bias_sums;  ///< [chunks, columns]; bias_sums may be null
+  float *weight_sums, *bias_sums;  ///< [chunks, columns], or null
 };
 
 template <typename T, int width>
@@ -46,13 +46,13 @@ class ParameterSums {
  public:
   __device__ explicit ParameterSums(const GradientOperands<T>& x)
       : bias_(x.bias_sums == nullptr ? nullptr : x.bias_sums + blockIdx.x * x.columns),
-        weight_(x.weight_sums + blockIdx.x * x.columns) {}
+        weight_(x.weight_sums == nullptr ? nullptr : x.weight_sums + blockIdx.x * x.columns) {}
 
   /// Run i is at `column`.
   __device__ __forceinline__ void begin(int i, std::int64_t column) {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      weight(i, column, k) = 0;
+      if (weight_ != nullptr) weight(i, column, k) = 0;
       if (bias_ != nullptr) bias(i, column, k) = 0;
     }
   }
@@ -60,7 +60,7 @@ class ParameterSums {
                                       const float (&normalised)[width]) {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      weight(i, column, k) += gradient[k] * normalised[k];
+      if (weight_ != nullptr) weight(i, column, k) += gradient[k] * normalised[k];
       if (bias_ != nullptr) bias(i, column, k) += gradient[k];
     }
   }
@@ -68,7 +68,7 @@ class ParameterSums {
     if constexpr (runs > 0) {
 #pragma unroll
       for (int k = 0; k < width; ++k) {
-        weight_[column + k] = weight(i, column, k);
+        if (weight_ != nullptr) weight_[column + k] = weight(i, column, k);
         if (bias_ != nullptr) bias_[column + k] = bias(i, column, k);
       }
     }
@@ -206,11 +206,11 @@ void launch_norm_backward(const CudaContext& context, GradientOperands<T> x, std
   const Matrix weight_sums(scratch, DType::fp32, chunks.count, x.columns);
   const Matrix bias_sums(scratch + sum_bytes, DType::fp32, chunks.count, x.columns);
   x.chunk_rows = chunks.rows;
-  x.weight_sums = weight_sums.row<float>(0);
+  if (norm.weight_gradient) x.weight_sums = weight_sums.row<float>(0);
   if (norm.bias_gradient) x.bias_sums = bias_sums.row<float>(0);
   launch(norm_backward_kernel<width, runs, T>, dim3(static_cast<unsigned>(chunks.count)),
          dim3(static_cast<unsigned>(threads)), 0, context.stream, x);
-  add_partial_sums_on_cuda(context, weight_sums, norm.weight_gradient);
+  if (norm.weight_gradient) add_partial_sums_on_cuda(context, weight_sums, norm.weight_gradient);
   if (norm.bias_gradient) add_partial_sums_on_cuda(context, bias_sums, norm.bias_gradient);
 }
 

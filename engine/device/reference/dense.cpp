@@ -148,15 +148,18 @@ void run_on_reference(const EmbeddingForward& call) {
 }
 
 void run_on_reference(const EmbeddingBackward& call) {
-  expect(is_shape(call.out_gradient, static_cast<std::int64_t>(call.tokens.size()),
-                  call.table_gradient.columns) &&
-             call.table_gradient.dtype == DType::fp32,
-         "out_gradient of [tokens, hidden] and an fp32 table_gradient");
-  for_each_element(call.out_gradient, [&](std::int64_t row, std::int64_t column) {
+  const Matrix& out_gradient = call.out_gradient;
+  const Matrix& table_gradient = call.table_gradient;
+  expect(out_gradient.rows == static_cast<std::int64_t>(call.tokens.size()),
+         "out_gradient of [tokens, hidden]");
+  expect(!table_gradient ||
+             (table_gradient.columns == out_gradient.columns && table_gradient.dtype == DType::fp32),
+         "an fp32 table_gradient of [vocabulary, hidden]");
+  for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
-    expect(token >= 0 && token < call.table_gradient.rows, "tokens in [0, vocabulary)");
-    const double gradient = load(call.out_gradient, row, column);
-    if (token != call.padding_token) add_to(call.table_gradient, token, column, gradient);
+    expect(token >= 0 && (!table_gradient || token < table_gradient.rows), "tokens in [0, vocabulary)");
+    const double gradient = load(out_gradient, row, column);
+    if (table_gradient && token != call.padding_token) add_to(table_gradient, token, column, gradient);
     if (call.positions_gradient) add_to(call.positions_gradient, row % call.sequence, column, gradient);
   });
 }

@@ -58,7 +58,7 @@ void run_on_reference(const NormBackward& norm) {
   expect(is_like(norm.out_gradient, norm.input) && is_like(norm.input_gradient, norm.input) &&
              is_like_or_absent(norm.addend, norm.input),
          "gradients like input");
-  expect(is_shape(norm.weight, 1, columns) && is_fp32(norm.weight_gradient, 1, columns) &&
+  expect(is_shape(norm.weight, 1, columns) && is_fp32_or_absent(norm.weight_gradient, 1, columns) &&
              is_fp32_or_absent(norm.bias_gradient, 1, columns),
          "weight and fp32 gradients of [1, columns]");
   expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
@@ -75,7 +75,7 @@ void run_on_reference(const NormBackward& norm) {
       weight_gradient += load(norm.out_gradient, row, c) * normalised(row, c);
       bias_gradient += load(norm.out_gradient, row, c);
     }
-    add_to(norm.weight_gradient, 0, c, weight_gradient);
+    if (norm.weight_gradient) add_to(norm.weight_gradient, 0, c, weight_gradient);
     if (norm.bias_gradient) add_to(norm.bias_gradient, 0, c, bias_gradient);
   }
   for (std::int64_t row = 0; row < rows; ++row) {
