@@ -11,12 +11,12 @@
 
 namespace strata {
 
-enum class StoredAs : std::uint8_t { floats, halves, split_masters };
+enum class StoredAs : std::uint8_t { floats, bf16, fp16, split_masters };
 
 /// A flat array in host memory.
 struct StoredValues {
   StoredAs as = StoredAs::floats;
-  const void* values = nullptr;         ///< floats, bf16 values, or Remainders
+  const void* values = nullptr;         ///< floats, bf16 or fp16 values, or Remainders
   const bfloat16* parameter = nullptr;  ///< of split masters: their high halves
 
   /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for
@@ -25,9 +25,14 @@ struct StoredValues {
     const auto size = static_cast<std::size_t>(count);
     if (as == StoredAs::floats) return {static_cast<const float*>(values) + first, size};
     const std::span<float> out = memory.first(size);
-    if (as == StoredAs::halves) {
-      std::ranges::transform(std::span(static_cast<const bfloat16*>(values) + first, size), out.begin(),
-                             [](bfloat16 value) { return static_cast<float>(value); });
+    const auto widen = [&]<typename T>(const T* stored) {
+      std::ranges::transform(std::span(stored + first, size), out.begin(),
+                             [](T value) { return static_cast<float>(value); });
+    };
+    if (as == StoredAs::bf16) {
+      widen(static_cast<const bfloat16*>(values));
+    } else if (as == StoredAs::fp16) {
+      widen(static_cast<const float16*>(values));
     } else {
       std::ranges::transform(std::span(parameter + first, size),
                              std::span(static_cast<const Remainder*>(values) + first, size), out.begin(),

@@ -14,22 +14,32 @@
 #include "base/system_error.h"
 #include "collectives/agreement.h"
 #include "engine/checkpoint/checkpoint_space.h"
+#include "engine/model/freeze_patterns.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-void refuse_other_model(const fs::path& folder, const Architecture& stored, const Architecture& expected) {
-  const std::string other = difference(stored, expected);
-  if (other.empty()) return;
-  throw ConfigError(
-      fmt::format("checkpoint {} holds another model ({}); use another checkpoint.path or --fresh",
-                  folder.string(), other));
+void refuse_other_model(const fs::path& folder, const Manifest& stored, const Model& model) {
+  const std::string other = difference(stored.architecture, model.architecture);
+  if (!other.empty()) {
+    throw ConfigError(
+        fmt::format("checkpoint {} holds another model ({}); use another checkpoint.path or --fresh",
+                    folder.string(), other));
+  }
+  const std::string frozen = freeze_difference(stored.freeze, model);
+  if (!frozen.empty()) {
+    throw ConfigError(fmt::format(
+        "checkpoint {} is of a run with another train.freeze, in which {}; use train.freeze: [{}] as there, "
+        "another checkpoint.path or --fresh",
+        folder.string(), frozen, fmt::join(stored.freeze, ", ")));
+  }
 }
 
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const StateKind kind : kStateKinds) {
+      if (model.units[unit].elements_of(flat_of(kind)) == 0) continue;
       state.write(unit, kind,
                   [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
     }
@@ -232,6 +242,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
                                  : fmt::format("{} before it is untouched", (path_ / newest).string());
   Manifest manifest;
   manifest.architecture = model.architecture;
+  manifest.freeze = model.freeze;
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(
       file_system_, model, std::move(units),
@@ -252,10 +263,15 @@ void CheckpointStore::finish(std::unique_ptr<CheckpointWriter> checkpoint, const
 
 void CheckpointStore::save(const Model& model, const Progress& progress, const StateAccess& state) {
   std::vector<SavedUnit> units;
-  for (std::size_t unit = 0; unit < model.units.size(); ++unit) units.push_back({unit, state.saved(unit)});
+  for (const Flat flat : {Flat::trained, Flat::frozen}) {
+    for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+      if (model.units[unit].elements_of(flat) > 0) units.push_back({unit, state.saved(unit, flat)});
+    }
+  }
   std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
   for (const SavedUnit& saved : units) {
     for (const StateKind kind : kStateKinds) {
+      if (flat_of(kind) != saved.range.flat) continue;
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
       checkpoint->add(saved, kind, [&](std::int64_t first, std::int64_t count) {
         if (values.empty()) values = state.read(saved.unit, kind);
@@ -295,7 +311,7 @@ void CheckpointStore::remove(CheckpointEntry& entry) {
 std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
   std::vector<std::string> warnings;
   for (const CheckpointEntry& entry : entries_of_first_rank()) {
-    if (entry.manifest) refuse_other_model(entry.folder, entry.manifest->architecture, model.architecture);
+    if (entry.manifest) refuse_other_model(entry.folder, *entry.manifest, model);
     std::optional<StoredState> stored;
     try {
       if (!entry.manifest) throw DamageError(entry.damage);

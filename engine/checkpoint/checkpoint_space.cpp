@@ -17,18 +17,22 @@ constexpr Bytes kManifestBytesPerFile = 256;
 }  // namespace
 
 Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicator* ranks) {
-  const auto own_bytes = [&] {
+  const auto file_bytes = [&](Flat flat) {
     std::vector<TensorToWrite> tensors;
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-      for (const TensorPiece& piece : pieces_in(model.units[unit], state.saved(unit)))
+      if (model.units[unit].elements_of(flat) == 0) continue;
+      for (const TensorPiece& piece : pieces_in(model.units[unit], state.saved(unit, flat)))
         tensors.push_back(stored_form(piece));
     }
-    return std::to_string(align_up(SafetensorsWriter::file_bytes(DType::fp32, tensors), kBlock) +
-                          kManifestBytesPerFile);
+    return align_up(SafetensorsWriter::file_bytes(DType::fp32, tensors), kBlock) + kManifestBytesPerFile;
+  };
+  const auto own_bytes = [&] {
+    Bytes bytes = 0;
+    for (const StateKind kind : kinds_of(model)) bytes += file_bytes(flat_of(kind));
+    return std::to_string(bytes);
   };
   Bytes bytes = kManifestBytes;
-  for (const std::string& of_rank : texts_of_ranks(ranks, own_bytes))
-    bytes += static_cast<Bytes>(kStateKinds.size()) * std::stoll(of_rank);
+  for (const std::string& of_rank : texts_of_ranks(ranks, own_bytes)) bytes += std::stoll(of_rank);
   return bytes;
 }
 

@@ -13,9 +13,10 @@ namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
-std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<SavedUnit>& units) {
+std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<SavedUnit>& units, Flat flat) {
   std::vector<TensorToWrite> tensors;
   for (const SavedUnit& saved : units) {
+    if (saved.range.flat != flat) continue;
     for (const TensorPiece& piece : pieces_in(model.units[saved.unit], saved.range))
       tensors.push_back(stored_form(piece));
   }
@@ -82,19 +83,20 @@ CheckpointWriter::~CheckpointWriter() {
 
 void CheckpointWriter::open_files() {
   if (!file_system_.exists(temporary_.path())) throw IoError(not_shared(temporary_.path()));
-  const std::vector<TensorToWrite> tensors = tensors_of(model_, units_);
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
-  for (const StateKind kind : kStateKinds) {
-    files_.push_back(std::make_unique<SafetensorsWriter>(
-        file_system_, temporary_.path() / file_name(kind, rank, ranks), DType::fp32, tensors));
+  for (const StateKind kind : kinds_of(model_)) {
+    files_.push_back(
+        std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
+                                            DType::fp32, tensors_of(model_, units_, flat_of(kind))));
   }
 }
 
 void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadState& read) {
   if (next.range.count == 0) return;
   auto& [units, elements] = added_[static_cast<std::size_t>(kind)];
-  while (units < units_.size() && elements == units_[units].range.count) {
+  while (units < units_.size() &&
+         (units_[units].range.flat != flat_of(kind) || elements == units_[units].range.count)) {
     ++units;
     elements = 0;
   }

@@ -23,7 +23,7 @@ namespace strata {
 /// Says that this rank does not see what rank 0 has made or found.
 std::string not_shared(const std::filesystem::path& path);
 
-/// What a rank saves of a unit, by its index in Model::units.
+/// What a rank saves of one of the flat parameters of a unit, by its index in Model::units.
 struct SavedUnit {
   std::size_t unit = 0;
   FlatRange range;
@@ -38,8 +38,9 @@ class CheckpointWriter {
   };
 
   /// `units` is the order in which add() gets them, whole or in pieces, and in which their tensors stand in
-  /// the files: any, so that whoever updates units in another order need not wait to save them. `model` and
-  /// `ranks` must outlive the writer. All ranks construct one together. Throws IoError.
+  /// the files of the kinds of their shape: any, so that whoever updates units in another order need not wait
+  /// to save them. `model` and `ranks` must outlive the writer. All ranks construct one together. Throws
+  /// IoError.
   CheckpointWriter(FileSystem& file_system, const Model& model, std::vector<SavedUnit> units, Target target,
                    Communicator* ranks = nullptr);
   /// If finish() was not called, other ranks are told, as they would wait for this one.
@@ -50,7 +51,8 @@ class CheckpointWriter {
   /// for another before.
   void add(const SavedUnit& next, StateKind kind, const ReadState& read);
   /// Returns when the checkpoint is on the disk under its own name; what it says of it is whole on rank 0.
-  /// The last call. REQUIRES: every unit was added in every kind. Throws IoError, or whatever add() met.
+  /// The last call. REQUIRES: every unit was added in every kind of its shape. Throws IoError, or whatever
+  /// add() met.
   CheckpointEntry finish(const Progress& progress);
 
  private:

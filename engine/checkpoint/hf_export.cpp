@@ -50,7 +50,7 @@ void write_shard(FileSystem& file_system, const fs::path& path, const Shard& sha
   for (const auto& [unit, tensor] : shard) {
     for (std::int64_t done = 0; done < tensor->elements; done += std::ssize(piece)) {
       piece.resize(static_cast<std::size_t>(std::min(kLargestRead, tensor->elements - done)));
-      read(unit, {tensor->offset + done, std::ssize(piece)}, piece);
+      read(unit, {tensor->offset + done, std::ssize(piece), tensor->flat}, piece);
       writer.write(piece);
     }
   }

@@ -35,7 +35,7 @@ class HfFolder {
 
   /// Elements [first, first + out.size()) of the tensor with this HF name.
   void read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const;
-  /// A part of a unit's flat parameter, zeros in its padding. REQUIRES: flat.size() == range.count.
+  /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: flat.size() == range.count.
   void read_range(const Unit& unit, FlatRange range, std::span<float> flat) const;
 
  private:
@@ -55,7 +55,7 @@ class HfFolder {
   std::map<std::string, Place> places_;  ///< by full HF name
 };
 
-/// Fills `out` with the range of the flat fp32 parameter of a unit, by its index in Model::units; at most
+/// Fills `out` with the range of a unit's parameters as fp32, by its index in Model::units; at most
 /// kLargestRead elements, so that nobody holds a whole tensor.
 using ReadParameters = std::function<void(std::size_t unit, FlatRange range, std::span<float> out)>;
 

@@ -13,8 +13,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 3;
-constexpr std::int64_t kOldestVersion = 2;  // one rank's whole tensors, which version 3 may have too
+constexpr std::int64_t kVersion = 4;
+constexpr std::int64_t kVersionWithoutFrozen = 3;  // without `freeze`, and so without files of what is frozen
+constexpr std::int64_t kOldestVersion = 2;         // one rank's whole tensors, which version 3 may have too
 constexpr const char* kOwnChecksum = "manifest_xxh3";
 
 std::string text_with_checksum(nlohmann::json manifest) {
@@ -37,7 +38,7 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 
 std::string to_text(const Manifest& manifest) {
   nlohmann::json json = {{"format", kFormat},
-                         {"version", kVersion},
+                         {"version", manifest.freeze.empty() ? kVersionWithoutFrozen : kVersion},
                          {"generation", manifest.generation},
                          {"architecture", to_hf_config(manifest.architecture)},
                          {"step", manifest.progress.step},
@@ -48,6 +49,7 @@ std::string to_text(const Manifest& manifest) {
                          {"sampler", manifest.progress.sampler},
                          {"precision", name_of(manifest.progress.precision)},
                          {"files", manifest.files}};
+  if (!manifest.freeze.empty()) json["freeze"] = manifest.freeze;
   return text_with_checksum(std::move(json));
 }
 
@@ -81,6 +83,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   Manifest manifest;
   manifest.generation = json.at("generation");
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
+  manifest.freeze = json.value("freeze", manifest.freeze);
   manifest.progress = {
       .step = json.at("step"),
       .applied_updates = json.at("applied_updates"),

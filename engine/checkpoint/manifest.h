@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -44,6 +45,7 @@ struct Manifest {
 
   std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
   Architecture architecture;
+  std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained
   Progress progress;
   std::map<std::string, File> files;  ///< by name in the checkpoint's folder
 };

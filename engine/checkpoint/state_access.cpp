@@ -70,11 +70,17 @@ class StateHash {
 
 }  // namespace
 
+std::vector<StateKind> kinds_of(const Model& model) {
+  std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+  if (model.freezes()) kinds.push_back(StateKind::frozen);
+  return kinds;
+}
+
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat) {
   const auto all_of = [flat](std::size_t unit, StateKind kind) {
-    return FlatRange{0, std::ssize(flat(unit, kind))};
+    return FlatRange{0, std::ssize(flat(unit, kind)), flat_of(kind)};
   };
-  return {.saved = [all_of](std::size_t unit) { return all_of(unit, StateKind::master); },
+  return {.saved = [all_of](std::size_t unit, Flat of) { return all_of(unit, weights_in(of)); },
           .read = flat,
           .loaded = all_of,
           .write = [flat](std::size_t unit, StateKind kind, const auto& fill) { fill(flat(unit, kind)); }};
@@ -83,10 +89,14 @@ StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, St
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks) {
   StateHash hash(ranks);
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    const std::vector<RangeOfRank> parts = ranges_in_order(state.saved(unit), ranks);
-    for (const StateKind kind : kStateKinds) {
-      for (const RangeOfRank& part : parts)
-        hash.add(model.units[unit], part, [&] { return state.read(unit, kind); });
+    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+      if (model.units[unit].elements_of(flat) == 0) continue;
+      const std::vector<RangeOfRank> parts = ranges_in_order(state.saved(unit, flat), ranks);
+      for (const StateKind kind : kStateKinds) {
+        if (flat_of(kind) != flat) continue;
+        for (const RangeOfRank& part : parts)
+          hash.add(model.units[unit], part, [&] { return state.read(unit, kind); });
+      }
     }
   }
   return hex(hash.digest());

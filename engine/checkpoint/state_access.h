@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/communicator.h"
 #include "engine/model/flat_range.h"
@@ -16,21 +17,35 @@
 
 namespace strata {
 
-enum class StateKind : std::uint8_t { master, exp_avg, exp_avg_sq };
+enum class StateKind : std::uint8_t { master, exp_avg, exp_avg_sq, frozen };
 
-inline constexpr std::array kStateKinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+inline constexpr std::array kStateKinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq,
+                                           StateKind::frozen};
+
+/// Which of a unit's flat parameters has the shape of the kind.
+constexpr Flat flat_of(StateKind kind) {
+  return kind == StateKind::frozen ? Flat::frozen : Flat::trained;
+}
+/// That of the parameters.
+constexpr StateKind weights_in(Flat flat) {
+  return flat == Flat::frozen ? StateKind::frozen : StateKind::master;
+}
+/// What there is of a model's state.
+std::vector<StateKind> kinds_of(const Model& model);
 
 constexpr std::string_view name_of(StateKind kind) {
-  constexpr std::array<std::string_view, 3> kNames = {"master", "exp_avg", "exp_avg_sq"};
+  constexpr std::array<std::string_view, kStateKinds.size()> kNames = {"master", "exp_avg", "exp_avg_sq",
+                                                                       "frozen"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// One rank's way to its state. Units by their index in Model::units.
+/// One rank's way to its state. Units by their index in Model::units; nobody asks for a kind of which a unit
+/// has no elements.
 struct StateAccess {
-  /// What this rank gives to checkpoints and hashes, of every kind. The ranges of all ranks together cover
-  /// each unit once, so of ranks that hold the same all but one give less, or nothing.
-  std::function<FlatRange(std::size_t unit)> saved;
-  /// The values of saved(unit); valid until the next call.
+  /// What this rank gives to checkpoints and hashes, of every kind of this shape. The ranges of all ranks
+  /// together cover each unit once, so of ranks that hold the same all but one give less, or nothing.
+  std::function<FlatRange(std::size_t unit, Flat flat)> saved;
+  /// The values of saved(unit, flat_of(kind)); valid until the next call.
   std::function<std::span<const float>(std::size_t unit, StateKind kind)> read;
   /// What this rank wants from a checkpoint: at least what it holds, and all of the masters if it keeps a
   /// parameter whole.
@@ -49,9 +64,9 @@ inline constexpr std::int64_t kLargestRead = 256 * 1024;
 /// be empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
-/// XXH3 of master, exp_avg and exp_avg_sq of every unit in order, tensors only (padding depends on the
-/// layout), as hex: of the state of all `ranks` together, whatever part each holds, and the same on each.
-/// Rank 0 has one range of another rank in memory at a time.
+/// XXH3 of master, exp_avg, exp_avg_sq and what is frozen of every unit in order, tensors only (padding
+/// depends on the layout), as hex: of the state of all `ranks` together, whatever part each holds, and the
+/// same on each. Rank 0 has one range of another rank in memory at a time.
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
 }  // namespace strata

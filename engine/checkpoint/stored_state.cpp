@@ -81,9 +81,10 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
     : file_system_(&file_system), folder_(folder), model_(model) {
   const std::map<std::string, const TensorSpec*> tensors = tensors_by_name(model);
   // Rounded up, so that one that is missing is named.
-  const auto kinds = static_cast<int>(kStateKinds.size());
+  const std::vector<StateKind> all_kinds = kinds_of(model);
+  const auto kinds = static_cast<int>(all_kinds.size());
   const int ranks = std::max(1, (static_cast<int>(manifest.files.size()) + kinds - 1) / kinds);
-  for (const StateKind kind : kStateKinds) {
+  for (const StateKind kind : all_kinds) {
     for (int rank = 0; rank < ranks; ++rank) {
       const std::string name = file_name(kind, rank, ranks);
       if (!manifest.files.contains(name)) {
@@ -92,7 +93,8 @@ StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const
       }
       add_file(folder / name, kind, tensors);
     }
-    for (const auto& [name, tensor] : tensors) check_parts(kind, *tensor);
+    for (const auto& [name, tensor] : tensors)
+      if (tensor->flat == flat_of(kind)) check_parts(kind, *tensor);
   }
 }
 
@@ -101,6 +103,8 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
   const SafetensorsReader reader(path, *file_system_);
   for (const auto& [name, stored] : reader.tensors()) {
     const TensorPiece piece = piece_of(name, stored, path, tensors);
+    if (piece.tensor->flat != flat_of(kind))
+      refuse(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
     parts_[static_cast<std::size_t>(kind)][piece.tensor->hf_name].push_back(
         {piece.first, piece.last, files_.size(), stored.offset});
   }

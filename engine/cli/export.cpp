@@ -35,7 +35,7 @@ int run_export(const ExportCommand& command) {
   save_hf_folder(
       command.folder, model,
       [&](std::size_t unit, FlatRange range, std::span<float> out) {
-        open->state.read(unit, StateKind::master, range, out);
+        open->state.read(unit, weights_in(range.flat), range, out);
       },
       options);
   std::cout << fmt::format("wrote {} (step {}, {})\n", command.folder, open->progress.step, command.dtype);

@@ -86,7 +86,7 @@ int run_plan(const PlanCommand& command) {
   }
   if (command.schedule) {
     const std::vector<std::string>& units = plan.training.program.units;
-    std::cout << print(training_schedule(plan.strategy, static_cast<std::int32_t>(units.size())), units);
+    std::cout << print(training_schedule(plan.strategy, unit_work(model, plan.strategy)), units);
   }
   if (command.program) std::cout << print(plan.training.program);
   nlohmann::json json = plan_json(plan, rates);

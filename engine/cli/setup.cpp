@@ -67,7 +67,7 @@ Model load_model(const RunConfig& config) {
         fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
                     config.data.sequence_length, architecture.max_positions));
   }
-  return build_model(architecture);
+  return build_model(architecture, config.train.freeze);
 }
 
 HostResources this_host(const RunConfig& config) {

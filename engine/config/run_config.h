@@ -58,6 +58,7 @@ struct RunConfig {
     std::optional<DType> precision;  ///< nothing: auto, which becomes one before a run is planned
     std::uint64_t seed = 1;
     Recompute recompute = Recompute::automatic;
+    std::vector<std::string> freeze;      ///< patterns of the names of tensors that are not trained
     std::int64_t validate_every = 0;      ///< steps; 0: never
     std::int64_t validation_batches = 8;  ///< microbatches per validation
     std::int64_t threads = 0;             ///< compute threads; 0: all cores

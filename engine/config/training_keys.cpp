@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/config/section_keys.h"
 
 namespace strata {
@@ -138,6 +140,18 @@ void add_train(std::vector<Key>& keys) {
       "auto: tensor by tensor, those are saved that spare the most computing for their bytes, as many as "
       "memory.device holds without moving anything more, or more if a step gets shorter by it. Results do "
       "not depend on it.");
+  section.add<TextList>(
+      "freeze", &S::freeze, "",
+      "Patterns (*, ?, [a-z]; * stands for dots, too) of the names of tensors that are not trained, as the "
+      "Hugging Face file has them: ['model.embed_tokens.*', '*.mlp.*']. Such a tensor is stored once, in "
+      "train.precision; it has no gradient and no optimizer state.",
+      [](const std::vector<std::string>& patterns) -> std::string {
+        for (const std::string& pattern : patterns) {
+          if (std::ranges::any_of(pattern, [](char c) { return static_cast<unsigned char>(c) > 127; }))
+            return "must be patterns in plain ASCII, as the names of tensors are";
+        }
+        return "";
+      });
   section.add<Int>("validate_every", &S::validate_every, "steps",
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);
   require(section.add<Int>(

@@ -377,6 +377,7 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
   add(StateKind::master, Role::master);
   add(StateKind::exp_avg, Role::exp_avg);
   add(StateKind::exp_avg_sq, Role::exp_avg_sq);
+  add(StateKind::frozen, Role::frozen);
 }
 
 /// What the instruction's piece of a unit has.

@@ -40,7 +40,9 @@ StoredAs stored_as(ElementType type) {
     case ElementType::fp32:
       return StoredAs::floats;
     case ElementType::bf16:
-      return StoredAs::halves;
+      return StoredAs::bf16;
+    case ElementType::fp16:
+      return StoredAs::fp16;
     case ElementType::low_half:
       return StoredAs::split_masters;
     default:
@@ -66,9 +68,14 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
 
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == Operation::write)
-      instances[static_cast<std::size_t>(instruction.writes[0].buffer)] = instruction.reads[0].buffer;
+  // Both halves of a split master are written where one update has them, so neither is in the other's place.
+  for (const Operation transfer : {Operation::read, Operation::write}) {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation != transfer) continue;
+      const BufferId from = instruction.reads[0].buffer, to = instruction.writes[0].buffer;
+      const bool is_read = transfer == Operation::read;
+      instances[static_cast<std::size_t>(is_read ? from : to)] = is_read ? to : from;
+    }
   }
   return instances;
 }
@@ -87,6 +94,9 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
         break;
       case StatePart::exp_avg_sq:
         unit.of(StateKind::exp_avg_sq).push_back(place);
+        break;
+      case StatePart::frozen:
+        unit.of(StateKind::frozen).push_back(place);
         break;
       default:
         unit.copies.push_back(place);
@@ -142,21 +152,25 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   }
 }
 
-FlatRange RunState::held(std::size_t unit) const {
-  return shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_));
+FlatRange RunState::held(std::size_t unit, Flat flat) const {
+  const bool is_whole = flat == Flat::frozen && !plan_.strategy.gathers();
+  return is_whole ? whole(model_.units[unit], flat)
+                  : shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_), flat);
 }
 
-FlatRange RunState::saved(std::size_t unit) const {
-  const FlatRange shard = held(unit);
-  const std::int64_t replica = mesh().replica(rank_);
-  const auto border = [&](std::int64_t r) { return shard.count * r / mesh().replicate; };
-  return {shard.first + border(replica), border(replica + 1) - border(replica)};
+FlatRange RunState::saved(std::size_t unit, Flat flat) const {
+  const FlatRange range = held(unit, flat);
+  const bool is_on_all = flat == Flat::frozen && !plan_.strategy.gathers();
+  const std::int64_t holders = is_on_all ? mesh().data() : mesh().replicate;
+  const std::int64_t number = is_on_all ? rank_ : mesh().replica(rank_);
+  const auto border = [&](std::int64_t r) { return range.count * r / holders; };
+  return {range.first + border(number), border(number + 1) - border(number), flat};
 }
 
 FlatRange RunState::loaded(std::size_t unit, StateKind kind) const {
   const bool is_needed_whole =
       kind == StateKind::master && std::ranges::any_of(places_[unit].copies, &StatePlace::is_whole);
-  return is_needed_whole ? whole(model_.units[unit]) : held(unit);
+  return is_needed_whole ? whole(model_.units[unit]) : held(unit, flat_of(kind));
 }
 
 std::span<float> RunState::values_of(std::int64_t elements) {
@@ -167,7 +181,7 @@ std::span<float> RunState::values_of(std::int64_t elements) {
 
 /// The values of all pieces of what this rank holds, and of them those that it saves.
 std::span<const float> RunState::read_pieces(std::size_t unit, StateKind kind) {
-  const FlatRange range = saved(unit), mine = held(unit);
+  const FlatRange range = saved(unit, flat_of(kind)), mine = held(unit, flat_of(kind));
   const std::span<float> values = values_of(mine.count);
   const std::span<const StatePlace> places = places_[unit].of(kind);
   const bool is_split = stored_as(places.front().type) == StoredAs::split_masters;
@@ -200,9 +214,9 @@ std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
   // place.
   if (stored.as == StoredAs::split_masters)
     stored.parameter = reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data());
-  const FlatRange range = saved(unit);
+  const FlatRange range = saved(unit, flat_of(kind));
   const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
-  return stored.read(range.first - held(unit).first, range.count, memory);
+  return stored.read(range.first - held(unit, range.flat).first, range.count, memory);
 }
 
 template <typename Stored, typename Convert>
@@ -217,11 +231,17 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
   if (data == nullptr) write(id, bytes);
 }
 
+void RunState::store(const StatePlace& place, std::span<const float> values) {
+  with_storage_type(dtype_of(place.type), [&]<typename T>(T) {
+    store<T>(place.buffer, values, [](float value) { return T(value); });
+  });
+}
+
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const std::vector<StatePlace>& places = places_[unit].of(kind);
   const StatePlace& place = places.front();
   const BufferId id = place.buffer;
-  const FlatRange range = loaded(unit, kind), mine = held(unit);
+  const FlatRange range = loaded(unit, kind), mine = held(unit, flat_of(kind));
   const bool is_floats = stored_as(place.type) == StoredAs::floats;
   const auto is_of_master = kind == StateKind::master;
   if (is_floats && place.piece.is_all() &&
@@ -246,7 +266,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
     } else if (is_of_master) {
       store<Remainder>(piece.buffer, part, [](float value) { return split_master(value).remainder; });
     } else {
-      store<bfloat16>(piece.buffer, part, [](float value) { return bfloat16(value); });
+      store(piece, part);
     }
   }
   if (is_of_master) write_copies(unit, values, shard);
@@ -259,15 +279,14 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
     if (is_split) {
       store<bfloat16>(copy.buffer, values, [](float value) { return split_master(value).parameter; });
     } else {
-      with_storage_type(dtype_of(copy.type), [&]<typename T>(T) {
-        store<T>(copy.buffer, values, [](float value) { return T(value); });
-      });
+      store(copy, values);
     }
   }
 }
 
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) {
+    if (model_.units[unit].elements == 0) continue;
     for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
       write(unit, kind, [](std::span<float> moment) {
         for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
@@ -295,7 +314,7 @@ void RunState::measure_nvme(MachineRates& rates) {
 }
 
 StateAccess RunState::access() {
-  return {.saved = [this](std::size_t unit) { return saved(unit); },
+  return {.saved = [this](std::size_t unit, Flat flat) { return saved(unit, flat); },
           .read = [this](std::size_t unit, StateKind kind) { return read(unit, kind); },
           .loaded = [this](std::size_t unit, StateKind kind) { return loaded(unit, kind); },
           .write = [this](std::size_t unit, StateKind kind, const auto& fill) { write(unit, kind, fill); }};

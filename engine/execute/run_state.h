@@ -50,14 +50,15 @@ class RunState {
   SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
-  /// What this rank has of a unit's state, and what it gives to checkpoints: ranks that hold the same share
-  /// that out.
-  FlatRange held(std::size_t unit) const;
-  FlatRange saved(std::size_t unit) const;
+  /// What this rank has of what is trained or frozen of a unit, and what it gives to checkpoints: ranks that
+  /// hold the same share that out.
+  FlatRange held(std::size_t unit, Flat flat) const;
+  FlatRange saved(std::size_t unit, Flat flat) const;
   /// What it must be given: all of a master if it keeps the parameter whole.
   FlatRange loaded(std::size_t unit, StateKind kind) const;
 
-  /// The values of saved(unit), wherever they live and however they are stored; valid until the next call.
+  /// The values of saved(unit, flat_of(kind)), wherever they live and however they are stored; valid until
+  /// the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
   /// `fill` gets the buffer of loaded(unit, kind) to write all of. A master brings its parameter in the
   /// compute dtype with it; moments that are stored in bf16 are rounded to nearest, which leaves what such a
@@ -117,6 +118,8 @@ class RunState {
   /// Writes a buffer of `convert`ed values, wherever it lives.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);
+  /// Rounded to the place's type.
+  void store(const StatePlace& place, std::span<const float> values);
   /// `whole` is what is_whole copies get.
   void write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard);
 
@@ -124,7 +127,8 @@ class RunState {
   const Model& model_;
   std::int64_t rank_;
   bool addressable_;
-  std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to it
+  std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to
+                                     ///< it, or at least read from it
   std::vector<UnitPlaces> places_;
   Arena host_arena_;
   std::unique_ptr<PinnedHostMemory> pinned_;

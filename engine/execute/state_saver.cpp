@@ -10,14 +10,15 @@ namespace {
 
 /// As a step saves them: those whose updates belong to the next round come last.
 std::vector<SavedUnit> units_in_order(const Program& program,
-                                      const std::function<FlatRange(std::size_t)>& saved) {
+                                      const std::function<FlatRange(std::size_t, Flat)>& saved) {
   std::vector<SavedUnit> units;
   for (const Serves serves : {Serves::step, Serves::step_before}) {
     for (const Instruction& instruction : program.instructions) {
-      if (instruction.operation != Operation::save || instruction.find(Role::master) < 0) continue;
+      if (instruction.operation != Operation::save) continue;
       if (instruction.serves != serves || instruction.piece.first > 0) continue;
       const auto unit = static_cast<std::size_t>(instruction.unit);
-      units.push_back({unit, saved(unit)});
+      if (instruction.find(Role::master) >= 0) units.push_back({unit, saved(unit, Flat::trained)});
+      if (instruction.find(Role::frozen) >= 0) units.push_back({unit, saved(unit, Flat::frozen)});
     }
   }
   return units;
@@ -52,11 +53,12 @@ void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, St
   if (!lack_of_space_.empty()) return;
   if (!checkpoint_) try_in_space([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
   if (!checkpoint_) return;
-  const FlatRange held = setup_.held(unit), saved = setup_.saved(unit);
+  const Flat flat = flat_of(kind);
+  const FlatRange held = setup_.held(unit, flat), saved = setup_.saved(unit, flat);
   const std::int64_t begin = held.first + piece.first;
   const std::int64_t end = piece.is_all() ? held.end() : begin + piece.count;
   const std::int64_t first = std::clamp(begin, saved.first, saved.end());
-  const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first};
+  const FlatRange range = {first, std::clamp(end, saved.first, saved.end()) - first, flat};
   checkpoint_->add({unit, range}, kind, [&](std::int64_t from, std::int64_t count) {
     return stored.read(range.first - begin + from, count, piece_);
   });

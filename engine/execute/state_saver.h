@@ -22,11 +22,12 @@ class StateSaver {
   struct Setup {
     CheckpointStore* store;
     const Model* model;
-    const Program* program;                            ///< whose save instructions give the order of units
-    std::unique_ptr<Stream> stream;                    ///< of the device
-    double watchdog_seconds;                           ///< a copy from the device takes no longer
-    std::function<FlatRange(std::size_t unit)> held;   ///< what this rank has of a unit
-    std::function<FlatRange(std::size_t unit)> saved;  ///< and what of that it saves: StateAccess::saved
+    const Program* program;          ///< whose save instructions give the order of units
+    std::unique_ptr<Stream> stream;  ///< of the device
+    double watchdog_seconds;         ///< a copy from the device takes no longer
+    std::function<FlatRange(std::size_t unit, Flat flat)> held;  ///< what this rank has of a unit
+    std::function<FlatRange(std::size_t unit, Flat flat)>
+        saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
     DType precision;                                  ///< what the run computes in
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after `step` steps is whole

@@ -75,11 +75,13 @@ std::string hash_of_samples(const HfFolder& folder, const Model& model) {
   constexpr std::int64_t kSamples = 256;
   StreamingHash hash;
   for (const Unit& unit : model.units) {
-    std::vector<float> weights(static_cast<std::size_t>(std::min(kSamples, unit.elements)));
-    const auto count = static_cast<std::int64_t>(weights.size());
-    for (const std::int64_t first : {std::int64_t{0}, (unit.elements - count) / 2}) {
-      folder.read_range(unit, {.first = first, .count = count}, weights);
-      hash.update(std::as_bytes(std::span(weights)));
+    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+      const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
+      std::vector<float> weights(static_cast<std::size_t>(count));
+      for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
+        folder.read_range(unit, {.first = first, .count = count, .flat = flat}, weights);
+        hash.update(std::as_bytes(std::span(weights)));
+      }
     }
   }
   return hex(hash.digest());
@@ -136,8 +138,8 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
         .program = &plan_.training.program,
         .stream = meter_stream(device.make_stream(), streams_.meter()),
         .watchdog_seconds = options_.watchdog_seconds,
-        .held = [this](std::size_t unit) { return state_->held(unit); },
-        .saved = [this](std::size_t unit) { return state_->saved(unit); },
+        .held = [this](std::size_t unit, Flat flat) { return state_->held(unit, flat); },
+        .saved = [this](std::size_t unit, Flat flat) { return state_->saved(unit, flat); },
         .sampler = data_.sampler,
         .precision = plan_.strategy.precision,
         .on_saved =
@@ -344,16 +346,20 @@ void Trainer::initialise_weights(TrainListener& listener) {
   on_every_rank(outside(), [&] {
     for (std::size_t u = 0; u < model_.units.size(); ++u) {
       const Unit& unit = model_.units[u];
-      const FlatRange range = state_->loaded(u, StateKind::master);
-      state_->write(u, StateKind::master, [&](std::span<float> master) {
-        fill_in_pieces(master, [&](std::int64_t first, std::span<float> piece) {
-          if (folder) {
-            folder->read_range(unit, {range.first + first, std::ssize(piece)}, piece);
-          } else {
-            initialize_unit(model_.architecture, unit, config_.train.seed, range.first + first, piece);
-          }
+      for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
+        if (unit.elements_of(flat_of(kind)) == 0) continue;
+        const FlatRange range = state_->loaded(u, kind);
+        state_->write(u, kind, [&](std::span<float> weights) {
+          fill_in_pieces(weights, [&](std::int64_t first, std::span<float> piece) {
+            const FlatRange part = {range.first + first, std::ssize(piece), range.flat};
+            if (folder) {
+              folder->read_range(unit, part, piece);
+            } else {
+              initialize_unit(model_.architecture, unit, config_.train.seed, part, piece);
+            }
+          });
         });
-      });
+      }
     }
     state_->clear_moments();
   });

@@ -15,7 +15,27 @@ bool overlap(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-Derivation::Derivation(const UnitGraph& graph) : graph_(graph) {
+std::vector<bool> wanted_tensors(const UnitGraph& graph) {
+  std::vector<bool> wanted;
+  for (const Tensor& tensor : graph.tensors) {
+    const bool is_input = tensor.region == Region::input && graph.wants_input_gradient;
+    wanted.push_back(is_input || tensor.region == Region::parameter ||
+                     tensor.region == Region::shared_parameter);
+  }
+  for (const Node& node : graph.nodes) {
+    bool reads_wanted = false;
+    for_each_operand(node, [&](const TensorView& view, Touch touch) {
+      reads_wanted |= touch != Touch::writes && wanted[static_cast<std::size_t>(view.tensor)];
+    });
+    if (!reads_wanted) continue;
+    for_each_operand(node, [&](const TensorView& view, Touch touch) {
+      if (touch != Touch::reads) wanted[static_cast<std::size_t>(view.tensor)] = true;
+    });
+  }
+  return wanted;
+}
+
+Derivation::Derivation(const UnitGraph& graph) : graph_(graph), wanted_(wanted_tensors(graph)) {
   backward_.tensors = graph.tensors;
   backward_.input = graph.input;
   backward_.output = graph.output;
@@ -29,7 +49,7 @@ UnitGraph Derivation::finish() {
   }
   for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node)
     node->rule->differentiate(*node, *this);
-  if (graph_.input >= 0) {
+  if (graph_.input >= 0 && graph_.wants_input_gradient) {
     const TensorView given = gradient({graph_.input});
     Tensor& place = backward_.tensors[static_cast<std::size_t>(given.tensor)];
     if (place.region == Region::workspace && given.is_whole()) {
@@ -53,7 +73,7 @@ TensorView Derivation::new_like(const TensorView& of) {
 }
 
 bool Derivation::wants(const TensorView& of) const {
-  if (!of) return false;
+  if (!of || !wanted_[static_cast<std::size_t>(of.tensor)]) return false;
   const Region region = graph_.tensor(of).region;
   return region == Region::workspace || region == Region::input || region == Region::parameter ||
          region == Region::shared_parameter;
@@ -64,7 +84,7 @@ void Derivation::add(std::shared_ptr<const Operator> rule, std::vector<TensorVie
 }
 
 TensorView Derivation::parameter_gradient(const TensorView& of) {
-  if (!of) return {};
+  if (!wants(of)) return {};
   const auto [entry, is_new] = parameter_gradients_.try_emplace(of.tensor);
   if (is_new) {
     Tensor tensor = graph_.tensor(of);

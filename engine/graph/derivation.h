@@ -10,6 +10,9 @@
 
 namespace strata {
 
+/// By tensor, whether its gradient leads to something that is trained, or to the input's if that is wanted.
+std::vector<bool> wanted_tensors(const UnitGraph& graph);
+
 class Derivation {
  public:
   explicit Derivation(const UnitGraph& graph);
@@ -22,7 +25,7 @@ class Derivation {
 
   /// The gradient of a view of the graph, or nothing if nothing behind it has one.
   TensorView gradient(const TensorView& of);
-  /// Where the gradient of a parameter is added up.
+  /// Where the gradient of a parameter is added up; nothing if nobody wants it.
   TensorView parameter_gradient(const TensorView& of);
   bool wants(const TensorView& of) const;
 
@@ -33,6 +36,8 @@ class Derivation {
   /// Where a node writes one row that is the gradient of each row of `of`. REQUIRES: no other node gives it
   /// one.
   TensorView gradient_row(const TensorView& of);
+  /// Where a node writes a gradient of `of` that it makes beside wanted ones, and that nobody reads.
+  TensorView unwanted_gradient(const TensorView& of) { return new_like(of); }
   /// The gradient of `of` is, or has as another part, what `part` is.
   void pass(const TensorView& of, const TensorView& part);
   /// `make(to, addend)` appends a node that writes a part of the gradient of `of`, plus the addend if that
@@ -54,6 +59,7 @@ class Derivation {
   bool has_gradient(const TensorView& of) const;
 
   const UnitGraph& graph_;
+  std::vector<bool> wanted_;
   UnitGraph backward_;
   std::map<TensorId, Gradient> gradients_;
   std::map<TensorId, TensorId> parameter_gradients_;

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/graph/derivation.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/place_tensors.h"
 
@@ -47,6 +48,15 @@ std::vector<Node> with_copies(const UnitGraph& graph, const std::map<TensorId, B
   return nodes;
 }
 
+double flops_of(const Node& node, const UnitGraph& graph, const GraphShape& shape) {
+  std::vector<Matrix> sizes;
+  for (const TensorView& view : node.operands) {
+    sizes.push_back(view ? size_of(graph.tensor(view), shape) : Matrix());
+    if (!view.is_whole()) sizes.back().columns = view.columns;
+  }
+  return node.rule->flops(Operands(sizes, shape.microbatch));
+}
+
 }  // namespace
 
 Matrix size_of(const Tensor& tensor, const GraphShape& shape) {
@@ -60,13 +70,23 @@ Bytes bytes_of(const Matrix& size) {
 
 double forward_flops(const UnitGraph& graph, const GraphShape& shape) {
   double sum = 0;
+  for (const Node& node : graph.nodes) sum += flops_of(node, graph, shape);
+  return sum;
+}
+
+double backward_flops(const UnitGraph& graph, const GraphShape& shape) {
+  const std::vector<bool> wanted = wanted_tensors(graph);
+  double sum = 0;
   for (const Node& node : graph.nodes) {
-    std::vector<Matrix> sizes;
-    for (const TensorView& view : node.operands) {
-      sizes.push_back(view ? size_of(graph.tensor(view), shape) : Matrix());
-      if (!view.is_whole()) sizes.back().columns = view.columns;
-    }
-    sum += node.rule->flops(Operands(sizes, shape.microbatch));
+    bool has_parameters = false, wants_parameters = false, wants_others = false;
+    for_each_operand(node, [&](const TensorView& view, Touch touch) {
+      if (touch == Touch::writes) return;
+      const bool is_parameter = is_of_parameters(graph.tensor(view).region);
+      has_parameters |= is_parameter;
+      (is_parameter ? wants_parameters : wants_others) |= wanted[static_cast<std::size_t>(view.tensor)];
+    });
+    const int gradients = has_parameters ? int{wants_parameters} + int{wants_others} : 2 * int{wants_others};
+    sum += gradients * flops_of(node, graph, shape);
   }
   return sum;
 }

@@ -32,6 +32,7 @@ class Segment {
   double flops() const { return flops_; }
   /// Rows that a tensor in chunks has; 0 if there is none.
   std::int64_t chunk_rows() const { return chunk_rows_; }
+  bool is_empty() const { return steps_.empty(); }
   bool touches(Region region) const { return reads(region) || writes(region); }
   /// Needs what was there, or changes it.
   bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
@@ -73,5 +74,9 @@ Bytes bytes_of(const Matrix& size);
 
 /// FLOPs of all nodes, once.
 double forward_flops(const UnitGraph& graph, const GraphShape& shape);
+
+/// Those of the gradients that somebody wants: as many as a node has for those of its parameters, and as many
+/// again for those of what else it reads; twice as many for a node without parameters.
+double backward_flops(const UnitGraph& graph, const GraphShape& shape);
 
 }  // namespace strata

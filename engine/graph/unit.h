@@ -1,5 +1,5 @@
-// A unit: what is gathered and released together. Its parameters lie one after another in a flat parameter;
-// what it computes is the graph of its kind.
+// A unit: what is gathered and released together. Its parameters lie one after another in two flat
+// parameters, one of what is trained and one of what is frozen; what it computes is the graph of its kind.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,15 @@ namespace strata {
 
 enum class Init : std::uint8_t { normal, residual_normal, zeros, ones };
 
-/// One HF tensor: `rows` × `columns` (a vector has one row), row-major, inside a unit's flat parameter.
+enum class Flat : std::uint8_t { trained, frozen };
+
+/// One HF tensor: `rows` × `columns` (a vector has one row), row-major, inside one of a unit's flat
+/// parameters.
 struct TensorSpec {
   std::string hf_name;  ///< as in the safetensors file: the name that checkpoints use, whatever the layout
   std::vector<std::int64_t> hf_shape;  ///< one or two dimensions
-  std::int64_t offset = 0;             ///< elements from the start of the flat parameter
+  Flat flat = Flat::trained;
+  std::int64_t offset = 0;  ///< elements from the start of that flat parameter
   std::int64_t elements = 0;
   Init init = Init::normal;
   bool decay = false;  ///< weight decay applies: matrices, not norms and biases
@@ -25,21 +29,27 @@ struct TensorSpec {
 };
 
 struct Unit {
-  std::string name;                 ///< "embedding", "block.7", "head"
-  std::vector<TensorSpec> tensors;  ///< ascending offsets; gaps are padding and stay zero
-  std::int64_t elements = 0;        ///< of the flat parameter, padded to kFlatAlignment
-  std::int64_t parameters = 0;      ///< without padding
-  std::size_t kind = 0;             ///< number of its graph
+  std::string name;  ///< "embedding", "block.7", "head"
+  /// Of each flat parameter in the order of their offsets; gaps are padding and stay zero.
+  std::vector<TensorSpec> tensors;
+  /// Of each flat parameter, padded to kFlatAlignment; 0 if no tensor is in it.
+  std::int64_t elements = 0, frozen_elements = 0;
+  std::int64_t parameters = 0;  ///< of both, without padding
+  std::size_t kind = 0;         ///< number of its graph
   /// Number of the unit whose parameters it uses beside its own, or -1. It adds to their gradient.
   std::int32_t shares = -1;
   /// Its gradient has values in few rows only, which are this long: those whose numbers a step's microbatches
   /// have in the data array `row_numbers`. 0: it is not so.
   std::int64_t sparse_row = 0;
   std::size_t row_numbers = 0;
+
+  std::int64_t elements_of(Flat flat) const { return flat == Flat::trained ? elements : frozen_elements; }
 };
 
 /// Flat parameters are padded to a multiple of this many elements, so that they divide by any sharding group
 /// up to it.
 constexpr std::int64_t kFlatAlignment = 256;
+/// Matrices start at cache lines in fp32 and bf16 alike.
+constexpr std::int64_t kTensorAlignment = 64;
 
 }  // namespace strata

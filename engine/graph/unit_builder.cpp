@@ -16,9 +16,6 @@
 namespace strata {
 namespace {
 
-/// Matrices start at cache lines in fp32 and bf16 alike.
-constexpr std::int64_t kTensorAlignment = 64;
-
 constexpr std::int64_t align(std::int64_t elements, std::int64_t alignment) {
   return checked_sum(elements, alignment - 1) / alignment * alignment;
 }
@@ -196,7 +193,8 @@ TensorView UnitBuilder::shared_linear(const TensorView& x, const Axis& outputs, 
                                       std::int32_t number) {
   const TensorSpec& table = owner.tensors.front();
   const TensorView weight{graph_.add(
-      {table.hf_name, TensorType::precision, outputs, axis_of(x), Region::shared_parameter, table.offset})};
+      {table.hf_name, TensorType::precision, outputs, axis_of(x),
+       table.flat == Flat::frozen ? Region::shared_frozen : Region::shared_parameter, table.offset})};
   unit_.shares = number;
   const TensorView out = make(table.hf_name, outputs);
   node(std::make_shared<LinearRule>(WeightOrder::linear), {x, weight, {}, {}, out});

@@ -12,7 +12,9 @@ namespace strata {
 struct UnitGraph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
-  TensorId input = -1;   ///< what the unit before makes, or -1: it begins with data
+  TensorId input = -1;  ///< what the unit before makes, or -1: it begins with data
+  /// Whether a unit before has something to train.
+  bool wants_input_gradient = true;
   TensorId output = -1;  ///< what the unit behind reads, or -1: it ends with losses
 
   const Tensor& tensor(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }

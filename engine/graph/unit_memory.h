@@ -17,9 +17,11 @@ struct MicrobatchShape {
 
 /// Where a tensor may lie. Outputs and scratch need no initial value; gradients of parameters do.
 enum class Region : std::uint8_t {
-  parameter,         ///< the unit's flat parameter, in the run's precision
+  parameter,         ///< the unit's flat parameter of what is trained, in the run's precision
   shared_parameter,  ///< that of the unit whose parameters it shares
-  gradient,          ///< fp32, of the parameter's layout; added to
+  frozen,            ///< the unit's flat parameter of what is not trained
+  shared_frozen,
+  gradient,  ///< fp32, of the parameter's layout; added to
   shared_gradient,
   input,            ///< what the unit before has written
   output,           ///< scratch until it is written
@@ -36,7 +38,12 @@ enum class Region : std::uint8_t {
   loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
   tally        ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
 };
-constexpr std::size_t kRegions = 18;
+constexpr std::size_t kRegions = 20;
+
+constexpr bool is_of_parameters(Region region) {
+  return region == Region::parameter || region == Region::shared_parameter || region == Region::frozen ||
+         region == Region::shared_frozen;
+}
 
 /// How many arrays of data a model may read.
 constexpr std::size_t kMostDataArrays = 4;

@@ -114,7 +114,8 @@ class PassMaker {
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
         if (touch == Touch::writes && kept_.contains(view.tensor)) group.insert(view.tensor);
       });
-      if (!group.empty()) groups.push_back(std::move(group));
+      const bool is_known = std::ranges::find(groups, group) != groups.end();
+      if (!group.empty() && !is_known) groups.push_back(std::move(group));
     }
     return groups;
   }

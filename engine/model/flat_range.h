@@ -1,4 +1,4 @@
-// Stretches of a unit's flat parameter, and of all that has its shape: what one rank holds of it, saves or
+// Stretches of a unit's flat parameters, and of all that has their shape: what one rank holds of it, saves or
 // loads. They follow no tensor's borders: one may begin inside a tensor, or hold nothing but padding. Pure
 // sizes.
 #pragma once
@@ -10,17 +10,19 @@
 
 namespace strata {
 
-/// Elements [first, first + count) of a unit's flat parameter. REQUIRES: within unit.elements.
+/// Elements [first, first + count) of one of a unit's flat parameters. REQUIRES: within
+/// unit.elements_of(flat).
 struct FlatRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
+  Flat flat = Flat::trained;
 
   std::int64_t end() const { return first + count; }
   friend bool operator==(const FlatRange&, const FlatRange&) = default;
 };
 
-inline FlatRange whole(const Unit& unit) {
-  return {0, unit.elements};
+inline FlatRange whole(const Unit& unit, Flat flat = Flat::trained) {
+  return {0, unit.elements_of(flat), flat};
 }
 
 /// Elements [first, last) of a tensor, row-major, which begin at element `at` of a range.

@@ -37,18 +37,14 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
   if (tensor.zero_row >= 0) clear_row(tensor.zero_row, tensor.hf_shape.back(), first, out);
 }
 
-void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,
-                     std::int64_t first, std::span<float> out) {
-  const std::int64_t end = first + std::ssize(out);
-  assert(first >= 0 && end <= unit.elements);
+void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed, FlatRange range,
+                     std::span<float> out) {
+  assert(std::ssize(out) == range.count);
   std::fill(out.begin(), out.end(), 0.0F);
-  for (const TensorSpec& tensor : unit.tensors) {
-    const std::int64_t from = std::max(first, tensor.offset);
-    const std::int64_t to = std::min(end, tensor.offset + tensor.elements);
-    if (from >= to) continue;
+  for (const TensorPiece& piece : pieces_in(unit, range)) {
     initialize_tensor(
-        architecture, tensor, seed, from - tensor.offset,
-        out.subspan(static_cast<std::size_t>(from - first), static_cast<std::size_t>(to - from)));
+        architecture, *piece.tensor, seed, piece.first,
+        out.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count())));
   }
 }
 

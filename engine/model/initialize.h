@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/model/flat_range.h"
 #include "engine/model/model.h"
 
 namespace strata {
@@ -15,8 +16,8 @@ namespace strata {
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out);
 
-/// Elements [first, first + out.size()) of a unit's flat parameter, with zeros in its padding.
-void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed,
-                     std::int64_t first, std::span<float> out);
+/// A range of a unit, with zeros in its padding. REQUIRES: out.size() == range.count.
+void initialize_unit(const Architecture& architecture, const Unit& unit, std::uint64_t seed, FlatRange range,
+                     std::span<float> out);
 
 }  // namespace strata

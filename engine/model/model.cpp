@@ -1,11 +1,15 @@
 #include "engine/model/model.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "base/checked.h"
+#include "engine/graph/freeze.h"
 #include "engine/graph/segment.h"
 #include "engine/model/architecture_rules.h"
+#include "engine/model/freeze_patterns.h"
 
 namespace strata {
 
@@ -15,29 +19,48 @@ std::int64_t Model::parameters() const {
   return sum;
 }
 
-Model build_model(const Architecture& architecture) {
+std::int64_t Model::trained_parameters() const {
+  std::int64_t sum = 0;
+  for (const Unit& unit : units) {
+    for (const TensorSpec& tensor : unit.tensors)
+      if (tensor.flat == Flat::trained) sum = checked_sum(sum, tensor.elements);
+  }
+  return sum;
+}
+
+Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
+  model.freeze = freeze;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
-  const auto add = [&](UnitBuilder builder, std::optional<std::size_t> kind) {
+  FreezePatterns patterns(freeze);
+  bool trains_before = false;
+  // Layers of one number are alike in what they compute, and of those some may train more than others.
+  using Kind = std::tuple<std::int64_t, std::vector<bool>, bool>;
+  std::map<Kind, std::size_t> kinds;
+  const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
-    built.unit.kind = kind.value_or(model.graphs.size());
-    if (!kind) model.graphs.push_back(std::move(built.graph));
+    const std::vector<bool> frozen = patterns.find_frozen(built.unit);
+    if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
+    built.graph.wants_input_gradient = trains_before;
+    trains_before |= built.unit.elements > 0;
+    const auto [kind, is_new] =
+        kinds.try_emplace({number, frozen, built.graph.wants_input_gradient}, model.graphs.size());
+    built.unit.kind = kind->second;
+    if (is_new) model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));
   };
-  add(rules.embedding(architecture), {});
-  std::map<std::int64_t, std::size_t> kinds;
+  constexpr std::int64_t kEmbedding = -1, kHead = -2;
+  add(kEmbedding, rules.embedding(architecture));
   for (std::int64_t layer = 0; layer < architecture.layers; ++layer) {
-    const std::int64_t kind = rules.kind_of_layer == nullptr ? 0 : rules.kind_of_layer(architecture, layer);
-    const auto known = kinds.find(kind);
-    const bool is_known = known != kinds.end();
-    add(rules.block(architecture, layer), is_known ? std::optional(known->second) : std::nullopt);
-    if (!is_known) kinds[kind] = model.units.back().kind;
+    add(rules.kind_of_layer == nullptr ? 0 : rules.kind_of_layer(architecture, layer),
+        rules.block(architecture, layer));
   }
-  add(rules.head(architecture, model.embedding()), {});
+  add(kHead, rules.head(architecture, model.embedding()));
+  patterns.check(model);
   return model;
 }
 
@@ -50,8 +73,22 @@ double forward_flops_per_token(const Model& model, std::int64_t sequence) {
   return sum / static_cast<double>(sequence);
 }
 
+double backward_share_of_flops(const Model& model, std::int64_t sequence) {
+  const GraphShape shape = {.microbatch = {1, sequence}};
+  double forward = 0, backward = 0;
+  std::vector<std::pair<double, double>> of_kind;
+  for (const UnitGraph& graph : model.graphs)
+    of_kind.emplace_back(forward_flops(graph, shape), backward_flops(graph, shape));
+  for (const Unit& unit : model.units) {
+    forward += of_kind[unit.kind].first;
+    backward += of_kind[unit.kind].second;
+  }
+  return backward / forward;
+}
+
 double training_flops(const Model& model, const MicrobatchShape& microbatch, std::int64_t microbatches) {
-  return 3 * forward_flops_per_token(model, microbatch.sequence) *
+  const std::int64_t sequence = microbatch.sequence;
+  return (1 + backward_share_of_flops(model, sequence)) * forward_flops_per_token(model, sequence) *
          static_cast<double>(microbatch.tokens() * microbatches);
 }
 

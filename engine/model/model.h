@@ -1,9 +1,10 @@
-// A model as a list of units, each with one flat parameter. Pure sizes, names and graphs: nothing here
+// A model as a list of units, each with its flat parameters. Pure sizes, names and graphs: nothing here
 // touches memory.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/graph/unit.h"
@@ -16,14 +17,17 @@ class UnitComputes;
 
 struct Model {
   Architecture architecture;
-  std::vector<UnitGraph> graphs;    ///< by Unit::kind
-  std::vector<Unit> units;          ///< embedding, block.0 … block.L-1, head
-  std::vector<Rotation> rotations;  ///< their tables are the constants, a cosine and a sine each
+  std::vector<UnitGraph> graphs;         ///< by Unit::kind
+  std::vector<Unit> units;               ///< embedding, block.0 … block.L-1, head
+  std::vector<Rotation> rotations;       ///< their tables are the constants, a cosine and a sine each
+  std::vector<std::string> freeze = {};  ///< patterns of the names of tensors that are not trained
 
   /// Memory of unit_compute(): the passes at each shape are made once.
   std::shared_ptr<UnitComputes> computes = {};
 
   std::int64_t parameters() const;
+  std::int64_t trained_parameters() const;
+  bool freezes() const { return !freeze.empty(); }
   const Unit& embedding() const { return units.front(); }
   const Unit& head() const { return units.back(); }
   const UnitGraph& graph_of(const Unit& unit) const { return graphs[unit.kind]; }
@@ -31,12 +35,15 @@ struct Model {
 
 std::shared_ptr<UnitComputes> make_unit_computes();
 
-/// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor.
-Model build_model(const Architecture& architecture);
+/// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
+/// whose names match a pattern of `freeze` are not trained: freeze_patterns.h. Throws ConfigError.
+Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {});
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
-/// sees). A backward pass is twice that.
+/// sees).
 double forward_flops_per_token(const Model& model, std::int64_t sequence);
+/// A backward pass's FLOPs as a multiple of those: 2 if all is trained.
+double backward_share_of_flops(const Model& model, std::int64_t sequence);
 
 /// What the mathematics asks of forward and backward passes of so many microbatches.
 double training_flops(const Model& model, const MicrobatchShape& microbatch, std::int64_t microbatches);

@@ -21,6 +21,10 @@ std::string_view name_of(Order order) {
   return order == Order::layer_major ? "layer_major" : "microbatch_major";
 }
 
+double millions(std::int64_t count) {
+  return static_cast<double>(count) / 1e6;
+}
+
 std::int64_t units_on_device(const Plan& plan) {
   return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
 }
@@ -105,14 +109,19 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
   const Strategy& strategy = plan.strategy;
-  line(fmt::format("model    {}: {:.2f} M parameters in {} units", model.architecture.model_type,
-                   static_cast<double>(plan.parameters) / 1e6, model.units.size()));
+  line(fmt::format(
+      "model    {}: {:.2f} M parameters in {} units{}", model.architecture.model_type,
+      millions(plan.parameters), model.units.size(),
+      model.freezes() ? fmt::format(", {:.2f} M of them trained", millions(plan.trained_parameters)) : ""));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
                    strategy.microbatch.batch, strategy.microbatch.sequence, name_of(strategy.order),
                    strata::name_of(strategy.precision), saved_text(plan, model)));
   line(fmt::format(
-      "state    {} bytes per parameter; {} of {} units keep theirs on the device, the others on the host",
-      strategy.state_format.state_bytes(strategy.precision), units_on_device(plan), model.units.size()));
+      "state    {} bytes per {}; {} of {} units keep theirs on the device, the others on the host",
+      strategy.state_format.state_bytes(strategy.precision),
+      model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
+                      : "parameter",
+      units_on_device(plan), model.units.size()));
   if (strategy.gathers()) {
     line(fmt::format(
         "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
@@ -143,6 +152,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
   nlohmann::json json = {
       {"parameters", plan.parameters},
+      {"trained_parameters", plan.trained_parameters},
       {"tokens_per_step", plan.training.program.loss_terms},
       {"order", name_of(plan.strategy.order)},
       {"precision", strata::name_of(plan.strategy.precision)},

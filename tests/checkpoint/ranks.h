@@ -17,10 +17,10 @@
 namespace strata::test {
 
 /// Rank's part of equal shards of the padded flat parameter; the last ones may be shorter, or empty.
-inline FlatRange shard(const Unit& unit, int rank, int ranks) {
-  const std::int64_t each = (unit.elements + ranks - 1) / ranks;
-  const std::int64_t first = std::min(rank * each, unit.elements);
-  return {first, std::min(each, unit.elements - first)};
+inline FlatRange shard(const Unit& unit, int rank, int ranks, Flat flat = Flat::trained) {
+  const std::int64_t all = unit.elements_of(flat), each = (all + ranks - 1) / ranks;
+  const std::int64_t first = std::min(rank * each, all);
+  return {first, std::min(each, all - first), flat};
 }
 
 inline std::span<float> part_of(std::span<float> flat, FlatRange range) {
@@ -29,16 +29,16 @@ inline std::span<float> part_of(std::span<float> flat, FlatRange range) {
 
 /// A rank that saves and loads its shard, as it stands in `state`.
 inline StateAccess access_of_rank(State& state, const Model& model, int rank, int ranks) {
-  const auto range = [&model, rank, ranks](std::size_t unit) {
-    return shard(model.units[unit], rank, ranks);
+  const auto range = [&model, rank, ranks](std::size_t unit, Flat flat) {
+    return shard(model.units[unit], rank, ranks, flat);
   };
   const auto values = [&state, range](std::size_t unit, StateKind kind) {
-    return part_of(state.flat(unit, kind), range(unit));
+    return part_of(state.flat(unit, kind), range(unit, flat_of(kind)));
   };
   return {
       .saved = range,
       .read = values,
-      .loaded = [range](std::size_t unit, StateKind) { return range(unit); },
+      .loaded = [range](std::size_t unit, StateKind kind) { return range(unit, flat_of(kind)); },
       .write = [values](std::size_t unit, StateKind kind, const auto& fill) { fill(values(unit, kind)); }};
 }
 

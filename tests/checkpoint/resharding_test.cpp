@@ -115,7 +115,7 @@ TEST_F(Resharding, ReplicasSaveNothingAndLoadTheSame) {
   run_ranks(4, [&](Communicator& ranks) {
     FaultyFileSystem files;
     StateAccess half = access_of_rank(first_, model_, ranks.rank() % 2, 2);
-    if (ranks.rank() >= 2) half.saved = [](std::size_t) { return FlatRange{}; };
+    if (ranks.rank() >= 2) half.saved = [](std::size_t, Flat) { return FlatRange{}; };
     CheckpointStore store(path(), 2, files, &ranks);
     store.save(model_, progress_at(1), half);
     EXPECT_EQ(state_hash(model_, half, &ranks), state_hash(model_, first_.access()));
@@ -339,7 +339,7 @@ TEST_F(Resharding, PartsThatOverlapOrLackSomethingAreRefused) {
     run_ranks(static_cast<int>(of_block.size()), [&](Communicator& ranks) {
       FaultyFileSystem files;
       StateAccess state = access(first_, ranks);
-      const auto saved = [&](std::size_t unit) {
+      const auto saved = [&](std::size_t unit, Flat = Flat::trained) {
         return unit == 1 ? of_block[static_cast<std::size_t>(ranks.rank())]
                          : shard(model_.units[unit], ranks.rank(), ranks.size());
       };

@@ -21,7 +21,7 @@ class StoredStateOf : public ::testing::Test {
 
   StoredState open(const Edit& edit = [](auto&) {}) {
     manifest_.files.clear();
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : kinds_of(model_)) {
       for (const int rank : {0, 1}) {
         std::vector<TensorToWrite> tensors;
         for (const Unit& unit : model_.units) {

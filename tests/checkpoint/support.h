@@ -56,9 +56,12 @@ class State {
   State(const Model& model, float first) {
     float value = first;
     for (const Unit& unit : model.units) {
-      for (auto& kind : buffers_) {
-        std::vector<float>& flat = kind.emplace_back(static_cast<std::size_t>(unit.elements), 0.0F);
+      for (const StateKind kind : kStateKinds) {
+        const Flat of = flat_of(kind);
+        std::vector<float>& flat = buffers_[static_cast<std::size_t>(kind)].emplace_back(
+            static_cast<std::size_t>(unit.elements_of(of)), 0.0F);
         for (const TensorSpec& tensor : unit.tensors) {
+          if (tensor.flat != of) continue;
           std::iota(flat.begin() + tensor.offset, flat.begin() + tensor.offset + tensor.elements, value);
           value += static_cast<float>(tensor.elements);
         }
@@ -80,13 +83,13 @@ class State {
   friend bool operator==(const State&, const State&) = default;
 
  private:
-  std::array<std::vector<std::vector<float>>, 3> buffers_;
+  std::array<std::vector<std::vector<float>>, kStateKinds.size()> buffers_;
 };
 
 /// What is exported of a state.
 inline ReadParameters read_from(State& state) {
   return [&state](std::size_t unit, FlatRange range, std::span<float> out) {
-    const std::span<float> flat = state.flat(unit);
+    const std::span<float> flat = state.flat(unit, weights_in(range.flat));
     std::copy_n(flat.begin() + range.first, range.count, out.begin());
   };
 }

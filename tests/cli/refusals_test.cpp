@@ -155,6 +155,34 @@ TEST_F(Refusal, OfAnotherModelsCheckpointNamesItAndTheDifference) {
                   {"out/step-00000006 holds another model", "hidden 32 vs 64", "--fresh"});
 }
 
+TEST_F(Refusal, OfFreezingNamesThePatternAndWhatTensorsAreCalled) {
+  expect_sentence(strata(train("run.yaml", {"train.freeze=['*.mlp.*', 'model.layers.7.*']"})), 2,
+                  {"train.freeze: 'model.layers.7.*' matches no tensor", "model.embed_tokens.weight"});
+  expect_sentence(strata({"plan", "run.yaml", "--set", "train.freeze='*'"}), 2,
+                  {"train.freeze", "there is nothing to train"});
+  expect_sentence(strata(train("run.yaml", {"train.freeze=['\xc3\xa9*']"})), 2,
+                  {"train.freeze", "plain ASCII"});
+  expect_sentence(strata(train("run.yaml", {"train.freeze={a: b}"})), 2, {"train.freeze", "a list of texts"});
+}
+
+TEST_F(Refusal, OfACheckpointOfAnotherFreezeNamesATensorAndWhatWasFrozen) {
+  ASSERT_EQ(
+      strata(train("run.yaml", {"checkpoint.path=out", "train.freeze='*.mlp.*'", "train.steps=1"})).status,
+      0);
+  expect_sentence(strata(train("run.yaml", {"checkpoint.path=out"})), 2,
+                  {"out/step-00000001 is of a run with another train.freeze", "mlp", "was frozen",
+                   "[*.mlp.*]", "--fresh"});
+  EXPECT_EQ(strata(train("run.yaml", {"checkpoint.path=out", "train.freeze='*.mlp.*'"})).status, 0);
+  EXPECT_EQ(strata({"export", "run.yaml", "exported", "--set", "checkpoint.path=out", "--set",
+                    "train.freeze='*.mlp.*'"})
+                .status,
+            0);
+  write("exported.yaml",
+        "model: {path: exported}\ndata: {path: corpus.txt, sequence_length: 24}\ntrain: {steps: 1, freeze: "
+        "['*.mlp.*']}\n");
+  EXPECT_EQ(strata(train("exported.yaml")).status, 0);
+}
+
 TEST_F(Refusal, OfSequencesLongerThanLearnedPositionsNamesBoth) {
   write("gpt2.yaml",
         "model: {architecture: gpt2, config: {n_layer: 1, n_embd: 16, n_head: 2, n_positions: 16, "

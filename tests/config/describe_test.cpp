@@ -32,6 +32,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.precision", "fp16"},
     {"train.seed", "18446744073709551615"},
     {"train.recompute", "none"},
+    {"train.freeze", "[\"*.mlp.*\", \"model.embed_tokens.*\"]"},
     {"train.validate_every", "11"},
     {"train.validation_batches", "12"},
     {"train.threads", "3"},
@@ -140,6 +141,7 @@ train:
   precision: auto
   seed: 1
   recompute: auto
+  # freeze: (not given)
   validate_every: 0
   validation_batches: 8
   threads: 0

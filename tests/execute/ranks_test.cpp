@@ -96,7 +96,7 @@ class Gradients {
   void look(const Instruction& instruction, Trainer& trainer) {
     if (instruction.operation != Operation::sum_of_squares) return;
     const auto unit = static_cast<std::size_t>(instruction.unit);
-    const FlatRange held = trainer.state().held(unit);
+    const FlatRange held = trainer.state().held(unit, Flat::trained);
     const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
     const std::span values(reinterpret_cast<const float*>(bytes.data()),
                            static_cast<std::size_t>(held.count));

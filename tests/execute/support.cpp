@@ -39,7 +39,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_model(parse_architecture(keys, "model.config"));
+  return build_model(parse_architecture(keys, "model.config"), config.train.freeze);
 }
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {

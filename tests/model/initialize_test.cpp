@@ -20,10 +20,14 @@ Model tiny_model() {
                                         "test"));
 }
 
+FlatRange range_of(std::size_t first, std::size_t count) {
+  return {static_cast<std::int64_t>(first), static_cast<std::int64_t>(count)};
+}
+
 std::vector<float> whole_unit(const Model& model, std::size_t index, std::uint64_t seed) {
   const Unit& unit = model.units[index];
   std::vector<float> flat(static_cast<std::size_t>(unit.elements), -1.0F);
-  initialize_unit(model.architecture, unit, seed, 0, flat);
+  initialize_unit(model.architecture, unit, seed, whole(unit), flat);
   return flat;
 }
 
@@ -45,7 +49,7 @@ TEST(Initialize, AnySplitOfAUnitGivesTheSameBits) {
     std::vector<float> flat(whole.size(), -1.0F);
     for (std::size_t first = 0; first < flat.size(); first += piece) {
       const std::size_t count = std::min(piece, flat.size() - first);
-      initialize_unit(model.architecture, model.units[1], 42, static_cast<std::int64_t>(first),
+      initialize_unit(model.architecture, model.units[1], 42, range_of(first, count),
                       std::span(flat).subspan(first, count));
     }
     EXPECT_EQ(flat, whole) << piece;
@@ -102,7 +106,7 @@ TEST(Initialize, ThePaddingTokensRowIsZeroInAnySplit) {
   for (std::size_t first = 0; first < expected.size(); first += 5) {
     const std::size_t count = std::min<std::size_t>(5, expected.size() - first);
     std::vector<float> piece(count);
-    initialize_unit(with.architecture, with.embedding(), 42, static_cast<std::int64_t>(first), piece);
+    initialize_unit(with.architecture, with.embedding(), 42, range_of(first, count), piece);
     EXPECT_TRUE(std::equal(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)))
         << first;
   }

@@ -15,6 +15,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
+const std::vector<UnitWork> kAll(3);
+
 Strategy strategy_of(StrategyOptions options) {
   return tiny_strategy(tiny_model(), options);
 }
@@ -25,7 +27,7 @@ std::string printed(const Schedule& schedule) {
 
 TEST(Schedule, PassesAUnitWithAllMicrobatchesInLayerMajorOrder) {
   const Strategy strategy = strategy_of({.order = Order::layer_major, .microbatches = 2, .clips = true});
-  EXPECT_EQ(printed(training_schedule(strategy, 3)),
+  EXPECT_EQ(printed(training_schedule(strategy, kAll)),
             "forward embedding mb=0\nforward embedding mb=1\n"
             "forward block.0 mb=0\nforward block.0 mb=1\n"
             "backward head mb=0\nbackward head mb=1\nfinish_gradient head\nreduce_gradient head\n"
@@ -44,7 +46,7 @@ TEST(Schedule, UpdatesLateRightBeforeEachUnitIsFirstUsed) {
       "backward block.0 mb=0\nbackward block.0 mb=1\nfinish_gradient block.0\nreduce_gradient block.0\n"
       "backward embedding mb=0\nbackward embedding mb=1\nfinish_gradient embedding\n"
       "reduce_gradient embedding\nloss\ngradient_norm\n";
-  EXPECT_EQ(printed(training_schedule(strategy_of(options), 3)),
+  EXPECT_EQ(printed(training_schedule(strategy_of(options), kAll)),
             "forward embedding mb=0\nforward embedding mb=1\n"
             "update block.0 for the step before\nforward block.0 mb=0\nforward block.0 mb=1\n"
             "update head for the step before\n" +
@@ -52,7 +54,7 @@ TEST(Schedule, UpdatesLateRightBeforeEachUnitIsFirstUsed) {
   options.order = Order::microbatch_major;
   options.units_on_device = 0;
   options.microbatches = 1;
-  EXPECT_EQ(printed(training_schedule(strategy_of(options), 3)),
+  EXPECT_EQ(printed(training_schedule(strategy_of(options), kAll)),
             "update embedding for the step before\nforward embedding mb=0\n"
             "update block.0 for the step before\nforward block.0 mb=0\nupdate head for the step before\n" +
                 std::regex_replace(backward, std::regex("backward [a-z.0]+ mb=1\n"), ""));
@@ -61,7 +63,7 @@ TEST(Schedule, UpdatesLateRightBeforeEachUnitIsFirstUsed) {
 TEST(Schedule, PassesAllUnitsWithOneMicrobatchInMicrobatchMajorOrder) {
   const Strategy strategy =
       strategy_of({.order = Order::microbatch_major, .microbatches = 2, .clips = false});
-  EXPECT_EQ(printed(training_schedule(strategy, 3)),
+  EXPECT_EQ(printed(training_schedule(strategy, kAll)),
             "forward embedding mb=0\nforward block.0 mb=0\nbackward head mb=0\nbackward block.0 mb=0\n"
             "forward embedding mb=1\nforward block.0 mb=1\n"
             "backward head mb=1\nfinish_gradient head\nreduce_gradient head\nupdate head\n"
@@ -73,7 +75,7 @@ TEST(Schedule, PassesAllUnitsWithOneMicrobatchInMicrobatchMajorOrder) {
 
 TEST(Schedule, DelaysWhatRanksExchangeBehindTheNextBackwardPass) {
   const Strategy strategy = strategy_of({.microbatches = 1, .mesh = {.shard = 2}, .delays_reduction = true});
-  const Schedule schedule = training_schedule(strategy, 3);
+  const Schedule schedule = training_schedule(strategy, kAll);
   const auto at = [&](Pass pass, std::int32_t unit) {
     return std::ranges::find_if(schedule,
                                 [&](const Visit& visit) { return visit.pass == pass && visit.unit == unit; });
@@ -84,7 +86,7 @@ TEST(Schedule, DelaysWhatRanksExchangeBehindTheNextBackwardPass) {
 
 TEST(Schedule, ReducesAllGradientsLastInStageOne) {
   const Strategy strategy = strategy_of({.microbatches = 1, .mesh = {.shard = 2}, .zero_stage = 1});
-  const Schedule schedule = training_schedule(strategy, 3);
+  const Schedule schedule = training_schedule(strategy, kAll);
   const auto first = std::ranges::find(schedule, Pass::reduce_gradient, &Visit::pass);
   EXPECT_EQ(
       std::find_if(first, schedule.end(), [](const Visit& visit) { return visit.pass == Pass::backward; }),
@@ -94,7 +96,7 @@ TEST(Schedule, ReducesAllGradientsLastInStageOne) {
 /// A late update belongs to the round before.
 void expect_each_once_and_in_time(const Strategy& strategy) {
   constexpr std::int32_t kUnits = 5;
-  const Schedule schedule = training_schedule(strategy, kUnits);
+  const Schedule schedule = training_schedule(strategy, std::vector<UnitWork>(kUnits));
   std::map<std::pair<Pass, std::int32_t>, std::vector<std::int32_t>> seen;
   std::map<Pass, std::ptrdiff_t> last;
   for (const Visit& visit : schedule) {

@@ -105,7 +105,8 @@ SymbolicState final_state(const Program& program, const SymbolicMemory& memory, 
 
 }  // namespace
 
-Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary) {
+Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary,
+                 const std::vector<std::string>& freeze) {
   Architecture a;
   a.model_type = "llama";
   a.family = Family::llama;
@@ -118,7 +119,7 @@ Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary) {
   a.vocabulary = vocabulary;
   a.max_positions = 64;
   a.tied_head = tied;
-  return build_model(a);
+  return build_model(a, freeze);
 }
 
 std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options) {

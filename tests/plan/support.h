@@ -17,7 +17,8 @@ namespace strata::test {
 constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
 /// Llama-shaped, a few kilobytes per unit.
-Model tiny_model(std::int64_t layers = 3, bool tied = true, std::int64_t vocabulary = 40);
+Model tiny_model(std::int64_t layers = 3, bool tied = true, std::int64_t vocabulary = 40,
+                 const std::vector<std::string>& freeze = {});
 
 struct StrategyOptions {
   Order order = Order::layer_major;

@@ -37,7 +37,9 @@ double AttentionRule::flops(const Operands& operands) const {
 
 void AttentionRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView out_gradient = derivation.gradient(node[out]);
-  if (!out_gradient) return;
+  const bool is_wanted =
+      derivation.wants(node[query]) || derivation.wants(node[key]) || derivation.wants(node[value]);
+  if (!out_gradient || !is_wanted) return;
   const TensorView query_gradient = derivation.first_gradient(node[query]);
   const TensorView key_gradient = derivation.first_gradient(node[key]);
   const TensorView value_gradient = derivation.first_gradient(node[value]);
@@ -63,7 +65,8 @@ void RopeRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 void RopeRule::differentiate(const Node& node, Derivation& derivation) const {
-  if (const TensorView gradient = derivation.gradient(node[x]))
+  const TensorView gradient = derivation.gradient(node[x]);
+  if (gradient && derivation.wants(node[x]))
     derivation.add(std::make_shared<RopeRule>(head_dimension_, !inverse_),
                    {gradient, node[cosine], node[sine]});
 }

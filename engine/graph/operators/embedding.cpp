@@ -10,10 +10,12 @@ void EmbeddingRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 void EmbeddingRule::differentiate(const Node& node, Derivation& derivation) const {
-  if (const TensorView out_gradient = derivation.gradient(node[out]))
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  const TensorView table_gradient = derivation.parameter_gradient(node[table]);
+  const TensorView positions_gradient = derivation.parameter_gradient(node[positions]);
+  if (out_gradient && (table_gradient || positions_gradient))
     derivation.add(std::make_shared<EmbeddingGradientRule>(padding_token_),
-                   {node[tokens], out_gradient, derivation.parameter_gradient(node[table]),
-                    derivation.parameter_gradient(node[positions])});
+                   {node[tokens], out_gradient, table_gradient, positions_gradient});
 }
 
 void EmbeddingGradientRule::run(Kernels& kernels, const Operands& operands) const {

@@ -104,7 +104,7 @@ void CombineRule::run(Kernels& kernels, const Operands& operands) const {
 
 void CombineRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView gradient = derivation.gradient(node[out]);
-  if (!gradient) return;
+  if (!gradient || (!derivation.wants(node[x]) && !derivation.wants(node[weights]))) return;
   const TensorView x_gradient = derivation.first_gradient(node[x]);
   const TensorView weights_gradient = derivation.first_gradient(node[weights]);
   derivation.add(std::make_shared<CombineGradientRule>(),

@@ -27,6 +27,8 @@ class LinearRule final : public Operator {
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
+  WeightOrder order() const { return order_; }
+
  private:
   WeightOrder order_;
 };

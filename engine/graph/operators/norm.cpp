@@ -36,12 +36,17 @@ void NormRule::run(Kernels& kernels, const Operands& operands) const {
 void NormRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView normalised = node[sum] ? node[sum] : node[x];
   if (const TensorView out_gradient = derivation.gradient(node[out])) {
-    derivation.give(normalised, [&](const TensorView& to, const TensorView& before) {
+    const auto make = [&](const TensorView& to, const TensorView& before) {
       derivation.add(
           std::make_shared<NormGradientRule>(options_),
           {normalised, node[weight], node[mean], node[deviation], out_gradient, before, to,
            derivation.parameter_gradient(node[weight]), derivation.parameter_gradient(node[bias])});
-    });
+    };
+    if (derivation.wants(normalised)) {
+      derivation.give(normalised, make);
+    } else if (derivation.wants(node[weight]) || derivation.wants(node[bias])) {
+      make(derivation.unwanted_gradient(normalised), {});
+    }
   }
   if (!node[sum]) return;
   const TensorView gradient = derivation.gradient(node[sum]);
@@ -80,7 +85,7 @@ void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
 
 void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView gradient = derivation.gradient(node[out]);
-  if (!gradient) return;
+  if (!gradient || !derivation.wants(node[out])) return;
   derivation.add(
       std::make_shared<HeadNormGradientRule>(options_, queries_per_key_),
       {node[x], node[query_weight], node[key_weight], node[deviation], gradient,

@@ -25,6 +25,7 @@ class Lowering {
         compute_(unit_compute(model, strategy.precision, strategy.microbatch)),
         microbatches_(microbatches),
         unit_count_(static_cast<std::int32_t>(model.units.size())),
+        work_(unit_work(model, strategy)),
         step_(make_step_values(model, strategy, *compute_, microbatches)),
         state_(strategy, step_, builder_) {
     for (const Unit& unit : model.units) builder_.program.units.push_back(unit.name);
@@ -37,8 +38,8 @@ class Lowering {
     load();
     list_rows();
     if (strategy_.updates_late) state_.carry_what_late_updates_read();
-    walk(training_schedule(strategy_, unit_count_), true);
-    if (strategy_.last_late_unit() < 0) finish_checkpoint();
+    walk(training_schedule(strategy_, work_), true);
+    if (last_late_unit() < 0) finish_checkpoint();
     return std::move(builder_.program);
   }
 
@@ -54,6 +55,12 @@ class Lowering {
   const UnitPasses& passes(std::int32_t u) const { return compute_->passes(unit(u)); }
   UnitValues& unit_values(std::int32_t u) { return step_.units[index(u)]; }
   bool on_device(std::int32_t u) const { return strategy_.on_device(u); }
+  /// The last unit whose update belongs to the round behind its step's, or -1.
+  std::int32_t last_late_unit() const {
+    std::int32_t u = unit_count_ - 1;
+    while (u >= 0 && !(work_[index(u)].update && strategy_.updates_late_of(u))) --u;
+    return u;
+  }
   const Mesh& mesh() const { return strategy_.mesh; }
   /// Ranks add up rows of the unit's gradient, not all of it.
   bool sends_rows(std::int32_t u) const { return step_.units[index(u)].rows.elements > 0; }
@@ -113,12 +120,10 @@ class Lowering {
                      {{role, &value, Access::update}});
   }
 
-  /// Brings the shards of a unit's parameter together.
-  void all_gather(std::int32_t u) {
-    UnitValues& values = unit_values(u);
-    on_comm(Operation::all_gather, u, exchange_of_parts(values.parameter_shard.bytes()),
-            {{Role::source, &values.parameter_shard, Access::read},
-             {Role::destination, &values.parameter, Access::write}});
+  /// Brings a unit's shards together.
+  void all_gather(std::int32_t u, Value& shard, Value& whole) {
+    on_comm(Operation::all_gather, u, exchange_of_parts(shard.bytes()),
+            {{Role::source, &shard, Access::read}, {Role::destination, &whole, Access::write}});
   }
 
   void walk(const Schedule& schedule, bool trains) {
@@ -130,13 +135,12 @@ class Lowering {
       last_visit_ = visit;
       switch (visit.pass) {
         case Pass::forward:
-          if (!has_parameters) gather_parameters(u);
+          if (!has_parameters) gather_parameters(u, passes(u).saving_nothing().forward);
           forward(u, visit.microbatch, trains ? level(u) : 0);
           break;
         case Pass::backward:
           if (visit.microbatch == 0) zero_gradients(u);
-          if (!has_parameters && passes(u).saving_nothing().backward.touches(Region::parameter))
-            gather_parameters(u);
+          if (!has_parameters) gather_parameters(u, passes(u).levels[level(u)].backward);
           backward(u, visit.microbatch);
           break;
         case Pass::finish_gradient:
@@ -158,19 +162,30 @@ class Lowering {
     }
   }
 
+  bool adds_to_shared(std::int32_t u) const {
+    return passes(u).saving_nothing().backward.touches(Region::shared_gradient);
+  }
   /// Another unit adds to its gradient, before its own backward passes.
   bool is_shared(std::int32_t u) const {
-    return std::ranges::any_of(model_.units, [&](const Unit& other) { return other.shares == u; });
+    for (std::int32_t other = 0; other < unit_count_; ++other)
+      if (unit(other).shares == u && adds_to_shared(other)) return true;
+    return false;
   }
 
-  /// For the visits in a row that begin with this one.
-  void gather_parameters(std::int32_t u) {
-    const auto gather = [&](std::int32_t unit) {
-      builder_.make_resident(unit_values(unit).parameter, false);
-      all_gather(unit);
+  /// What the pass reads, for the visits in a row that begin with this one.
+  void gather_parameters(std::int32_t u, const Segment& pass) {
+    const auto gather = [&](Region region, std::int32_t owner, Value UnitValues::*shard,
+                            Value UnitValues::*whole) {
+      if (!pass.touches(region)) return;
+      builder_.make_resident(unit_values(owner).*whole, false);
+      all_gather(owner, unit_values(owner).*shard, unit_values(owner).*whole);
     };
-    gather(u);
-    if (unit(u).shares >= 0) gather(unit(u).shares);
+    const auto gather_of = [&](std::int32_t owner, Region parameter, Region frozen) {
+      gather(parameter, owner, &UnitValues::parameter_shard, &UnitValues::parameter);
+      gather(frozen, owner, &UnitValues::frozen_shard, &UnitValues::frozen);
+    };
+    gather_of(u, Region::parameter, Region::frozen);
+    gather_of(unit(u).shares, Region::shared_parameter, Region::shared_frozen);
   }
 
   void load() {
@@ -202,6 +217,10 @@ class Lowering {
         return values.parameter;
       case Region::shared_parameter:
         return unit_values(unit(u).shares).parameter;
+      case Region::frozen:
+        return values.frozen;
+      case Region::shared_frozen:
+        return unit_values(unit(u).shares).frozen;
       case Region::gradient:
         return values.gradient;
       case Region::shared_gradient:
@@ -250,8 +269,10 @@ class Lowering {
     const Segment& pass = passes(u).levels[level].forward;
     run_pass(Operation::forward, u, mb, pass, level,
              {{Region::parameter, Access::read},
+              {Region::frozen, Access::read},
               {Region::input, Access::read},
               {Region::shared_parameter, Access::read},
+              {Region::shared_frozen, Access::read},
               {Region::data_0, Access::read},
               {Region::data_1, Access::read},
               {Region::data_2, Access::read},
@@ -265,6 +286,7 @@ class Lowering {
   void backward(std::int32_t u, std::int64_t mb) {
     run_pass(Operation::backward, u, mb, passes(u).levels[level(u)].backward, level(u),
              {{Region::parameter, Access::read},
+              {Region::frozen, Access::read},
               {Region::input, Access::read},
               {Region::input_gradient, Access::write},
               {Region::data_0, Access::read},
@@ -277,6 +299,7 @@ class Lowering {
               {Region::saved, Access::read},
               {Region::gradient, Access::update},
               {Region::shared_parameter, Access::read},
+              {Region::shared_frozen, Access::read},
               {Region::shared_gradient, Access::update},
               {Region::tally, Access::read}});
   }
@@ -304,8 +327,8 @@ class Lowering {
     const auto zero = [&](std::int32_t unit) {
       on_compute(Operation::zero, unit, {{Role::gradient, &unit_values(unit).gradient, Access::write}});
     };
-    if (unit(u).shares >= 0) zero(unit(u).shares);
-    if (!is_shared(u)) zero(u);
+    if (adds_to_shared(u)) zero(unit(u).shares);
+    if (work_[index(u)].update && !is_shared(u)) zero(u);
   }
 
   void cast_gradient(std::int32_t u, Value& accumulated) {
@@ -385,7 +408,9 @@ class Lowering {
 
   void grad_norm() {
     std::vector<Use> uses;
-    for (UnitValues& values : step_.units) uses.push_back({Role::norm, &values.norm, Access::read});
+    for (UnitValues& values : step_.units) {
+      if (values.trains()) uses.push_back({Role::norm, &values.norm, Access::read});
+    }
     if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
     if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
     if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
@@ -407,10 +432,12 @@ class Lowering {
     for (StatePiece& piece : values.state) {
       update(u, piece, scalars);
       const bool is_last = &piece == &values.state.back();
-      if (is_last && strategy_.is_sharded() && !strategy_.gathers()) all_gather(u);
-      if (strategy_.saves) save(u, piece);
+      if (is_last && strategy_.is_sharded() && !strategy_.gathers())
+        all_gather(u, values.parameter_shard, values.parameter);
+      if (!strategy_.saves) continue;
+      for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
     }
-    if (u == strategy_.last_late_unit()) finish_checkpoint();
+    if (u == last_late_unit()) finish_checkpoint();
   }
 
   void update(std::int32_t u, StatePiece& piece, Value& scalars) {
@@ -437,32 +464,36 @@ class Lowering {
     }
   }
 
+  /// What is frozen is saved last.
   void finish_checkpoint() {
-    if (strategy_.saves) on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+    if (!strategy_.saves) return;
+    for (std::int32_t u = 0; u < unit_count_; ++u) {
+      if (unit(u).frozen_elements > 0) save(u, {}, {{Role::frozen, &state_.frozen(u), Access::read}});
+    }
+    on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
   }
 
   /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
   /// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
   /// next step needs, would wait for the disk.
-  void save(std::int32_t u, StatePiece& piece) {
-    for (const std::vector<Use>& part : state_.saved_parts(u, piece)) {
-      if (!on_device(u)) {
-        builder_.on_host({.operation = Operation::save,
-                          .lane = Lane::save,
-                          .unit = u,
-                          .when = When::saving,
-                          .serves = last_visit_.serves,
-                          .piece = piece.piece},
-                         part);
-        continue;
-      }
-      const Operand room{Role::workspace, ElementType::byte, state_.room_for_saving(),
-                         builder_.program.buffer(state_.room_for_saving()).bytes};
-      Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
-      for (const Use& use : part)
-        instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
-      builder_.program.instructions.push_back(std::move(instruction));
+  void save(std::int32_t u, const Piece& piece, const std::vector<Use>& part) {
+    if (StateLayout::is_at_home(part)) {
+      builder_.on_host({.operation = Operation::save,
+                        .lane = Lane::save,
+                        .unit = u,
+                        .when = When::saving,
+                        .serves = last_visit_.serves,
+                        .piece = piece},
+                       part);
+      return;
     }
+    const Operand room{Role::workspace, ElementType::byte, state_.room_for_saving(),
+                       builder_.program.buffer(state_.room_for_saving()).bytes};
+    Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
+    instruction.serves = last_visit_.serves;
+    for (const Use& use : part)
+      instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
+    builder_.program.instructions.push_back(std::move(instruction));
   }
 
   const Model& model_;
@@ -470,6 +501,7 @@ class Lowering {
   std::shared_ptr<const UnitCompute> compute_;
   std::int64_t microbatches_;
   std::int32_t unit_count_;
+  std::vector<UnitWork> work_;
   ProgramBuilder builder_;
   StepValues step_;
   StateLayout state_;

@@ -12,6 +12,8 @@ namespace strata {
 inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
     {Region::parameter, Role::parameter},
     {Region::shared_parameter, Role::shared_parameter},
+    {Region::frozen, Role::frozen},
+    {Region::shared_frozen, Role::shared_frozen},
     {Region::gradient, Role::gradient},
     {Region::shared_gradient, Role::shared_gradient},
     {Region::input, Role::input},

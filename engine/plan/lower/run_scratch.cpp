@@ -23,10 +23,12 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
       level.backward.run(meter, memory, 1);
     }
   }
-  for (const Unit& unit : model.units)
+  for (const Unit& unit : model.units) {
+    if (unit.elements == 0) continue;
     meter.run(SumOfSquares{
         {memory[Region::gradient], strategy.precision, 1, strategy.mesh.shard_elements(unit.elements)},
         nullptr});
+  }
   return meter.largest();
 }
 

@@ -11,8 +11,11 @@ namespace {
 
 class TrainingSchedule {
  public:
-  TrainingSchedule(const Strategy& strategy, std::int32_t units)
-      : strategy_(strategy), units_(units), microbatches_(static_cast<std::int32_t>(strategy.microbatches)) {}
+  TrainingSchedule(const Strategy& strategy, const std::vector<UnitWork>& work)
+      : strategy_(strategy),
+        work_(work),
+        units_(static_cast<std::int32_t>(work.size())),
+        microbatches_(static_cast<std::int32_t>(strategy.microbatches)) {}
 
   Schedule make() {
     if (strategy_.order == Order::layer_major) {
@@ -41,12 +44,20 @@ class TrainingSchedule {
   bool on_device(std::int32_t u) const {
     return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
   }
+  bool has_backward(std::int32_t u) const { return work_[static_cast<std::size_t>(u)].backward; }
+  bool is_updated(std::int32_t u) const { return work_[static_cast<std::size_t>(u)].update; }
+  /// No backward pass of another unit follows its own.
+  bool is_last_backward(std::int32_t u) const {
+    while (--u >= 0)
+      if (has_backward(u)) return false;
+    return true;
+  }
   /// In stage 1 every rank keeps its gradients whole until the step's end.
   bool reduces_last() const { return strategy_.mesh.shard > 1 && strategy_.zero_stage == 1; }
 
   /// Before a unit's first pass.
   void update_late(std::int32_t u) {
-    if (strategy_.updates_late_of(u)) add(Pass::update, u, -1, Serves::step_before);
+    if (is_updated(u) && strategy_.updates_late_of(u)) add(Pass::update, u, -1, Serves::step_before);
   }
 
   void forward(std::int32_t u, std::int32_t mb) {
@@ -56,6 +67,7 @@ class TrainingSchedule {
 
   /// The last unit's includes its forward pass.
   void backward(std::int32_t u, std::int32_t mb) {
+    if (!has_backward(u)) return;
     if (mb == 0 && u == units_ - 1) update_late(u);
     add(Pass::backward, u, mb);
     if (mb == microbatches_ - 1) gradient_is_done(u);
@@ -65,7 +77,8 @@ class TrainingSchedule {
   /// that in the program.
   void gradient_is_done(std::int32_t u) {
     if (unfinished_ >= 0) finish_gradient(std::exchange(unfinished_, -1));
-    if (strategy_.delays_reduction && u > 0) {
+    if (!is_updated(u)) return;
+    if (strategy_.delays_reduction && !is_last_backward(u)) {
       unfinished_ = u;
     } else {
       finish_gradient(u);
@@ -84,16 +97,20 @@ class TrainingSchedule {
 
   void finish_step() {
     if (reduces_last()) {
-      for (std::int32_t u = units_ - 1; u >= 0; --u) reduce_gradient(u);
+      for (std::int32_t u = units_ - 1; u >= 0; --u) {
+        if (is_updated(u)) reduce_gradient(u);
+      }
     }
     if (strategy_.global_norm) add(Pass::gradient_norm);
     for (std::int32_t u = 0; u < units_; ++u) {
-      if ((strategy_.global_norm && !strategy_.updates_late_of(u)) || on_device(u)) add(Pass::update, u);
+      const bool is_at_end = (strategy_.global_norm && !strategy_.updates_late_of(u)) || on_device(u);
+      if (is_updated(u) && is_at_end) add(Pass::update, u);
     }
     if (!strategy_.global_norm) add(Pass::gradient_norm);
   }
 
   const Strategy& strategy_;
+  const std::vector<UnitWork>& work_;
   std::int32_t units_, microbatches_;
   Schedule schedule_;
   std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
@@ -107,7 +124,16 @@ std::string_view name_of(Pass pass) {
   return names[static_cast<std::size_t>(pass)];
 }
 
-Schedule training_schedule(const Strategy& strategy, std::int32_t units) {
+std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy) {
+  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+  std::vector<UnitWork> work;
+  for (const Unit& unit : model.units)
+    work.push_back({.backward = !compute->passes(unit).saving_nothing().backward.is_empty(),
+                    .update = unit.elements > 0});
+  return work;
+}
+
+Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units) {
   return TrainingSchedule(strategy, units).make();
 }
 

@@ -31,7 +31,14 @@ struct Visit {
 
 using Schedule = std::vector<Visit>;
 
-/// One optimizer step of `units` units on strategy.microbatches microbatches.
+/// What there is to do for a unit in a step, besides its forward passes.
+struct UnitWork {
+  bool backward = true;  ///< a gradient passes it, or ends there; always so of the last unit
+  bool update = true;    ///< it has something to train
+};
+std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
+
+/// One optimizer step of all units on strategy.microbatches microbatches.
 ///
 /// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
 /// them, since the last unit may add to the same gradient (parameters that both use). If nothing waits for
@@ -39,7 +46,7 @@ using Schedule = std::vector<Visit>;
 /// reduced; on the device that update would wait for its scalars to come from the host, and all that follows
 /// with it. If strategy.updates_late, a unit of the host is updated for the step before, right before it is
 /// first used.
-Schedule training_schedule(const Strategy& strategy, std::int32_t units);
+Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only.
 Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches);

@@ -9,6 +9,7 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
   UnitValues& values = values_of(u);
   std::vector<Value*> state;
   if (!strategy_.gathers()) state.push_back(&values.parameter);
+  state.push_back(&frozen(u));
   // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
   if (strategy_.gathers() || (strategy_.is_sharded() && !strategy_.is_rounded_copy()))
     state.push_back(&values.parameter_shard);
@@ -18,6 +19,7 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
     state.push_back(&piece.exp_avg);
     state.push_back(&piece.exp_avg_sq);
   }
+  std::erase_if(state, [](const Value* value) { return value->elements == 0; });
   return state;
 }
 
@@ -34,11 +36,13 @@ void StateLayout::make_persistent() {
     UnitValues& values = values_of(u);
     const Value* fetched = strategy_.gathers() ? &values.parameter_shard : &values.parameter;
     for (Value* value : state_of(u)) {
-      const bool pinned = value == fetched && strategy_.pins.parameters;
+      const bool is_frozen = value == &frozen(u);
+      const bool pinned = (value == fetched || is_frozen) && strategy_.pins.parameters;
       if (strategy_.on_device(u) || pinned) builder_.make_resident(*value, true);
       // A pinned parameter that is updated from its own value has that value at home, too.
       const bool is_updated_at_home =
-          value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy());
+          !is_frozen &&
+          (value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy()));
       if (!strategy_.on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
       value->at_home = true;
     }
@@ -50,7 +54,7 @@ void StateLayout::make_persistent() {
 void StateLayout::carry_what_late_updates_read() {
   const auto carry = [&](Value& value) { builder_.program.buffer(builder_.home(value)).carried = true; };
   for (std::int32_t u = unit_count() - 1; u >= 0; --u) {
-    if (strategy_.updates_late_of(u)) carry(final_gradient(u));
+    if (values_of(u).trains() && strategy_.updates_late_of(u)) carry(final_gradient(u));
   }
   carry(step_.step_scalars);
 }
@@ -61,8 +65,8 @@ void StateLayout::make_home_persistent(Value& value) {
 
 void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer,
                              Piece piece) {
-  const bool is_whole =
-      strategy_.is_sharded() && part == StatePart::parameter && &value == &values_of(u).parameter;
+  const bool is_whole = strategy_.is_sharded() && u >= 0 &&
+                        (&value == &values_of(u).parameter || &value == &values_of(u).frozen);
   builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
 }
 
@@ -72,6 +76,7 @@ std::pair<StatePart, Piece> StateLayout::part_of(std::int32_t u, const Value& va
     if (&value == &piece.exp_avg) return {StatePart::exp_avg, piece.piece};
     if (&value == &piece.exp_avg_sq) return {StatePart::exp_avg_sq, piece.piece};
   }
+  if (&value == &frozen(u)) return {StatePart::frozen, {}};
   return {StatePart::parameter, {}};
 }
 
@@ -90,17 +95,23 @@ void StateLayout::note_state_of(std::int32_t u) {
 /// Memory that nothing else uses: the next step would wait to use it until the disk has what is in it.
 void StateLayout::make_room_for_saving() {
   Bytes largest = 0;
+  const auto make_room = [&](const std::vector<Use>& part) {
+    if (is_at_home(part)) return;
+    Bytes bytes = 0;
+    for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
+    largest = std::max(largest, bytes);
+  };
   for (std::int32_t u = 0; u < unit_count(); ++u) {
-    if (!strategy_.on_device(u)) continue;
-    for (const std::vector<Use>& part : saved_parts(u, values_of(u).state.front())) {
-      Bytes bytes = 0;
-      for (const Use& use : part) bytes += align_up(use.value->bytes(), kBufferAlignment);
-      largest = std::max(largest, bytes);
-    }
+    make_room({{Role::frozen, &frozen(u), Access::read}});
+    if (values_of(u).trains()) std::ranges::for_each(saved_parts(u, values_of(u).state.front()), make_room);
   }
   if (!strategy_.saves || largest == 0) return;
   room_for_saving_ =
       builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
+}
+
+Value& StateLayout::frozen(std::int32_t u) {
+  return strategy_.gathers() ? values_of(u).frozen_shard : values_of(u).frozen;
 }
 
 Value& StateLayout::updated_parameter(std::int32_t u) {

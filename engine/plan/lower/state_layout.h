@@ -20,12 +20,16 @@ class StateLayout {
   /// The top unit's gradient is made first and used last.
   void carry_what_late_updates_read();
 
+  /// What the rank keeps of what is frozen.
+  Value& frozen(std::int32_t u);
   /// What an update writes.
   Value& updated_parameter(std::int32_t u);
   /// What an update reads.
   Value& final_gradient(std::int32_t u);
   /// What each save of a unit's piece reads.
   std::vector<std::vector<Use>> saved_parts(std::int32_t u, StatePiece& piece);
+  /// What is saved together is on the host, or else only on the device.
+  static bool is_at_home(const std::vector<Use>& part) { return part.front().value->home >= 0; }
   /// Host memory for what is saved and lives on the device, or -1.
   BufferId room_for_saving() const { return room_for_saving_; }
 

@@ -19,6 +19,7 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   const std::int64_t shard = strategy.mesh.shard_elements(unit.elements);
   const bool is_own_master = strategy.precision == DType::fp32;
   std::vector<StatePiece> state;
+  if (shard == 0) return state;
   for (const Piece& piece : tier == Tier::device ? std::vector<Piece>{{}} : state_pieces(shard, strategy)) {
     const std::string number = piece.is_all() ? "" : fmt::format("[piece={}]", state.size());
     const std::int64_t count = piece.is_all() ? shard : piece.count;
@@ -53,6 +54,11 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
   UnitValues values;
   values.parameter = named("parameter", BufferKind::parameter, precision, whole);
   values.parameter_shard = named("parameter_shard", BufferKind::parameter, precision, shard);
+  values.frozen = named(
+      "frozen", BufferKind::parameter, precision,
+      strategy.gathers() ? strategy.mesh.gathered_elements(unit.frozen_elements) : unit.frozen_elements);
+  values.frozen_shard = named("frozen_shard", BufferKind::parameter, precision,
+                              strategy.mesh.shard_elements(unit.frozen_elements));
   values.gradient = named("gradient", BufferKind::gradient, ElementType::fp32, whole);
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);

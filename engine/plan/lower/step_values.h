@@ -14,10 +14,13 @@ struct StatePiece {
   Value master, exp_avg, exp_avg_sq;
 };
 
-/// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated.
+/// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated. What
+/// a unit does not have, of what is trained or of what is frozen, has no elements.
 struct UnitValues {
-  Value parameter, parameter_shard, gradient, reduced_gradient, cast_gradient, norm, step_scalars;
+  Value parameter, parameter_shard, frozen, frozen_shard, gradient, reduced_gradient, cast_gradient, norm,
+      step_scalars;
   std::vector<StatePiece> state;
+  bool trains() const { return parameter.elements > 0; }
   std::vector<Value> input, input_gradient, saved;  ///< per microbatch
   /// These hold its gradient if that travels as rows: this rank's, and all ranks'.
   Value rows, row_values, all_rows, all_row_values;

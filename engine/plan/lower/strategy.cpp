@@ -14,10 +14,10 @@ std::vector<RankGroup> groups_of(const Mesh& mesh) {
           {.name = "world", .ranks = mesh.data()}};
 }
 
-FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank) {
-  const std::int64_t elements = mesh.shard_elements(unit.elements);
-  const std::int64_t first = std::min(shard_rank * elements, unit.elements);
-  return {first, std::min(elements, unit.elements - first)};
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank, Flat flat) {
+  const std::int64_t all = unit.elements_of(flat), elements = mesh.shard_elements(all);
+  const std::int64_t first = std::min(shard_rank * elements, all);
+  return {first, std::min(elements, all - first), flat};
 }
 
 std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy) {

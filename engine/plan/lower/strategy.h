@@ -72,14 +72,8 @@ struct Strategy {
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
   bool on_device(std::int32_t unit) const { return state[static_cast<std::size_t>(unit)] == Tier::device; }
-  /// Whether a unit's update belongs to the round behind its step's.
+  /// Whether a unit's update, if it has one, belongs to the round behind its step's.
   bool updates_late_of(std::int32_t unit) const { return updates_late && !on_device(unit); }
-  /// The last such unit, or -1.
-  std::int32_t last_late_unit() const {
-    auto unit = static_cast<std::int32_t>(state.size()) - 1;
-    while (unit >= 0 && !updates_late_of(unit)) --unit;
-    return unit;
-  }
   bool travels_as_fp32() const { return precision == DType::fp32; }
   bool reduces_as_fp32() const { return reduce_dtype == DType::fp32; }
   /// A parameter is its master, rounded.
@@ -98,8 +92,9 @@ enum class DataGroup : std::int32_t {
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 
-/// What a rank of the sharding group has of a unit; the last ranks' padding left out.
-FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank);
+/// What a rank of the sharding group has of one of a unit's flat parameters; the last ranks' padding left
+/// out.
+FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank, Flat flat = Flat::trained);
 
 /// The optimizer state of `elements` of a unit that lives on the host, in equal pieces but for the last; one
 /// of all if that is small enough.

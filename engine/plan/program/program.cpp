@@ -41,6 +41,8 @@ std::string_view name_of(Role role) {
                                                                 "destination",
                                                                 "parameter",
                                                                 "shared_parameter",
+                                                                "frozen",
+                                                                "shared_frozen",
                                                                 "gradient",
                                                                 "shared_gradient",
                                                                 "rows",
@@ -77,7 +79,7 @@ std::string_view name_of(Effect effect) {
 
 std::string_view name_of(StatePart part) {
   constexpr std::array names = std::to_array<std::string_view>(
-      {"parameter", "master", "exp_avg", "exp_avg_sq", "constants", "loss_scale"});
+      {"parameter", "master", "exp_avg", "exp_avg_sq", "frozen", "constants", "loss_scale"});
   return names[static_cast<std::size_t>(part)];
 }
 

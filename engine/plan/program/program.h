@@ -103,6 +103,8 @@ enum class Role : std::uint8_t {
   destination,
   parameter,
   shared_parameter,
+  frozen,
+  shared_frozen,
   gradient,
   shared_gradient,
   rows,        ///< their numbers
@@ -131,7 +133,7 @@ enum class Role : std::uint8_t {
 };
 
 /// What is kept of a run from step to step.
-enum class StatePart : std::uint8_t { parameter, master, exp_avg, exp_avg_sq, constants, loss_scale };
+enum class StatePart : std::uint8_t { parameter, master, exp_avg, exp_avg_sq, frozen, constants, loss_scale };
 
 std::string_view name_of(Tier tier);
 std::string_view name_of(Lane lane);

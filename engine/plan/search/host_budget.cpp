@@ -11,7 +11,7 @@ namespace strata {
 Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   const Strategy strategy = make_strategy(config, model);
   std::int64_t unit = 0;
-  for (const Unit& each : model.units) unit = std::max(unit, each.elements);
+  for (const Unit& each : model.units) unit = std::max({unit, each.elements, each.frozen_elements});
   const std::int64_t shard = strategy.mesh.shard_elements(unit);
   // Values to load: of a master all, if a rank keeps the parameter whole.
   Bytes bytes =

@@ -83,6 +83,7 @@ Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& 
                 executed_flops(plan.training.program)};
   plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
+  plan.trained_parameters = model.trained_parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
     plan.updated_parameters += updated;

@@ -49,7 +49,7 @@ struct Plan {
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
   KeptGathered kept_gathered;
-  std::int64_t parameters = 0;
+  std::int64_t parameters = 0, trained_parameters = 0;
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
 

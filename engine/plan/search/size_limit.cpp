@@ -73,7 +73,7 @@ void check_bytes(const RunConfig& config, const Model& model) {
         config.train.microbatch, config.data.sequence_length));
   }
   double parameters = 0;
-  for (const Unit& unit : model.units) parameters += number(unit.elements);
+  for (const Unit& unit : model.units) parameters += number(unit.elements) + number(unit.frozen_elements);
   if (64 * (parameters + number(config.parallel.data)) > kLargestBytes) {
     throw ConfigError(fmt::format(
         "the model: {:.3g} parameters have more bytes of state than a machine addresses", parameters));

@@ -1,0 +1,16 @@
+// Freezing: tensors that are not trained move to a flat parameter of their own, of which there is no
+// gradient.
+#pragma once
+
+#include <vector>
+
+#include "engine/graph/unit_builder.h"
+
+namespace strata {
+
+/// `frozen` has one entry for each of the unit's tensors. A product for several projections of which only
+/// some are frozen becomes several products. Throws ConfigError that names two tensors which cannot be apart:
+/// experts of one layer.
+UnitBuilder::Built freeze(UnitBuilder::Built built, const std::vector<bool>& frozen);
+
+}  // namespace strata

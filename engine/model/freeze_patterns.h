@@ -1,0 +1,32 @@
+// Which tensors are frozen: those whose names match a pattern, in which * is any text, ? any character and
+// [ab] one of these.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+class FreezePatterns {
+ public:
+  explicit FreezePatterns(const std::vector<std::string>& patterns)
+      : patterns_(patterns), is_used_(patterns.size(), false) {}
+
+  /// One entry for each of the unit's tensors.
+  std::vector<bool> find_frozen(const Unit& unit);
+  /// Throws ConfigError if a pattern has matched no tensor of the model, which was found_frozen() unit by
+  /// unit, or if nothing is left to train.
+  void check(const Model& model) const;
+
+ private:
+  const std::vector<std::string>& patterns_;
+  std::vector<bool> is_used_;
+};
+
+/// A sentence's part that says which tensor `stored` and `model.freeze` freeze differently; empty if both
+/// freeze the same tensors.
+std::string freeze_difference(const std::vector<std::string>& stored, const Model& model);
+
+}  // namespace strata
