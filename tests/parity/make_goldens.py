@@ -6,6 +6,7 @@ Every golden is trained a second time in double precision; where that disagrees 
 third of the tolerance that the engine has to meet, the golden is ill-conditioned and the script fails.
 """
 import argparse
+import fnmatch
 import json
 import pathlib
 import shutil
@@ -42,7 +43,7 @@ def gemma_like(**changes):
 
 
 def cases():
-    """Name: (config, sequence length, batch, microbatch)."""
+    """Name: (config, sequence length, batch, microbatch), and perhaps the patterns of train.freeze."""
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     return {
@@ -85,6 +86,10 @@ def cases():
             vocab_size=103, pad_token_id=None, original_max_position_embeddings=16, rope_parameters={
                 "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3, 2.0],
                 "long_factor": [1.0, 1.5, 4.0, 9.5]})), 28, 6, 3),
+        "qwen2-frozen": (Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                  num_hidden_layers=3, tie_word_embeddings=True)), 24, 6, 2,
+                         ["model.embed_tokens.*", "model.layers.0.*", "*.1.self_attn.k_proj.weight", "*.q_proj.bias",
+                          "*.2.mlp.gate_proj.*", "*.1.input_layernorm.weight", "*.2.self_attn.[qv]_proj.weight"]),
     }
 
 
@@ -112,6 +117,10 @@ def make_model(config, generator):
     return model.eval()
 
 
+def is_frozen(name, freeze):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in freeze)
+
+
 def accumulate(model, windows, microbatch, autocast):
     """Adds the gradient of the mean loss over all tokens of `windows`; returns that loss.
 
@@ -133,10 +142,12 @@ def accumulate(model, windows, microbatch, autocast):
     return total
 
 
-def train(folder, tokens, steps, batch, microbatch, dtype=torch.float32, autocast=False):
+def train(folder, tokens, steps, batch, microbatch, freeze, dtype=torch.float32, autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **EAGER).eval()
-    parameters = list(model.parameters())
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not is_frozen(name, freeze))
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": OPTIMIZER["weight_decay"]},
               {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]),
@@ -146,7 +157,7 @@ def train(folder, tokens, steps, batch, microbatch, dtype=torch.float32, autocas
         optimizer.zero_grad()
         losses.append(accumulate(model, tokens[step * batch:(step + 1) * batch], microbatch, autocast))
         if gradients is None:
-            gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters()}
+            gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
         norms.append(torch.nn.utils.clip_grad_norm_(parameters, OPTIMIZER["clip_norm"]).item())
         optimizer.step()
     return losses, norms, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -168,20 +179,22 @@ def check_condition(name, single, double):
         raise SystemExit(f"{name}: too sensitive to rounding; change its seed or sizes")
 
 
-def save_as_model(tensors, config, path):
-    """Writes parameters, or what has their shapes, under the names and in the shapes that a saved model has.
+def save_as_model(tensors, config, path, left_out=()):
+    """Writes parameters, or what some of them have of their shape, under the names and in the shapes of a saved model.
 
     In memory transformers keeps the weights of a layer's experts as one tensor, in files as one per expert.
     """
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **EAGER)
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
+            if name in tensors:
+                parameter.copy_(tensors[name])
         model.save_pretrained(folder)
-        save_file(load_file(pathlib.Path(folder) / "model.safetensors"), path)
+        saved = load_file(pathlib.Path(folder) / "model.safetensors")
+        save_file({name: tensor for name, tensor in saved.items() if not is_frozen(name, left_out)}, path)
 
 
-def make_golden(name, seed, config, sequence, batch, microbatch):
+def make_golden(name, seed, config, sequence, batch, microbatch, freeze=()):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -193,16 +206,18 @@ def make_golden(name, seed, config, sequence, batch, microbatch):
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder / "model", tokens, steps, batch, microbatch, **options)
+        return train(folder / "model", tokens, steps, batch, microbatch, freeze, **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
     mixed = run(BF16_STEPS, autocast=True)
-    save_as_model(single[2], config, folder / "gradients.safetensors")
+    save_as_model(single[2], config, folder / "gradients.safetensors", freeze)
     save_as_model(single[3], config, folder / "weights.safetensors")
     golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": OPTIMIZER,
               "fp32": {"losses": single[0], "grad_norms": single[1]},
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
+    if freeze:
+        golden["freeze"] = freeze
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)

@@ -57,6 +57,7 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.train.steps =
       static_cast<std::int64_t>(v[precision == DType::bf16 ? "bf16" : "fp32"]["losses"].size());
   config.train.threads = 2;
+  config.train.freeze = v.value("freeze", config.train.freeze);
   config.optimizer.learning_rate = optimizer["learning_rate"];
   config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
   config.optimizer.epsilon = optimizer["epsilon"];
@@ -93,7 +94,8 @@ struct Outcome {
 };
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
-  const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path));
+  const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path),
+                                  config.train.freeze);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
@@ -103,6 +105,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
     const auto* gradient =
         reinterpret_cast<const float*>(trainer.state().read(instruction.find(Role::gradient)).data());
     for (const TensorSpec& tensor : unit.tensors) {
+      if (tensor.flat == Flat::frozen) continue;
       outcome.first_gradients.try_emplace(tensor.hf_name, gradient + tensor.offset,
                                           gradient + tensor.offset + tensor.elements);
     }
@@ -113,10 +116,11 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   TrainListener silent;
   outcome.result = trainer.train(std::atomic<bool>(false), silent);
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    const std::span<const float> master = trainer.state().read(u, StateKind::master);
     for (const TensorSpec& tensor : model.units[u].tensors) {
       const auto part =
-          master.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
+          trainer.state()
+              .read(u, weights_in(tensor.flat))
+              .subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
       outcome.weights[tensor.hf_name].assign(part.begin(), part.end());
     }
   }
@@ -195,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral",
                                          "llama-padding", "olmo2", "phi3", "granite", "gemma2", "gemma3",
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
-                                         "qwen3-moe-balanced", "phi3-long"),
+                                         "qwen3-moe-balanced", "phi3-long", "qwen2-frozen"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
