@@ -40,6 +40,10 @@ const Patterns kWholeProducts = {"model.embed_tokens.*", "model.layers.0.*", "*.
 const Patterns kParts = {"model.layers.0.*", "*.1.self_attn.k_proj.*", "*.2.mlp.gate_proj.*",
                          "*.2.input_layernorm.*"};
 
+/// A gradient that passes units which train nothing; and none that leaves the last one.
+const Patterns kAllButTables = {"model.layers.*", "model.norm.*"};
+const Patterns kAllButTheHead = {"model.layers.*", "model.embed_tokens.*"};
+
 /// What a run leaves of a kind: tensors by name, as fp32.
 Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
   const Model model = model_of(config);
@@ -77,7 +81,20 @@ bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// A step without clipping is the one that the whole run makes of these tensors.
+/// What a whole run makes of its tensors in a step without clipping is what one makes of them that trains
+/// only some.
+void expect_the_bits_of_a_run_that_trains_all(RunConfig config, const Patterns& freeze) {
+  config.train.steps = 1;
+  config.optimizer.clip_norm = 0;
+  const std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+  const Tensors all = left_by(config, kinds);
+  config.train.freeze = freeze;
+  const Tensors some = left_by(config, kinds);
+  EXPECT_GT(some.size(), 0U);
+  EXPECT_LT(some.size(), all.size());
+  for (const auto& [name, values] : some) EXPECT_TRUE(is_same(values, all.at(name))) << name;
+}
+
 TEST(Freezing, GivesTrainedTensorsTheBitsOfARunThatTrainsAll) {
   const TemporaryFolder folder;
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
@@ -85,17 +102,50 @@ TEST(Freezing, GivesTrainedTensorsTheBitsOfARunThatTrainsAll) {
       RunConfig config = tiny_run(folder.path());
       config.model.config["tie_word_embeddings"] = tied;
       config.train.precision = precision;
-      config.train.steps = 1;
-      config.optimizer.clip_norm = 0;
-      const std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
-      const Tensors all = left_by(config, kinds);
-      config.train.freeze = kWholeProducts;
-      const Tensors some = left_by(config, kinds);
-      EXPECT_GT(some.size(), 0U);
-      EXPECT_LT(some.size(), all.size());
-      for (const auto& [name, values] : some) EXPECT_TRUE(is_same(values, all.at(name))) << name;
+      expect_the_bits_of_a_run_that_trains_all(config, kWholeProducts);
+      expect_the_bits_of_a_run_that_trains_all(config, kAllButTables);
+      if (!tied) expect_the_bits_of_a_run_that_trains_all(config, kAllButTheHead);
     }
   }
+}
+
+/// Learned positions beside a frozen table, a table beside frozen positions, and norms with a bias or
+/// without.
+TEST(Freezing, GivesTheBitsOfARunThatTrainsAllInGpt2) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.model.architecture = "gpt2";
+  config.model.config = {
+      {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
+  expect_the_bits_of_a_run_that_trains_all(config,
+                                           {"transformer.wte.*", "*.h.0.ln_1.weight", "*.h.1.ln_1.bias"});
+  expect_the_bits_of_a_run_that_trains_all(config, {"transformer.wpe.*", "*.ln_2.*", "*.c_attn.bias"});
+  expect_the_bits_of_a_run_that_trains_all(config,
+                                           {"transformer.w?e.*", "*.h.0.attn.*", "*.mlp.c_fc.weight"});
+}
+
+/// Norms of heads, whose input nobody wants a gradient of; and without them.
+TEST(Freezing, GivesTheBitsOfARunThatTrainsAllInQwen3) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.model.architecture = "qwen3";
+  config.model.config["head_dim"] = 8;
+  expect_the_bits_of_a_run_that_trains_all(
+      config, {"model.embed_tokens.*", "*.0.input_layernorm.*", "*.[qkv]_proj.*"});
+  expect_the_bits_of_a_run_that_trains_all(config, {"*.q_norm.*", "*.1.self_attn.k_norm.*"});
+}
+
+TEST(Freezing, GivesTheBitsOfARunThatTrainsAllInMixtral) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run(folder.path());
+  config.model.architecture = "mixtral";
+  config.model.config["num_local_experts"] = 4;
+  config.model.config["num_experts_per_tok"] = 2;
+  expect_the_bits_of_a_run_that_trains_all(config, {"*.1.*.experts.*", "*.2.*.gate.weight"});
+  expect_the_bits_of_a_run_that_trains_all(
+      config, {"model.embed_tokens.*", "*.0.*norm*", "*.0.self_attn.*", "*.0.*.experts.*.w[13].*"});
+  expect_the_bits_of_a_run_that_trains_all(
+      config, {"model.embed_tokens.*", "*.0.*norm*", "*.0.self_attn.*", "*.0.*.experts.*"});
 }
 
 TEST(Freezing, LeavesFrozenTensorsAsTheyWere) {
@@ -200,8 +250,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Freezing, GivesTheSameBitsWhateverIsSaved) {
   const TemporaryFolder folder;
-  for (const Patterns& freeze : {kWholeProducts, kParts}) {
+  for (const Patterns& freeze : {kWholeProducts, kParts, kAllButTables, kAllButTheHead}) {
     RunConfig config = tiny_run(folder.path());
+    config.model.config["tie_word_embeddings"] = false;
     config.train.freeze = freeze;
     config.train.recompute = Recompute::full;
     const std::string full = run(config).result.state_hash;
@@ -302,13 +353,15 @@ TEST(Freezing, GoesOnFromACheckpointToTheSameBits) {
 
 TEST(Freezing, ReshardsFromRanksToOne) {
   const TemporaryFolder folder;
-  for (const int stage : {1, 3}) {
-    for (const std::int64_t every : {0, 1}) {
+  for (const int stage : {0, 1, 3}) {
+    for (const std::int64_t replicate : {1, 2}) {
       RunConfig config = saving_run(folder);
       config.train.batch = 8;
       config.parallel.zero_stage = stage;
-      config.checkpoint.every = every;
-      const std::string saved = run_ranks(config, 2)[0].result.state_hash;
+      config.parallel.replicate = stage == 0 ? 1 : replicate;
+      config.checkpoint.every = replicate - 1;
+      const std::string saved = run_ranks(config, static_cast<int>(2 * replicate))[0].result.state_hash;
+      config.parallel = {};
       EXPECT_EQ(run(config).result.state_hash, saved) << "loaded, and no step left";
       fs::remove_all(config.checkpoint.path);
     }
