@@ -16,8 +16,8 @@ class FreezePatterns {
 
   /// One entry for each of the unit's tensors.
   std::vector<bool> find_frozen(const Unit& unit);
-  /// Throws ConfigError if a pattern has matched no tensor of the model, which was found_frozen() unit by
-  /// unit, or if nothing is left to train.
+  /// Throws ConfigError if a pattern matches no tensor of the model, whose units were all asked for, or if
+  /// nothing is left to train.
   void check(const Model& model) const;
 
  private:
