@@ -23,7 +23,7 @@ std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const Mach
 double step_seconds(const Program& program, const MachineRates& rates);
 
 /// The largest numbers with which a program moves nothing for lack of room on the device. What it moves then
-/// are parameters updated on the host, gradients on their way there, tokens and losses, and what ranks send
+/// are parameters updated on the host, gradients on their way there, data and losses, and what ranks send
 /// in any case.
 struct LargestNumbers {
   std::size_t copying_nothing = 0;
