@@ -30,9 +30,9 @@ struct TensorSpec {
 
 struct Unit {
   std::string name;  ///< "embedding", "block.7", "head"
-  /// Of each flat parameter in the order of their offsets; gaps are padding and stay zero.
+  /// Those of each flat parameter in the order of their offsets; gaps are padding and stay zero.
   std::vector<TensorSpec> tensors;
-  /// Of each flat parameter, padded to kFlatAlignment; 0 if no tensor is in it.
+  /// Elements of each flat parameter, padded to kFlatAlignment; 0 if no tensor is in it.
   std::int64_t elements = 0, frozen_elements = 0;
   std::int64_t parameters = 0;  ///< of both, without padding
   std::size_t kind = 0;         ///< number of its graph

@@ -90,7 +90,8 @@ class UnitBuilder {
   void begin_tally(std::int64_t experts);
   /// The loss of the tally.
   TensorView balance_loss(std::int64_t experts, const BalanceOptions& options);
-  /// Of logits with a soft cap if that is not 0; each token's loss has the penalty, too, if that is given.
+  /// The loss of logits, with a soft cap if that is not 0; with the penalty in each token's, if that is
+  /// given.
   void cross_entropy(const TensorView& logits, const TensorView& targets, double soft_cap = 0,
                      const TensorView& penalty = {});
   void output(const TensorView& x);

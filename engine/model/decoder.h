@@ -35,7 +35,7 @@ UnitBuilder layer_block(std::int64_t layer);
 void finish_head(UnitBuilder& builder, const TensorView& normalised, const Architecture& architecture,
                  const Unit& embedding, const TensorView& penalty = {});
 
-/// Of the auxiliary loss of routing.
+/// Options of the auxiliary loss of routing.
 BalanceOptions balance_options(const Architecture& architecture);
 
 /// Causal self-attention with the architecture's heads and window.

@@ -16,7 +16,7 @@ struct StepCost {
   Bytes live = 0;      ///< on the device
 };
 
-/// Of a plain program on a device of `budget`; nothing if it is too small.
+/// The cost of a plain program on a device of `budget`; nothing if it is too small.
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates);
 
 /// Seconds of a program as it will run, without those of drives.
