@@ -79,7 +79,7 @@ nlohmann::json with_dtype(nlohmann::json config, DType dtype) {
 /// A new folder beside `target`, which nothing had the name of.
 fs::path make_temporary(FileSystem& file_system, const fs::path& target) {
   for (int copy = 1;; ++copy) {
-    const fs::path folder = fs::path(target).concat(copy == 1 ? ".tmp" : fmt::format(".tmp-{}", copy));
+    fs::path folder = fs::path(target).concat(copy == 1 ? ".tmp" : fmt::format(".tmp-{}", copy));
     if (file_system.exists(folder)) continue;
     file_system.create_folder(folder);
     return folder;

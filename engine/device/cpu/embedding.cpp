@@ -78,12 +78,12 @@ constexpr std::int64_t kScatterColumns = 64;
 }  // namespace
 
 void run_on_cpu(CpuContext& context, const EmbeddingForward& call) {
-  const auto& [tokens, table, positions, sequence, out] = call;
-  assert(static_cast<std::int64_t>(tokens.size()) == out.rows);
-  context.pool.for_ranges(
-      out.rows, rows_per_task(out.columns), [&](std::int64_t begin, std::int64_t end, int) {
-        HWY_DYNAMIC_DISPATCH(look_up)(tokens, table, positions, sequence, out, begin, end);
-      });
+  assert(static_cast<std::int64_t>(call.tokens.size()) == call.out.rows);
+  context.pool.for_ranges(call.out.rows, rows_per_task(call.out.columns),
+                          [&](std::int64_t begin, std::int64_t end, int) {
+                            HWY_DYNAMIC_DISPATCH(look_up)
+                            (call.tokens, call.table, call.positions, call.sequence, call.out, begin, end);
+                          });
 }
 
 void run_on_cpu(CpuContext& context, const EmbeddingBackward& call) {

@@ -247,8 +247,8 @@ ScratchBytes scratch_on_cpu(const ColumnSum& call, int /*threads*/) {
 }
 
 void run_on_cpu(CpuContext& context, const ColumnSum& call) {
-  const auto& [x, gradient] = call;
-  assert(gradient.dtype == DType::fp32 && gradient.columns == x.columns);
+  const Matrix& x = call.x;
+  assert(call.gradient.dtype == DType::fp32 && call.gradient.columns == x.columns);
   const std::int64_t block = rows_per_sum(x.rows);
   const std::int64_t blocks = sums_of(x.rows);
   context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
@@ -258,7 +258,7 @@ void run_on_cpu(CpuContext& context, const ColumnSum& call) {
     HWY_DYNAMIC_DISPATCH(add_rows)
     (x.row_slice(i * block, std::min(block, x.rows - i * block)), partial.row<float>(i));
   });
-  combine(context, partial, gradient);
+  combine(context, partial, call.gradient);
 }
 
 }  // namespace strata
