@@ -84,7 +84,7 @@ Model regression() {
   return model;
 }
 
-/// Of a function that can be learned; every step brings the same samples.
+/// Samples of a function that can be learned; every step brings the same ones.
 void fill(std::int64_t microbatch, const MicrobatchData& data) {
   const auto features = data.array<float>(0), labels = data.array<float>(2);
   const auto categories = data.array<std::int32_t>(1);

@@ -120,7 +120,7 @@ TEST(Freezing, KeepsFrozenTensorsOnceAndStateOfTheOthersOnly) {
   }
 }
 
-/// Of both flat parameters of a unit, a pass gathers those that it reads.
+/// A pass gathers those of a unit's two flat parameters that it reads.
 TEST(Freezing, SendsNoGradientOfAFrozenTensor) {
   const Model model = frozen_model(kLower, false);
   const Mesh mesh = {.shard = 2};

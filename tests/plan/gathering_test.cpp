@@ -39,7 +39,7 @@ std::vector<StrategyOptions> gathering_options() {
   return with_late_updates(std::move(options));
 }
 
-/// Of training and validation, with a tied head and without.
+/// Programs of training and validation, with a tied head and without.
 std::vector<Program> gathering_programs() {
   std::vector<Program> programs;
   for (const bool tied : {true, false}) {
@@ -212,7 +212,7 @@ RunConfig config_of_ranks(std::int64_t ranks) {
   return config;
 }
 
-/// Of a plan for a device of so many bytes.
+/// The plan for a device of that many bytes.
 Plan plan_with(RunConfig config, const Model& model, Bytes device) {
   config.memory.device = device;
   return make_plan(config, model);
