@@ -59,7 +59,7 @@ TEST(LongInstruction, ThatWaitsForAStepOfADeviceEndsNoRun) {
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 1;
   config.memory.device = test::smallest_bytes(config);
-  test::QueuedDevice device({.threads = 2, .link = {.to_device = 200e3, .to_host = {}}});
+  test::QueuedDevice device({.threads = 2, .link = {.to_device = 100e3, .to_host = {}}});
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_EQ(run(config, {.device = &device, .watchdog_seconds = 0.5}).result.counters.step, 1);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;

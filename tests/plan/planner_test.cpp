@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -128,13 +129,30 @@ TEST(Planner, CountsFlopsOfRecomputation) {
   EXPECT_DOUBLE_EQ(recomputed.flops.model, saved.flops.model);
 }
 
+/// Wide enough that computing takes longer than copies.
+Model wide_model(std::int64_t layers) {
+  Architecture a = tiny_model(layers).architecture;
+  a.hidden = a.intermediate = 256;
+  a.heads = a.kv_heads = 16;
+  a.head_dimension = 16;
+  return build_model(a);
+}
+
 TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
-  const Model model = tiny_model(6);
+  const Model model = wide_model(6);
   RunConfig config = tiny_config({.microbatches = 4});
+  config.data.sequence_length = 512;
+  config.train.microbatch = 4;
+  config.train.batch = 16;
+  config.device.h2d_per_second = config.device.d2h_per_second = 1'000'000'000;
   const Bytes recomputed = make_plan(config, model).arena_bytes(Tier::device);
   config.train.recompute = Recompute::automatic;
   const auto saved = [](const Plan& plan) {
     return std::ranges::count_if(plan.strategy.saved_level, [](std::size_t level) { return level > 0; });
+  };
+  const auto levels = [](const Plan& plan) {
+    return std::accumulate(plan.strategy.saved_level.begin(), plan.strategy.saved_level.end(),
+                           std::size_t{0});
   };
   const Plan unlimited = make_plan(config, model);
   EXPECT_EQ(saved(unlimited), 6);
@@ -146,18 +164,14 @@ TEST(Planner, KeepsActivationsOfMoreBlocksWithMoreMemoryAndMovesNoMoreForIt) {
     const Plan plan = make_plan(config, model);
     EXPECT_LE(saved(plan), before);
     before = saved(plan);
-    some_in_between |= before > 0 && before < 6;
+    some_in_between |= levels(plan) > 0 && levels(plan) < levels(unlimited);
   }
   EXPECT_TRUE(some_in_between);
-  EXPECT_EQ(before, 0);
+  EXPECT_LT(before, 6);
 }
 
 TEST(Planner, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
-  Architecture a = tiny_model(4).architecture;
-  a.hidden = a.intermediate = 256;
-  a.heads = a.kv_heads = 16;
-  a.head_dimension = 16;
-  const Model model = build_model(a);
+  const Model model = wide_model(4);
   RunConfig config = tiny_config({.microbatches = 4});
   config.data.sequence_length = 512;
   config.train.microbatch = 4;

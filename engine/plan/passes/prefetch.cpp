@@ -12,7 +12,8 @@ namespace {
 constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
 
 /// A transfer and the slot it stands in: slot s is right before anchor s (anchors are the instructions that
-/// are not the level's transfers). A fetch of a shard and the gathering that it is made for are one.
+/// are not the level's transfers). A fetch of a shard and the gathering that it is made for are one, and so
+/// are a write-back and what the host does with that alone, such as the norm of a gradient.
 struct Transfer {
   std::size_t first, last;  ///< instructions, one after the other
   std::int32_t slot;
@@ -53,6 +54,8 @@ class Prefetch {
       } else if (instruction.operation == level_.write_back) {
         const BufferId near = instruction.reads[0].buffer;
         write_backs_.push_back({i, i, slot, near, instruction.writes[0].buffer, program_.buffer(near).bytes});
+      } else if (!write_backs_.empty() && follows(write_backs_.back(), i)) {
+        write_backs_.back().last = i;
       } else {
         anchors_.push_back(i);
       }
@@ -75,6 +78,26 @@ class Prefetch {
     const BufferId whole = instruction.writes[0].buffer;
     return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
            !written_back[static_cast<std::size_t>(whole)];
+  }
+
+  /// Whether an instruction stands behind a write-back, works on what that has brought, and on nothing near.
+  bool follows(const Transfer& write_back, std::size_t i) const {
+    const Instruction& instruction = program_.instructions[i];
+    bool is_near = false;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      is_near |= program_.buffer(operand.buffer).tier == level_.near;
+    });
+    return i == write_back.last + 1 && instruction.lane == Lane::cpu && instruction.effect == Effect::none &&
+           !is_near && waits_for(instruction, write_back);
+  }
+
+  /// Whether an instruction touches what the write-back has written, with all that belongs to it.
+  bool waits_for(const Instruction& instruction, const Transfer& write_back) const {
+    for (std::size_t i = write_back.first; i <= write_back.last; ++i) {
+      for (const Operand& written : program_.instructions[i].writes)
+        if (touches(instruction, written.buffer, false)) return true;
+    }
+    return false;
   }
 
   /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through
@@ -134,7 +157,7 @@ class Prefetch {
       const std::int32_t limit = std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack),
                                            next_fetch_slot[static_cast<std::size_t>(transfer->home)]});
       while (transfer->slot < limit && !touches(anchor(transfer->slot), transfer->near, true) &&
-             !touches(anchor(transfer->slot), transfer->home, false) && lengthen(*transfer)) {
+             !waits_for(anchor(transfer->slot), *transfer) && lengthen(*transfer)) {
       }
       ceiling = transfer->slot;
     }

@@ -178,7 +178,7 @@ void Residency::choose(Bytes budget, Bytes with_gathered) {
       return std::min(budget, with_gathered) - coming;
     };
     while (near_.staying[i] + near_.visiting[i] + kept_bytes > limit()) {
-      if (leaving.empty()) throw std::logic_error("keep_resident: the budget is below the smallest possible");
+      if (leaving.empty()) break;  // what is there has to be
       const auto [is_gathered, use, id] = leaving.top();
       leaving.pop();
       if (use <= position) continue;  // already fetched again, or in use right now

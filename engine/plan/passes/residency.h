@@ -42,9 +42,9 @@ class Residency {
 
   NearBytes needs() const;
   /// The program within a budget, in which gathered values stay only while no more than `with_gathered` bytes
-  /// are live. REQUIRES, as bytes() does: near_bytes ≥ the smallest.
+  /// are live. Below the smallest budget that there is it keeps what it can beside what has to be there.
   Program run(Bytes near_bytes, Bytes with_gathered = kUnlimited);
-  /// What run() would move and hold, without making the program.
+  /// What run() would move and hold, without making the program. REQUIRES: near_bytes ≥ the smallest.
   ResidentBytes bytes(Bytes near_bytes);
 
  private:

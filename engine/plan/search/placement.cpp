@@ -24,19 +24,18 @@ Program with_places(Program program, Tier tier) {
 }
 
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
-/// nothing if it does not fit even with the least that they can be moved.
-std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget,
-                                      Bytes smallest, Bytes allowed) {
+/// nothing if it does not fit even where none is moved.
+std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget) {
   const auto prefetched = [&](Bytes filled) {
     return with_places(prefetch(resident, level, filled), level.near);
   };
-  for (Bytes filled = allowed;;) {
+  for (Bytes filled = budget;;) {
     Program placed = prefetched(filled);
     const Bytes over = peak_of(placed, level.near) - budget;
     if (over <= 0) return placed;
-    if (filled <= smallest) return std::nullopt;
-    if (filled == allowed && peak_of(prefetched(smallest), level.near) > budget) return std::nullopt;
-    filled = std::max(smallest, filled - std::max(over, filled / 64));
+    if (filled == 0) return std::nullopt;
+    if (filled == budget && peak_of(prefetched(0), level.near) > budget) return std::nullopt;
+    filled = filled > budget / 2 ? filled - std::max(over, filled / 64) : 0;
   }
 }
 
@@ -57,14 +56,14 @@ std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
   place_tier(plain, level.near);
   if (peak_of(plain, level.near) > budget) return std::nullopt;
   const std::ptrdiff_t all_gatherings = gatherings(plain, level);
-  for (Bytes allowed = budget; allowed > smallest;) {
+  for (Bytes allowed = budget; allowed > smallest / 8;) {
     for (const Bytes with_gathered : {allowed, allowed - allowed / 32, allowed - allowed / 8, Bytes{0}}) {
       const Program resident = residency.run(allowed, with_gathered);
-      std::optional<Program> placed = fit_prefetched(resident, level, budget, smallest, allowed);
+      std::optional<Program> placed = fit_prefetched(resident, level, budget);
       if (placed) return placed;
       if (gatherings(resident, level) == all_gatherings) break;
     }
-    allowed = std::max(smallest, allowed - allowed / 32);
+    allowed = allowed > smallest ? std::max(smallest, allowed - allowed / 32) : allowed - allowed / 4;
   }
   return plain;
 }

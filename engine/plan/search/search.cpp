@@ -8,6 +8,7 @@
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/search/step_cost.h"
+#include "engine/plan/search/timeline.h"
 
 namespace strata {
 namespace {
@@ -89,6 +90,25 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
   }
 }
 
+/// Instructions that the search places to compare choices by their timelines, and how many choices that are
+/// at least and at most: planning stays in proportion to a program.
+constexpr std::size_t kPlacedInstructions = 20'000, kLeastPlaced = 1, kMostPlaced = 16;
+/// A step that takes so much longer than the next choice can is worth another try beyond them.
+constexpr double kPoor = 1.3;
+
+std::size_t choices_to_place(std::size_t instructions) {
+  return std::clamp(kPlacedInstructions / instructions, kLeastPlaced, kMostPlaced);
+}
+
+/// At most `count` numbers above `low` and below `high`, evenly spread.
+std::vector<std::size_t> numbers_between(std::size_t low, std::size_t high, std::size_t count) {
+  std::vector<std::size_t> numbers;
+  if (high <= low + 1) return numbers;
+  count = std::min(count, high - low - 1);
+  for (std::size_t i = 1; i <= count; ++i) numbers.push_back(low + (high - low) * i / (count + 1));
+  return numbers;
+}
+
 /// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
 std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config,
                             const MachineRates& rates) {
@@ -116,8 +136,9 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
     }
     // Nothing, what fits without anything spilling for it, by whole units or evenly, and all: what does not
     // fit then travels, which can be cheaper than computing it twice. The more is saved beyond what fits, the
-    // less is computed and the more travels: a step is shortest where it no longer gets shorter. What fits
-    // beside all that was gathered comes to less, which can be cheaper than gathering it twice.
+    // less is computed and the more travels: if all of that overlaps, a step is shortest where it no longer
+    // gets shorter, otherwise somewhere before. What fits beside all that was gathered comes to less, which
+    // can be cheaper than gathering it twice.
     consider(savings.evenly(strategy, 0));
     consider(savings.evenly(strategy, savings.most()));
     if (result.empty()) {  // a little saved may need less than nothing or all
@@ -141,6 +162,9 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
       return seconds(savings.evenly(strategy, raised + 1)) >= seconds(savings.evenly(strategy, raised));
     });
     if (best > even && best < savings.most()) consider(savings.evenly(strategy, best));
+    const std::size_t instructions = lower_training(model, strategy).instructions.size();
+    for (const std::size_t number : numbers_between(even, best, choices_to_place(instructions) / 2))
+      consider(savings.evenly(strategy, number));
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
     // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
@@ -165,18 +189,28 @@ CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, cons
 }
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
+  constexpr double kGain =
+      0.99;  // less is within the error of rates, and cheaper by other measures comes first
   std::optional<Placement> best;
-  double best_seconds = 0;
+  double best_seconds = 0, best_on_drives = 0;
+  std::size_t placed = 0;
   for (Candidate& candidate : candidates_) {
-    if (best && candidate.seconds >= best_seconds) break;  // placing it can only add to it
+    if (best && candidate.seconds >= kGain * best_seconds) break;  // placing it can only add to it
+    if (best && placed >= choices_to_place(best->training.instructions.size()) &&
+        best_seconds <= kPoor * std::max(candidate.seconds, best_on_drives))
+      break;
     std::optional<Placement> placement = candidate.places.find(config, shortage);
     if (!placement) continue;
-    const auto moved = [&](Operation transfer) { return moved_bytes(placement->training, transfer); };
-    const double seconds = std::max({candidate.seconds, step_seconds(placement->training, rates_),
-                                     nvme_seconds(rates_, moved(Operation::read), moved(Operation::write))});
-    if (best && seconds >= best_seconds) continue;
+    ++placed;
+    const Program& training = placement->training;
+    const auto moved = [&](Operation transfer) { return moved_bytes(training, transfer); };
+    const double on_drives = nvme_seconds(rates_, moved(Operation::read), moved(Operation::write));
+    const double seconds = std::max({candidate.seconds, step_seconds(training, rates_), on_drives,
+                                     simulated_seconds(training, find_dependencies(training), rates_)});
+    if (best && seconds >= kGain * best_seconds) continue;
     best = std::move(placement);
     best_seconds = seconds;
+    best_on_drives = on_drives;
   }
   return best;
 }

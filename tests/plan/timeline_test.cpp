@@ -1,0 +1,63 @@
+// Timelines of programs by rates that are easy to add up.
+#include "engine/plan/search/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/plan/program/memory.h"
+
+namespace strata::test {
+namespace {
+
+constexpr MachineRates kRates = {.flops_per_second = 1,
+                                 .memory_bytes_per_second = kBufferAlignment,
+                                 .h2d_bytes_per_second = kBufferAlignment,
+                                 .d2h_bytes_per_second = kBufferAlignment,
+                                 .nvme_read_bytes_per_second = kBufferAlignment,
+                                 .nvme_write_bytes_per_second = kBufferAlignment};
+
+/// Each microbatch's page comes to the device, is computed on for `flops` seconds in `rooms` places in turn.
+double seconds(int microbatches, double flops, int rooms) {
+  Program program;
+  program.units = {"unit"};
+  const BufferId home =
+      program.add({.name = "home", .tier = Tier::host, .bytes = kBufferAlignment, .persistent = true});
+  std::vector<BufferId> near;
+  for (int room = 0; room < rooms; ++room)
+    near.push_back(program.add({.name = "near", .tier = Tier::device, .bytes = kBufferAlignment}));
+  for (int mb = 0; mb < microbatches; ++mb) {
+    const auto page = [&](Role role, BufferId id) {
+      return Operand{role, ElementType::byte, id, kBufferAlignment};
+    };
+    const BufferId to = near[static_cast<std::size_t>(mb % rooms)];
+    program.instructions.push_back({.operation = Operation::copy_to_device,
+                                    .lane = Lane::h2d,
+                                    .reads = {page(Role::source, home)},
+                                    .writes = {page(Role::destination, to)}});
+    program.instructions.push_back({.operation = Operation::forward,
+                                    .lane = Lane::compute,
+                                    .reads = {page(Role::input, to)},
+                                    .flops = flops});
+  }
+  const Program placed = place(program);
+  return simulated_seconds(placed, find_dependencies(placed), kRates);
+}
+
+TEST(Timeline, AddsUpWhatWaitsForOneAnother) {
+  EXPECT_DOUBLE_EQ(seconds(4, 3, 1), 4 * (1 + 3));
+}
+
+TEST(Timeline, HidesCopiesBehindComputingIfTheyHaveRoom) {
+  EXPECT_DOUBLE_EQ(seconds(4, 3, 2), 4 * 3);
+  EXPECT_DOUBLE_EQ(seconds(4, 0.25, 2), 4 * 1);
+}
+
+TEST(Timeline, LeavesOutWhatOnlyStepsThatSaveDo) {
+  Program program;
+  program.instructions.push_back({.operation = Operation::forward, .lane = Lane::compute, .flops = 5});
+  program.instructions.push_back(
+      {.operation = Operation::forward, .lane = Lane::compute, .when = When::saving, .flops = 7});
+  EXPECT_DOUBLE_EQ(simulated_seconds(program, find_dependencies(program), kRates), 5);
+}
+
+}  // namespace
+}  // namespace strata::test
