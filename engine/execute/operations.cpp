@@ -41,6 +41,19 @@ Element summed_element(ElementType type) {
   }
 }
 
+const UnitPass& pass_of(const UnitPasses::Level& level, Operation operation) {
+  switch (operation) {
+    case Operation::forward:
+      return level.forward;
+    case Operation::input_gradient:
+      return level.input_gradient;
+    case Operation::weight_gradient:
+      return level.weight_gradient;
+    default:
+      return level.backward;
+  }
+}
+
 }  // namespace
 
 Operations::Operations(Setup setup)
@@ -109,6 +122,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return kernels_.run(Zero{flat(instruction.writes[0])});
     case Operation::forward:
     case Operation::backward:
+    case Operation::input_gradient:
+    case Operation::weight_gradient:
       return run_pass(instruction);
     case Operation::cast_gradient:
       return cast_gradient(instruction);
@@ -184,8 +199,9 @@ void Operations::run_pass(const Instruction& instruction) {
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];
-  const Segment& pass = instruction.operation == Operation::forward ? level.forward : level.backward;
-  pass.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_terms));
+  const UnitPass& pass = pass_of(level, instruction.operation);
+  const Segment& segment = pass.segments()[static_cast<std::size_t>(instruction.segment)];
+  segment.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_terms));
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {

@@ -83,13 +83,12 @@ class Propagation {
   void bring(TensorId id, const Layout& wanted) {
     State& state = this->state(id);
     if (state.now == wanted || state.now.form == Form::whole || state.is_gathered) return;
-    const auto exchange = [&](TensorExchange::Kind kind) { exchanges_.push_back({kind, id, number_}); };
+    const auto exchange = [&](ExchangeKind kind) { exchanges_.push_back({kind, id, number_}); };
     if (state.now.form == Form::partial_sum) {
-      exchange(wanted.form == Form::split ? TensorExchange::Kind::reduce_scatter
-                                          : TensorExchange::Kind::all_reduce);
+      exchange(wanted.form == Form::split ? ExchangeKind::reduce_scatter : ExchangeKind::all_reduce);
       state.now = wanted;
     } else {
-      exchange(TensorExchange::Kind::all_gather);
+      exchange(ExchangeKind::all_gather);
       state.is_gathered = true;
     }
   }

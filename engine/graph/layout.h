@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/graph/operators/exchange.h"
 #include "engine/graph/unit_graph.h"
 
 namespace strata {
@@ -24,13 +25,7 @@ struct Layout {
 };
 
 struct TensorExchange {
-  enum class Kind : std::uint8_t {
-    all_reduce,      ///< partial sum → whole
-    reduce_scatter,  ///< partial sum → split
-    all_gather       ///< split → whole
-  };
-
-  Kind kind;
+  ExchangeKind kind;
   TensorId tensor;
   std::size_t before;  ///< the node that needs it; the number of nodes: whoever takes it from the unit
 

@@ -30,7 +30,7 @@ class Placing {
     stretch_over_loop();
   }
 
-  Placement place() {
+  TensorPlacement place() {
     // No order is best for all: the largest first, the longest-lived first, or as they come.
     const std::array<bool (*)(const Storage&, const Storage&), 3> orders = {
         [](const Storage& a, const Storage& b) { return a.bytes > b.bytes; },
@@ -45,7 +45,7 @@ class Placing {
       least = bytes;
       best = std::move(storages);
     }
-    Placement placement;
+    TensorPlacement placement;
     placement.workspace_bytes = *least;
     for (const auto& [tensor, storage] : storage_of_) placement.places[tensor] = *best[storage].place;
     return placement;
@@ -56,15 +56,14 @@ class Placing {
   const Matrix& size(TensorId id) const { return problem_.sizes[static_cast<std::size_t>(id)]; }
   bool in_loop(std::ptrdiff_t node) const { return problem_.loop_begin <= node && node < problem_.loop_end; }
 
-  /// Regions that the segment writes whole are its own until then.
+  /// Regions that the pass writes whole are its own until then.
   bool is_placed(TensorId id) const {
     const Region region = tensor(id).region;
     return region == Region::workspace || region == Region::output || region == Region::input_gradient;
   }
 
   std::optional<TensorPlace> given_place(TensorId id) const {
-    if (const auto saved = problem_.saved.find(id); saved != problem_.saved.end())
-      return TensorPlace{Region::saved, saved->second};
+    if (const auto given = problem_.given.find(id); given != problem_.given.end()) return given->second.place;
     if (tensor(id).region == Region::workspace) return {};
     return TensorPlace{tensor(id).region, 0};
   }
@@ -84,10 +83,11 @@ class Placing {
       });
     }
     for (const auto& [id, storage] : storage_of_) {
-      const bool is_kept = problem_.keeps_saved && problem_.saved.contains(id);
-      if (is_kept || tensor(id).region != Region::workspace) storages_[storage].last = std::ssize(nodes);
-      // What is kept was there before, if it is not kept for later.
-      if (!problem_.keeps_saved && problem_.saved.contains(id)) storages_[storage].first = -1;
+      const auto given = problem_.given.find(id);
+      const bool is_given = given != problem_.given.end();
+      if (is_given ? given->second.is_kept : tensor(id).region != Region::workspace)
+        storages_[storage].last = std::ssize(nodes);
+      if (is_given && given->second.is_there) storages_[storage].first = -1;
     }
   }
 
@@ -177,6 +177,8 @@ class Placing {
     return offset;
   }
 
+  static bool outlives_pass(Region region) { return region == Region::saved || region == Region::pending; }
+
   template <typename Order>
   Bytes place_in_order(std::vector<Storage>& storages, const Order& order) const {
     std::vector<Storage*> sorted;
@@ -185,7 +187,7 @@ class Placing {
       if (storage.bytes == 0) continue;
       if (!storage.place) {
         sorted.push_back(&storage);
-      } else if (storage.place->region != Region::saved) {
+      } else if (!outlives_pass(storage.place->region)) {
         borrowed.emplace_back(storage.place->region, storage.bytes);
       }
     }
@@ -214,7 +216,7 @@ class Placing {
 
 }  // namespace
 
-Placement place_tensors(const PlacingProblem& problem) {
+TensorPlacement place_tensors(const PlacingProblem& problem) {
   return Placing(problem).place();
 }
 

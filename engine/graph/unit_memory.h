@@ -28,6 +28,7 @@ enum class Region : std::uint8_t {
   output_gradient,  ///< in a backward pass
   input_gradient,   ///< likewise; scratch until it is written
   saved,            ///< kept from forward to backward, which uses it up
+  pending,          ///< kept from a backward pass of input gradients to that of weight gradients
   workspace,        ///< scratch
   constants,        ///< tables that every unit may read
   data_0,           ///< what the microbatch brings: data_array.h
@@ -38,7 +39,7 @@ enum class Region : std::uint8_t {
   loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
   tally        ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
 };
-constexpr std::size_t kRegions = 20;
+constexpr std::size_t kRegions = 21;
 
 constexpr bool is_of_parameters(Region region) {
   return region == Region::parameter || region == Region::shared_parameter || region == Region::frozen ||

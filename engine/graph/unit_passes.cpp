@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/graph/derivation.h"
@@ -91,19 +92,107 @@ class PassMaker {
     });
   }
 
-  UnitPasses::Level level(const std::set<TensorId>& saved) const {
-    std::map<TensorId, Bytes> offsets;
-    Bytes end = 0;
-    std::vector<std::string> names;
-    for (const TensorId id : saved) {
-      offsets[id] = end;
-      end += align_up(bytes_of(size_of(forward_.tensor(id), shape_)));
-      names.push_back(forward_.tensor(id).name);
+  /// Places tensors one after another in a region.
+  class Places {
+   public:
+    Places(Region region, const GraphShape& shape) : region_(region), shape_(shape) {}
+
+    TensorPlace next(const Tensor& tensor) {
+      return {region_, std::exchange(end_, end_ + align_up(bytes_of(size_of(tensor, shape_))))};
     }
-    return {.forward = Segment(forward_, shape_, offsets, true),
-            .backward = smallest_backward(saved, offsets),
-            .saved_bytes = end,
-            .saved = std::move(names)};
+    Bytes end() const { return end_; }
+
+   private:
+    Region region_;
+    const GraphShape& shape_;
+    Bytes end_ = 0;
+  };
+
+  UnitPasses::Level level(const std::set<TensorId>& saved) const {
+    UnitPasses::Level level;
+    Places places(Region::saved, shape_);
+    GivenTensors made, found;
+    for (const TensorId id : saved) {
+      const TensorPlace place = places.next(forward_.tensor(id));
+      made[id] = {.place = place, .is_kept = true};
+      found[id] = {.place = place, .is_there = true};
+      level.saved.push_back(forward_.tensor(id).name);
+    }
+    level.saved_bytes = places.end();
+    level.forward = UnitPass(forward_, shape_, made);
+    UnitGraph graph;
+    std::tie(graph, level.backward) = smallest_backward(saved, found);
+    divide(graph, found, level);
+    return level;
+  }
+
+  /// The passes input_gradient and weight_gradient, from that of both.
+  void divide(const UnitGraph& graph, const GivenTensors& found, UnitPasses::Level& level) const {
+    const std::vector<bool> is_first = belong_to_input_gradient(graph);
+    UnitGraph first = graph, second = graph;
+    first.nodes.clear();
+    second.nodes.clear();
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+      (is_first[i] ? first : second).nodes.push_back(graph.nodes[i]);
+    std::set<TensorId> needed, made;
+    for (const Node& node : second.nodes) {
+      for_each_operand(node, [&](const TensorView& view, Touch touch) {
+        if (touch != Touch::writes) needed.insert(view.tensor);
+      });
+    }
+    for (const Node& node : first.nodes) {
+      for_each_operand(node, [&](const TensorView& view, Touch touch) {
+        if (touch != Touch::reads && graph.tensor(view).region == Region::workspace) made.insert(view.tensor);
+      });
+    }
+    Places places(Region::pending, shape_);
+    GivenTensors of_first = found, of_second;
+    for (const TensorId id : needed) {
+      if (found.contains(id)) {
+        of_second[id] = found.at(id);
+        of_first[id].is_kept = true;
+      } else if (made.contains(id)) {
+        const TensorPlace place = places.next(graph.tensor(id));
+        of_first[id] = {.place = place, .is_kept = true};
+        of_second[id] = {.place = place, .is_there = true};
+      }
+    }
+    level.pending_bytes = places.end();
+    level.input_gradient = UnitPass(first, shape_, of_first);
+    level.weight_gradient = UnitPass(second, shape_, of_second);
+  }
+
+  /// By node, whether something needs it besides gradients of parameters.
+  static std::vector<bool> belong_to_input_gradient(const UnitGraph& graph) {
+    const auto is_of_parameters = [](const Tensor& tensor) {
+      return tensor.region == Region::gradient || tensor.region == Region::shared_gradient;
+    };
+    const auto any = [&](const Node& node, const auto& fits) {
+      bool found = false;
+      for_each_operand(node, [&](const TensorView& view, Touch touch) { found |= fits(view, touch); });
+      return found;
+    };
+    const bool has_chunks = std::ranges::any_of(graph.nodes, [&](const Node& node) {
+      return any(node, [&](const TensorView& view, Touch) { return graph.tensor(view).in_chunks; });
+    });
+    std::vector<bool> belongs(graph.nodes.size(), has_chunks);
+    if (has_chunks) return belongs;
+    std::set<TensorId> wanted, changed_behind;
+    for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+      const Node& node = graph.nodes[i];
+      belongs[i] = any(node, [&](const TensorView& view, Touch touch) {
+        const Tensor& tensor = graph.tensor(view);
+        if (touch == Touch::reads) return changed_behind.contains(view.tensor);
+        return wanted.contains(view.tensor) ||
+               (tensor.region != Region::workspace && !is_of_parameters(tensor));
+      });
+      if (!belongs[i]) continue;
+      for_each_operand(node, [&](const TensorView& view, Touch touch) {
+        if (touch != Touch::writes) wanted.insert(view.tensor);
+        if (touch != Touch::reads) changed_behind.insert(view.tensor);
+      });
+    }
+    return belongs;
   }
 
   /// What one node makes is of use together only.
@@ -194,22 +283,26 @@ class PassMaker {
   }
 
   /// What cheap nodes have made on the way is held if that takes no more workspace.
-  Segment smallest_backward(const std::set<TensorId>& saved, const std::map<TensorId, Bytes>& offsets) const {
+  std::pair<UnitGraph, UnitPass> smallest_backward(const std::set<TensorId>& saved,
+                                                   const GivenTensors& given) const {
     const std::vector<Node> prefix = recomputed(saved);
     std::set<TensorId> there = kept_;
-    Segment best(backward(prefix, there), shape_, offsets, false);
+    UnitGraph graph = backward(prefix, there);
+    UnitPass best(graph, shape_, given);
     for (const Node& node : prefix) {
       std::set<TensorId> held = there;
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
         if (touch != Touch::reads && needed_.contains(view.tensor)) held.insert(view.tensor);
       });
       if (held == there) continue;
-      Segment segment(backward(prefix, held), shape_, offsets, false);
-      if (segment.workspace_bytes() > best.workspace_bytes()) continue;
-      best = std::move(segment);
+      UnitGraph next = backward(prefix, held);
+      UnitPass pass(next, shape_, given);
+      if (pass.workspace_bytes() > best.workspace_bytes()) continue;
+      graph = std::move(next);
+      best = std::move(pass);
       there = std::move(held);
     }
-    return best;
+    return {std::move(graph), std::move(best)};
   }
 
   const GraphShape& shape_;

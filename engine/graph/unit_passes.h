@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/segment.h"
+#include "engine/graph/unit_pass.h"
 
 namespace strata {
 
@@ -15,9 +15,13 @@ namespace strata {
 /// workspace.
 struct UnitPasses {
   struct Level {
-    Segment forward;   ///< writes what it saves to Region::saved
-    Segment backward;  ///< takes it from there, and uses it up
-    Bytes saved_bytes = 0;
+    UnitPass forward;   ///< writes what it saves to Region::saved
+    UnitPass backward;  ///< takes it from there, and uses it up
+    /// The backward pass in two: what the unit before waits for, and the rest of the parameters' gradients.
+    /// The former leaves in Region::pending what the latter needs. Either may be empty; a pass in chunks of
+    /// rows is not divided, and is the former.
+    UnitPass input_gradient, weight_gradient;
+    Bytes saved_bytes = 0, pending_bytes = 0;
     std::vector<std::string> saved = {};  ///< names of tensors
   };
 

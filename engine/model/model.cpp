@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "engine/graph/freeze.h"
-#include "engine/graph/segment.h"
+#include "engine/graph/graph_shape.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
 

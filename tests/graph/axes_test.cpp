@@ -8,7 +8,7 @@
 
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
-#include "engine/graph/segment.h"
+#include "engine/graph/graph_shape.h"
 #include "engine/graph/unit_builder.h"
 #include "tests/graph/split_proof.h"
 #include "tests/support/declared_axes.h"

@@ -125,7 +125,7 @@ class RandomUnit {
 
   /// The output, and what the level saves on the way.
   std::vector<float> forward(std::size_t level, GuardedMemory* saved = nullptr) {
-    const Segment& pass = passes_.levels[level].forward;
+    const UnitPass& pass = passes_.levels[level].forward;
     GuardedMemory output(kShape.tokens() * kColumns * 4), workspace(pass.workspace_bytes());
     UnitMemory memory = common();
     memory[Region::output] = output.data();
@@ -136,22 +136,36 @@ class RandomUnit {
     return floats_of(output);
   }
 
-  /// The gradient of the scalar product of the output and a fixed direction.
-  Gradients backward(std::size_t level) {
-    GuardedMemory saved(passes_.levels[level].saved_bytes);
-    forward(level, &saved);
-    const Segment& pass = passes_.levels[level].backward;
+  /// The gradient of the scalar product of the output and a fixed direction, by the backward pass whole or in
+  /// two.
+  Gradients backward(std::size_t number, bool in_two = false) {
+    const UnitPasses::Level& level = passes_.levels[number];
+    GuardedMemory saved(level.saved_bytes), pending(level.pending_bytes);
+    forward(number, &saved);
     GuardedMemory output_gradient = in_memory(direction_, DType::fp32);
-    GuardedMemory input_gradient(output_gradient.size()), workspace(pass.workspace_bytes());
+    GuardedMemory input_gradient(output_gradient.size());
     GuardedMemory gradient = in_memory(std::vector<float>(parameter_.size()), DType::fp32);
     UnitMemory memory = common();
     memory[Region::saved] = saved.data();
+    memory[Region::pending] = pending.data();
     memory[Region::output_gradient] = output_gradient.data();
     memory[Region::input_gradient] = input_gradient.data();
     memory[Region::gradient] = gradient.data();
-    memory[Region::workspace] = workspace.data();
-    pass.run(kernels_, memory, 1);
-    EXPECT_TRUE(saved.intact() && input_gradient.intact() && gradient.intact() && workspace.intact());
+    const auto run = [&](const UnitPass& pass) {
+      GuardedMemory workspace(pass.workspace_bytes());
+      memory[Region::workspace] = workspace.data();
+      pass.run(kernels_, memory, 1);
+      EXPECT_TRUE(saved.intact() && pending.intact() && input_gradient.intact() && gradient.intact() &&
+                  workspace.intact());
+    };
+    if (in_two) {
+      run(level.input_gradient);
+      const std::vector<float> handed_on = floats_of(input_gradient);
+      run(level.weight_gradient);
+      EXPECT_EQ(floats_of(input_gradient), handed_on) << "the unit before may have it already";
+    } else {
+      run(level.backward);
+    }
     EXPECT_EQ(floats_of(output_gradient), direction_) << "the output's gradient is another unit's";
     return {floats_of(input_gradient), floats_of(gradient)};
   }
@@ -226,6 +240,17 @@ TEST(RandomGraph, HasTheSameBitsWhateverIsSaved) {
       const Gradients saved = unit.backward(level);
       EXPECT_EQ(saved.input, recomputed.input) << "graph " << seed << ", level " << level;
       EXPECT_EQ(saved.parameter, recomputed.parameter) << "graph " << seed << ", level " << level;
+    }
+  }
+}
+
+TEST(RandomGraph, HasTheSameBitsIfItsBackwardPassIsDivided) {
+  for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
+    RandomUnit unit(100 * seed);
+    for (std::size_t level = 0; level < unit.levels(); ++level) {
+      const Gradients whole = unit.backward(level), divided = unit.backward(level, /*in_two=*/true);
+      EXPECT_EQ(divided.input, whole.input) << "graph " << seed << ", level " << level;
+      EXPECT_EQ(divided.parameter, whole.parameter) << "graph " << seed << ", level " << level;
     }
   }
 }

@@ -113,6 +113,18 @@ TEST_P(UnitComputeOf, SavedAndRecomputedActivationsGiveTheSameBits) {
   }
 }
 
+TEST_P(UnitComputeOf, ADividedBackwardPassGivesTheSameBits) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const bool save : {true, false}) {
+      TinyModel model = make(dtype);
+      const BackwardResult whole = model.backward(save);
+      const BackwardResult divided = model.backward(save, /*passes=*/1, /*in_two=*/true);
+      EXPECT_EQ(divided.gradients, whole.gradients);
+      EXPECT_EQ(divided.losses, whole.losses);
+    }
+  }
+}
+
 TEST_P(UnitComputeOf, LossesOfForwardAndBackwardAreTheSameBits) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     TinyModel model = make(dtype);
@@ -189,6 +201,10 @@ TEST_P(UnitComputeOf, RecomputingCostsFlopsAndSavesMemory) {
   EXPECT_GT(block.saving_nothing().backward.flops(), block.saving_all().backward.flops());
   EXPECT_GE(block.saving_all().backward.flops(), 2 * block.saving_nothing().forward.flops());
   EXPECT_GT(block.saving_nothing().backward.workspace_bytes(), block.saving_all().backward.workspace_bytes());
+  for (const UnitPasses::Level& level : block.levels) {
+    EXPECT_DOUBLE_EQ(level.input_gradient.flops() + level.weight_gradient.flops(), level.backward.flops());
+    EXPECT_GT(level.weight_gradient.flops(), 0.3 * block.saving_nothing().forward.flops());
+  }
   for (const Unit& unit : {model.embedding(), model.head()})
     EXPECT_EQ(compute.passes(unit).levels.size(), 1U);
 }

@@ -64,10 +64,7 @@ Exchanges exchanges(const UnitGraph& graph, std::span<const AxisName> axes) {
   const auto print = [&](const std::vector<TensorExchange>& exchanges, const std::vector<Node>& nodes) {
     std::vector<std::string> lines;
     for (const auto& [kind, tensor, before] : exchanges) {
-      const std::string name = kind == TensorExchange::Kind::all_reduce   ? "all_reduce "
-                               : kind == TensorExchange::Kind::all_gather ? "all_gather "
-                                                                          : "reduce_scatter ";
-      lines.push_back(name + layout.backward.tensor(tensor).name + " before " +
+      lines.push_back(std::string(name_of(kind)) + " " + layout.backward.tensor(tensor).name + " before " +
                       (before < nodes.size() ? std::string(nodes[before].rule->name()) : "the end"));
     }
     return lines;

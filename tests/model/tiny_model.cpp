@@ -204,7 +204,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
     UnitMemory memory;
     const UnitPasses& passes = compute_.passes(unit);
     const UnitPasses::Level& level = save ? passes.saving_all() : passes.saving_nothing();
-    const Segment& pass = level.forward;
+    const UnitPass& pass = level.forward;
     GuardedMemory workspace(pass.workspace_bytes());
     activations.saved.emplace_back(level.saved_bytes);
     activations.boundaries.emplace_back(compute_.input_bytes(model_.units[i + 1]));
@@ -226,7 +226,7 @@ TinyModel::Activations TinyModel::forward(std::vector<GuardedMemory>& parameters
 
 void TinyModel::forward_head(std::vector<GuardedMemory>& parameters, Activations& activations,
                              GuardedMemory& losses) {
-  const Segment& pass = compute_.passes(model_.head()).saving_nothing().forward;
+  const UnitPass& pass = compute_.passes(model_.head()).saving_nothing().forward;
   GuardedMemory workspace(pass.workspace_bytes());
   UnitMemory memory;
   memory[Region::parameter] = parameters.back().data();
@@ -261,7 +261,7 @@ double TinyModel::loss() {
 }
 
 void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vector<GuardedMemory>& gradients,
-                              GuardedMemory& losses, bool save) {
+                              GuardedMemory& losses, bool save, bool in_two) {
   Activations activations = forward(parameters, save);
   GuardedMemory output_gradient(compute_.input_bytes(model_.head()));
   for (std::size_t i = model_.units.size(); i-- > 0;) {
@@ -269,8 +269,7 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     const UnitPasses& passes = compute_.passes(unit);
     const UnitPasses::Level& level = save ? passes.saving_all() : passes.saving_nothing();
     const bool saved = level.saved_bytes > 0;
-    const Segment& pass = level.backward;
-    GuardedMemory workspace(pass.workspace_bytes());
+    GuardedMemory pending(level.pending_bytes);
     GuardedMemory input_gradient(compute_.input_bytes(unit));
     UnitMemory memory;
     memory[Region::parameter] = parameters[i].data();
@@ -281,14 +280,24 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
     memory[data_region(0)] = reinterpret_cast<std::byte*>(tokens_.data());
     memory[data_region(1)] = reinterpret_cast<std::byte*>(targets_.data());
     memory[Region::losses] = losses.data();
-    memory[Region::workspace] = workspace.data();
+    memory[Region::pending] = pending.data();
     if (saved) memory[Region::saved] = activations.saved[i].data();
     if (i > 0) memory[Region::input] = activations.boundaries[i - 1].data();
     memory[Region::output_gradient] = output_gradient.data();
     memory[Region::input_gradient] = input_gradient.data();
     memory[Region::tally] = tally_.data();
-    pass.run(kernels_, memory, 1.0F / static_cast<float>(shape_.tokens()));
-    EXPECT_TRUE(workspace.intact()) << unit.name << " wrote outside its workspace";
+    const auto run = [&](const UnitPass& pass) {
+      GuardedMemory workspace(pass.workspace_bytes());
+      memory[Region::workspace] = workspace.data();
+      pass.run(kernels_, memory, 1.0F / static_cast<float>(shape_.tokens()));
+      EXPECT_TRUE(workspace.intact() && pending.intact()) << unit.name << " wrote outside its workspace";
+    };
+    if (in_two) {
+      run(level.input_gradient);
+      run(level.weight_gradient);
+    } else {
+      run(level.backward);
+    }
     EXPECT_TRUE(input_gradient.intact() && output_gradient.intact() && gradients[i].intact()) << unit.name;
     output_gradient = std::move(input_gradient);
   }
@@ -298,14 +307,14 @@ void TinyModel::backward_once(std::vector<GuardedMemory>& parameters, std::vecto
   EXPECT_TRUE(losses.intact() && constants_.intact() && tally_.intact());
 }
 
-BackwardResult TinyModel::backward(bool save, int passes) {
+BackwardResult TinyModel::backward(bool save, int passes, bool in_two) {
   std::vector<GuardedMemory> parameters = parameter_memory();
   std::vector<GuardedMemory> gradients;
   for (const Unit& unit : model_.units) {
     gradients.push_back(in_memory(std::vector<float>(static_cast<std::size_t>(unit.elements)), DType::fp32));
   }
   GuardedMemory losses(shape_.tokens() * size_of(DType::fp32));
-  for (int pass = 0; pass < passes; ++pass) backward_once(parameters, gradients, losses, save);
+  for (int pass = 0; pass < passes; ++pass) backward_once(parameters, gradients, losses, save, in_two);
   BackwardResult result;
   for (GuardedMemory& gradient : gradients) result.gradients.push_back(floats_of(gradient));
   result.losses = floats_of(losses);

@@ -40,8 +40,9 @@ class TinyModel {
   std::vector<float> losses();
   /// Mean of losses().
   double loss();
-  /// `passes` backward passes of the mean loss into one gradient; activations kept, or recomputed.
-  BackwardResult backward(bool save, int passes = 1);
+  /// `passes` backward passes of the mean loss into one gradient; activations kept, or recomputed; each
+  /// unit's pass whole, or in two.
+  BackwardResult backward(bool save, int passes = 1, bool in_two = false);
 
  private:
   struct Activations {
@@ -52,7 +53,7 @@ class TinyModel {
   Activations forward(std::vector<GuardedMemory>& parameters, bool save);
   void forward_head(std::vector<GuardedMemory>& parameters, Activations& activations, GuardedMemory& losses);
   void backward_once(std::vector<GuardedMemory>& parameters, std::vector<GuardedMemory>& gradients,
-                     GuardedMemory& losses, bool save);
+                     GuardedMemory& losses, bool save, bool in_two);
 
   Model model_;
   DType dtype_;

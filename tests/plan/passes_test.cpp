@@ -44,8 +44,13 @@ std::vector<StrategyOptions> all_options() {
       options.push_back(pinned);
     }
   }
+  for (StrategyOptions divided : free_options()) {
+    divided.divides_backward = true;
+    options.push_back(divided);
+  }
   for (StrategyOptions sharded : free_options()) {
     if (sharded.units_on_device == 5) continue;
+    sharded.divides_backward = sharded.units_on_device == 2;
     sharded.mesh = {.replicate = sharded.save ? 2 : 1, .shard = 3};
     for (const int stage : {1, 2, 3}) {
       sharded.zero_stage = stage;

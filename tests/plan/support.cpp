@@ -161,6 +161,7 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.reduce_dtype = options.reduce_dtype;
   strategy.delays_reduction = options.delays_reduction;
   strategy.updates_late = options.updates_late;
+  strategy.divides_backward = options.divides_backward;
   strategy.piece_bytes = options.piece_bytes;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;

@@ -34,6 +34,7 @@ struct StrategyOptions {
   DType reduce_dtype = DType::fp32;
   bool delays_reduction = false;
   bool updates_late = false;
+  bool divides_backward = false;
   Bytes piece_bytes = kUnlimited;
 };
 /// Each, and if its updates wait for the norm of all gradients also with late ones.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -135,14 +137,16 @@ class Lowering {
       last_visit_ = visit;
       switch (visit.pass) {
         case Pass::forward:
-          if (!has_parameters) gather_parameters(u, passes(u).saving_nothing().forward);
-          forward(u, visit.microbatch, trains ? level(u) : 0);
-          break;
         case Pass::backward:
-          if (visit.microbatch == 0) zero_gradients(u);
-          if (!has_parameters) gather_parameters(u, passes(u).levels[level(u)].backward);
-          backward(u, visit.microbatch);
+        case Pass::input_gradient:
+        case Pass::weight_gradient: {
+          const std::size_t level = trains ? this->level(u) : 0;
+          const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
+          if (begins_backward(visit)) zero_gradients(u);
+          if (!has_parameters) gather_parameters(u, pass);
+          run_pass(visit, pass, level);
           break;
+        }
         case Pass::finish_gradient:
           finish_gradient(u);
           break;
@@ -173,7 +177,7 @@ class Lowering {
   }
 
   /// What the pass reads, for the visits in a row that begin with this one.
-  void gather_parameters(std::int32_t u, const Segment& pass) {
+  void gather_parameters(std::int32_t u, const UnitPass& pass) {
     const auto gather = [&](Region region, std::int32_t owner, Value UnitValues::*shard,
                             Value UnitValues::*whole) {
       if (!pass.touches(region)) return;
@@ -235,6 +239,8 @@ class Lowering {
         return values.input_gradient[index(mb)];
       case Region::saved:
         return values.saved[index(mb)];
+      case Region::pending:
+        return values.pending[index(mb)];
       case Region::constants:
         return step_.constants;
       case Region::data_0:
@@ -259,68 +265,91 @@ class Lowering {
     return std::min(strategy_.saved_level[index(u)], passes(u).levels.size() - 1);
   }
 
-  /// How a pass touches what several units have in common.
-  static Access access_to(const Segment& pass, Region region) {
-    if (!pass.writes(region)) return Access::read;
-    return pass.reads(region) ? Access::update : Access::write;
+  static const UnitPass& pass_of(Pass pass, const UnitPasses::Level& level) {
+    switch (pass) {
+      case Pass::forward:
+        return level.forward;
+      case Pass::input_gradient:
+        return level.input_gradient;
+      case Pass::weight_gradient:
+        return level.weight_gradient;
+      default:
+        return level.backward;
+    }
+  }
+  static Operation operation_of(Pass pass) {
+    switch (pass) {
+      case Pass::forward:
+        return Operation::forward;
+      case Pass::input_gradient:
+        return Operation::input_gradient;
+      case Pass::weight_gradient:
+        return Operation::weight_gradient;
+      default:
+        return Operation::backward;
+    }
   }
 
-  void forward(std::int32_t u, std::int64_t mb, std::size_t level) {
-    const Segment& pass = passes(u).levels[level].forward;
-    run_pass(Operation::forward, u, mb, pass, level,
-             {{Region::parameter, Access::read},
-              {Region::frozen, Access::read},
-              {Region::input, Access::read},
-              {Region::shared_parameter, Access::read},
-              {Region::shared_frozen, Access::read},
-              {Region::data_0, Access::read},
-              {Region::data_1, Access::read},
-              {Region::data_2, Access::read},
-              {Region::data_3, Access::read},
-              {Region::losses, Access::write},
-              {Region::output, Access::write},
-              {Region::saved, Access::write},
-              {Region::tally, access_to(pass, Region::tally)}});
+  /// The first of a step that may add to the unit's gradient.
+  bool begins_backward(const Visit& visit) const {
+    if (visit.pass == Pass::forward || visit.microbatch > 0) return false;
+    return visit.pass != Pass::weight_gradient || !work_[index(visit.unit)].input_gradient;
   }
 
-  void backward(std::int32_t u, std::int64_t mb) {
-    run_pass(Operation::backward, u, mb, passes(u).levels[level(u)].backward, level(u),
-             {{Region::parameter, Access::read},
-              {Region::frozen, Access::read},
-              {Region::input, Access::read},
-              {Region::input_gradient, Access::write},
-              {Region::data_0, Access::read},
-              {Region::data_1, Access::read},
-              {Region::data_2, Access::read},
-              {Region::data_3, Access::read},
-              {Region::losses, Access::write},
-              {Region::loss_scale, Access::read},
-              {Region::output_gradient, Access::read},
-              {Region::saved, Access::read},
-              {Region::gradient, Access::update},
-              {Region::shared_parameter, Access::read},
-              {Region::shared_frozen, Access::read},
-              {Region::shared_gradient, Access::update},
-              {Region::tally, Access::read}});
+  /// In the order in which instructions have them.
+  static std::span<const Region> regions_of(Pass pass) {
+    static constexpr auto kForward = std::to_array<Region>(
+        {Region::parameter, Region::frozen, Region::input, Region::shared_parameter, Region::shared_frozen,
+         Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::output,
+         Region::saved, Region::tally, Region::constants});
+    static constexpr auto kBackward = std::to_array<Region>(
+        {Region::parameter, Region::frozen, Region::input, Region::input_gradient, Region::data_0,
+         Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::loss_scale,
+         Region::output_gradient, Region::saved, Region::pending, Region::gradient, Region::shared_parameter,
+         Region::shared_frozen, Region::shared_gradient, Region::tally, Region::constants});
+    return pass == Pass::forward ? std::span<const Region>(kForward) : kBackward;
   }
 
-  /// An instruction on those of the regions that the pass touches.
-  void run_pass(Operation operation, std::int32_t u, std::int64_t mb, const Segment& pass, std::size_t level,
-                const std::vector<std::pair<Region, Access>>& regions) {
-    std::vector<Use> uses;
-    for (const auto& [region, access] : regions)
-      if (pass.touches(region)) uses.push_back({role_of(region), &value_of(region, u, mb), access});
-    if (pass.touches(Region::constants)) uses.push_back({Role::constants, &step_.constants, Access::read});
-    Value scratch = make_value(fmt::format("{}/workspace", unit(u).name), BufferKind::workspace,
-                               ElementType::byte, pass.workspace_bytes());
-    scratch.scratch = true;
-    uses.push_back({Role::workspace, &scratch, Access::write});
-    builder_.on_device({.operation = operation,
-                        .unit = u,
-                        .microbatch = static_cast<std::int32_t>(mb),
-                        .flops = pass.flops(),
-                        .saved_level = static_cast<std::int32_t>(level)},
-                       uses);
+  /// How a segment of a pass touches a region.
+  static Access access_to(Region region, Pass kind, const UnitPass& pass, std::size_t segment) {
+    const std::vector<Segment>& segments = pass.segments();
+    const auto touches = [&](const Segment& other) { return other.touches(region); };
+    const auto now = segments.begin() + static_cast<std::ptrdiff_t>(segment);
+    if (region == Region::gradient || region == Region::shared_gradient) return Access::update;
+    const bool is_found = (region == Region::saved && kind != Pass::forward) ||
+                          (region == Region::pending && kind == Pass::weight_gradient);
+    if (is_found) {  // it may be used up, and then nobody needs it
+      const bool is_last = kind != Pass::input_gradient && std::none_of(now + 1, segments.end(), touches);
+      return now->writes(region) && !is_last ? Access::update : Access::read;
+    }
+    if (!now->writes(region)) return Access::read;
+    if (region == Region::tally) return now->reads(region) ? Access::update : Access::write;
+    return std::none_of(segments.begin(), now, touches) ? Access::write : Access::update;
+  }
+
+  /// An instruction for each segment, on those regions that it touches.
+  void run_pass(const Visit& visit, const UnitPass& pass, std::size_t level) {
+    Value workspace = make_value(fmt::format("{}/workspace", unit(visit.unit).name), BufferKind::workspace,
+                                 ElementType::byte, pass.workspace_bytes());
+    workspace.scratch = true;
+    if (pass.segments().size() > 1) builder_.make_resident(workspace, false);
+    for (std::size_t i = 0; i < pass.segments().size(); ++i) {
+      const Segment& segment = pass.segments()[i];
+      std::vector<Use> uses;
+      for (const Region region : regions_of(visit.pass)) {
+        if (!segment.touches(region)) continue;
+        uses.push_back({role_of(region), &value_of(region, visit.unit, visit.microbatch),
+                        access_to(region, visit.pass, pass, i)});
+      }
+      uses.push_back({Role::workspace, &workspace, i == 0 ? Access::write : Access::update});
+      builder_.on_device({.operation = operation_of(visit.pass),
+                          .unit = visit.unit,
+                          .microbatch = visit.microbatch,
+                          .flops = segment.flops(),
+                          .saved_level = static_cast<std::int32_t>(level),
+                          .segment = static_cast<std::int32_t>(i)},
+                         uses);
+    }
   }
 
   void zero_gradients(std::int32_t u) {

@@ -21,6 +21,7 @@ inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
     {Region::output_gradient, Role::output_gradient},
     {Region::input_gradient, Role::input_gradient},
     {Region::saved, Role::saved},
+    {Region::pending, Role::pending},
     {Region::workspace, Role::workspace},
     {Region::constants, Role::constants},
     {Region::data_0, Role::data_0},

@@ -19,8 +19,7 @@ ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const
   const UnitMemory memory = memory_somewhere();
   for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
     for (const UnitPasses::Level& level : compute->passes(kind).levels) {
-      level.forward.run(meter, memory, 1);
-      level.backward.run(meter, memory, 1);
+      for (const UnitPass* pass : {&level.forward, &level.backward}) pass->run(meter, memory, 1);
     }
   }
   for (const Unit& unit : model.units) {

@@ -69,7 +69,13 @@ class TrainingSchedule {
   void backward(std::int32_t u, std::int32_t mb) {
     if (!has_backward(u)) return;
     if (mb == 0 && u == units_ - 1) update_late(u);
-    add(Pass::backward, u, mb);
+    const UnitWork& work = work_[static_cast<std::size_t>(u)];
+    if (!strategy_.divides_backward) {
+      add(Pass::backward, u, mb);
+    } else {
+      if (work.input_gradient) add(Pass::input_gradient, u, mb);
+      if (work.weight_gradient) add(Pass::weight_gradient, u, mb);
+    }
     if (mb == microbatches_ - 1) gradient_is_done(u);
   }
 
@@ -119,17 +125,22 @@ class TrainingSchedule {
 }  // namespace
 
 std::string_view name_of(Pass pass) {
-  constexpr std::array<std::string_view, 7> names = {
-      "forward", "backward", "finish_gradient", "reduce_gradient", "loss", "gradient_norm", "update"};
+  constexpr std::array<std::string_view, 9> names = {
+      "forward",         "backward", "input_gradient", "weight_gradient", "finish_gradient",
+      "reduce_gradient", "loss",     "gradient_norm",  "update"};
   return names[static_cast<std::size_t>(pass)];
 }
 
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy) {
   const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
   std::vector<UnitWork> work;
-  for (const Unit& unit : model.units)
-    work.push_back({.backward = !compute->passes(unit).saving_nothing().backward.is_empty(),
-                    .update = unit.elements > 0});
+  for (const Unit& unit : model.units) {
+    const UnitPasses::Level& passes = compute->passes(unit).saving_nothing();
+    work.push_back({.backward = !passes.backward.is_empty(),
+                    .update = unit.elements > 0,
+                    .input_gradient = !passes.input_gradient.is_empty(),
+                    .weight_gradient = !passes.weight_gradient.is_empty()});
+  }
   return work;
 }
 

@@ -13,6 +13,8 @@ namespace strata {
 enum class Pass : std::uint8_t {
   forward,          ///< of a unit, for one microbatch
   backward,         ///< of a unit, for one microbatch, with the forward pass if nothing was saved of it
+  input_gradient,   ///< a backward pass in two: what the unit before waits for,
+  weight_gradient,  ///< and what only gradients of parameters need
   finish_gradient,  ///< of a unit: what this rank's microbatches have given, in the form in which it travels
   reduce_gradient,  ///< of a unit: what all ranks' microbatches have given, and its sum of squares
   loss,             ///< of all microbatches
@@ -35,6 +37,8 @@ using Schedule = std::vector<Visit>;
 struct UnitWork {
   bool backward = true;  ///< a gradient passes it, or ends there; always so of the last unit
   bool update = true;    ///< it has something to train
+  bool input_gradient = true,
+       weight_gradient = true;  ///< either part of the backward pass has something to do
 };
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 

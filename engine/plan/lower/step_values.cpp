@@ -77,6 +77,7 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
     values.input.push_back(of_microbatch("input", compute.input_bytes(unit)));
     values.input_gradient.push_back(of_microbatch("input_gradient", compute.input_bytes(unit)));
     values.saved.push_back(of_microbatch("saved", levels[level].saved_bytes));
+    values.pending.push_back(of_microbatch("pending", levels[level].pending_bytes));
   }
   const std::int64_t ranks = strategy.mesh.reducing(), in_rows = rows * unit.sparse_row;
   values.rows = named("rows", BufferKind::communication, ElementType::int32, rows);

@@ -21,7 +21,7 @@ struct UnitValues {
       step_scalars;
   std::vector<StatePiece> state;
   bool trains() const { return parameter.elements > 0; }
-  std::vector<Value> input, input_gradient, saved;  ///< per microbatch
+  std::vector<Value> input, input_gradient, saved, pending;  ///< per microbatch
   /// These hold its gradient if that travels as rows: this rank's, and all ranks'.
   Value rows, row_values, all_rows, all_row_values;
 };

@@ -54,6 +54,7 @@ struct Strategy {
   StateFormat state_format = {};
   bool delays_reduction =
       false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
+  bool divides_backward = false;  ///< gradients of a unit's input and of its weights are passes of their own
   MicrobatchShape microbatch;
   std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none

@@ -25,13 +25,12 @@ std::string_view name_of(BufferKind kind) {
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array names =
-      std::to_array<std::string_view>({"load_data",      "copy_to_device", "copy_to_host",     "read",
-                                       "write",          "zero",           "forward",          "backward",
-                                       "cast_gradient",  "list_rows",      "copy_rows",        "sum_rows",
-                                       "sum_of_squares", "all_gather",     "reduce_scatter",   "all_reduce",
-                                       "sum_losses",     "loss",           "step_scalars",     "grad_norm",
-                                       "adamw",          "save",           "finish_checkpoint"});
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"load_data",     "copy_to_device", "copy_to_host", "read",           "write",
+       "zero",          "forward",        "backward",     "input_gradient", "weight_gradient",
+       "cast_gradient", "list_rows",      "copy_rows",    "sum_rows",       "sum_of_squares",
+       "all_gather",    "reduce_scatter", "all_reduce",   "sum_losses",     "loss",
+       "step_scalars",  "grad_norm",      "adamw",        "save",           "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
@@ -52,6 +51,7 @@ std::string_view name_of(Role role) {
                                                                 "output_gradient",
                                                                 "input_gradient",
                                                                 "saved",
+                                                                "pending",
                                                                 "workspace",
                                                                 "constants",
                                                                 "data_0",
@@ -178,6 +178,7 @@ std::string print(const Program& program, const Instruction& instruction) {
   std::string line = fmt::format("{:<14}", name_of(instruction.operation));
   if (instruction.unit >= 0) line += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.microbatch >= 0) line += fmt::format(" mb={}", instruction.microbatch);
+  if (instruction.segment > 0) line += fmt::format(" segment={}", instruction.segment);
   line += text_of(instruction.piece);
   line += fmt::format(" [{}]", name_of(instruction.lane));
   if (instruction.exchange.group >= 0)
@@ -193,6 +194,7 @@ std::string print(const Program& program, const Instruction& instruction) {
       const Buffer& buffer = program.buffer(operand.buffer);
       line += fmt::format(" {}={}:{}#{} {}[{}]", name_of(operand.role), name_of(buffer.tier), buffer.name,
                           operand.buffer, name_of(operand.type), operand.elements);
+      if (operand.offset > 0) line += fmt::format("@{}", operand.offset);
     }
   };
   append(instruction.reads);

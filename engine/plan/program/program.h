@@ -53,10 +53,12 @@ enum class Operation : std::uint8_t {
   copy_to_host,
   read,  ///< nvme source → host destination
   write,
-  zero,            ///< clear the unit's gradient accumulator
-  forward,         ///< of one unit and microbatch
-  backward,        ///< recomputes what was not saved; the last unit's includes its forward and the loss
-  cast_gradient,   ///< fp32 accumulator → the dtype that travels
+  zero,             ///< clear the unit's gradient accumulator
+  forward,          ///< of one unit and microbatch
+  backward,         ///< recomputes what was not saved; the last unit's includes its forward and the loss
+  input_gradient,   ///< a backward pass without what only gradients of parameters need,
+  weight_gradient,  ///< and that
+  cast_gradient,    ///< fp32 accumulator → the dtype that travels
   list_rows,       ///< numbers in the microbatches' data → the rows of the unit's gradient that have values
   copy_rows,       ///< those rows of the gradient, in the dtype in which ranks add them
   sum_rows,        ///< the group's rows → this rank's part of the sum of their gradients
@@ -114,6 +116,7 @@ enum class Role : std::uint8_t {
   output_gradient,
   input_gradient,
   saved,
+  pending,
   workspace,
   constants,
   data_0,  ///< in the order of Region
@@ -164,12 +167,13 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-/// The beginning of a buffer; what is behind the elements is of no meaning.
+/// The beginning of a buffer, or a stretch of a workspace; what is behind the elements is of no meaning.
 struct Operand {
   Role role;
   ElementType type = ElementType::byte;
   BufferId buffer = -1;
   std::int64_t elements = 0;
+  Bytes offset = 0;  ///< from the buffer's start
 
   Bytes bytes() const { return elements * size_of(type); }
   friend bool operator==(const Operand&, const Operand&) = default;
@@ -216,6 +220,7 @@ struct Instruction {
   /// How much of the unit's activations a forward or backward pass saves or finds saved: a number in
   /// UnitPasses::levels.
   std::int32_t saved_level = 0;
+  std::int32_t segment = 0;  ///< of the pass
   Serves serves = Serves::step;
   /// What it updates or saves. Its operands of optimizer state have that alone, others have all of the unit.
   Piece piece = {};

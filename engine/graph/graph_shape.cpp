@@ -1,0 +1,55 @@
+#include "engine/graph/graph_shape.h"
+
+#include "engine/graph/derivation.h"
+
+namespace strata {
+namespace {
+
+DType dtype_of(TensorType type, DType precision) {
+  return type == TensorType::precision ? precision : DType::fp32;
+}
+
+double flops_of(const Node& node, const UnitGraph& graph, const GraphShape& shape) {
+  std::vector<Matrix> sizes;
+  for (const TensorView& view : node.operands) {
+    sizes.push_back(view ? size_of(graph.tensor(view), shape) : Matrix());
+    if (!view.is_whole()) sizes.back().columns = view.columns;
+  }
+  return node.rule->flops(Operands(sizes, shape.microbatch));
+}
+
+}  // namespace
+
+Matrix size_of(const Tensor& tensor, const GraphShape& shape) {
+  return {nullptr, dtype_of(tensor.type, shape.precision), tensor.rows.in(shape.microbatch),
+          tensor.columns.in(shape.microbatch)};
+}
+
+Bytes bytes_of(const Matrix& size) {
+  return checked_product(size.rows, size.columns, size_of(size.dtype));
+}
+
+double forward_flops(const UnitGraph& graph, const GraphShape& shape) {
+  double sum = 0;
+  for (const Node& node : graph.nodes) sum += flops_of(node, graph, shape);
+  return sum;
+}
+
+double backward_flops(const UnitGraph& graph, const GraphShape& shape) {
+  const std::vector<bool> wanted = wanted_tensors(graph);
+  double sum = 0;
+  for (const Node& node : graph.nodes) {
+    bool has_parameters = false, wants_parameters = false, wants_others = false;
+    for_each_operand(node, [&](const TensorView& view, Touch touch) {
+      if (touch == Touch::writes) return;
+      const bool is_parameter = is_of_parameters(graph.tensor(view).region);
+      has_parameters |= is_parameter;
+      (is_parameter ? wants_parameters : wants_others) |= wanted[static_cast<std::size_t>(view.tensor)];
+    });
+    const int gradients = has_parameters ? int{wants_parameters} + int{wants_others} : 2 * int{wants_others};
+    sum += gradients * flops_of(node, graph, shape);
+  }
+  return sum;
+}
+
+}  // namespace strata

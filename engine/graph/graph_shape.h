@@ -1,0 +1,31 @@
+// What turns a graph's extents into sizes, and the sizes and FLOPs that follow. Pure functions; any thread.
+#pragma once
+
+#include <vector>
+
+#include "engine/graph/unit_graph.h"
+
+namespace strata {
+
+struct GraphShape {
+  DType precision = DType::fp32;
+  MicrobatchShape microbatch;
+  std::vector<Bytes> constants = {};  ///< offset of each in the region constants
+  /// Bounds what exists of a tensor in chunks, down to 64 rows. It changes the grouping of sums over rows,
+  /// and so the last bits of gradients: it is a constant of the engine, and an argument for tests only.
+  Bytes max_chunk_bytes = 64 * MiB;
+};
+
+/// A tensor's size; of one in chunks as if it existed whole.
+Matrix size_of(const Tensor& tensor, const GraphShape& shape);
+
+Bytes bytes_of(const Matrix& size);
+
+/// FLOPs of all nodes, once.
+double forward_flops(const UnitGraph& graph, const GraphShape& shape);
+
+/// Those of the gradients that somebody wants: as many as a node has for those of its parameters, and as many
+/// again for those of what else it reads; twice as many for a node without parameters.
+double backward_flops(const UnitGraph& graph, const GraphShape& shape);
+
+}  // namespace strata

@@ -1,0 +1,34 @@
+// What ranks that share a unit exchange within it. It stands between two segments of a pass: an instruction
+// between ranks, not a kernel.
+#pragma once
+
+#include "engine/graph/operator.h"
+
+namespace strata {
+
+enum class ExchangeKind : std::uint8_t {
+  all_reduce,      ///< partial sum → whole, in place
+  reduce_scatter,  ///< partial sum → split
+  all_gather       ///< split → whole
+};
+std::string_view name_of(ExchangeKind kind);
+
+/// Stands in passes that are laid out over ranks only, so it is neither derived nor split again.
+class ExchangeRule final : public Operator {
+ public:
+  enum : int { source, destination };  ///< an all_reduce has one
+
+  explicit ExchangeRule(ExchangeKind kind) : kind_(kind) {}
+
+  ExchangeKind kind() const { return kind_; }
+  std::string_view name() const override { return name_of(kind_); }
+  std::vector<Touch> touches() const override;
+  std::string_view axes() const override;
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  ExchangeKind kind_;
+};
+
+}  // namespace strata

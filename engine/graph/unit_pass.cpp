@@ -1,0 +1,230 @@
+#include "engine/graph/unit_pass.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "engine/graph/operators/elementwise.h"
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t kChunkRowMultiple = 64;
+
+std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
+  std::ptrdiff_t last = -1;
+  for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
+    for_each_operand(nodes[static_cast<std::size_t>(i)], [&](const TensorView& view, Touch) {
+      if (view.tensor == tensor) last = i;
+    });
+  }
+  return last;
+}
+
+/// Whoever adds to an operand that must survive, or that is not the pass's own, adds to a copy of it.
+std::vector<Node> with_copies(const UnitGraph& graph, const GivenTensors& given) {
+  std::vector<Node> nodes;
+  for (std::ptrdiff_t i = 0; i < std::ssize(graph.nodes); ++i) {
+    Node node = graph.nodes[static_cast<std::size_t>(i)];
+    for (const auto& [written, held] : node.rule->must_hold()) {
+      if (!node[held]) continue;
+      const TensorId id = node[held].tensor;
+      const bool can_be_used_up = graph.tensor(id).region == Region::workspace && !given.contains(id) &&
+                                  node[held].is_whole() && has_once(node, id) &&
+                                  last_touch(graph.nodes, id) == i;
+      if (can_be_used_up) continue;
+      nodes.push_back({std::make_shared<CopyRule>(), {node[held], node[written]}});
+      node[held] = node[written];
+    }
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+class UnitPassMaker {
+ public:
+  UnitPassMaker(UnitPass& pass, const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
+      : pass_(pass),
+        shape_(shape),
+        given_(given),
+        tensors_(graph.tensors),
+        nodes_(with_copies(graph, given)) {
+    for (const Tensor& tensor : tensors_) sizes_.push_back(size_of(tensor, shape));
+    find_chunks();
+    place();
+    spare_what_is_read_by_chunks();
+    for (std::ptrdiff_t i = 0; i < std::ssize(nodes_); ++i) add(i);
+    end_segment();
+  }
+
+ private:
+  using PlacedOperand = Segment::PlacedOperand;
+
+  Tensor& tensor(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
+  const Matrix& size(TensorId id) const { return sizes_[static_cast<std::size_t>(id)]; }
+  Node& node(std::ptrdiff_t i) { return nodes_[static_cast<std::size_t>(i)]; }
+
+  bool touches_chunks(const Node& node) {
+    bool touches = false;
+    for_each_operand(node, [&](const TensorView& view, Touch) { touches |= tensor(view.tensor).in_chunks; });
+    return touches;
+  }
+
+  void find_chunks() {
+    const std::int64_t tokens = shape_.microbatch.tokens();
+    for (std::size_t id = 0; id < tensors_.size(); ++id) {
+      if (!tensors_[id].in_chunks) continue;
+      const Bytes row = sizes_[id].columns * size_of(sizes_[id].dtype);
+      const std::int64_t fitting = shape_.max_chunk_bytes / row / kChunkRowMultiple * kChunkRowMultiple;
+      const std::int64_t rows = std::min(tokens, std::max(kChunkRowMultiple, fitting));
+      chunk_rows_ = chunk_rows_ == 0 ? rows : std::min(chunk_rows_, rows);
+    }
+    find_loop();
+  }
+
+  void find_loop() {
+    loop_begin_ = loop_end_ = 0;
+    for (std::ptrdiff_t i = 0; i < std::ssize(nodes_); ++i) {
+      if (!touches_chunks(node(i))) continue;
+      if (loop_end_ == 0) loop_begin_ = i;
+      loop_end_ = i + 1;
+    }
+  }
+
+  void place() {
+    PlacingProblem problem{.tensors = &tensors_,
+                           .nodes = &nodes_,
+                           .sizes = sizes_,
+                           .given = given_,
+                           .loop_begin = loop_begin_,
+                           .loop_end = loop_end_};
+    for (std::size_t id = 0; id < tensors_.size(); ++id)
+      if (tensors_[id].in_chunks) problem.sizes[id].rows = chunk_rows_;
+    placement_ = place_tensors(problem);
+    pass_.workspace_bytes_ = placement_.workspace_bytes;
+  }
+
+  /// What only the loop reads need not exist whole either, if the node before the loop that makes it goes by
+  /// rows. It stays whole if that takes no more room.
+  void spare_what_is_read_by_chunks() {
+    if (loop_begin_ == 0) return;
+    const Node& maker = node(loop_begin_ - 1);
+    if (!maker.rule->goes_by_rows()) return;
+    const std::vector<Tensor> whole = tensors_;
+    const TensorPlacement placed_whole = placement_;
+    const std::vector<Touch> touches = maker.rule->touches();
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      if (touches[i] != Touch::writes || !maker.operands[i]) continue;
+      Tensor& made = tensor(maker.operands[i].tensor);
+      const bool is_read_by_loop = last_touch(nodes_, maker.operands[i].tensor) < loop_end_;
+      if (made.region == Region::workspace && is_read_by_loop && made.rows.extent().per == Extent::Per::token)
+        made.in_chunks = true;
+    }
+    find_loop();
+    place();
+    if (placement_.workspace_bytes < placed_whole.workspace_bytes) return;
+    tensors_ = whole;
+    placement_ = placed_whole;
+    pass_.workspace_bytes_ = placement_.workspace_bytes;
+    find_loop();
+  }
+
+  PlacedOperand place_operand(const TensorView& view, bool in_loop) {
+    if (!view) return {.size = Matrix()};
+    const Tensor& tensor = this->tensor(view.tensor);
+    PlacedOperand operand{.region = tensor.region, .size = size(view.tensor)};
+    const Bytes element = size_of(operand.size.dtype);
+    const auto placed = placement_.places.find(view.tensor);
+    if (placed != placement_.places.end()) {
+      operand.region = placed->second.region;
+      operand.offset = placed->second.offset;
+    } else if (tensor.region == Region::constants) {
+      operand.offset = shape_.constants.at(static_cast<std::size_t>(tensor.offset));
+    } else {
+      operand.offset = tensor.offset * element;
+    }
+    if (!view.is_whole()) {
+      operand.offset += view.first * element;
+      operand.size.columns = view.columns;
+    }
+    if (!in_loop) return operand;
+    using Rows = PlacedOperand::Rows;
+    operand.tokens = tensor.in_chunks                                    ? Rows::in_chunk
+                     : tensor.rows.extent().per == Extent::Per::token    ? Rows::in_rows
+                     : tensor.columns.extent().per == Extent::Per::token ? Rows::in_columns
+                                                                         : Rows::all;
+    return operand;
+  }
+
+  void add(std::ptrdiff_t i) {
+    const bool in_loop = loop_begin_ <= i && i < loop_end_;
+    Segment::Step step{.rule = node(i).rule, .in_chunks = in_loop};
+    for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, in_loop));
+    const auto* exchange = dynamic_cast<const ExchangeRule*>(step.rule.get());
+    if (exchange == nullptr) {
+      steps_.push_back(std::move(step));
+      return;
+    }
+    if (in_loop) throw std::logic_error("ranks cannot exchange what exists in chunks only");
+    end_segment();
+    pass_.exchanges_.push_back({.kind = exchange->kind(),
+                                .source = step.operands.front(),
+                                .destination = step.operands.back(),
+                                .before = pass_.segments_.size()});
+  }
+
+  void end_segment() {
+    if (!steps_.empty())
+      pass_.segments_.emplace_back(std::exchange(steps_, {}), shape_.microbatch, chunk_rows_);
+  }
+
+  UnitPass& pass_;
+  const GraphShape& shape_;
+  const GivenTensors& given_;
+  std::vector<Tensor> tensors_;
+  std::vector<Node> nodes_;
+  std::vector<Matrix> sizes_;
+  std::int64_t chunk_rows_ = 0;
+  std::ptrdiff_t loop_begin_ = 0, loop_end_ = 0;
+  TensorPlacement placement_;
+  std::vector<Segment::Step> steps_;  ///< of the segment that is being made
+};
+
+UnitPass::UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given) {
+  UnitPassMaker(*this, graph, shape, given);
+}
+
+double UnitPass::flops() const {
+  double sum = 0;
+  for (const Segment& segment : segments_) sum += segment.flops();
+  return sum;
+}
+
+std::int64_t UnitPass::chunk_rows() const {
+  return segments_.empty() ? 0 : segments_.front().chunk_rows();
+}
+
+bool UnitPass::reads(Region region) const {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) { return segment.reads(region); });
+}
+
+bool UnitPass::writes(Region region) const {
+  return std::ranges::any_of(segments_, [&](const Segment& segment) { return segment.writes(region); });
+}
+
+bool UnitPass::touches(Region region) const {
+  return reads(region) || writes(region);
+}
+
+void UnitPass::run(Kernels& kernels, const UnitMemory& memory, float loss_factor,
+                   const Exchange& exchange) const {
+  auto next = exchanges_.begin();
+  for (std::size_t i = 0; i <= segments_.size(); ++i) {
+    for (; next != exchanges_.end() && next->before == i; ++next) exchange(*next);
+    if (i < segments_.size()) segments_[i].run(kernels, memory, loss_factor);
+  }
+}
+
+}  // namespace strata

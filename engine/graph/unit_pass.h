@@ -1,0 +1,58 @@
+// A pass of a unit: segments, one for each instruction, with one workspace for all of them, and between them
+// what ranks exchange. Values; usable from any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "engine/graph/graph_shape.h"
+#include "engine/graph/operators/exchange.h"
+#include "engine/graph/place_tensors.h"
+#include "engine/graph/segment.h"
+
+namespace strata {
+
+/// Tensors that ranks exchange, where the pass has them.
+struct PlacedExchange {
+  ExchangeKind kind;
+  Segment::PlacedOperand source, destination;  ///< one place of an all_reduce
+  std::size_t before;                          ///< number of the segment that comes next
+};
+
+class UnitPass {
+ public:
+  UnitPass() = default;
+  /// `given` tensors lie where they say. Other tensors of the workspace are placed by their lifetimes;
+  /// regions that the nodes write may serve as workspace before. The nodes are cut into segments where ranks
+  /// exchange tensors. REQUIRES: no exchange of a tensor in chunks.
+  UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given);
+
+  const std::vector<Segment>& segments() const { return segments_; }
+  /// In their order.
+  const std::vector<PlacedExchange>& exchanges() const { return exchanges_; }
+  /// From the first segment to the last.
+  Bytes workspace_bytes() const { return workspace_bytes_; }
+
+  bool is_empty() const { return segments_.empty(); }
+  double flops() const;
+  /// Rows that a tensor in chunks has; 0 if there is none.
+  std::int64_t chunk_rows() const;
+  bool touches(Region region) const;
+  bool reads(Region region) const;
+  bool writes(Region region) const;
+
+  using Exchange = std::function<void(const PlacedExchange&)>;
+  /// All segments after one another.
+  void run(
+      Kernels& kernels, const UnitMemory& memory, float loss_factor,
+      const Exchange& exchange = [](const PlacedExchange&) {}) const;
+
+ private:
+  friend class UnitPassMaker;
+  std::vector<Segment> segments_;
+  std::vector<PlacedExchange> exchanges_;
+  Bytes workspace_bytes_ = 0;
+};
+
+}  // namespace strata
