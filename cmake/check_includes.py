@@ -147,7 +147,7 @@ class Targets:
             target.links |= set(rest) - {"DEPENDS"}
         elif command == "strata_test":
             target = self.target(name + "_test", file)
-            target.sources |= self.glob(folder, name + "/*.cpp")
+            target.sources |= self.glob(folder, name + "/*.cpp") | self.glob(folder, name + "/*/*.cpp")
             options = {"FILTER", "LAUNCHES"}
             depends = [word for word, before in zip(rest, [""] + rest) if word not in options and before not in options]
             target.links |= set(depends) - {"DEPENDS"}

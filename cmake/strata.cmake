@@ -66,12 +66,12 @@ function(strata_library name)
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target... FILTER filter LAUNCHES count): tests/NAME/*.cpp as the program NAME_test. ctest runs the cases that
-# GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case that takes longer than
-# STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
+# strata_test(NAME DEPENDS target... FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one folder below as the program
+# NAME_test. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case
+# that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
   cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   if(NOT sources)
     return()
   endif()
