@@ -59,6 +59,15 @@ Axis Axis::slice(std::int64_t first, std::int64_t count) const {
   return slice;
 }
 
+Axis Axis::divided(AxisName name, std::int64_t ranks) const {
+  Axis part = *this;
+  for (Dimensions& dimensions : part.parts_) {
+    for (Dimension& dimension : dimensions)
+      if (dimension.name == name) dimension.length.count /= ranks;
+  }
+  return part;
+}
+
 Axis Axis::outer() const {
   Axis outer = *this;
   for (Dimensions& part : outer.parts_) part.pop_back();

@@ -97,6 +97,8 @@ class Axis {
 
   /// `count` elements from `first` on. REQUIRES: they are whole parts.
   Axis slice(std::int64_t first, std::int64_t count) const;
+  /// A rank's share: every dimension of this name is shorter by the factor. REQUIRES: they divide.
+  Axis divided(AxisName name, std::int64_t ranks) const;
   /// Without the innermost dimension of each part.
   Axis outer() const;
   /// Side by side.

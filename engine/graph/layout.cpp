@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "engine/graph/derivation.h"
 #include "engine/graph/legality.h"
 
 namespace strata {
@@ -38,6 +37,7 @@ class Propagation {
 
   std::vector<TensorExchange> run(const std::vector<Node>& nodes, TensorId handed_over) {
     exchanges_.clear();
+    node_layouts_.clear();
     nodes_ = &nodes;
     handed_over_ = handed_over;
     for (State& state : states_) state.is_gathered = false;
@@ -47,6 +47,7 @@ class Propagation {
   }
 
   const std::vector<Layout>& made() const { return made_; }
+  const std::vector<NodeLayout>& nodes() const { return node_layouts_; }
 
  private:
   struct State {
@@ -145,6 +146,7 @@ class Propagation {
     const std::vector<Touch> touches = node.rule->touches();
     const NodeSplit split = find_split(node, legality, touches);
     bool makes_partial_sums = split.sums;
+    NodeLayout layout{split.is_divided, std::vector<bool>(touches.size())};
     for (std::size_t i = 0; i < touches.size(); ++i) {
       const TensorView& view = node.operands[i];
       if (!view || touches[i] == Touch::writes) continue;
@@ -157,7 +159,11 @@ class Propagation {
       } else {
         bring(view.tensor, {});
       }
+      layout.is_once[i] = !split.is_divided[i] && legality.operands[i].is_linear &&
+                          state(view.tensor).now.form == Form::whole;
     }
+    if (!makes_partial_sums) layout.is_once.assign(touches.size(), false);
+    node_layouts_.push_back(std::move(layout));
     for (std::size_t i = 0; i < touches.size(); ++i) {
       const TensorView& view = node.operands[i];
       if (!view || touches[i] == Touch::reads) continue;
@@ -180,20 +186,22 @@ class Propagation {
   TensorId handed_over_ = -1;
   std::size_t number_ = 0;
   std::vector<TensorExchange> exchanges_;
+  std::vector<NodeLayout> node_layouts_;
 };
 
 }  // namespace
 
-UnitLayout lay_out(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks) {
+UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks) {
+  const std::vector<Tensor>& tensors = graph.backward.tensors;
   UnitLayout layout;
-  layout.backward = Derivation(graph).finish();
-  Propagation propagation(layout.backward, axes, ranks);
-  layout.forward_exchanges = propagation.run(graph.nodes, graph.output);
-  const auto given = std::ranges::find(layout.backward.tensors, Region::input_gradient, &Tensor::region);
-  const bool hands_over = given != layout.backward.tensors.end();
+  Propagation propagation(graph.backward, axes, ranks);
+  layout.forward_exchanges = propagation.run(graph.forward.nodes, graph.forward.output);
+  layout.forward_nodes = propagation.nodes();
+  const auto given = std::ranges::find(tensors, Region::input_gradient, &Tensor::region);
+  const bool hands_over = given != tensors.end();
   layout.backward_exchanges = propagation.run(
-      layout.backward.nodes,
-      hands_over ? static_cast<TensorId>(given - layout.backward.tensors.begin()) : TensorId{-1});
+      graph.backward.nodes, hands_over ? static_cast<TensorId>(given - tensors.begin()) : TensorId{-1});
+  layout.backward_nodes = propagation.nodes();
   layout.tensors = propagation.made();
   return layout;
 }

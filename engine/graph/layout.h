@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/graph/derive.h"
 #include "engine/graph/operators/exchange.h"
-#include "engine/graph/unit_graph.h"
 
 namespace strata {
 
@@ -32,10 +32,16 @@ struct TensorExchange {
   friend bool operator==(const TensorExchange&, const TensorExchange&) = default;
 };
 
+/// What a node does with its operands.
+struct NodeLayout {
+  std::vector<bool> is_divided;  ///< it works on the rank's stretch of the operand
+  std::vector<bool> is_once;     ///< one rank's node is given the operand: it is whole among partial sums
+};
+
 struct UnitLayout {
-  UnitGraph backward;           ///< Derivation's; its tensors are those of both passes
-  std::vector<Layout> tensors;  ///< as nodes make them
+  std::vector<Layout> tensors;  ///< of the backward graph, as nodes make them
   std::vector<TensorExchange> forward_exchanges, backward_exchanges;
+  std::vector<NodeLayout> forward_nodes, backward_nodes;
 };
 
 /// Splits all dimensions with one of these names over `ranks`. What units hand to one another has them split,
@@ -43,6 +49,6 @@ struct UnitLayout {
 /// nothing; one that is gathered serves its whole pass. Partial sums travel on through nodes that are linear
 /// in them if that makes nothing larger. A parameter's gradient may stay one: then it is to be summed once in
 /// a step. Throws ConfigError if a dimension cannot be split so often.
-UnitLayout lay_out(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks);
+UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks);
 
 }  // namespace strata

@@ -14,6 +14,11 @@ enum class Init : std::uint8_t { normal, residual_normal, zeros, ones };
 
 enum class Flat : std::uint8_t { trained, frozen };
 
+struct Stretch {
+  std::int64_t first = 0, count = 0;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+
 /// One HF tensor: `rows` × `columns` (a vector has one row), row-major, inside one of a unit's flat
 /// parameters.
 struct TensorSpec {
@@ -26,6 +31,13 @@ struct TensorSpec {
   bool decay = false;  ///< weight decay applies: matrices, not norms and biases
   /// A row that starts as zeros, or -1.
   std::int64_t zero_row = -1;
+  /// What a rank has of it that shares the unit's passes with others, row by row; empty: all. A vector has
+  /// one row.
+  std::vector<Stretch> rows = {}, columns = {};
+  /// The gradient that such a rank makes is a part of a sum over them all.
+  bool sums_gradient = false;
+
+  bool is_split() const { return !rows.empty(); }
 };
 
 struct Unit {

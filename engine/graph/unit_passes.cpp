@@ -7,16 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/graph/derivation.h"
-#include "engine/graph/fuse.h"
-
 namespace strata {
 namespace {
 
 class PassMaker {
  public:
-  PassMaker(const UnitGraph& graph, const GraphShape& shape)
-      : shape_(shape), forward_(fuse(graph)), derived_(Derivation(forward_).finish()) {
+  PassMaker(const DerivedGraph& graph, const GraphShape& shape)
+      : shape_(shape), forward_(graph.forward), derived_(graph.backward) {
     find_needed();
     for (const TensorId id : needed_)
       if (!can_be_remade(id)) kept_.insert(id);
@@ -306,14 +303,14 @@ class PassMaker {
   }
 
   const GraphShape& shape_;
-  UnitGraph forward_, derived_;
+  const UnitGraph &forward_, &derived_;
   std::set<TensorId> needed_;  ///< by the backward pass, of the forward pass
   std::set<TensorId> kept_;
 };
 
 }  // namespace
 
-UnitPasses make_passes(const UnitGraph& graph, const GraphShape& shape) {
+UnitPasses make_passes(const DerivedGraph& graph, const GraphShape& shape) {
   return PassMaker(graph, shape).make();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/derive.h"
 #include "engine/graph/unit_pass.h"
 
 namespace strata {
@@ -33,6 +34,6 @@ struct UnitPasses {
   const Level& saving_all() const { return levels.back(); }
 };
 
-UnitPasses make_passes(const UnitGraph& graph, const GraphShape& shape);
+UnitPasses make_passes(const DerivedGraph& graph, const GraphShape& shape);
 
 }  // namespace strata

@@ -101,7 +101,7 @@ TEST(Freezing, LeavesNoBackwardPassWhereNothingIsTrained) {
   EXPECT_EQ(unit.elements, 0);
   EXPECT_THAT(derived(graph, false), IsEmpty());
   graph.wants_input_gradient = false;
-  const UnitPasses passes = make_passes(graph, kShape);
+  const UnitPasses passes = make_passes(derive(graph), kShape);
   EXPECT_EQ(passes.levels.size(), 1U);
   EXPECT_TRUE(passes.levels[0].backward.is_empty());
   EXPECT_EQ(backward_flops(graph, kShape), 0);
@@ -109,7 +109,7 @@ TEST(Freezing, LeavesNoBackwardPassWhereNothingIsTrained) {
 
 TEST(Freezing, AddsToNoGradientOfAFrozenTensor) {
   const auto [unit, graph] = frozen(attention_unit(), {"norm.weight", "out.weight"});
-  for (const UnitPasses::Level& level : make_passes(graph, kShape).levels) {
+  for (const UnitPasses::Level& level : make_passes(derive(graph), kShape).levels) {
     EXPECT_TRUE(level.backward.touches(Region::gradient));
     EXPECT_TRUE(level.backward.touches(Region::frozen));
     EXPECT_TRUE(level.forward.touches(Region::frozen));

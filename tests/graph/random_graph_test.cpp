@@ -99,7 +99,7 @@ class RandomUnit {
   explicit RandomUnit(std::uint64_t seed)
       : built_(random_unit(seed)),
         passes_(make_passes(
-            built_.graph,
+            derive(built_.graph),
             {.precision = DType::fp32, .microbatch = kShape, .constants = {0, align_up(kTableBytes)}})),
         input_(random_values(kShape.tokens() * kColumns, seed + 1)),
         parameter_(static_cast<std::size_t>(built_.unit.elements)),

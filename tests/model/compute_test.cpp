@@ -239,7 +239,7 @@ TEST(UnitCompute, AGpt2BlockKeepsNineAndScratchesThirteenHiddenVectorsPerToken) 
 UnitPasses head_passes(const Model& model, DType precision, MicrobatchShape shape,
                        Bytes max_chunk_bytes = 64 * MiB) {
   return make_passes(
-      model.graph_of(model.head()),
+      derive(model.graph_of(model.head())),
       {.precision = precision, .microbatch = shape, .constants = {}, .max_chunk_bytes = max_chunk_bytes});
 }
 

@@ -41,11 +41,12 @@ UnitGraph graph_of(const Architecture& architecture, std::size_t unit) {
 
 /// "input: whole", one tensor a line.
 std::string layout(const UnitGraph& graph, std::span<const AxisName> axes) {
-  const UnitLayout layout = lay_out(graph, axes, 2);
+  const DerivedGraph derived{graph, Derivation(graph).finish()};
+  const UnitLayout layout = lay_out(derived, axes, 2);
   std::string text;
   for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
     const auto& [form, axis] = layout.tensors[i];
-    text += layout.backward.tensors[i].name + ": ";
+    text += derived.backward.tensors[i].name + ": ";
     text += form == Layout::Form::whole         ? "whole"
             : form == Layout::Form::partial_sum ? "partial sum"
                                                 : "split on " + std::string(axis.text());
@@ -60,17 +61,18 @@ struct Exchanges {
 
 /// "all_reduce sum before norm".
 Exchanges exchanges(const UnitGraph& graph, std::span<const AxisName> axes) {
-  const UnitLayout layout = lay_out(graph, axes, 2);
+  const DerivedGraph derived{graph, Derivation(graph).finish()};
+  const UnitLayout layout = lay_out(derived, axes, 2);
   const auto print = [&](const std::vector<TensorExchange>& exchanges, const std::vector<Node>& nodes) {
     std::vector<std::string> lines;
     for (const auto& [kind, tensor, before] : exchanges) {
-      lines.push_back(std::string(name_of(kind)) + " " + layout.backward.tensor(tensor).name + " before " +
+      lines.push_back(std::string(name_of(kind)) + " " + derived.backward.tensor(tensor).name + " before " +
                       (before < nodes.size() ? std::string(nodes[before].rule->name()) : "the end"));
     }
     return lines;
   };
   return {print(layout.forward_exchanges, graph.nodes),
-          print(layout.backward_exchanges, layout.backward.nodes)};
+          print(layout.backward_exchanges, derived.backward.nodes)};
 }
 
 TEST(DeclaredAxes, FitEveryNodeOfEveryArchitecture) {
@@ -142,7 +144,7 @@ TEST(TensorParallel, WithSplitSequencesGathersAndScatters) {
 TEST(TensorParallel, RefusesWhatDoesNotDivide) {
   const auto refusal = [](const UnitGraph& graph, std::int64_t ranks) -> std::string {
     try {
-      lay_out(graph, kTensorParallel, ranks);
+      lay_out(derive(graph), kTensorParallel, ranks);
       return "";
     } catch (const ConfigError& error) {
       return error.what();

@@ -1,0 +1,284 @@
+#include "engine/graph/split_unit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "engine/graph/operators/elementwise.h"
+#include "engine/graph/operators/linear.h"
+
+namespace strata {
+namespace {
+
+using Form = Layout::Form;
+
+std::int64_t length_of(std::span<const Dimension> dimensions) {
+  std::int64_t length = 1;
+  for (const Dimension& dimension : dimensions) length *= dimension.length.count;
+  return length;
+}
+
+class StretchFinder {
+ public:
+  StretchFinder(const Axis& axis, const AxisSplit& split) : axis_(axis), split_(split) {}
+
+  std::vector<Stretch> find() {
+    const Dimensions& outer = axis_.parts().front();
+    go_through(std::span(outer).first(axis_.shared()), [&] {
+      for (const Dimensions& part : axis_.parts()) take_all(std::span(part).subspan(axis_.shared()));
+    });
+    return std::move(found_);
+  }
+
+ private:
+  bool is_split(const Dimension& dimension) const {
+    return std::ranges::find(split_.axes, dimension.name) != split_.axes.end();
+  }
+
+  /// Calls inner() for each index of the outermost dimension, which takes or skips what lies behind it.
+  template <typename Inner>
+  void go_through(std::span<const Dimension> dimensions, const Inner& inner) {
+    if (dimensions.empty()) return inner();
+    const std::int64_t length = dimensions.front().length.count;
+    const bool splits = is_split(dimensions.front());
+    const std::int64_t count = splits ? length / split_.ranks : length;
+    const std::int64_t first = splits ? split_.rank * count : 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const bool was_taken = std::exchange(takes_, takes_ && first <= i && i < first + count);
+      go_through(dimensions.subspan(1), inner);
+      takes_ = was_taken;
+    }
+  }
+
+  void take_all(std::span<const Dimension> dimensions) {
+    const auto inner = std::ranges::find_if(dimensions.rbegin(), dimensions.rend(),
+                                            [&](const Dimension& dimension) { return is_split(dimension); });
+    const auto split = static_cast<std::size_t>(dimensions.rend() - inner);  // and those outside of them
+    go_through(dimensions.first(split), [&] { take(length_of(dimensions.subspan(split))); });
+  }
+
+  void take(std::int64_t count) {
+    const std::int64_t first = std::exchange(at_, at_ + count);
+    if (!takes_) return;
+    if (!found_.empty() && found_.back().first + found_.back().count == first) {
+      found_.back().count += count;
+    } else {
+      found_.push_back({first, count});
+    }
+  }
+
+  const Axis& axis_;
+  const AxisSplit& split_;
+  std::vector<Stretch> found_;
+  std::int64_t at_ = 0;
+  bool takes_ = true;
+};
+
+/// Elements of [first, end) that the stretches have.
+std::int64_t common(const std::vector<Stretch>& stretches, std::int64_t first, std::int64_t end) {
+  std::int64_t count = 0;
+  for (const Stretch& stretch : stretches)
+    count += std::max<std::int64_t>(
+        0, std::min(end, stretch.first + stretch.count) - std::max(first, stretch.first));
+  return count;
+}
+
+/// Those stretches, or parts of them, that lie in [first, end), counted from there.
+std::vector<Stretch> within(const std::vector<Stretch>& stretches, std::int64_t first, std::int64_t end) {
+  std::vector<Stretch> result;
+  for (const Stretch& stretch : stretches) {
+    const std::int64_t from = std::max(first, stretch.first);
+    const std::int64_t to = std::min(end, stretch.first + stretch.count);
+    if (from < to) result.push_back({from - first, to - from});
+  }
+  return result;
+}
+
+std::int64_t align(std::int64_t value, std::int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+class Splitting {
+ public:
+  Splitting(const DerivedGraph& whole, const AxisSplit& split)
+      : whole_(whole), split_(split), layout_(lay_out(whole, split.axes, split.ranks)) {}
+
+  SplitUnit run(const Unit& unit) {
+    SplitUnit result{whole_, unit};
+    place_parameters(result.unit);
+    std::vector<Tensor> tensors;
+    for (TensorId id = 0; id < std::ssize(whole_.backward.tensors); ++id) tensors.push_back(local(id));
+    result.graph.backward.tensors = tensors;
+    tensors.resize(whole_.forward.tensors.size());
+    result.graph.forward.tensors = std::move(tensors);
+    result.graph.forward.nodes =
+        local(whole_.forward.nodes, layout_.forward_nodes, layout_.forward_exchanges);
+    result.graph.backward.nodes =
+        local(whole_.backward.nodes, layout_.backward_nodes, layout_.backward_exchanges);
+    return result;
+  }
+
+ private:
+  const Tensor& tensor(TensorId id) const { return whole_.backward.tensors[static_cast<std::size_t>(id)]; }
+  const Layout& layout(TensorId id) const { return layout_.tensors[static_cast<std::size_t>(id)]; }
+
+  static bool is_own_parameter(const Tensor& tensor) {
+    return tensor.region == Region::parameter || tensor.region == Region::frozen;
+  }
+
+  Tensor local(TensorId id) const {
+    Tensor local = tensor(id);
+    if (layout(id).form == Form::split) {
+      local.rows = local.rows.divided(layout(id).axis, split_.ranks);
+      local.columns = local.columns.divided(layout(id).axis, split_.ranks);
+    }
+    const Region region = local.region == Region::gradient ? Region::parameter : local.region;
+    if (const auto moved = offsets_.find({region, local.offset}); moved != offsets_.end())
+      local.offset = moved->second;
+    return local;
+  }
+
+  std::vector<Node> local(const std::vector<Node>& nodes, const std::vector<NodeLayout>& layouts,
+                          const std::vector<TensorExchange>& exchanges) const {
+    std::vector<Node> result;
+    auto exchange = exchanges.begin();
+    const auto exchange_before = [&](std::size_t number) {
+      for (; exchange != exchanges.end() && exchange->before == number; ++exchange) {
+        if (exchange->kind != ExchangeKind::all_reduce)
+          throw std::logic_error(fmt::format("{} of {}: only sums are exchanged within a unit",
+                                             name_of(exchange->kind), tensor(exchange->tensor).name));
+        result.push_back({std::make_shared<ExchangeRule>(exchange->kind), {{exchange->tensor}}});
+      }
+    };
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      exchange_before(i);
+      result.push_back(local(nodes[i], layouts[i]));
+    }
+    exchange_before(nodes.size());
+    return result;
+  }
+
+  Node local(Node node, const NodeLayout& layout) const {
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      TensorView& view = node.operands[i];
+      if (!view) continue;
+      const bool is_split = this->layout(view.tensor).form == Form::split;
+      if (is_split != layout.is_divided[i])
+        throw std::logic_error(fmt::format("{} takes {} of {}, which ranks do not have", node.rule->name(),
+                                           is_split ? "all" : "a stretch", tensor(view.tensor).name));
+      if (is_split && !view.is_whole()) {
+        const std::vector<Stretch> columns = stretches_of(tensor(view.tensor).columns, split_);
+        const std::int64_t end = view.first + view.columns;
+        view = {view.tensor, common(columns, 0, view.first), common(columns, view.first, end)};
+      }
+    }
+    return split_.rank == 0 ? node : without_what_is_given_once(std::move(node), layout);
+  }
+
+  /// Its share of the sum is that of ranks that are given zeros.
+  static Node without_what_is_given_once(Node node, const NodeLayout& layout) {
+    if (std::ranges::none_of(layout.is_once, std::identity())) return node;
+    const Operator* const rule = node.rule.get();
+    if (dynamic_cast<const LinearRule*>(rule) != nullptr) {
+      for (const int operand : {LinearRule::bias, LinearRule::addend})
+        if (layout.is_once[static_cast<std::size_t>(operand)]) node[operand] = {};
+      return node;
+    }
+    if (dynamic_cast<const AdditionRule*>(rule) != nullptr) {
+      const bool has_a = !layout.is_once[AdditionRule::a];
+      return {std::make_shared<CopyRule>(),
+              {node[has_a ? AdditionRule::a : AdditionRule::b], node[AdditionRule::out]}};
+    }
+    throw std::logic_error(fmt::format("{} cannot do without an operand", rule->name()));
+  }
+
+  /// Gives the parameters of a rank their places in its flat parameters, in the order of the whole ones.
+  void place_parameters(Unit& unit) {
+    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+      const Region region = flat == Flat::trained ? Region::parameter : Region::frozen;
+      std::map<std::int64_t, TensorId> parameters;  // by offset
+      for (TensorId id = 0; id < std::ssize(whole_.forward.tensors); ++id)
+        if (tensor(id).region == region) parameters.emplace(tensor(id).offset, id);
+      std::int64_t end = 0;
+      for (const auto& [offset, id] : parameters) {
+        end = align(end, kTensorAlignment);
+        offsets_[{region, offset}] = end;
+        end += local_elements(id);
+      }
+      (flat == Flat::trained ? unit.elements : unit.frozen_elements) = align(end, kFlatAlignment);
+      for (TensorSpec& spec : unit.tensors) {
+        if (spec.flat != flat) continue;
+        const auto above = parameters.upper_bound(spec.offset);
+        if (above == parameters.begin())
+          throw std::logic_error(spec.hf_name + " is in no parameter of its graph");
+        place_in(spec, std::prev(above)->second);
+      }
+    }
+    unit.parameters = 0;
+    for (const TensorSpec& spec : unit.tensors) unit.parameters += spec.elements;
+  }
+
+  std::int64_t local_elements(TensorId id) const {
+    const Tensor part = local(id);
+    return part.rows.extent().count * part.columns.extent().count;
+  }
+
+  /// `spec` is some rows of the parameter, or some columns of its only row.
+  void place_in(TensorSpec& spec, TensorId id) const {
+    const Tensor& parameter = tensor(id);
+    spec.sums_gradient = has_partial_gradient(parameter);
+    const std::int64_t columns = parameter.columns.extent().count, first = spec.offset - parameter.offset;
+    const std::int64_t start = offsets_.at({parameter.region, parameter.offset});
+    if (layout(id).form != Form::split) {
+      spec.offset = start + first;
+      return;
+    }
+    const std::vector<Stretch> of_rows = stretches_of(parameter.rows, split_),
+                               of_columns = stretches_of(parameter.columns, split_);
+    const std::int64_t local_columns = common(of_columns, 0, columns);
+    const bool is_in_a_row = parameter.rows.extent().count == 1;
+    const std::int64_t unit = is_in_a_row ? 1 : columns;  // of what the spec is a range
+    if (first % unit != 0 || spec.elements % unit != 0)
+      throw std::logic_error(spec.hf_name + " is no whole rows of a parameter");
+    const std::int64_t begin = first / unit, end = begin + spec.elements / unit;
+    spec.rows = is_in_a_row ? std::vector<Stretch>{{0, 1}} : within(of_rows, begin, end);
+    spec.columns = is_in_a_row ? within(of_columns, begin, end) : of_columns;
+    const std::int64_t before = common(is_in_a_row ? of_columns : of_rows, 0, begin);
+    spec.offset = start + before * (is_in_a_row ? 1 : local_columns);
+    const auto count = [](const std::vector<Stretch>& stretches) {
+      return std::accumulate(stretches.begin(), stretches.end(), std::int64_t{0},
+                             [](std::int64_t sum, const Stretch& stretch) { return sum + stretch.count; });
+    };
+    spec.elements = count(spec.rows) * count(spec.columns);
+  }
+
+  bool has_partial_gradient(const Tensor& parameter) const {
+    for (TensorId id = 0; id < std::ssize(whole_.backward.tensors); ++id) {
+      if (tensor(id).region == Region::gradient && tensor(id).offset == parameter.offset)
+        return layout(id).form == Form::partial_sum;
+    }
+    return false;
+  }
+
+  const DerivedGraph& whole_;
+  const AxisSplit& split_;
+  UnitLayout layout_;
+  /// Of parameters in a rank's flat parameters, by those in the whole ones.
+  std::map<std::pair<Region, std::int64_t>, std::int64_t> offsets_;
+};
+
+}  // namespace
+
+std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split) {
+  return StretchFinder(axis, split).find();
+}
+
+SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split) {
+  return Splitting(whole, split).run(unit);
+}
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// A unit as one of several ranks has it that share each of its passes: axes are split over them by name
+// (layout.h), tensors have the rank's sizes, and where ranks exchange values the graphs say so. Pure values;
+// any thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/graph/derive.h"
+#include "engine/graph/layout.h"
+#include "engine/graph/unit.h"
+
+namespace strata {
+
+/// Axes split over `ranks` ranks, as one of them has them.
+struct AxisSplit {
+  std::vector<AxisName> axes;
+  std::int64_t ranks = 1, rank = 0;
+
+  friend bool operator==(const AxisSplit&, const AxisSplit&) = default;
+};
+
+/// What a rank has of an axis: stretches of it, in their order; neighbours are joined.
+std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split);
+
+struct SplitUnit {
+  DerivedGraph graph;
+  /// Elements of the rank's flat parameters, tensors in their order.
+  Unit unit;
+};
+
+/// One rank's part. `unit` is any of those that `whole` is the graph of. Throws ConfigError if an axis cannot
+/// be split so often.
+SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split);
+
+}  // namespace strata
