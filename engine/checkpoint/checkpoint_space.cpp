@@ -21,8 +21,8 @@ Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicato
     std::vector<TensorToWrite> tensors;
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       if (model.units[unit].elements_of(flat) == 0) continue;
-      for (const TensorPiece& piece : pieces_in(model.units[unit], state.saved(unit, flat)))
-        tensors.push_back(stored_form(piece));
+      const std::vector<TensorToWrite> of_unit = stored_tensors(model.units[unit], state.saved(unit, flat));
+      tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
     }
     return align_up(SafetensorsWriter::file_bytes(DType::fp32, tensors), kBlock) + kManifestBytesPerFile;
   };

@@ -17,8 +17,8 @@ std::vector<TensorToWrite> tensors_of(const Model& model, const std::vector<Save
   std::vector<TensorToWrite> tensors;
   for (const SavedUnit& saved : units) {
     if (saved.range.flat != flat) continue;
-    for (const TensorPiece& piece : pieces_in(model.units[saved.unit], saved.range))
-      tensors.push_back(stored_form(piece));
+    const std::vector<TensorToWrite> of_unit = stored_tensors(model.units[saved.unit], saved.range);
+    tensors.insert(tensors.end(), of_unit.begin(), of_unit.end());
   }
   return tensors;
 }
@@ -106,6 +106,7 @@ void CheckpointWriter::add(const SavedUnit& next, StateKind kind, const ReadStat
   elements += next.range.count;
   remember_failure([&] {
     for (const TensorPiece& piece : pieces_in(model_.units[next.unit], next.range)) {
+      if (piece.tensor->is_copy) continue;
       for (std::int64_t done = 0; done < piece.count(); done += kLargestRead) {
         files_[static_cast<std::size_t>(kind)]->write(
             read(piece.at + done, std::min(kLargestRead, piece.count() - done)));

@@ -175,9 +175,9 @@ void HfFolder::read_tensor(const std::string& hf_name, std::int64_t first, std::
 void HfFolder::read_range(const Unit& unit, FlatRange range, std::span<float> flat) const {
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
-  for (const TensorPiece& piece : pieces_in(unit, range)) {
-    read_tensor(piece.tensor->hf_name, piece.first,
-                flat.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count())));
+  for (const TensorRun& run : runs_in(unit, range)) {
+    read_tensor(run.tensor->hf_name, run.first,
+                flat.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/checkpoint/state_access.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,26 @@ class StateHash {
     }
   }
 
+  /// If ranks have stretches of tensors: these are put together first.
+  void add_split(const Unit& unit, FlatRange own, const std::function<std::span<const float>()>& read) {
+    std::vector<Run> runs;
+    for (const TensorRun& run : runs_in(unit, own)) {
+      if (run.tensor->is_copy) continue;
+      runs.push_back({run.tensor - unit.tensors.data(), run.first, run.count(), run.at, self_});
+    }
+    const std::span<const float> values = own.count > 0 ? read() : std::span<const float>();
+    if (self_ > 0) return send(runs, values);
+    std::vector<std::vector<float>> of_ranks = {{values.begin(), values.end()}};
+    for (int rank = 1; ranks_ != nullptr && rank < ranks_->size(); ++rank)
+      of_ranks.push_back(receive(rank, runs));
+    std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.tensor, run.first); });
+    for (const Run& run : runs) {
+      hash_.update(
+          std::as_bytes(std::span(of_ranks[static_cast<std::size_t>(run.rank)])
+                            .subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count))));
+    }
+  }
+
   std::uint64_t digest() {
     std::uint64_t digest = hash_.digest();
     if (ranks_ != nullptr) ranks_->broadcast(&digest, sizeof(digest), Element::byte, 0);
@@ -50,6 +71,29 @@ class StateHash {
   }
 
  private:
+  /// A TensorRun as ranks tell each other.
+  struct Run {
+    std::int64_t tensor, first, count, at, rank;
+  };
+
+  void send(const std::vector<Run>& runs, std::span<const float> values) {
+    const std::array<std::int64_t, 2> counts = {std::ssize(runs), std::ssize(values)};
+    ranks_->send(counts.data(), sizeof(counts), Element::byte, 0);
+    if (!runs.empty()) ranks_->send(runs.data(), runs.size() * sizeof(Run), Element::byte, 0);
+    if (!values.empty()) ranks_->send(values.data(), values.size(), Element::fp32, 0);
+  }
+
+  std::vector<float> receive(int rank, std::vector<Run>& runs) {
+    std::array<std::int64_t, 2> counts = {};
+    ranks_->receive(counts.data(), sizeof(counts), Element::byte, rank);
+    const std::size_t before = runs.size(), count = static_cast<std::size_t>(counts[0]);
+    runs.resize(before + count);
+    if (count > 0) ranks_->receive(runs.data() + before, count * sizeof(Run), Element::byte, rank);
+    std::vector<float> values(static_cast<std::size_t>(counts[1]));
+    if (!values.empty()) ranks_->receive(values.data(), values.size(), Element::fp32, rank);
+    return values;
+  }
+
   std::span<const float> receive(const RangeOfRank& part) {
     received_.resize(static_cast<std::size_t>(part.range.count));
     ranks_->receive(received_.data(), received_.size(), Element::fp32, part.rank);
@@ -90,12 +134,17 @@ StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, St
 
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks) {
   StateHash hash(ranks);
+  const bool is_split = std::ranges::any_of(
+      model.units, [](const Unit& unit) { return std::ranges::any_of(unit.tensors, &TensorSpec::is_split); });
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const Flat flat : {Flat::trained, Flat::frozen}) {
       if (model.units[unit].elements_of(flat) == 0) continue;
-      const std::vector<RangeOfRank> parts = ranges_in_order(state.saved(unit, flat), ranks);
+      const FlatRange own = state.saved(unit, flat);
+      const std::vector<RangeOfRank> parts =
+          is_split ? std::vector<RangeOfRank>() : ranges_in_order(own, ranks);
       for (const StateKind kind : kStateKinds) {
         if (flat_of(kind) != flat) continue;
+        if (is_split) hash.add_split(model.units[unit], own, [&] { return state.read(unit, kind); });
         for (const RangeOfRank& part : parts)
           hash.add(model.units[unit], part, [&] { return state.read(unit, kind); });
       }

@@ -66,7 +66,8 @@ StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, St
 
 /// XXH3 of master, exp_avg, exp_avg_sq and what is frozen of every unit in order, tensors only (padding
 /// depends on the layout), as hex: of the state of all `ranks` together, whatever part each holds, and the
-/// same on each. Rank 0 has one range of another rank in memory at a time.
+/// same on each. Rank 0 has one range of another rank in memory at a time; if ranks have
+/// stretches of tensors, a unit's.
 std::string state_hash(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
 
 }  // namespace strata

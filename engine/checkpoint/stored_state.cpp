@@ -16,26 +16,54 @@ namespace {
   throw DamageError(fmt::format("{}: {}", path.string(), sentence));
 }
 
-std::string part_name(const std::string& tensor, std::int64_t first, std::int64_t last) {
-  return fmt::format("{}[{}:{}]", tensor, first, last);
-}
+/// Elements [first, last) of a tensor; if `count` is more than one, as many stretches of that length, each
+/// `distance` elements behind the one before.
+struct StoredPart {
+  std::int64_t first = 0, last = 0, distance = 0, count = 1;
 
-/// What part_name() was made of; nothing if it is another name.
-struct ParsedName {
-  std::string tensor;
-  std::int64_t first = 0, last = 0;
+  std::int64_t length() const { return last - first; }
+  friend bool operator==(const StoredPart&, const StoredPart&) = default;
 };
 
+std::string part_name(const std::string& tensor, const StoredPart& part) {
+  if (part.count == 1) return fmt::format("{}[{}:{}]", tensor, part.first, part.last);
+  return fmt::format("{}[{}:{}+{}*{}]", tensor, part.first, part.last, part.distance, part.count);
+}
+
+TensorToWrite stored_form(const TensorSpec& tensor, const StoredPart& part) {
+  if (part.count > 1) return {part_name(tensor.hf_name, part), {part.count, part.length()}};
+  if (part.length() < tensor.whole_elements()) return {part_name(tensor.hf_name, part), {part.length()}};
+  return {tensor.hf_name, tensor.hf_shape};
+}
+
+/// What part_name() was made of.
+struct ParsedName {
+  std::string tensor;
+  StoredPart part;
+};
+
+/// Nothing if it is another name.
 std::optional<ParsedName> parse_part_name(const std::string& name) {
-  ParsedName parsed;
-  const std::size_t bracket = std::min(name.rfind('['), name.size());
-  parsed.tensor = name.substr(0, bracket);
+  const std::size_t bracket = name.rfind('[');
+  if (bracket == std::string::npos || !name.ends_with(']')) return std::nullopt;
+  ParsedName parsed{name.substr(0, bracket), {}};
   const char* const end = name.data() + name.size();
-  const char* at = std::from_chars(std::min(name.data() + bracket + 1, end), end, parsed.first).ptr;
-  std::from_chars(std::min(at + 1, end), end, parsed.last);
+  const char* at = name.data() + bracket;
+  for (std::int64_t* number :
+       {&parsed.part.first, &parsed.part.last, &parsed.part.distance, &parsed.part.count}) {
+    if (at == end || at + 1 == end) break;
+    at = std::from_chars(at + 1, end, *number).ptr;
+  }
   // Written back, a part's name gives every character of itself again.
-  if (name != part_name(parsed.tensor, parsed.first, parsed.last)) return std::nullopt;
+  if (name != part_name(parsed.tensor, parsed.part)) return std::nullopt;
   return parsed;
+}
+
+/// Whether the part is one of a tensor of `elements`, without overlap.
+bool is_part_of(const StoredPart& part, std::int64_t elements) {
+  if (part.first < 0 || part.first >= part.last || part.last > elements || part.count < 1) return false;
+  if (part.count == 1) return part.distance == 0;
+  return part.distance >= part.length() && part.count - 1 <= (elements - part.last) / part.distance;
 }
 
 std::map<std::string, const TensorSpec*> tensors_by_name(const Model& model) {
@@ -47,21 +75,23 @@ std::map<std::string, const TensorSpec*> tensors_by_name(const Model& model) {
 }
 
 /// What the tensor of this name in a file is of the model. Throws DamageError if it is nothing of it.
-TensorPiece piece_of(const std::string& name, const StoredTensor& stored, const fs::path& file,
-                     const std::map<std::string, const TensorSpec*>& tensors) {
-  const std::optional<ParsedName> part = parse_part_name(name);
-  const auto found = tensors.find(part ? part->tensor : name);
+std::pair<const TensorSpec*, StoredPart> part_of(const std::string& name, const StoredTensor& stored,
+                                                 const fs::path& file,
+                                                 const std::map<std::string, const TensorSpec*>& tensors) {
+  const std::optional<ParsedName> parsed = parse_part_name(name);
+  const auto found = tensors.find(parsed ? parsed->tensor : name);
   if (found == tensors.end()) refuse(file, fmt::format("unexpected tensor {}: the model has none", name));
   const TensorSpec& tensor = *found->second;
-  const TensorPiece piece = {&tensor, part ? part->first : 0, part ? part->last : tensor.elements, 0};
-  if (piece.first < 0 || piece.first >= piece.last || piece.last > tensor.elements)
-    refuse(file, fmt::format("tensor {} is no part of one with {} elements", name, tensor.elements));
-  const TensorToWrite expected = stored_form(piece);
+  const std::int64_t elements = tensor.whole_elements();
+  const StoredPart part = parsed ? parsed->part : StoredPart{.last = elements};
+  if (!is_part_of(part, elements))
+    refuse(file, fmt::format("tensor {} is no part of one with {} elements", name, elements));
+  const TensorToWrite expected = stored_form(tensor, part);
   if (stored.dtype != "F32" || stored.shape != expected.shape || name != expected.name) {
     refuse(file, fmt::format("tensor {} is {} of shape {}, expected {}: F32 of shape {}", name, stored.dtype,
                              format_shape(stored.shape), expected.name, format_shape(expected.shape)));
   }
-  return piece;
+  return {&tensor, part};
 }
 
 }  // namespace
@@ -71,9 +101,29 @@ std::string file_name(StateKind kind, int rank, int ranks) {
                     : fmt::format("{}-{:05}-of-{:05}.safetensors", name_of(kind), rank + 1, ranks);
 }
 
-TensorToWrite stored_form(const TensorPiece& piece) {
-  if (piece.is_whole()) return {piece.tensor->hf_name, piece.tensor->hf_shape};
-  return {part_name(piece.tensor->hf_name, piece.first, piece.last), {piece.count()}};
+std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range) {
+  std::vector<TensorToWrite> tensors;
+  const TensorSpec* tensor = nullptr;
+  StoredPart part;
+  const auto finish = [&] {
+    if (tensor != nullptr) tensors.push_back(stored_form(*tensor, part));
+  };
+  for (const TensorRun& run : runs_in(unit, range)) {
+    if (run.tensor->is_copy) continue;
+    const std::int64_t distance = run.first - part.first - (part.count - 1) * part.distance;
+    const bool goes_on = run.tensor == tensor && run.count() == part.length() &&
+                         (part.count == 1 || distance == part.distance);
+    if (goes_on) {
+      part.distance = distance;
+      ++part.count;
+      continue;
+    }
+    finish();
+    tensor = run.tensor;
+    part = {.first = run.first, .last = run.last};
+  }
+  finish();
+  return tensors;
 }
 
 StoredState::StoredState(const fs::path& folder, const Manifest& manifest, const Model& model,
@@ -102,11 +152,15 @@ void StoredState::add_file(const fs::path& path, StateKind kind,
                            const std::map<std::string, const TensorSpec*>& tensors) {
   const SafetensorsReader reader(path, *file_system_);
   for (const auto& [name, stored] : reader.tensors()) {
-    const TensorPiece piece = piece_of(name, stored, path, tensors);
-    if (piece.tensor->flat != flat_of(kind))
+    const auto [tensor, part] = part_of(name, stored, path, tensors);
+    if (tensor->flat != flat_of(kind))
       refuse(path, fmt::format("unexpected tensor {}: it belongs to another file", name));
-    parts_[static_cast<std::size_t>(kind)][piece.tensor->hf_name].push_back(
-        {piece.first, piece.last, files_.size(), stored.offset});
+    std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)][tensor->hf_name];
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      const std::int64_t before = i * part.length() * static_cast<std::int64_t>(sizeof(float));
+      parts.push_back({part.first + i * part.distance, part.last + i * part.distance, files_.size(),
+                       stored.offset + before});
+    }
   }
   files_.push_back(path);
 }
@@ -125,9 +179,9 @@ void StoredState::check_parts(StateKind kind, const TensorSpec& tensor) {
     if (part.first > end) break;
     end = part.last;
   }
-  if (end < tensor.elements) {
+  if (const std::int64_t elements = tensor.whole_elements(); end < elements) {
     refuse(folder_, fmt::format("{} of tensor {} lacks element {} of {}; the checkpoint is damaged",
-                                name_of(kind), tensor.hf_name, end, tensor.elements));
+                                name_of(kind), tensor.hf_name, end, elements));
   }
 }
 
@@ -139,14 +193,14 @@ const FileReader& StoredState::open(std::size_t file) {
 void StoredState::read(std::size_t unit, StateKind kind, FlatRange range, std::span<float> flat) {
   assert(std::ssize(flat) == range.count);
   std::ranges::fill(flat, 0.0F);
-  for (const TensorPiece& piece : pieces_in(model_.units[unit], range)) {
-    const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(piece.tensor->hf_name);
-    auto part = std::ranges::upper_bound(parts, piece.first, {}, &Part::last);
-    for (std::int64_t first = piece.first; first < piece.last; first = part->last, ++part) {
-      const std::int64_t count = std::min(part->last, piece.last) - first;
+  for (const TensorRun& run : runs_in(model_.units[unit], range)) {
+    const std::vector<Part>& parts = parts_[static_cast<std::size_t>(kind)].at(run.tensor->hf_name);
+    auto part = std::ranges::upper_bound(parts, run.first, {}, &Part::last);
+    for (std::int64_t first = run.first; first < run.last; first = part->last, ++part) {
+      const std::int64_t count = std::min(part->last, run.last) - first;
       open(part->file)
           .read(part->offset + (first - part->first) * static_cast<std::int64_t>(sizeof(float)),
-                std::as_writable_bytes(flat.subspan(static_cast<std::size_t>(piece.at + first - piece.first),
+                std::as_writable_bytes(flat.subspan(static_cast<std::size_t>(run.at + first - run.first),
                                                     static_cast<std::size_t>(count))));
     }
   }

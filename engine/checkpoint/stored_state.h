@@ -23,9 +23,11 @@ namespace strata {
 /// "master-00002-of-00004.safetensors" of rank 1 of 4.
 std::string file_name(StateKind kind, int rank, int ranks);
 
-/// How a file names and shapes what it has of a tensor: a whole one by its HF name and shape; a part as
-/// "NAME[first:last]", those elements in one dimension.
-TensorToWrite stored_form(const TensorPiece& piece);
+/// How a file names and shapes what it has of a unit's tensors, in the order of their elements: a whole one
+/// by its HF name and shape; a part as "NAME[first:last]", those elements in one dimension; parts of equal
+/// length that follow one another at one distance as "NAME[first:last+distance*count]", one a row. What
+/// another rank saves is left out.
+std::vector<TensorToWrite> stored_tensors(const Unit& unit, FlatRange range);
 
 class StoredState {
  public:

@@ -235,6 +235,7 @@ class Splitting {
     const std::int64_t start = offsets_.at({parameter.region, parameter.offset});
     if (layout(id).form != Form::split) {
       spec.offset = start + first;
+      spec.is_copy = split_.rank > 0;
       return;
     }
     const std::vector<Stretch> of_rows = stretches_of(parameter.rows, split_),

@@ -36,8 +36,16 @@ struct TensorSpec {
   std::vector<Stretch> rows = {}, columns = {};
   /// The gradient that such a rank makes is a part of a sum over them all.
   bool sums_gradient = false;
+  /// Such a rank has all of it, as others do, and another saves it and counts it.
+  bool is_copy = false;
 
   bool is_split() const { return !rows.empty(); }
+  /// Elements of all ranks together.
+  std::int64_t whole_elements() const {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : hf_shape) elements *= size;
+    return elements;
+  }
 };
 
 struct Unit {

@@ -25,7 +25,7 @@ inline FlatRange whole(const Unit& unit, Flat flat = Flat::trained) {
   return {0, unit.elements_of(flat), flat};
 }
 
-/// Elements [first, last) of a tensor, row-major, which begin at element `at` of a range.
+/// Elements [first, last) of what a unit has of a tensor, row-major, which begin at element `at` of a range.
 struct TensorPiece {
   const TensorSpec* tensor = nullptr;
   std::int64_t first = 0;
@@ -33,10 +33,23 @@ struct TensorPiece {
   std::int64_t at = 0;
 
   std::int64_t count() const { return last - first; }
-  bool is_whole() const { return count() == tensor->elements; }
 };
 
 /// What a range has of the unit's tensors, in their order; the rest of it is padding.
 std::vector<TensorPiece> pieces_in(const Unit& unit, FlatRange range);
+
+/// Elements [first, last) of a whole tensor, row-major, likewise. A rank that has stretches of a tensor's
+/// rows has several runs of it.
+struct TensorRun {
+  const TensorSpec* tensor = nullptr;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t at = 0;
+
+  std::int64_t count() const { return last - first; }
+};
+
+/// In the order of the range's elements; neighbours are joined.
+std::vector<TensorRun> runs_in(const Unit& unit, FlatRange range);
 
 }  // namespace strata

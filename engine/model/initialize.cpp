@@ -27,7 +27,7 @@ void clear_row(std::int64_t row, std::int64_t columns, std::int64_t first, std::
 
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out) {
-  assert(first >= 0 && first + std::ssize(out) <= tensor.elements);
+  assert(first >= 0 && first + std::ssize(out) <= tensor.whole_elements());
   if (tensor.init == Init::zeros || tensor.init == Init::ones) {
     std::fill(out.begin(), out.end(), tensor.init == Init::ones ? 1.0F : 0.0F);
     return;
@@ -41,10 +41,9 @@ void initialize_unit(const Architecture& architecture, const Unit& unit, std::ui
                      std::span<float> out) {
   assert(std::ssize(out) == range.count);
   std::fill(out.begin(), out.end(), 0.0F);
-  for (const TensorPiece& piece : pieces_in(unit, range)) {
-    initialize_tensor(
-        architecture, *piece.tensor, seed, piece.first,
-        out.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count())));
+  for (const TensorRun& run : runs_in(unit, range)) {
+    initialize_tensor(architecture, *run.tensor, seed, run.first,
+                      out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.count())));
   }
 }
 

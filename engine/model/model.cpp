@@ -61,6 +61,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   }
   add(kHead, rules.head(architecture, model.embedding()));
   patterns.check(model);
+  for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
   return model;
 }
 

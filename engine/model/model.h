@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/derive.h"
 #include "engine/graph/unit.h"
 #include "engine/model/architecture.h"
 #include "engine/model/rotary.h"
@@ -17,10 +18,11 @@ class UnitComputes;
 
 struct Model {
   Architecture architecture;
-  std::vector<UnitGraph> graphs;         ///< by Unit::kind
-  std::vector<Unit> units;               ///< embedding, block.0 … block.L-1, head
-  std::vector<Rotation> rotations;       ///< their tables are the constants, a cosine and a sine each
-  std::vector<std::string> freeze = {};  ///< patterns of the names of tensors that are not trained
+  std::vector<UnitGraph> graphs;          ///< by Unit::kind, as architectures write them
+  std::vector<DerivedGraph> passes = {};  ///< by Unit::kind, on a rank if ranks share each unit's passes
+  std::vector<Unit> units;                ///< embedding, block.0 … block.L-1, head
+  std::vector<Rotation> rotations;        ///< their tables are the constants, a cosine and a sine each
+  std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
 
   /// Memory of unit_compute(): the passes at each shape are made once.
   std::shared_ptr<UnitComputes> computes = {};

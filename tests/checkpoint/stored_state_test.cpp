@@ -25,8 +25,8 @@ class StoredStateOf : public ::testing::Test {
       for (const int rank : {0, 1}) {
         std::vector<TensorToWrite> tensors;
         for (const Unit& unit : model_.units) {
-          for (const TensorPiece& piece : pieces_in(unit, {rank * unit.elements / 2, unit.elements / 2}))
-            tensors.push_back(stored_form(piece));
+          for (TensorToWrite& tensor : stored_tensors(unit, {rank * unit.elements / 2, unit.elements / 2}))
+            tensors.push_back(std::move(tensor));
         }
         if (rank == 0 && kind == StateKind::exp_avg) edit(tensors);
         const std::string name = file_name(kind, rank, 2);

@@ -15,6 +15,7 @@ Unit unit_with_padding() {
     tensor.hf_name = name;
     tensor.offset = offset;
     tensor.elements = elements;
+    tensor.hf_shape = {elements};
     unit.tensors.push_back(tensor);
   }
   return unit;
@@ -30,7 +31,8 @@ struct Expected {
 std::vector<Expected> found_in(const Unit& unit, FlatRange range) {
   std::vector<Expected> found;
   for (const TensorPiece& piece : pieces_in(unit, range))
-    found.push_back({piece.tensor->hf_name, piece.first, piece.last, piece.at, piece.is_whole()});
+    found.push_back(
+        {piece.tensor->hf_name, piece.first, piece.last, piece.at, piece.count() == piece.tensor->elements});
   return found;
 }
 

@@ -1,0 +1,18 @@
+// A model as one of the ranks has it that share each unit's passes: tensor parallelism.
+#pragma once
+
+#include "engine/graph/split_unit.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// The axes that tensor parallelism splits: heads with the keys that they share, and the columns between the
+/// products of an MLP. Two sums over ranks in each pass of a layer are all that is exchanged (Shoeybi et al.,
+/// Megatron-LM, 2019). Embedding and head stay whole.
+AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank);
+
+/// Units with the rank's tensors and passes. Throws ConfigError that names an axis which cannot be split so
+/// often, or a model whose ranks would exchange more than sums.
+Model split_model(const Model& whole, const AxisSplit& split);
+
+}  // namespace strata
