@@ -50,7 +50,7 @@ struct StateAccess {
   /// What this rank wants from a checkpoint: at least what it holds, and all of the masters if it keeps a
   /// parameter whole.
   std::function<FlatRange(std::size_t unit, StateKind kind)> loaded;
-  /// `fill` gets the buffer of loaded(unit, kind) to write all of.
+  /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if that is empty.
   std::function<void(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill)>
       write;
 };

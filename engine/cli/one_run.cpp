@@ -66,16 +66,21 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
   require_same(world, facts, "all ranks of a run need the same run file, model and data");
 }
 
-void require_one_plan(const Plan& plan, Communicator* world) {
+void require_one_plan(const std::vector<Plan>& plans, Communicator* world) {
   if (world == nullptr) return;
-  Facts facts = {
-      {"the planned order", plan.strategy.order == Order::layer_major ? "layer_major" : "microbatch_major"}};
-  for (const Tier tier : kTiers)
-    facts.emplace_back(fmt::format("planned bytes of the tier {}", name_of(tier)),
-                       fmt::format("{}", plan.arena_bytes(tier)));
-  facts.emplace_back("a hash of the training program", hash_of(plan.training.program));
-  facts.emplace_back("a hash of the validation program",
-                     plan.validation ? hash_of(plan.validation->program) : "");
+  Facts facts;
+  for (const Plan& plan : plans) {
+    const std::string stage =
+        plans.size() > 1 ? fmt::format(" of stage {}", plan.strategy.pipeline.stage) : "";
+    facts.emplace_back("the planned order" + stage,
+                       plan.strategy.order == Order::layer_major ? "layer_major" : "microbatch_major");
+    for (const Tier tier : kTiers)
+      facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), stage),
+                         fmt::format("{}", plan.arena_bytes(tier)));
+    facts.emplace_back("a hash of the training program" + stage, hash_of(plan.training.program));
+    facts.emplace_back("a hash of the validation program" + stage,
+                       plan.validation ? hash_of(plan.validation->program) : "");
+  }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }
 

@@ -20,6 +20,6 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
                      bool fresh, Communicator* world);
 
 /// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
-void require_one_plan(const Plan& plan, Communicator* world);
+void require_one_plan(const std::vector<Plan>& plans, Communicator* world);
 
 }  // namespace strata

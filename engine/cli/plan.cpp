@@ -16,7 +16,7 @@
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
-#include "engine/plan/lower/schedule.h"
+#include "engine/plan/lower/pipeline.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/report/plan_report.h"
 
@@ -47,16 +47,49 @@ std::string open_budgets(std::string_view error, const RunConfig::MemorySection&
 }
 
 /// A run that does not fit this machine may be meant for another.
-Plan plan_for(const RunConfig& config, const Model& model, const RunConfig::MemorySection& as_given,
-              const HostShare& host, const AgreedPrecision& precision) {
+std::vector<Plan> plans_for(const RunConfig& config, const Model& model,
+                            const RunConfig::MemorySection& as_given, const HostShare& host,
+                            const AgreedPrecision& precision) {
   try {
-    return plan_in(precision, config, model, planning_rates(config));
+    return plans_in(precision, config, model, planning_rates(config));
   } catch (const ConfigError& error) {
     const std::string open = open_budgets(error.what(), as_given, config.memory);
     if (open.empty()) throw;
     throw ConfigError(
         fmt::format("{} (unlimited is what the machine has, {}; to plan for another one give {} a number)",
                     error.what(), host.describe(), open));
+  }
+}
+
+/// "stage 1 of 2: block.1 to head", or of several chunks each; empty without a pipeline.
+std::string stage_heading(const Plan& plan, const Model& model) {
+  const PipelinePart& pipeline = plan.strategy.pipeline;
+  const std::int64_t stages = plan.strategy.mesh.pipeline;
+  if (stages == 1) return "";
+  std::string chunks;
+  for (std::size_t c = 0; c < pipeline.first_units.size(); ++c) {
+    if (static_cast<std::int32_t>(c) % stages != pipeline.stage) continue;
+    const bool is_last = c + 1 == pipeline.first_units.size();
+    const auto first = static_cast<std::size_t>(pipeline.first_units[c]);
+    const std::size_t last =
+        (is_last ? model.units.size() : static_cast<std::size_t>(pipeline.first_units[c + 1])) - 1;
+    chunks += fmt::format("{}{}", chunks.empty() ? "" : ", ", model.units[first].name);
+    if (last > first) chunks += " to " + model.units[last].name;
+  }
+  return fmt::format("stage {} of {}: {}\n", pipeline.stage, stages, chunks);
+}
+
+/// Of a pipeline also a table of who does what when.
+void say_schedule(const std::vector<Plan>& plans, const Model& model) {
+  const Strategy& first = plans.front().strategy;
+  if (plans.size() > 1) {
+    const PipelineShape shape = pipeline_shape(first, first.microbatches);
+    std::cout << print_table(shape, training_passes(shape));
+  }
+  for (const Plan& plan : plans) {
+    std::cout << stage_heading(plan, model)
+              << print(training_schedule(plan.strategy, unit_work(model, plan.strategy)),
+                       plan.training.program.units);
   }
 }
 
@@ -74,22 +107,25 @@ int run_plan(const PlanCommand& command) {
   const HostShare host =
       share_of_host(config, model, planned_host(config), 1, in_host_memory(config, scratch));
   set_unlimited(config.memory, config.device.kind, host);
-  const Plan plan = plan_for(config, model, as_given, host, precision);
+  const std::vector<Plan> plans = plans_for(config, model, as_given, host, precision);
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   if (command.json != "-") {
-    std::cout << plan_text(plan, model, rates) << "scratch  "
+    for (const Plan& plan : plans) std::cout << stage_heading(plan, model) << plan_text(plan, model, rates);
+    std::cout << "scratch  "
               << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
               << '\n'
               << "memory   " << host.describe() << '\n';
     if (!precision.line.empty()) std::cout << precision.line << '\n';
   }
-  if (command.schedule) {
-    const std::vector<std::string>& units = plan.training.program.units;
-    std::cout << print(training_schedule(plan.strategy, unit_work(model, plan.strategy)), units);
+  if (command.schedule) say_schedule(plans, model);
+  for (const Plan& plan : plans) {
+    if (command.program) std::cout << stage_heading(plan, model) << print(plan.training.program);
   }
-  if (command.program) std::cout << print(plan.training.program);
-  nlohmann::json json = plan_json(plan, rates);
+  nlohmann::json json = plan_json(plans.front(), rates);
+  if (plans.size() > 1) {
+    for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));
+  }
   json["scratch"] = scratch_json(scratch);
   write_json(command.json, json);
   return 0;

@@ -94,10 +94,10 @@ AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::str
                              facts.without_bf16)};
 }
 
-Plan plan_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
-             const MachineRates& rates) {
+std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
+                           const MachineRates& rates) {
   try {
-    return make_plan(config, model, rates);
+    return make_plans(config, model, rates);
   } catch (const ConfigError& error) {
     if (!precision.is_chosen || config.precision() != DType::fp32 || !fits_in_bf16(config, model, rates))
       throw;

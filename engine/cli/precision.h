@@ -28,8 +28,8 @@ struct AgreedPrecision {
 AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::string& without_bf16,
                                    Communicator* world);
 
-/// make_plan(). If it refuses an fp32 that was chosen and bf16 would fit, the error says so.
-Plan plan_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
-             const MachineRates& rates);
+/// make_plans(). If it refuses an fp32 that was chosen and bf16 would fit, the error says so.
+std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& config, const Model& model,
+                           const MachineRates& rates);
 
 }  // namespace strata

@@ -101,11 +101,16 @@ Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& j
   Setup setup{
       .config = agreed, .model = {}, .data = {}, .device = {}, .scratch = {}, .host = {}, .warnings = {}};
   RunConfig& config = setup.config;
-  if (config.parallel.data != job.size()) {
-    throw ConfigError(
-        fmt::format("parallel.data: the run file asks for {0} data ranks, and {1} {2} started; start it with "
-                    "mpirun -n {0}, or leave parallel.data and parallel.shard out",
-                    config.parallel.data, job.size(), job.size() == 1 ? "was" : "were"));
+  if (config.ranks() != job.size()) {
+    const RunConfig::ParallelSection& parallel = config.parallel;
+    const std::string stages =
+        parallel.pipeline > 1 ? fmt::format(" of {} pipeline stages", parallel.pipeline) : "";
+    throw ConfigError(fmt::format(
+        "parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
+        "mpirun -n {}{}",
+        parallel.data, parallel.data == 1 && parallel.pipeline > 1 ? "" : "s", stages, job.size(),
+        job.size() == 1 ? "was" : "were", config.ranks(),
+        job.size() % parallel.pipeline == 0 ? ", or leave parallel.data and parallel.shard out" : ""));
   }
   if (job.is_first()) check_json_path("--json", command.json);
   setup.model = load_model(config);
@@ -155,9 +160,10 @@ int train(const TrainCommand& command, Job& job) {
     say_where_memory_goes(config, setup.host);
     if (!precision.line.empty()) std::cerr << precision.line << '\n';
   }
-  Plan plan;
-  on_every_rank(job.world(), [&] { plan = plan_in(precision, config, setup.model, planning); });
-  require_one_plan(plan, job.world());
+  std::vector<Plan> plans;
+  on_every_rank(job.world(), [&] { plans = plans_in(precision, config, setup.model, planning); });
+  require_one_plan(plans, job.world());
+  const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
       measure_machine(*setup.device, config.precision(), link_limit(config), host_threads(config));
   Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),

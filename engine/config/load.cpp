@@ -34,7 +34,7 @@ bool is_section(const std::string& path) {
 
 class Loader {
  public:
-  Loader(std::string file, std::int64_t ranks) : file_(std::move(file)) { config_.parallel.data = ranks; }
+  Loader(std::string file, std::int64_t ranks) : file_(std::move(file)), ranks_(ranks) {}
 
   void apply_file(const std::string& text) {
     const Source source{file_};
@@ -52,6 +52,8 @@ class Loader {
 
   RunConfig checked() {
     RunConfig::ParallelSection& parallel = config_.parallel;
+    const std::int64_t stages = std::max<std::int64_t>(1, parallel.pipeline);
+    if (!places_.contains("parallel.data") && ranks_ % stages == 0) parallel.data = ranks_ / stages;
     if (parallel.shard && !places_.contains("parallel.data") &&
         __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {
       fail(places_.at("parallel.shard"),
@@ -137,6 +139,7 @@ class Loader {
   }
 
   std::string file_;
+  std::int64_t ranks_;
   RunConfig config_;
   std::map<std::string, std::string> places_;  ///< by key, of those that are given
 };

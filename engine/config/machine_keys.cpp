@@ -44,7 +44,36 @@ void add_parallel(std::vector<Key>& keys) {
                                parallel.replicate, parallel.data);
           });
   section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
-  section.add<Int>("pipeline", &S::pipeline, "ranks", "Pipeline stages.", one_rank);
+  section.add<Int>("pipeline", &S::pipeline, "ranks",
+                   "Stages of a pipeline: ranks that have the model's units one after another, and pass "
+                   "microbatches on.",
+                   [](const std::int64_t& value) -> std::string {
+                     constexpr std::int64_t kMost = 4096;
+                     return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
+                   });
+  section.add<Word<PipelineSchedule>>(
+      "schedule", &S::schedule, "",
+      "Of a pipeline. gpipe: all microbatches forward, then all backward. 1f1b: one forward and one backward "
+      "in turn, so that fewer activations wait. interleaved: likewise, with several parallel.chunks on each "
+      "stage. zero_bubble: 1f1b whose weight gradients fill the time in which stages would wait. "
+      "breadth_first: all microbatches pass a chunk before the next chunk, which goes with offloading.");
+  require(section.add<Int>("chunks", &S::chunks, "",
+                           "Chunks of units on each stage of a pipeline, for interleaved and breadth_first. "
+                           "Chunk c of all is stage c mod pipeline's.",
+                           [](const std::int64_t& value) -> std::string {
+                             constexpr std::int64_t kMost = 4096;
+                             return value > kMost ? fmt::format("must be at most {}", kMost)
+                                                  : at_least_one(value);
+                           }),
+          {"parallel.pipeline"}, [](const RunConfig& c) -> std::string {
+            return c.parallel.chunks > 1 && c.parallel.pipeline == 1
+                       ? "more than 1 chunk needs parallel.pipeline, more than 1 stage"
+                       : "";
+          });
+  section.add<TextList>(
+      "stages", &S::stages, "",
+      "Which units each stage of a pipeline has, or each chunk if there are several: how many, as in [5, 6, "
+      "6, 5], or the name of the first, as in [embedding, block.4]. Left out: by time, then by memory.");
   section.add<Integer<int>>(
       "zero_stage", &S::zero_stage, "",
       "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
@@ -141,10 +170,16 @@ void add_memory(std::vector<Key>& keys) {
 void add_plan(std::vector<Key>& keys) {
   using S = RunConfig::PlanSection;
   SectionKeys<S> section(keys, "plan", &RunConfig::plan);
-  section.add<Word<Order>>(
-      "order", &S::order, "",
-      "layer_major: all microbatches pass a layer before the next layer is fetched. "
-      "microbatch_major: one microbatch passes all layers first. Left out: the planner chooses.");
+  require(section.add<Word<Order>>(
+              "order", &S::order, "",
+              "layer_major: all microbatches pass a layer before the next layer is fetched. "
+              "microbatch_major: one microbatch passes all layers first. Left out: the planner chooses. Of a "
+              "pipeline parallel.schedule is the order."),
+          {"parallel.pipeline"}, [](const RunConfig& c) -> std::string {
+            return c.plan.order && c.parallel.pipeline > 1
+                       ? "parallel.schedule is the order of a pipeline; leave plan.order out"
+                       : "";
+          });
   section.add<Word<LaneMode>>(
       "lanes", &S::lanes, "",
       "overlapped: computing, copying and the optimizer run side by side. serial: one "

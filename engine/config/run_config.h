@@ -17,6 +17,8 @@ namespace strata {
 
 enum class Recompute : std::uint8_t { none, full, automatic };
 enum class Order : std::uint8_t { layer_major, microbatch_major };
+/// In which order the stages of a pipeline pass microbatches on.
+enum class PipelineSchedule : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble, breadth_first };
 enum class LaneMode : std::uint8_t { serial, overlapped };
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 /// How files of the NVMe tier are read and written.
@@ -91,6 +93,9 @@ struct RunConfig {
     std::int64_t replicate = 1;              ///< of them hold the same shard
     std::optional<std::int64_t> shard = {};  ///< if given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
+    PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+    std::int64_t chunks = 1;          ///< of units, on each stage of the pipeline
+    std::vector<std::string> stages;  ///< units of each chunk, or the first of each; empty: balanced
     int zero_stage = 3;
     ReduceDtype reduce_dtype = ReduceDtype::fp32;
     bool sparse_gradients = true;  ///< the embedding's goes between ranks as rows if that is less
@@ -142,6 +147,9 @@ struct RunConfig {
   /// What the device computes in. REQUIRES: train.precision is given or was chosen
   /// (engine/plan/search/precision.h).
   DType precision() const { return train.precision.value(); }
+
+  /// Ranks of the run.
+  std::int64_t ranks() const { return parallel.data * parallel.pipeline * parallel.tensor; }
 
   /// Microbatches that each rank accumulates per optimizer step.
   std::int64_t microbatches() const { return train.batch / (train.microbatch * parallel.data); }

@@ -28,6 +28,11 @@ struct Words<Order> {
   static constexpr std::array<std::string_view, 2> list = {"layer_major", "microbatch_major"};
 };
 template <>
+struct Words<PipelineSchedule> {
+  static constexpr std::array<std::string_view, 5> list = {"gpipe", "1f1b", "interleaved", "zero_bubble",
+                                                           "breadth_first"};
+};
+template <>
 struct Words<LaneMode> {
   static constexpr std::array<std::string_view, 2> list = {"serial", "overlapped"};
 };

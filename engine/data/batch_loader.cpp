@@ -142,12 +142,15 @@ std::int64_t BatchLoader::validation_microbatches() const {
 void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
                                 std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
   const std::int64_t first = range.begin + sequence * sequence_length_;
+  if (tokens.empty()) return source.read(first + 1, targets);
   source.read(first, tokens);
+  if (targets.empty()) return;
   std::ranges::copy(tokens.subspan(1), targets.begin());
   source.read(first + sequence_length_, targets.last(1));
 }
 
 std::span<std::int32_t> BatchLoader::row(std::span<std::int32_t> matrix, std::int64_t index) const {
+  if (matrix.empty()) return {};
   assert(static_cast<std::int64_t>(matrix.size()) == microbatch_ * sequence_length_);
   return matrix.subspan(static_cast<std::size_t>(index * sequence_length_),
                         static_cast<std::size_t>(sequence_length_));

@@ -39,8 +39,8 @@ class BatchLoader {
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
   /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
-  /// [size, sequence_length], row-major. Allocates nothing. Throws ConfigError for an id beyond the
-  /// vocabulary.
+  /// [size, sequence_length], row-major; one of them may be empty. Allocates nothing. Throws ConfigError for
+  /// an id beyond the vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
 

@@ -19,10 +19,10 @@ class MicrobatchData {
  public:
   static constexpr std::size_t kMost = 4;
 
-  /// REQUIRES: fewer than kMost are there.
-  void add(std::span<std::byte> array) { arrays_[count_++] = array; }
+  /// REQUIRES: number < kMost.
+  void set(std::size_t number, std::span<std::byte> array) { arrays_[number] = array; }
 
-  /// REQUIRES: T is what the array is declared as.
+  /// Empty if nobody reads it. REQUIRES: T is what the array is declared as.
   template <typename T>
   std::span<T> array(std::size_t number) const {
     const std::span<std::byte> bytes = arrays_[number];
@@ -31,7 +31,6 @@ class MicrobatchData {
 
  private:
   std::array<std::span<std::byte>, kMost> arrays_ = {};
-  std::size_t count_ = 0;
 };
 
 /// Fills the arrays of one microbatch of one step. Called from the data lane; must not allocate.

@@ -18,7 +18,9 @@ class LaneStreams {
   explicit LaneStreams(Device& device, bool device_exchanges = false) : meter_(std::make_unique<Meter>()) {
     for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h})
       streams_[static_cast<std::size_t>(lane)] = meter_stream(device.make_stream(), *meter_);
-    if (device_exchanges) streams_[static_cast<std::size_t>(Lane::comm)] = device.make_stream();
+    if (!device_exchanges) return;
+    for (const Lane lane : {Lane::comm, Lane::send, Lane::receive})
+      streams_[static_cast<std::size_t>(lane)] = device.make_stream();
   }
 
   /// Null for a host lane.

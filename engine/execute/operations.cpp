@@ -139,6 +139,13 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::reduce_scatter:
     case Operation::all_reduce:
       return exchange(instruction);
+    case Operation::send:
+    case Operation::receive:
+      return pass_on(instruction);
+    case Operation::add_gradient:
+      return add_gradient(instruction);
+    case Operation::sum_norms:
+      return sum_norms(instruction);
     case Operation::sum_losses:
       return sum_losses(instruction);
     case Operation::loss:
@@ -158,14 +165,14 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
 
 static_assert(MicrobatchData::kMost == kMostDataArrays);
 
-/// Its operands are all arrays, in their order.
+/// Its operands are the arrays that this rank's units read.
 void Operations::load_data(const Instruction& instruction, std::int64_t step) {
   const WatchedWait wait([] { return std::string("reading the training data (data.path)"); });
   MicrobatchData data;
   for (const Operand& array : instruction.writes) {
     const std::span bytes(address(array.buffer), static_cast<std::size_t>(array.bytes()));
     meter().touch(bytes);
-    data.add(bytes);
+    data.set(static_cast<std::size_t>(array.role) - static_cast<std::size_t>(Role::data_0), bytes);
   }
   setup_.load(step, instruction.microbatch, data);
 }
@@ -256,13 +263,35 @@ void Operations::sum_squares(const Instruction& instruction) {
   }
 }
 
+void Operations::add_gradient(const Instruction& instruction) {
+  const Matrix given = flat(*instruction.find_operand(Role::source));
+  const Matrix gradient = flat(*instruction.find_operand(Role::gradient));
+  kernels_.run(Addition{gradient, given, gradient});
+}
+
+void Operations::sum_norms(const Instruction& instruction) {
+  const double sum = squares(instruction);
+  span<double>(instruction.writes[0])[0] = sum;
+}
+
 Communicator& Operations::group_of(const Instruction& instruction) const {
-  return setup_.ranks->group(instruction.exchange.group, instruction.lane);
+  return setup_.ranks->group_of(instruction);
 }
 
 Bytes Operations::sent_bytes(const Instruction& instruction) const {
   const bool exchanges = instruction.exchange.sent > 0;
   return exchanges ? static_cast<Bytes>(group_of(instruction).sent_bytes()) : 0;
+}
+
+/// Of the two ranks of a message the one that sends is the first.
+void Operations::pass_on(const Instruction& instruction) {
+  Communicator& group = group_of(instruction);
+  const bool sends = instruction.operation == Operation::send;
+  const Operand& values = sends ? instruction.reads[0] : instruction.writes[0];
+  std::byte* data = address(values.buffer);
+  const auto bytes = static_cast<std::size_t>(values.bytes());
+  meter().touch(data, values.bytes());
+  sends ? group.send(data, bytes, Element::byte, 1) : group.receive(data, bytes, Element::byte, 0);
 }
 
 void Operations::exchange(const Instruction& instruction) {
@@ -291,15 +320,13 @@ void Operations::exchange(const Instruction& instruction) {
 /// The losses of this rank's microbatches, which ranks take in turns; in a validation the last ranks' last
 /// ones may not count.
 void Operations::sum_losses(const Instruction& instruction) {
-  const std::int64_t ranks = setup_.ranks == nullptr ? 1 : setup_.ranks->size();
-  const std::int64_t rank = setup_.ranks == nullptr ? 0 : setup_.ranks->rank();
   const std::int64_t terms = setup_.program->loss_terms;
   double sum = 0;
-  std::int64_t term = rank * instruction.reads[0].elements;
+  std::int64_t microbatch = setup_.data_rank;
   for (const Operand& losses : instruction.reads) {
-    if (term >= terms) break;
+    if (microbatch * losses.elements >= terms) break;
     for (const float loss : span<float>(losses)) sum += loss;
-    term += ranks * losses.elements;
+    microbatch += setup_.data_ranks;
   }
   *value<StepSums>(instruction, Role::step_sums) = {
       .loss = sum / static_cast<double>(terms),

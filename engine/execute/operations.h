@@ -57,9 +57,10 @@ class Operations {
     SpillQueues spill;  ///< of the lanes read and write
     LoadMicrobatch load;
     OptimizerSettings optimizer;
-    StateSaver* saver = nullptr;                ///< of a program that saves
-    Ranks* ranks = nullptr;                     ///< of a program that exchanges values with others
-    std::function<bool()> stop_requested = {};  ///< of this rank, if there are several
+    StateSaver* saver = nullptr;                 ///< of a program that saves
+    Ranks* ranks = nullptr;                      ///< of a program that exchanges values with others
+    std::int64_t data_rank = 0, data_ranks = 1;  ///< those that share out microbatches
+    std::function<bool()> stop_requested = {};   ///< of this rank, if there are several
     std::function<void(std::int64_t step)> on_stop_agreed =
         {};  ///< some rank's stop reached all in this step
     int threads = 1;
@@ -104,8 +105,11 @@ class Operations {
   void copy_rows(const Instruction& instruction);
   void sum_rows(const Instruction& instruction);
   void sum_squares(const Instruction& instruction);
+  void add_gradient(const Instruction& instruction);
+  void sum_norms(const Instruction& instruction);
   std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction) const;
   Communicator& group_of(const Instruction& instruction) const;
+  void pass_on(const Instruction& instruction);
   void exchange(const Instruction& instruction);
   void load_data(const Instruction& instruction, std::int64_t step);
   void sum_losses(const Instruction& instruction);

@@ -1,38 +1,28 @@
 #include "engine/execute/ranks.h"
 
-#include <set>
 #include <stdexcept>
 
 namespace strata {
-namespace {
 
-/// Groups and the lanes that exchange values in them, in an order that all ranks share.
-std::set<std::pair<std::int32_t, Lane>> exchanging_groups(const Plan& plan) {
-  std::set<std::pair<std::int32_t, Lane>> result;
-  const auto add = [&](const Program& program) {
-    for (const Instruction& instruction : program.instructions) {
-      if (instruction.exchange.sent > 0) result.emplace(instruction.exchange.group, instruction.lane);
-    }
-  };
-  add(plan.training.program);
-  if (plan.validation) add(plan.validation->program);
-  return result;
-}
-
-}  // namespace
-
-Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group, Stream* comm)
+Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group,
+             const LaneStreams* streams)
     : rank_(world.rank()),
       size_(world.size()),
       outside_(world.split(0, rank_)),
-      saving_(world.split(0, rank_)) {
-  for (const auto& [number, lane] : exchanging_groups(plan)) {
-    const RankGroup& group = plan.training.program.groups[static_cast<std::size_t>(number)];
-    std::unique_ptr<Communicator> on_host =
-        world.split(static_cast<int>(group.set_of(rank_)), static_cast<int>(group.part_of(rank_)));
-    const bool is_on_device = comm != nullptr && lane == Lane::comm && on_host->size() > 1;
-    groups_[{number, lane}] =
-        is_on_device ? make_device_group(std::move(on_host), *comm) : std::move(on_host);
+      saving_(world.split(0, rank_)),
+      described_(plan.training.program.groups) {
+  for (const Channel& channel : plan.channels) {
+    const RankGroup& group = described_[static_cast<std::size_t>(channel.group)];
+    const auto set = static_cast<int>(group.set_of(rank_)), part = static_cast<int>(group.part_of(rank_));
+    const bool sends = part == channel.from, is_in = !channel.is_of_messages() || sends || part == channel.to;
+    const int key = channel.is_of_messages() ? (sends ? 0 : 1) : part;
+    std::unique_ptr<Communicator> on_host = world.split(is_in ? set : -1, key);
+    if (!is_in) continue;
+    const Lane lane = channel.is_of_messages() && !sends ? Lane::receive : channel.lane;
+    Stream* stream = make_device_group && streams != nullptr ? streams->find(lane) : nullptr;
+    groups_[channel] = stream != nullptr && on_host->size() > 1
+                           ? make_device_group(std::move(on_host), *stream)
+                           : std::move(on_host);
   }
 }
 
@@ -44,8 +34,9 @@ std::optional<std::string> Ranks::failure() const {
   return std::nullopt;
 }
 
-Communicator& Ranks::group(std::int32_t group, Lane lane) {
-  const auto found = groups_.find({group, lane});
+Communicator& Ranks::group_of(const Instruction& instruction) {
+  const RankGroup& group = described_[static_cast<std::size_t>(instruction.exchange.group)];
+  const auto found = groups_.find(channel_of(instruction, static_cast<std::int32_t>(group.part_of(rank_))));
   if (found == groups_.end())
     throw std::logic_error("no instruction of this lane exchanges values in such a group");
   return *found->second;

@@ -7,10 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
+#include "engine/execute/lane_streams.h"
 #include "engine/plan/search/planner.h"
 
 namespace strata {
@@ -22,17 +23,18 @@ using MakeDeviceGroup =
 
 class Ranks {
  public:
-  /// `world` has the ranks of the plan's groups; all of them call this, with equal plans. `comm` is the
-  /// stream of the lane comm if the device has one: then `make_device_group` makes that lane's groups.
-  /// Otherwise the host exchanges what is in the device's memory.
+  /// `world` has the ranks of the plan's groups; all of them call this, with plans of one run. If the device
+  /// has a stream for a lane, `make_device_group` makes that lane's groups. Otherwise the host exchanges what
+  /// is in the device's memory.
   Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group = {},
-        Stream* comm = nullptr);
+        const LaneStreams* streams = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// REQUIRES: a group of the plan's programs in which `lane` exchanges values.
-  Communicator& group(std::int32_t group, Lane lane);
+  /// Where an instruction of the plan's programs exchanges values. Of a message, its two ranks: the one that
+  /// sends is rank 0.
+  Communicator& group_of(const Instruction& instruction);
   /// All ranks, for whoever is not a lane, and for the lane that saves.
   Communicator& outside() { return *outside_; }
   Communicator& saving() { return *saving_; }
@@ -43,7 +45,8 @@ class Ranks {
  private:
   int rank_, size_;
   std::unique_ptr<Communicator> outside_, saving_;
-  std::map<std::pair<std::int32_t, Lane>, std::unique_ptr<Communicator>> groups_;
+  std::vector<RankGroup> described_;
+  std::map<Channel, std::unique_ptr<Communicator>> groups_;
 };
 
 }  // namespace strata

@@ -66,6 +66,10 @@ RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOp
       writes_(store_ ? store_->open_queue() : nullptr),
       copy_(device.make_stream(), watchdog_seconds) {}
 
+bool RunState::UnitPlaces::is_empty() const {
+  return copies.empty() && std::ranges::all_of(pieces, &std::vector<StatePlace>::empty);
+}
+
 std::vector<BufferId> RunState::find_instances(const Program& program) {
   std::vector<BufferId> instances(program.buffers.size(), -1);
   // Both halves of a split master are written where one update has them, so neither is in the other's place.
@@ -153,16 +157,18 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
 }
 
 FlatRange RunState::held(std::size_t unit, Flat flat) const {
+  if (places_[unit].is_empty()) return {0, 0, flat};
   const bool is_whole = flat == Flat::frozen && !plan_.strategy.gathers();
   return is_whole ? whole(model_.units[unit], flat)
                   : shard_of(model_.units[unit], mesh(), mesh().shard_rank(rank_), flat);
 }
 
 FlatRange RunState::saved(std::size_t unit, Flat flat) const {
+  if (!plan_.strategy.has(static_cast<std::int32_t>(unit))) return {0, 0, flat};
   const FlatRange range = held(unit, flat);
   const bool is_on_all = flat == Flat::frozen && !plan_.strategy.gathers();
   const std::int64_t holders = is_on_all ? mesh().data() : mesh().replicate;
-  const std::int64_t number = is_on_all ? rank_ : mesh().replica(rank_);
+  const std::int64_t number = is_on_all ? mesh().data_rank(rank_) : mesh().replica(rank_);
   const auto border = [&](std::int64_t r) { return range.count * r / holders; };
   return {range.first + border(number), border(number + 1) - border(number), flat};
 }
@@ -239,13 +245,13 @@ void RunState::store(const StatePlace& place, std::span<const float> values) {
 
 void RunState::write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill) {
   const std::vector<StatePlace>& places = places_[unit].of(kind);
-  const StatePlace& place = places.front();
-  const BufferId id = place.buffer;
   const FlatRange range = loaded(unit, kind), mine = held(unit, flat_of(kind));
-  const bool is_floats = stored_as(place.type) == StoredAs::floats;
   const auto is_of_master = kind == StateKind::master;
-  if (is_floats && place.piece.is_all() &&
+  if (places.empty() && (!is_of_master || places_[unit].copies.empty())) return;  // another stage's
+  const bool is_floats = !places.empty() && stored_as(places.front().type) == StoredAs::floats;
+  if (is_floats && places.front().piece.is_all() &&
       range == mine) {  // then they are made where they stay, or where they are staged
+    const BufferId id = places.front().buffer;
     std::byte* data = address(id);
     const std::span<std::byte> bytes =
         data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(id).bytes)) : stage(id, values_);
@@ -273,7 +279,7 @@ void RunState::write(std::size_t unit, StateKind kind, const std::function<void(
 }
 
 void RunState::write_copies(std::size_t unit, std::span<const float> whole, std::span<const float> shard) {
-  const bool is_split = places_[unit].of(StateKind::master).front().type == ElementType::low_half;
+  const bool is_split = plan_.strategy.state_format.split_master;
   for (const StatePlace& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
     if (is_split) {

@@ -51,7 +51,7 @@ class RunState {
   Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
 
   /// What this rank has of what is trained or frozen of a unit, and what it gives to checkpoints: ranks that
-  /// hold the same share that out.
+  /// hold the same share that out. Of a unit of another stage it has nothing, or a copy that nobody saves.
   FlatRange held(std::size_t unit, Flat flat) const;
   FlatRange saved(std::size_t unit, Flat flat) const;
   /// What it must be given: all of a master if it keeps the parameter whole.
@@ -60,9 +60,9 @@ class RunState {
   /// The values of saved(unit, flat_of(kind)), wherever they live and however they are stored; valid until
   /// the next call.
   std::span<const float> read(std::size_t unit, StateKind kind);
-  /// `fill` gets the buffer of loaded(unit, kind) to write all of. A master brings its parameter in the
-  /// compute dtype with it; moments that are stored in bf16 are rounded to nearest, which leaves what such a
-  /// run has saved as it was.
+  /// `fill` gets the buffer of loaded(unit, kind) to write all of; it is not called if this rank wants none.
+  /// A master brings its parameter in the compute dtype with it; moments that are stored in bf16 are rounded
+  /// to nearest, which leaves what such a run has saved as it was.
   void write(std::size_t unit, StateKind kind, const std::function<void(std::span<float>)>& fill);
   StateAccess access();
   /// Writes zeros to the moments of every unit, wherever they live: no tier's memory holds anything certain
@@ -96,6 +96,7 @@ class RunState {
     std::array<std::vector<StatePlace>, kStateKinds.size()> pieces;  ///< of each StateKind, in their order
     std::vector<StatePlace>& of(StateKind kind) { return pieces[static_cast<std::size_t>(kind)]; }
     std::vector<StatePlace> copies;  ///< of the parameter, besides a master that is itself one
+    bool is_empty() const;
   };
 
   static std::vector<BufferId> find_instances(const Program& program);

@@ -125,7 +125,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   streams_.meter().watch(Tier::device, state_->memory().device, plan.arena_bytes(Tier::device));
   streams_.meter().watch(Tier::host, state_->memory().host, plan.arena_bytes(Tier::host));
   if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_, options_.make_device_group, streams_.find(Lane::comm));
+    ranks_.emplace(*options_.world, plan_, options_.make_device_group, &streams_);
   }
   shares_ = shares_of(model, plan_.strategy.mesh, rank());
   if (!config_.checkpoint.path.empty())
@@ -153,7 +153,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
             }});
   }
   const Strategy& strategy = plan_.strategy;
-  const std::int64_t data_ranks = strategy.mesh.data();
+  const std::int64_t data_ranks = strategy.mesh.data(), data_rank = strategy.mesh.data_rank(rank());
   const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
                          std::int64_t microbatches) {
     return Operations::Setup{.program = &program.program,
@@ -162,10 +162,12 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              .streams = &streams_,
                              .memory = state_->memory(),
                              .spill = state_->spill(),
-                             .load = of_rank(load, rank(), data_ranks, microbatches),
+                             .load = of_rank(load, data_rank, data_ranks, microbatches),
                              .optimizer = optimizer_settings(config_),
                              .saver = saver_ ? &*saver_ : nullptr,
                              .ranks = ranks_ ? &*ranks_ : nullptr,
+                             .data_rank = data_rank,
+                             .data_ranks = data_ranks,
                              .threads = host_threads(config_)};
   };
   Operations::Setup training = setup(plan_.training, data_.training, strategy.microbatches * data_ranks);

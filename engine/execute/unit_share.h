@@ -20,7 +20,7 @@ struct UnitShare {
   std::vector<UpdatedPart> parts;
 };
 
-/// By unit. `rank` is one of the data-parallel ranks.
+/// By unit.
 std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int64_t rank);
 
 }  // namespace strata

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <map>
 
+#include "engine/config/words.h"
+
 namespace strata {
 namespace {
 
@@ -17,16 +19,21 @@ const TierUse& larger_use(const Plan& plan, Tier tier) {
              : training;
 }
 
-std::string_view name_of(Order order) {
-  return order == Order::layer_major ? "layer_major" : "microbatch_major";
+/// Of a pipeline its schedule.
+std::string_view order_of(const Strategy& strategy) {
+  return strategy.mesh.pipeline > 1 ? word_of(strategy.pipeline.schedule) : word_of(strategy.order);
 }
 
 double millions(std::int64_t count) {
   return static_cast<double>(count) / 1e6;
 }
 
-std::int64_t units_on_device(const Plan& plan) {
-  return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
+/// Those of the plan's stage, or of them those whose state lives on the device.
+std::int64_t count_units(const Plan& plan, bool on_device) {
+  std::int64_t count = 0;
+  for (std::int32_t u = 0; u < std::ssize(plan.strategy.state); ++u)
+    count += plan.strategy.has(u) && (!on_device || plan.strategy.on_device(u)) ? 1 : 0;
+  return count;
 }
 
 }  // namespace
@@ -40,7 +47,7 @@ std::vector<Link> used_links(const Plan& plan) {
   std::vector<Link> links;
   for (const Link link : kLinks) {
     const bool is_of_drives = link == Link::nvme_read || link == Link::nvme_write;
-    const bool is_of_ranks = lane_of(link) == Lane::comm;
+    const bool is_of_ranks = lane_of(link) == Lane::comm || lane_of(link) == Lane::send;
     const bool is_used =
         is_of_ranks ? plan.training.moved(link) > 0 : !is_of_drives || plan.budget(Tier::nvme) > 0;
     if (is_used) links.push_back(link);
@@ -93,7 +100,7 @@ std::string saved_text(const Plan& plan, const Model& model) {
   std::int64_t saving_nothing = 0, all = 0;
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const std::vector<UnitPasses::Level>& levels = compute->passes(model.units[u]).levels;
-    if (levels.size() == 1) continue;
+    if (levels.size() == 1 || !strategy.has(static_cast<std::int32_t>(u))) continue;
     ++all;
     const std::size_t level = std::min(strategy.saved_level[u], levels.size() - 1);
     if (level == 0) ++saving_nothing;
@@ -114,18 +121,18 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
       millions(plan.parameters), model.units.size(),
       model.freezes() ? fmt::format(", {:.2f} M of them trained", millions(plan.trained_parameters)) : ""));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
-                   strategy.microbatch.batch, strategy.microbatch.sequence, name_of(strategy.order),
+                   strategy.microbatch.batch, strategy.microbatch.sequence, order_of(strategy),
                    strata::name_of(strategy.precision), saved_text(plan, model)));
   line(fmt::format(
       "state    {} bytes per {}; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision),
       model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
                       : "parameter",
-      units_on_device(plan), model.units.size()));
+      count_units(plan, true), count_units(plan, false)));
   if (strategy.gathers()) {
     line(fmt::format(
         "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
-        plan.kept_gathered.units, model.units.size(), format_bytes(plan.kept_gathered.bytes)));
+        plan.kept_gathered.units, count_units(plan, false), format_bytes(plan.kept_gathered.bytes)));
   }
   for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
   for (const Link link : used_links(plan)) {
@@ -154,9 +161,9 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"parameters", plan.parameters},
       {"trained_parameters", plan.trained_parameters},
       {"tokens_per_step", plan.training.program.loss_terms},
-      {"order", name_of(plan.strategy.order)},
+      {"order", order_of(plan.strategy)},
       {"precision", strata::name_of(plan.strategy.precision)},
-      {"units_with_device_state", units_on_device(plan)},
+      {"units_with_device_state", count_units(plan, true)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
       {"traffic", by_link([&](Link link) {

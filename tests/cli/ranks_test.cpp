@@ -67,6 +67,26 @@ TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   }
 }
 
+TEST_F(RanksOfProcesses, TrainAsStagesOfAPipelineAndGoOnAsOneProcess) {
+  const nlohmann::json alone = report(run());
+  Arguments arguments = run({"parallel.pipeline=2", "checkpoint.path=out", "train.steps=2"});
+  arguments.insert(arguments.end(), {"--json", "report.json"});
+  const Outcome outcome = strata_on_ranks(4, arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const nlohmann::json several = nlohmann::json::parse(std::ifstream(path("report.json")));
+  const nlohmann::json resumed = report(run({"checkpoint.path=out"}));
+  for (std::size_t step = 0; step < alone["loss"].size(); ++step) {
+    const double loss = alone["loss"][step];
+    const nlohmann::json& found = step < 2 ? several["loss"][step] : resumed["loss"][step - 2];
+    EXPECT_NEAR(found.get<double>(), loss, 1e-5 * loss);
+  }
+  EXPECT_GT(several["traffic"]["send"]["planned_bytes"], 0);
+  EXPECT_EQ(several["traffic"]["send"]["measured_bytes"], several["traffic"]["send"]["planned_bytes"]);
+  const Outcome too_many = strata_on_ranks(2, run({"parallel.pipeline=9", "parallel.data=1"}));
+  EXPECT_EQ(too_many.status, 2);
+  EXPECT_THAT(too_many.err, HasSubstr("mpirun -n 9"));
+}
+
 TEST_F(RanksOfProcesses, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) {
   const auto report_with = [&](const std::string& device) {
     Arguments arguments = run({"parallel.data=2", "memory.device=" + device});

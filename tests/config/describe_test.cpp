@@ -55,6 +55,10 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
     {"parallel.shard", "1"},
+    {"parallel.pipeline", "2"},
+    {"parallel.schedule", "zero_bubble"},
+    {"parallel.chunks", "3"},
+    {"parallel.stages", "[embedding, block.1]"},
     {"parallel.zero_stage", "0"},
     {"parallel.reduce_dtype", "bf16"},
     {"parallel.sparse_gradients", "false"},
@@ -82,14 +86,15 @@ const std::map<std::string, std::string> kOtherValues = {
     {"report.metrics", "m.jsonl"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
-const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor", "parallel.pipeline",
-                                             "device.kind"};
+const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor", "device.kind"};
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string model = path == "model.path" ? "" : "model: {architecture: llama}\n";
   const std::string precision = path.starts_with("train.loss_scale") ? "train: {precision: fp16}\n" : "";
-  const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n" : "";
+  const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
+                            : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
+                                                         : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   return parse_run_config(model + precision + ranks + drives + "data: {path: a}\ncheckpoint: {path: p}\n",
                           "run.yaml", {path + "=" + value});
@@ -108,8 +113,10 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, and not with train.precision fp16, which train.loss_scale needs.
-    if (path != "model.path" && path != "optimizer.master" && path != "parallel.reduce_dtype")
+    // Not with model.architecture, with a pipeline, and with train.precision fp16, which train.loss_scale
+    // needs.
+    if (path != "model.path" && path != "plan.order" && path != "optimizer.master" &&
+        path != "parallel.reduce_dtype")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -171,6 +178,9 @@ parallel:
   # shard: (not given)
   tensor: 1
   pipeline: 1
+  schedule: 1f1b
+  chunks: 1
+  # stages: (not given)
   zero_stage: 3
   reduce_dtype: fp32
   sparse_gradients: true

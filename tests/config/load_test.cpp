@@ -364,13 +364,21 @@ TEST(Ranks, AreReplicasTimesShardsWhereBothAreGiven) {
               HasSubstr("is more ranks than there can be"));
 }
 
+TEST(Pipelines, TakeTheirPartOfTheRanksThatWereStarted) {
+  const std::string pipeline = kMinimal + "train: {batch: 8}\nparallel: {pipeline: 2}\n";
+  EXPECT_EQ(parse_run_config(pipeline, "run.yaml", {}, 4).parallel.data, 2);
+  EXPECT_EQ(parse_run_config(pipeline, "run.yaml", {}, 4).ranks(), 4);
+  EXPECT_THAT(refusal(kMinimal + "parallel: {chunks: 2}\n"), HasSubstr("needs parallel.pipeline"));
+  EXPECT_THAT(refusal(kMinimal + "plan: {order: layer_major}\nparallel: {pipeline: 2}\n"),
+              HasSubstr("plan.order: parallel.schedule is the order of a pipeline"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {pipeline: 5000}\n"), HasSubstr("must be at most 4096"));
+}
+
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
               HasSubstr("device.link slows down the CPU device's copies only"));
-  for (const std::string key : {"tensor", "pipeline"}) {
-    EXPECT_THAT(refusal(kMinimal + "parallel: {" + key + ": 2}\n"),
-                HasSubstr("parallel." + key + ": is not built yet, so only 1 is possible, not 2"));
-  }
+  EXPECT_THAT(refusal(kMinimal + "parallel: {tensor: 2}\n"),
+              HasSubstr("parallel.tensor: is not built yet, so only 1 is possible, not 2"));
 }
 
 TEST(BrokenFiles, AreRefusedWithAPosition) {

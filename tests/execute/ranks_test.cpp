@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
 
@@ -79,41 +80,9 @@ class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<La
   }
 };
 
-/// Flat gradients of the first step, by unit, put together from what each rank updates with.
-class Gradients {
- public:
-  explicit Gradients(const Model& model) {
-    for (const Unit& unit : model.units) units_.emplace_back(static_cast<std::size_t>(unit.elements), NAN);
-  }
-
-  RunOptions options() {
-    return {
-        .observer = [this](const Instruction& instruction, Trainer& trainer) { look(instruction, trainer); }};
-  }
-  const std::vector<std::vector<float>>& units() const { return units_; }
-
- private:
-  void look(const Instruction& instruction, Trainer& trainer) {
-    if (instruction.operation != Operation::sum_of_squares) return;
-    const auto unit = static_cast<std::size_t>(instruction.unit);
-    const FlatRange held = trainer.state().held(unit, Flat::trained);
-    const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
-    const std::span values(reinterpret_cast<const float*>(bytes.data()),
-                           static_cast<std::size_t>(held.count));
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      float& value = units_[unit][static_cast<std::size_t>(held.first) + i];
-      if (std::isnan(value)) value = values[i];
-    }
-  }
-
-  std::mutex mutex_;
-  std::vector<std::vector<float>> units_;
-};
-
 TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   const RunConfig config = this->config(GetParam());
-  RunConfig alone = this->config({.ranks = 1});
+  const RunConfig alone = this->config({.ranks = 1});
   const Model model = test::model_of(config);
   const RunOutcome expected = run(alone);
   const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks);
@@ -126,26 +95,7 @@ TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
     EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
   }
 
-  Gradients one(model), several(model);
-  alone.train.steps = 1;
-  alone.plan.lanes = LaneMode::serial;
-  run(alone, one.options());
-  RunConfig serial = config;
-  serial.train.steps = 1;
-  serial.plan.lanes = LaneMode::serial;
-  run_ranks(serial, GetParam().ranks, [&](int) { return several.options(); });
-  for (std::size_t u = 0; u < model.units.size(); ++u) {
-    for (const TensorSpec& tensor : model.units[u].tensors) {
-      double difference = 0, size = 0;
-      for (std::int64_t i = tensor.offset; i < tensor.offset + tensor.elements; ++i) {
-        const double a = one.units()[u][static_cast<std::size_t>(i)];
-        const double b = several.units()[u][static_cast<std::size_t>(i)];
-        difference += (a - b) * (a - b);
-        size += a * a;
-      }
-      EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(size)) << tensor.hf_name;
-    }
-  }
+  test::expect_equal_gradients(model, alone, config, GetParam().ranks);
 }
 
 TEST_P(RanksRun, HasTheSameBitsInAnyOrderAndWithItsStateOnTheHost) {

@@ -45,7 +45,10 @@ Model model_of(const RunConfig& config) {
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const Model model = model_of(config);
   const BatchLoader data(config, model.architecture.vocabulary);
-  RunOutcome outcome{.plan = make_plan(config, model), .result = {}};
+  std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
+  const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
+  const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
+  RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : device,
@@ -68,7 +71,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
 std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
                                   const std::function<RunOptions(int rank)>& options,
                                   const ThreadCommunicatorOptions& communicators) {
-  config.parallel.data = ranks;
+  config.parallel.data = ranks / config.parallel.pipeline;
   const auto worlds = make_thread_communicators(ranks, communicators);
   std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
   std::exception_ptr first_error;

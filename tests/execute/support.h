@@ -61,8 +61,8 @@ struct RunOutcome {
 };
 RunOutcome run(const RunConfig& config, const RunOptions& options = {});
 
-/// The same run on several ranks, which are threads: what each leaves. `options` may differ by rank. If
-/// some fail, what the first of them threw.
+/// The same run on several ranks, which are threads, and of a pipeline if it has one: what each leaves.
+/// `options` may differ by rank. If some fail, what the first of them threw.
 std::vector<RunOutcome> run_ranks(
     RunConfig config, int ranks,
     const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },

@@ -2,22 +2,67 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
+#include "engine/plan/lower/pipeline.h"
+
 namespace strata {
 namespace {
+
+/// The units of a chunk: first, and behind the last.
+std::pair<std::int32_t, std::int32_t> units_of_chunk(const PipelinePart& pipeline, std::int32_t chunk,
+                                                     std::int32_t units) {
+  const auto c = static_cast<std::size_t>(chunk);
+  return {pipeline.first_units[c], c + 1 < pipeline.first_units.size() ? pipeline.first_units[c + 1] : units};
+}
+
+/// The stage's end of a message.
+Visit visit_of(const BoundaryMessage& message, const PipelinePart& pipeline) {
+  const bool sends = message.from == pipeline.stage;
+  return {.pass = sends ? Pass::send : Pass::receive,
+          .unit = pipeline.first_units[static_cast<std::size_t>(message.chunk)],
+          .microbatch = message.microbatch,
+          .message = message.is_gradient ? Message::input_gradient : Message::input,
+          .stage = sends ? message.to : message.from};
+}
 
 class TrainingSchedule {
  public:
   TrainingSchedule(const Strategy& strategy, const std::vector<UnitWork>& work)
       : strategy_(strategy),
         work_(work),
+        was_visited_(work.size(), 0),
         units_(static_cast<std::int32_t>(work.size())),
         microbatches_(static_cast<std::int32_t>(strategy.microbatches)) {}
 
   Schedule make() {
+    strategy_.mesh.pipeline > 1 ? passes_of_stage() : passes_in_order();
+    add({Pass::loss});
+    finish_step();
+    return std::move(schedule_);
+  }
+
+ private:
+  void add(const Visit& visit) { schedule_.push_back(visit); }
+  const UnitWork& work(std::int32_t u) const { return work_[static_cast<std::size_t>(u)]; }
+  bool on_device(std::int32_t u) const {
+    return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
+  }
+  bool has_backward(std::int32_t u) const { return work(u).backward; }
+  bool is_updated(std::int32_t u) const { return strategy_.has(u) && work(u).update; }
+  /// No backward pass of another unit follows its own.
+  bool is_last_backward(std::int32_t u) const {
+    while (--u >= 0)
+      if (strategy_.has(u) && has_backward(u)) return false;
+    return true;
+  }
+  /// In stage 1 every rank keeps its gradients whole until the step's end.
+  bool reduces_last() const { return strategy_.mesh.shard > 1 && strategy_.zero_stage == 1; }
+
+  void passes_in_order() {
     if (strategy_.order == Order::layer_major) {
       for (std::int32_t u = 0; u < units_ - 1; ++u) {
         for (std::int32_t mb = 0; mb < microbatches_; ++mb) forward(u, mb);
@@ -32,51 +77,84 @@ class TrainingSchedule {
       }
     }
     for (std::int32_t mb = 0; mb < microbatches_; ++mb) backward(0, mb);
-    add(Pass::loss);
-    finish_step();
-    return std::move(schedule_);
   }
 
- private:
-  void add(Pass pass, std::int32_t unit = -1, std::int32_t microbatch = -1, Serves serves = Serves::step) {
-    schedule_.push_back({pass, unit, microbatch, serves});
+  void passes_of_stage() {
+    const PipelineShape shape = pipeline_shape(strategy_, microbatches_);
+    const auto steps = with_messages(shape, training_passes(shape));
+    for (const StageStep& step : steps[static_cast<std::size_t>(strategy_.pipeline.stage)]) {
+      if (step.is_message) {
+        message(step.message);
+      } else {
+        pass_chunk(step.pass);
+      }
+    }
+    if (has_trained_copy()) add(message_of(Pass::send, Message::gradient));
   }
-  bool on_device(std::int32_t u) const {
-    return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
+
+  void pass_chunk(const ChunkPass& pass) {
+    const auto [first, end] = units_of_chunk(strategy_.pipeline, pass.chunk, units_);
+    if (pass.pass == Pass::forward) {
+      for (std::int32_t u = first; u < std::min(end, units_ - 1); ++u) forward(u, pass.microbatch);
+      return;
+    }
+    for (std::int32_t u = end - 1; u >= first; --u) {
+      if (pass.pass == Pass::backward) {
+        backward(u, pass.microbatch);
+      } else {
+        part_of_backward(u, pass.microbatch, pass.pass);
+      }
+    }
   }
-  bool has_backward(std::int32_t u) const { return work_[static_cast<std::size_t>(u)].backward; }
-  bool is_updated(std::int32_t u) const { return work_[static_cast<std::size_t>(u)].update; }
-  /// No backward pass of another unit follows its own.
-  bool is_last_backward(std::int32_t u) const {
-    while (--u >= 0)
-      if (has_backward(u)) return false;
-    return true;
+
+  /// A gradient that nobody below wants is not sent.
+  void message(const BoundaryMessage& message) {
+    const Visit visit = visit_of(message, strategy_.pipeline);
+    if (visit.message == Message::input_gradient && !has_backward(visit.unit - 1)) return;
+    add(visit);
   }
-  /// In stage 1 every rank keeps its gradients whole until the step's end.
-  bool reduces_last() const { return strategy_.mesh.shard > 1 && strategy_.zero_stage == 1; }
+
+  /// Between the stage of a unit and the one that has a copy of its parameters.
+  Visit message_of(Pass pass, Message message) const {
+    const auto& [copied, stage] = strategy_.pipeline.copy;
+    return {.pass = pass,
+            .unit = copied,
+            .message = message,
+            .stage = strategy_.has(copied) ? stage : strategy_.stage_of(copied)};
+  }
+  bool has_trained_copy() const { return strategy_.has_copy() && work(strategy_.pipeline.copy.unit).update; }
 
   /// Before a unit's first pass.
   void update_late(std::int32_t u) {
-    if (is_updated(u) && strategy_.updates_late_of(u)) add(Pass::update, u, -1, Serves::step_before);
+    if (std::exchange(was_visited_[static_cast<std::size_t>(u)], 1)) return;
+    if (is_updated(u) && strategy_.updates_late_of(u))
+      add({.pass = Pass::update, .unit = u, .serves = Serves::step_before});
   }
 
   void forward(std::int32_t u, std::int32_t mb) {
-    if (mb == 0) update_late(u);
-    add(Pass::forward, u, mb);
+    update_late(u);
+    add({Pass::forward, u, mb});
   }
 
   /// The last unit's includes its forward pass.
   void backward(std::int32_t u, std::int32_t mb) {
     if (!has_backward(u)) return;
-    if (mb == 0 && u == units_ - 1) update_late(u);
-    const UnitWork& work = work_[static_cast<std::size_t>(u)];
+    update_late(u);
     if (!strategy_.divides_backward) {
-      add(Pass::backward, u, mb);
+      add({Pass::backward, u, mb});
     } else {
-      if (work.input_gradient) add(Pass::input_gradient, u, mb);
-      if (work.weight_gradient) add(Pass::weight_gradient, u, mb);
+      if (work(u).input_gradient) add({Pass::input_gradient, u, mb});
+      if (work(u).weight_gradient) add({Pass::weight_gradient, u, mb});
     }
     if (mb == microbatches_ - 1) gradient_is_done(u);
+  }
+
+  void part_of_backward(std::int32_t u, std::int32_t mb, Pass part) {
+    if (!has_backward(u)) return;
+    update_late(u);
+    const bool is_input = part == Pass::input_gradient, divides = work(u).weight_gradient;
+    if (is_input ? work(u).input_gradient : divides) add({part, u, mb});
+    if (mb == microbatches_ - 1 && is_input != divides) gradient_is_done(u);
   }
 
   /// What other ranks' part in it takes may run beside the next unit's backward pass, if it stands behind
@@ -92,13 +170,14 @@ class TrainingSchedule {
   }
 
   void finish_gradient(std::int32_t u) {
-    add(Pass::finish_gradient, u);
+    if (strategy_.is_copied(u)) add(message_of(Pass::receive, Message::gradient));
+    add({Pass::finish_gradient, u});
     if (!reduces_last()) reduce_gradient(u);
   }
 
   void reduce_gradient(std::int32_t u) {
-    add(Pass::reduce_gradient, u);
-    if (!strategy_.global_norm && !on_device(u)) add(Pass::update, u);
+    add({Pass::reduce_gradient, u});
+    if (!strategy_.global_norm && !on_device(u)) add({Pass::update, u});
   }
 
   void finish_step() {
@@ -107,28 +186,60 @@ class TrainingSchedule {
         if (is_updated(u)) reduce_gradient(u);
       }
     }
-    if (strategy_.global_norm) add(Pass::gradient_norm);
+    if (strategy_.global_norm) add({Pass::gradient_norm});
     for (std::int32_t u = 0; u < units_; ++u) {
       const bool is_at_end = (strategy_.global_norm && !strategy_.updates_late_of(u)) || on_device(u);
-      if (is_updated(u) && is_at_end) add(Pass::update, u);
+      if (is_updated(u) && is_at_end) add({Pass::update, u});
     }
-    if (!strategy_.global_norm) add(Pass::gradient_norm);
+    if (!strategy_.global_norm) add({Pass::gradient_norm});
+    send_copies();
+  }
+
+  /// All ranks have met before: whoever still waited for one of them would wait for this, too.
+  void send_copies() {
+    const std::int32_t copied = strategy_.pipeline.copy.unit;
+    if (copied >= 0 && is_updated(copied)) add(message_of(Pass::send, Message::parameter));
+    if (has_trained_copy()) add(message_of(Pass::receive, Message::parameter));
   }
 
   const Strategy& strategy_;
   const std::vector<UnitWork>& work_;
+  std::vector<char> was_visited_;
   std::int32_t units_, microbatches_;
   Schedule schedule_;
   std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
 };
 
+/// What a stage of a pipeline does of a validation.
+Schedule validation_of_stage(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
+  const PipelineShape shape = pipeline_shape(strategy, microbatches);
+  const auto steps = with_messages(shape, validation_passes(shape));
+  Schedule schedule;
+  for (const StageStep& step : steps[static_cast<std::size_t>(strategy.pipeline.stage)]) {
+    if (step.is_message) {
+      schedule.push_back(visit_of(step.message, strategy.pipeline));
+      continue;
+    }
+    const auto [first, end] = units_of_chunk(strategy.pipeline, step.pass.chunk, units);
+    for (std::int32_t u = first; u < end; ++u) schedule.push_back({Pass::forward, u, step.pass.microbatch});
+  }
+  return schedule;
+}
+
 }  // namespace
 
 std::string_view name_of(Pass pass) {
-  constexpr std::array<std::string_view, 9> names = {
+  constexpr std::array<std::string_view, 11> names = {
       "forward",         "backward", "input_gradient", "weight_gradient", "finish_gradient",
-      "reduce_gradient", "loss",     "gradient_norm",  "update"};
+      "reduce_gradient", "loss",     "gradient_norm",  "update",          "send",
+      "receive"};
   return names[static_cast<std::size_t>(pass)];
+}
+
+std::string_view name_of(Message message) {
+  constexpr std::array<std::string_view, 5> names = {"none", "input", "input_gradient", "gradient",
+                                                     "parameter"};
+  return names[static_cast<std::size_t>(message)];
 }
 
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy) {
@@ -148,9 +259,11 @@ Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>
   return TrainingSchedule(strategy, units).make();
 }
 
-Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches) {
+Schedule validation_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches) {
   Schedule schedule;
-  if (order == Order::layer_major) {
+  if (strategy.mesh.pipeline > 1) {
+    schedule = validation_of_stage(strategy, units, microbatches);
+  } else if (strategy.order == Order::layer_major) {
     for (std::int32_t u = 0; u < units; ++u) {
       for (std::int32_t mb = 0; mb < microbatches; ++mb) schedule.push_back({Pass::forward, u, mb});
     }
@@ -167,8 +280,11 @@ std::string print(const Schedule& schedule, const std::vector<std::string>& unit
   std::string text;
   for (const Visit& visit : schedule) {
     text += name_of(visit.pass);
+    if (visit.message != Message::none) text += fmt::format(" {} of", name_of(visit.message));
     if (visit.unit >= 0) text += " " + units[static_cast<std::size_t>(visit.unit)];
     if (visit.microbatch >= 0) text += fmt::format(" mb={}", visit.microbatch);
+    if (visit.message != Message::none)
+      text += fmt::format(" {} stage {}", visit.pass == Pass::send ? "to" : "from", visit.stage);
     text += text_of(visit.serves);
     text += '\n';
   }

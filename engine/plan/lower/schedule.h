@@ -19,15 +19,29 @@ enum class Pass : std::uint8_t {
   reduce_gradient,  ///< of a unit: what all ranks' microbatches have given, and its sum of squares
   loss,             ///< of all microbatches
   gradient_norm,    ///< of all units
-  update            ///< of a unit: the optimizer
+  update,           ///< of a unit: the optimizer
+  send,             ///< to another stage of the pipeline
+  receive
 };
 std::string_view name_of(Pass pass);
+
+/// What stages send each other of a unit.
+enum class Message : std::uint8_t {
+  none,
+  input,           ///< of a microbatch, to the unit's stage
+  input_gradient,  ///< likewise, from it
+  gradient,        ///< that a copy of its parameters was given, to the stage that updates them
+  parameter        ///< updated, to the stage that has a copy
+};
+std::string_view name_of(Message message);
 
 struct Visit {
   Pass pass;
   std::int32_t unit = -1;        ///< -1: all
   std::int32_t microbatch = -1;  ///< -1: all
   Serves serves = Serves::step;
+  Message message = Message::none;  ///< that it sends or receives
+  std::int32_t stage = -1;          ///< and to or from whom
   friend bool operator==(const Visit&, const Visit&) = default;
 };
 
@@ -42,7 +56,8 @@ struct UnitWork {
 };
 std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 
-/// One optimizer step of all units on strategy.microbatches microbatches.
+/// One optimizer step of all units on strategy.microbatches microbatches; of a pipeline what the strategy's
+/// stage does of it. `units` are those of the whole model.
 ///
 /// Each unit's gradient sums microbatches 0, 1, … . The first unit's backward passes come last for all of
 /// them, since the last unit may add to the same gradient (parameters that both use). If nothing waits for
@@ -52,8 +67,8 @@ std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 /// first used.
 Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
-/// The mean loss of `microbatches` held-out microbatches: forward passes only.
-Schedule validation_schedule(Order order, std::int32_t units, std::int32_t microbatches);
+/// The mean loss of `microbatches` held-out microbatches: forward passes only, likewise.
+Schedule validation_schedule(const Strategy& strategy, std::int32_t units, std::int32_t microbatches);
 
 /// One visit per line, with the names of the units: "backward unit.3 mb=2".
 std::string print(const Schedule& schedule, const std::vector<std::string>& units);

@@ -41,7 +41,7 @@ void StateLayout::make_persistent() {
       if (strategy_.on_device(u) || pinned) builder_.make_resident(*value, true);
       // A pinned parameter that is updated from its own value has that value at home, too.
       const bool is_updated_at_home =
-          !is_frozen &&
+          !is_frozen && values.trains() &&
           (value != fetched || (value == &updated_parameter(u) && !strategy_.is_rounded_copy()));
       if (!strategy_.on_device(u) && (!pinned || is_updated_at_home)) make_home_persistent(*value);
       value->at_home = true;
@@ -84,7 +84,8 @@ void StateLayout::note_state_of(std::int32_t u) {
   const auto is_kept = [&](BufferId id) { return id >= 0 && builder_.program.buffer(id).persistent; };
   for (const Value* value : state_of(u)) {
     const auto [part, piece] = part_of(u, *value);
-    const bool is_own_master = strategy_.travels_as_fp32() && value == &updated_parameter(u);
+    const bool is_own_master =
+        strategy_.travels_as_fp32() && values_of(u).trains() && value == &updated_parameter(u);
     const BufferId updated = strategy_.on_device(u) ? value->resident : value->home;
     const BufferId other = strategy_.on_device(u) ? value->home : value->resident;
     if (is_kept(updated)) note_state(is_own_master ? StatePart::master : part, u, *value, updated, piece);

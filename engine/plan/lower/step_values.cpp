@@ -87,6 +87,38 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
   return values;
 }
 
+/// What a stage has of the units of others: the input of one behind its own, to be sent, and a copy of
+/// parameters that a unit of its own uses.
+UnitValues values_of_other_stage(UnitValues values, bool is_behind, bool is_copied,
+                                 const Strategy& strategy) {
+  UnitValues kept;
+  if (is_behind) {
+    kept.input = std::move(values.input);
+    kept.input_gradient = std::move(values.input_gradient);
+  }
+  if (is_copied) {
+    kept.parameter = std::move(values.parameter);
+    kept.frozen = std::move(values.frozen);
+    if (strategy.gathers()) {
+      kept.parameter_shard = std::move(values.parameter_shard);
+      kept.frozen_shard = std::move(values.frozen_shard);
+    }
+    kept.gradient = std::move(values.gradient);
+  }
+  return kept;
+}
+
+/// Whether a pass of a unit of the strategy's stage touches the region.
+bool is_touched(Region region, const Model& model, const Strategy& strategy, const UnitCompute& compute) {
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const UnitPasses::Level& passes = compute.passes(model.units[u]).saving_nothing();
+    if (strategy.has(static_cast<std::int32_t>(u)) &&
+        (passes.forward.touches(region) || passes.backward.touches(region)))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 StepValues make_step_values(const Model& model, const Strategy& strategy, const UnitCompute& compute,
@@ -98,9 +130,23 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     return communication(std::move(name), ElementType::byte, static_cast<std::int64_t>(bytes));
   };
   StepValues values;
-  for (std::size_t u = 0; u < model.units.size(); ++u)
-    values.units.push_back(values_of(model.units[u], strategy.state[u], strategy.saved_level[u],
-                                     sent_rows(model, strategy, u), strategy, compute, microbatches));
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const auto number = static_cast<std::int32_t>(u);
+    UnitValues of_unit = values_of(model.units[u], strategy.state[u], strategy.saved_level[u],
+                                   sent_rows(model, strategy, u), strategy, compute, microbatches);
+    if (!strategy.has(number)) {
+      of_unit = values_of_other_stage(std::move(of_unit), number > 0 && strategy.has(number - 1),
+                                      strategy.has_copy() && number == strategy.pipeline.copy.unit, strategy);
+    } else if (strategy.is_copied(number)) {
+      of_unit.received_gradient =
+          make_value(fmt::format("{}/received_gradient", model.units[u].name), BufferKind::gradient,
+                     ElementType::fp32, of_unit.gradient.elements);
+    }
+    values.units.push_back(std::move(of_unit));
+  }
+  const auto is_here = [&](Region region) {
+    return strategy.mesh.pipeline == 1 || is_touched(region, model, strategy, compute);
+  };
   const auto of_microbatches = [&](const std::string& name, ElementType type, const Extent& extent) {
     std::vector<Value> all;
     for (std::int64_t mb = 0; mb < microbatches; ++mb)
@@ -109,12 +155,16 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   };
   for (const DataArray& array : data_of(model.graphs)) {
     const ElementType type = array.type == TensorType::int32 ? ElementType::int32 : ElementType::fp32;
-    values.data.push_back(of_microbatches(array.name, type, array.elements));
+    const Region region = data_region(values.data.size());
+    values.data.push_back(is_here(region) ? of_microbatches(array.name, type, array.elements)
+                                          : std::vector<Value>());
   }
-  values.losses = of_microbatches("losses", ElementType::fp32, loss_terms_of(model.graphs));
+  if (is_here(Region::losses))
+    values.losses = of_microbatches("losses", ElementType::fp32, loss_terms_of(model.graphs));
   values.tally = of_microbatches("tally", ElementType::fp32, fixed(compute.tally_elements()));
-  values.constants =
-      make_value("constants", BufferKind::workspace, ElementType::byte, compute.constant_bytes());
+  values.constants = make_value("constants", BufferKind::workspace, ElementType::byte,
+                                is_here(Region::constants) ? compute.constant_bytes() : 0);
+  values.stage_norm = communication("stage_norm", ElementType::fp64, 1);
   values.loss_scale = plain("loss_scale", strategy.scales_loss() ? sizeof(LossScale) : 0);
   values.step_sums = communication("step_sums", ElementType::fp64, sizeof(StepSums) / sizeof(double));
   values.step_scalars = plain("step_scalars", sizeof(StepScalars));

@@ -20,7 +20,10 @@ struct UnitValues {
   Value parameter, parameter_shard, frozen, frozen_shard, gradient, reduced_gradient, cast_gradient, norm,
       step_scalars;
   std::vector<StatePiece> state;
-  bool trains() const { return parameter.elements > 0; }
+  /// What another stage has given of its gradient.
+  Value received_gradient;
+  /// This stage updates something of it.
+  bool trains() const { return !state.empty(); }
   std::vector<Value> input, input_gradient, saved, pending;  ///< per microbatch
   /// These hold its gradient if that travels as rows: this rank's, and all ranks'.
   Value rows, row_values, all_rows, all_row_values;
@@ -30,7 +33,7 @@ struct StepValues {
   std::vector<UnitValues> units;
   std::vector<std::vector<Value>> data;  ///< by number of the array, per microbatch
   std::vector<Value> losses, tally;      ///< per microbatch
-  Value constants, step_sums, step_scalars, loss_scale, step_record;
+  Value constants, stage_norm, step_sums, step_scalars, loss_scale, step_record;
 };
 
 /// Makes the values of a step of `microbatches` microbatches on this rank.

@@ -4,14 +4,21 @@
 
 #include "collectives/sent_bytes.h"
 #include "engine/graph/data_array.h"
+#include "engine/plan/lower/stages.h"
 
 namespace strata {
 
 std::vector<RankGroup> groups_of(const Mesh& mesh) {
-  if (mesh.data() == 1) return {};
-  return {{.name = "shard", .sets = mesh.replicate, .ranks = mesh.shard},
-          {.name = "replicate", .sets = mesh.shard, .ranks = mesh.replicate, .stride = mesh.shard},
-          {.name = "world", .ranks = mesh.data()}};
+  if (mesh.ranks() == 1) return {};
+  const auto group = [&](const char* name, std::int64_t ranks, std::int64_t stride) {
+    return RankGroup{.name = name, .sets = mesh.ranks() / ranks, .ranks = ranks, .stride = stride};
+  };
+  const std::int64_t neighbour = mesh.data_stride();
+  std::vector<RankGroup> groups = {group("shard", mesh.shard, neighbour),
+                                   group("replicate", mesh.replicate, mesh.shard * neighbour),
+                                   group("world", mesh.ranks(), 1)};
+  if (mesh.pipeline > 1) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
+  return groups;
 }
 
 FlatRange shard_of(const Unit& unit, const Mesh& mesh, std::int64_t shard_rank, Flat flat) {
@@ -53,13 +60,20 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
   return sparse < dense && have_room ? rows : 0;
 }
 
-Strategy make_strategy(const RunConfig& config, const Model& model) {
+Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
   Strategy strategy;
   const bool shares_out = config.parallel.zero_stage > 0;
   strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : config.parallel.data,
                    .shard = shares_out ? config.parallel.data / config.parallel.replicate : 1,
                    .pipeline = config.parallel.pipeline,
                    .tensor = config.parallel.tensor};
+  strategy.pipeline = {config.parallel.schedule, cut_into_stages(config, model), stage};
+  strategy.divides_backward =
+      config.parallel.pipeline > 1 && config.parallel.schedule == PipelineSchedule::zero_bubble;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const std::int32_t shared = model.units[u].shares, own = strategy.stage_of(static_cast<std::int32_t>(u));
+    if (shared >= 0 && strategy.stage_of(shared) != own) strategy.pipeline.copy = {shared, own};
+  }
   strategy.zero_stage = config.parallel.zero_stage;
   strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
   strategy.sparse_gradients = config.parallel.sparse_gradients;

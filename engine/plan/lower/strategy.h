@@ -2,6 +2,7 @@
 // what the run file leaves open.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,15 +14,21 @@
 
 namespace strata {
 
-/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor. State is cut into `shard`
-/// shards, each of which `replicate` ranks hold.
+/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor, of which the last vary
+/// first. The state of a stage of the pipeline is cut into `shard` shards, each of which `replicate` ranks
+/// hold.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
 
   std::int64_t data() const { return replicate * shard; }
-  /// Which shard a data-parallel rank has, and which of the groups that have all of them it is in.
-  std::int64_t shard_rank(std::int64_t rank) const { return rank % shard; }
-  std::int64_t replica(std::int64_t rank) const { return rank / shard; }
+  std::int64_t ranks() const { return data() * pipeline * tensor; }
+  /// Ranks from one of a stage to its neighbour that has another part of the data.
+  std::int64_t data_stride() const { return pipeline * tensor; }
+  std::int64_t stage(std::int64_t rank) const { return rank / tensor % pipeline; }
+  std::int64_t data_rank(std::int64_t rank) const { return rank / data_stride(); }
+  /// Which shard a rank has, and which of the groups that have all of them it is in.
+  std::int64_t shard_rank(std::int64_t rank) const { return data_rank(rank) % shard; }
+  std::int64_t replica(std::int64_t rank) const { return data_rank(rank) / shard; }
   /// Ranks that add up their gradients first: those of different shards, or if there are none the
   /// replicas.
   std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
@@ -40,11 +47,30 @@ struct DevicePins {
   bool parameters = false, gradients = false, activations = false;
 };
 
+/// How the model's units are cut into stages, and of which stage a program is. All programs of a run differ
+/// in nothing else that this file has.
+struct PipelinePart {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  /// The first unit of each chunk; chunk c is of stage c mod Mesh::pipeline.
+  std::vector<std::int32_t> first_units = {0};
+  std::int32_t stage = 0;
+  /// A unit whose parameters one of another stage uses: that stage has a copy of them and adds to their
+  /// gradient.
+  struct Copy {
+    std::int32_t unit = -1, stage = -1;
+  } copy = {};
+
+  std::int32_t chunk_of(std::int32_t unit) const {
+    return static_cast<std::int32_t>(std::ranges::upper_bound(first_units, unit) - first_units.begin()) - 1;
+  }
+};
+
 /// The last of a unit's levels.
 constexpr std::size_t kAllSaved = SIZE_MAX;
 
 struct Strategy {
   Mesh mesh;
+  PipelinePart pipeline;
   int zero_stage = 3;                ///< of sharded ranks: 1, 2 or 3
   DType reduce_dtype = DType::fp32;  ///< of gradients on their way between ranks
   bool sparse_gradients =
@@ -72,9 +98,20 @@ struct Strategy {
 
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
+  std::int32_t stage_of(std::int32_t unit) const {
+    return pipeline.chunk_of(unit) % static_cast<std::int32_t>(mesh.pipeline);
+  }
+  /// Whether the unit is of the program's stage.
+  bool has(std::int32_t unit) const { return stage_of(unit) == pipeline.stage; }
+  /// Whether that is so of a unit of its own, and whether the stage has such a copy.
+  bool is_copied(std::int32_t unit) const { return unit == pipeline.copy.unit && has(unit); }
+  bool has_copy() const { return pipeline.copy.unit >= 0 && pipeline.copy.stage == pipeline.stage; }
   bool on_device(std::int32_t unit) const { return state[static_cast<std::size_t>(unit)] == Tier::device; }
-  /// Whether a unit's update, if it has one, belongs to the round behind its step's.
-  bool updates_late_of(std::int32_t unit) const { return updates_late && !on_device(unit); }
+  /// Whether a unit's update, if it has one, belongs to the round behind its step's. If another stage waits
+  /// for it, it does not.
+  bool updates_late_of(std::int32_t unit) const {
+    return updates_late && !on_device(unit) && unit != pipeline.copy.unit;
+  }
   bool travels_as_fp32() const { return precision == DType::fp32; }
   bool reduces_as_fp32() const { return reduce_dtype == DType::fp32; }
   /// A parameter is its master, rounded.
@@ -84,12 +121,12 @@ struct Strategy {
   bool gathers() const { return is_sharded() && zero_stage == 3; }
 };
 
-/// The groups of ranks that programs of data-parallel ranks exchange values in, in this order; none if
-/// there is one rank only.
+/// The groups of ranks that programs exchange values in, in this order; none if there is one rank only.
 enum class DataGroup : std::int32_t {
   shard,      ///< ranks that hold the other shards of the same state
   replicate,  ///< ranks that hold the same shard
-  world
+  world,
+  pipeline  ///< a rank of each stage, if there are several
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 
@@ -112,7 +149,8 @@ inline std::int64_t per_rank(std::int64_t microbatches, const Mesh& mesh) {
 /// hold, or since another unit adds to the gradient.
 std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t unit);
 
-/// The run file's choices; order as given or layer-major, every state on the host.
-Strategy make_strategy(const RunConfig& config, const Model& model);
+/// The run file's choices, for a stage of the pipeline; order as given or layer-major, every state on the
+/// host. Throws ConfigError if the pipeline cannot be made.
+Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage = 0);
 
 }  // namespace strata

@@ -13,8 +13,8 @@ std::string_view name_of(Tier tier) {
 }
 
 std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, kLanes.size()> names = {"compute", "h2d",  "d2h", "comm", "read",
-                                                                 "write",   "data", "cpu", "save"};
+  constexpr std::array<std::string_view, kLanes.size()> names = {
+      "compute", "h2d", "d2h", "comm", "send", "receive", "read", "write", "data", "cpu", "save"};
   return names[static_cast<std::size_t>(lane)];
 }
 
@@ -25,12 +25,35 @@ std::string_view name_of(BufferKind kind) {
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array names = std::to_array<std::string_view>(
-      {"load_data",     "copy_to_device", "copy_to_host", "read",           "write",
-       "zero",          "forward",        "backward",     "input_gradient", "weight_gradient",
-       "cast_gradient", "list_rows",      "copy_rows",    "sum_rows",       "sum_of_squares",
-       "all_gather",    "reduce_scatter", "all_reduce",   "sum_losses",     "loss",
-       "step_scalars",  "grad_norm",      "adamw",        "save",           "finish_checkpoint"});
+  constexpr std::array names = std::to_array<std::string_view>({"load_data",
+                                                                "copy_to_device",
+                                                                "copy_to_host",
+                                                                "read",
+                                                                "write",
+                                                                "zero",
+                                                                "forward",
+                                                                "backward",
+                                                                "input_gradient",
+                                                                "weight_gradient",
+                                                                "cast_gradient",
+                                                                "list_rows",
+                                                                "copy_rows",
+                                                                "sum_rows",
+                                                                "sum_of_squares",
+                                                                "all_gather",
+                                                                "reduce_scatter",
+                                                                "all_reduce",
+                                                                "send",
+                                                                "receive",
+                                                                "add_gradient",
+                                                                "sum_norms",
+                                                                "sum_losses",
+                                                                "loss",
+                                                                "step_scalars",
+                                                                "grad_norm",
+                                                                "adamw",
+                                                                "save",
+                                                                "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
@@ -183,6 +206,9 @@ std::string print(const Program& program, const Instruction& instruction) {
   line += fmt::format(" [{}]", name_of(instruction.lane));
   if (instruction.exchange.group >= 0)
     line += fmt::format(" of {}", program.groups[static_cast<std::size_t>(instruction.exchange.group)].name);
+  if (instruction.exchange.peer >= 0)
+    line += fmt::format(" {} {}", instruction.operation == Operation::send ? "to" : "from",
+                        instruction.exchange.peer);
   if (instruction.exchange.sent > 0) line += fmt::format(" sends {}", instruction.exchange.sent);
   if (instruction.when == When::saving) line += " when saving";
   line += text_of(instruction.serves);

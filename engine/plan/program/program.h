@@ -25,15 +25,18 @@ enum class Lane : std::uint8_t {
   compute,
   h2d,
   d2h,
-  comm,   ///< between ranks
-  read,   ///< from the nvme tier
-  write,  ///< to it
-  data,   ///< loads what microbatches bring
+  comm,     ///< between ranks, together
+  send,     ///< to another stage of a pipeline
+  receive,  ///< from one; if it waits, nothing else does
+  read,     ///< from the nvme tier
+  write,    ///< to it
+  data,     ///< loads what microbatches bring
   cpu,
   save  ///< writes checkpoints
 };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,  Lane::d2h, Lane::comm, Lane::read,
-                                      Lane::write,   Lane::data, Lane::cpu, Lane::save};
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,     Lane::d2h,  Lane::comm,
+                                      Lane::send,    Lane::receive, Lane::read, Lane::write,
+                                      Lane::data,    Lane::cpu,     Lane::save};
 
 enum class BufferKind : std::uint8_t {
   parameter,
@@ -66,12 +69,16 @@ enum class Operation : std::uint8_t {
   all_gather,      ///< shards → the whole
   reduce_scatter,  ///< every rank's whole → shards of the sum
   all_reduce,      ///< every rank's → the sum, in place
-  sum_losses,      ///< the microbatches' losses → the step's sums
-  loss,            ///< the step's mean loss, from the sums of all ranks
-  step_scalars,    ///< learning rate and skip of one unit's update, from its own norm
-  grad_norm,       ///< the global norm; if updates wait for it also their scalars
-  adamw,           ///< of one unit's state
-  save,            ///< one part of a unit's state, or the step's record, → the checkpoint being written
+  send,            ///< to one rank of the group, which receives it
+  receive,
+  add_gradient,       ///< what another stage has given → the unit's accumulator
+  sum_norms,          ///< the sums of squares of this stage's units → their sum
+  sum_losses,         ///< the microbatches' losses → the step's sums
+  loss,               ///< the step's mean loss, from the sums of all ranks
+  step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
+  grad_norm,          ///< the global norm; if updates wait for it also their scalars
+  adamw,              ///< of one unit's state
+  save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
@@ -79,6 +86,11 @@ enum class Operation : std::uint8_t {
 constexpr bool is_transfer(Operation operation) {
   return operation == Operation::copy_to_device || operation == Operation::copy_to_host ||
          operation == Operation::read || operation == Operation::write;
+}
+
+/// Whether it goes from one rank to another.
+constexpr bool is_message(Operation operation) {
+  return operation == Operation::send || operation == Operation::receive;
 }
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
@@ -179,8 +191,8 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-/// Ranks that exchange values: those along one axis of the mesh. Every rank runs the same program, so a group
-/// is all `sets` of ranks that do the same at once, and each rank is in one of them.
+/// Ranks that exchange values: those along one axis of the mesh. A group is all `sets` of ranks that do the
+/// same at once, and each rank is in one of them.
 struct RankGroup {
   std::string name;
   std::int64_t sets = 1;
@@ -203,7 +215,8 @@ struct Piece {
 
 struct Exchange {
   std::int32_t group = -1;  ///< index in Program::groups, or -1
-  Bytes sent = 0;           ///< by each rank of the group; 0: the instruction works on what they have sent
+  std::int32_t peer = -1;   ///< of a message: the other's part of the group
+  Bytes sent = 0;           ///< by each rank of the group; 0: the instruction works on what was sent
   friend bool operator==(const Exchange&, const Exchange&) = default;
 };
 

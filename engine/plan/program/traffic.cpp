@@ -3,13 +3,13 @@
 namespace strata {
 std::string_view name_of(Link link) {
   constexpr std::array<std::string_view, kLinks.size()> names = {
-      "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce"};
+      "h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce", "send"};
   return names[static_cast<std::size_t>(link)];
 }
 
 Lane lane_of(Link link) {
   constexpr std::array<Lane, kLinks.size()> lanes = {Lane::h2d,  Lane::d2h,  Lane::read, Lane::write,
-                                                     Lane::comm, Lane::comm, Lane::comm};
+                                                     Lane::comm, Lane::comm, Lane::comm, Lane::send};
   return lanes[static_cast<std::size_t>(link)];
 }
 
@@ -29,6 +29,8 @@ std::optional<Link> link_of(Operation operation) {
       return Link::reduce_scatter;
     case Operation::all_reduce:
       return Link::all_reduce;
+    case Operation::send:
+      return Link::send;
     default:
       return std::nullopt;
   }

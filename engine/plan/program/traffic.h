@@ -9,10 +9,19 @@
 namespace strata {
 
 /// What bytes move over.
-enum class Link : std::uint8_t { h2d, d2h, nvme_read, nvme_write, all_gather, reduce_scatter, all_reduce };
+enum class Link : std::uint8_t {
+  h2d,
+  d2h,
+  nvme_read,
+  nvme_write,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  send
+};
 inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::nvme_read,
                                       Link::nvme_write, Link::all_gather, Link::reduce_scatter,
-                                      Link::all_reduce};
+                                      Link::all_reduce, Link::send};
 std::string_view name_of(Link link);
 Lane lane_of(Link link);
 /// That an operation's bytes move over, if any do.

@@ -18,7 +18,7 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
       (strategy.zero_stage < 3 ? strategy.mesh.gathered_elements(unit) : shard) * size_of(DType::fp32);
   // As they are stored on a device that the host cannot address; and another rank's, while they are hashed.
   if (config.device.kind != DeviceKind::cpu) bytes += shard * (size_of(DType::fp32) + size_of(DType::bf16));
-  if (strategy.mesh.data() > 1) bytes += shard * size_of(DType::fp32);
+  if (strategy.mesh.ranks() > 1) bytes += shard * size_of(DType::fp32);
   return bytes;
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "engine/plan/lower/lower.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 #include "engine/plan/search/size_limit.h"
@@ -65,31 +67,83 @@ Plan make_plan(const RunConfig& config, const Model& model) {
   return make_plan(config, model, planning_rates(config));
 }
 
-Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
-  check_size(config, model);
+namespace {
+
+double share_of_flops(const Model& model, const Strategy& strategy) {
+  const GraphShape shape = {.precision = strategy.precision, .microbatch = strategy.microbatch};
+  double all = 0, own = 0;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const UnitGraph& graph = model.graph_of(model.units[u]);
+    const double flops = forward_flops(graph, shape) + backward_flops(graph, shape);
+    all += flops;
+    if (strategy.has(static_cast<std::int32_t>(u))) own += flops;
+  }
+  return own / all;
+}
+
+Plan finish(Placement best, const RunConfig& config, const Model& model) {
   Plan plan;
   const bool nvme_is_used = !config.memory.nvme_path.empty();
   plan.budgets = {config.memory.device, config.memory.host.value_or(kUnlimited),
                   nvme_is_used ? config.memory.nvme_size : 0};
-  Shortage shortage;
-  CheapestSearch search(config, model, rates);
-  std::optional<Placement> best = search.find(config, shortage);
-  if (!best) throw budget_error(config, model, rates, std::move(search));
-  plan.strategy = std::move(best->strategy);
-  plan.training = finish(std::move(best->training), plan, config.memory.host.has_value());
-  if (best->validation)
-    plan.validation = finish(std::move(*best->validation), plan, config.memory.host.has_value());
+  plan.strategy = std::move(best.strategy);
+  plan.training = finish(std::move(best.training), plan, config.memory.host.has_value());
+  if (best.validation)
+    plan.validation = finish(std::move(*best.validation), plan, config.memory.host.has_value());
   plan.flops = {training_flops(model, plan.strategy.microbatch, plan.strategy.microbatches),
                 executed_flops(plan.training.program)};
+  if (plan.strategy.mesh.pipeline > 1) plan.flops.model *= share_of_flops(model, plan.strategy);
   plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
   plan.trained_parameters = model.trained_parameters();
   for (std::size_t u = 0; u < model.units.size(); ++u) {
+    if (!plan.strategy.has(static_cast<std::int32_t>(u))) continue;
     const std::int64_t updated = plan.strategy.mesh.shard_elements(model.units[u].elements);
     plan.updated_parameters += updated;
     if (plan.strategy.state[u] == Tier::host) plan.host_parameters += updated;
   }
   return plan;
+}
+
+/// All stages' programs must meet, and all ranks must know where.
+void join(std::vector<Plan>& plans) {
+  std::set<Channel> channels;
+  std::vector<RankProgram> training, validation;
+  for (std::size_t stage = 0; stage < plans.size(); ++stage) {
+    const Plan& plan = plans[stage];
+    const auto rank = static_cast<std::int64_t>(stage) * plan.strategy.mesh.tensor;
+    const auto add = [&](const PlannedProgram& program, std::vector<RankProgram>& programs) {
+      add_channels(program.program, static_cast<std::int32_t>(stage), channels);
+      programs.push_back({rank, &program.program, &program.dependencies});
+    };
+    add(plan.training, training);
+    if (plan.validation) add(*plan.validation, validation);
+  }
+  if (plans.size() > 1) {
+    verify_ranks(training);
+    verify_ranks(validation);
+  }
+  for (Plan& plan : plans) plan.channels = channels;
+}
+
+}  // namespace
+
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  check_size(config, model);
+  std::vector<CheapestSearch> searches = searches_of(config, model, rates);
+  std::vector<Plan> plans;
+  for (CheapestSearch& search : searches) {
+    Shortage shortage;
+    std::optional<Placement> best = search.find(config, shortage);
+    if (!best) throw budget_error(config, model, rates, std::move(searches));
+    plans.push_back(finish(std::move(*best), config, model));
+  }
+  join(plans);
+  return plans;
+}
+
+Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  return std::move(make_plans(config, model, rates).front());
 }
 
 }  // namespace strata

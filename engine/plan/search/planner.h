@@ -5,8 +5,11 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "engine/plan/lower/strategy.h"
+#include "engine/plan/program/channels.h"
 #include "engine/plan/program/dependencies.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/program.h"
@@ -49,6 +52,7 @@ struct Plan {
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   StepFlops flops;
   KeptGathered kept_gathered;
+  std::set<Channel> channels;  ///< in which programs of any stage exchange values
   std::int64_t parameters = 0, trained_parameters = 0;
   std::int64_t updated_parameters = 0;  ///< by each rank, padding included
   std::int64_t host_parameters = 0;     ///< of them, those that are updated on the host
@@ -63,6 +67,10 @@ struct Plan {
 ///
 /// A pure function of its arguments: ranks that give the same get the same. Of `config` it reads neither
 /// threads nor plan.machine, which `rates` stand for.
+///
+/// A plan for each stage of the pipeline, which all ranks of the stage run.
+std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates);
+/// The first stage's: of a run without a pipeline the only one.
 Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates);
 /// For a run of one rank: by planning_rates(config), those of this machine.
 Plan make_plan(const RunConfig& config, const Model& model);

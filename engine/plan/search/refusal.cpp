@@ -32,20 +32,26 @@ std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig
 }
 
 /// The device's first, then what the host needs beside it, then the drives. Each is the smallest with those
-/// before it, however much those behind it hold. `search` is that of `config`.
+/// before it, however much those behind it hold. `searches` are those of `config`.
 NeededBudgets find_needed(RunConfig config, const Model& model, const MachineRates& rates,
-                          CheapestSearch search) {
+                          std::vector<CheapestSearch> searches) {
   NeededBudgets needed;
   const Bytes device = smallest_device_bytes(config, model);
   const bool is_too_small = config.memory.device < device;
   if (is_too_small) needed.device = config.memory.device = device;
   if (!config.memory.host) return needed;
-  if (is_too_small) search = CheapestSearch(config, model, rates);
+  if (is_too_small) searches = searches_of(config, model, rates);
+  const auto raise_for_all = [&](Bytes& budget, Bytes Shortage::*said) {
+    std::optional<Bytes> raised;
+    for (CheapestSearch& search : searches) {
+      if (const std::optional<Bytes> of_stage = raise(budget, said, config, search)) raised = of_stage;
+    }
+    return raised;
+  };
   const Bytes drives = std::exchange(config.memory.nvme_size, kUnlimited);
-  needed.host = raise(*config.memory.host, &Shortage::host, config, search);
+  needed.host = raise_for_all(*config.memory.host, &Shortage::host);
   config.memory.nvme_size = drives;
-  if (!config.memory.nvme_path.empty())
-    needed.nvme = raise(config.memory.nvme_size, &Shortage::nvme, config, search);
+  if (!config.memory.nvme_path.empty()) needed.nvme = raise_for_all(config.memory.nvme_size, &Shortage::nvme);
   return needed;
 }
 
@@ -68,7 +74,7 @@ std::string and_others(const NeededBudgets& needed, bool host_is_said) {
 /// The other way for a run without a host tier that needs `alone` of the device.
 std::string with_a_host(RunConfig config, const Model& model, const MachineRates& rates, Bytes alone) {
   config.memory.host = 1;
-  const NeededBudgets needed = find_needed(config, model, rates, CheapestSearch(config, model, rates));
+  const NeededBudgets needed = find_needed(config, model, rates, searches_of(config, model, rates));
   if (!needed.device) return fmt::format("; or add memory.host: {}", exact(*needed.host));
   if (*needed.device >= alone) return "";
   return fmt::format("; with memory.host: {} it would be {}", exact(*needed.host), exact(*needed.device));
@@ -76,10 +82,18 @@ std::string with_a_host(RunConfig config, const Model& model, const MachineRates
 
 }  // namespace
 
+std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
+                                        const MachineRates& rates) {
+  std::vector<CheapestSearch> searches;
+  for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage)
+    searches.emplace_back(config, model, rates, stage);
+  return searches;
+}
+
 ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
-                         CheapestSearch search) {
+                         std::vector<CheapestSearch> searches) {
   const RunConfig::MemorySection& memory = config.memory;
-  const NeededBudgets needed = find_needed(config, model, rates, std::move(search));
+  const NeededBudgets needed = find_needed(config, model, rates, std::move(searches));
   if (needed.device) {
     return ConfigError(
         fmt::format("memory.device: {} is too small for this run: the smallest that works is {}{}{}",

@@ -9,8 +9,13 @@
 namespace strata {
 
 /// Names the budget that is too small and the smallest that works: with what is named the run is planned, and
-/// not with less of it. REQUIRES: `search` is that of `config`, and finds nothing.
+/// not with less of it. REQUIRES: `searches` are those of `config` for each stage of the pipeline, of which
+/// one finds nothing.
 ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
-                         CheapestSearch search);
+                         std::vector<CheapestSearch> searches);
+
+/// By stage.
+std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
+                                        const MachineRates& rates);
 
 }  // namespace strata

@@ -19,7 +19,10 @@ class Savings {
  public:
   Savings(const Model& model, const Strategy& strategy) {
     const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
-    for (const Unit& unit : model.units) levels_.push_back(compute->passes(unit).levels.size() - 1);
+    for (std::size_t u = 0; u < model.units.size(); ++u) {
+      const bool is_here = strategy.has(static_cast<std::int32_t>(u));
+      levels_.push_back(is_here ? compute->passes(model.units[u]).levels.size() - 1 : 0);
+    }
     for (const std::size_t levels : levels_) {
       most_ += levels;
       units_ += levels > 0 ? 1 : 0;
@@ -70,6 +73,7 @@ class Savings {
 
 std::vector<Order> orders_to_try(const RunConfig& config) {
   if (config.plan.order) return {*config.plan.order};
+  if (config.parallel.pipeline > 1) return {Order::layer_major};  // its schedule is the order
   return {Order::layer_major, Order::microbatch_major};
 }
 
@@ -175,16 +179,17 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
 }
 
 /// If all state must be on the device, room for it is what choices compete for.
-Strategy base_strategy(const RunConfig& config, const Model& model) {
-  return with_device_state(make_strategy(config, model),
+Strategy base_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
+  return with_device_state(make_strategy(config, model, stage),
                            all_state_on_device(config) ? model.units.size() : 0);
 }
 
 }  // namespace
 
-CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates)
+CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates,
+                               std::int32_t stage)
     : rates_(rates) {
-  for (Choice& choice : choices(model, base_strategy(config, model), config, rates))
+  for (Choice& choice : choices(model, base_strategy(config, model, stage), config, rates))
     candidates_.push_back({choice.cost.seconds, PlacementSearch(model, std::move(choice.strategy), rates)});
 }
 
@@ -215,14 +220,16 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
   return best;
 }
 
-Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
+namespace {
+
+Bytes smallest_of_stage(const RunConfig& config, const Model& model, std::int32_t stage) {
   Bytes smallest = kUnlimited;
   const auto consider = [&](const Strategy& undelayed) {
     with_and_without_delay(undelayed, [&](const Strategy& strategy) {
       smallest = std::min(smallest, smallest_device_bytes(model, strategy, config));
     });
   };
-  Strategy strategy = base_strategy(config, model);
+  Strategy strategy = base_strategy(config, model, stage);
   const Savings savings(model, strategy);
   for (const Order order : orders_to_try(config)) {
     strategy.order = order;
@@ -230,6 +237,15 @@ Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
     if (config.train.recompute != Recompute::automatic) continue;
     for (std::size_t level = 1; level <= savings.levels(); ++level) consider(savings.all_at(strategy, level));
   }
+  return smallest;
+}
+
+}  // namespace
+
+Bytes smallest_device_bytes(const RunConfig& config, const Model& model) {
+  Bytes smallest = 0;
+  for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage)
+    smallest = std::max(smallest, smallest_of_stage(config, model, stage));
   return smallest;
 }
 

@@ -13,8 +13,9 @@ namespace strata {
 /// decide about places only, so with others it is asked again at little cost.
 class CheapestSearch {
  public:
-  /// REQUIRES: the model outlives this.
-  CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates);
+  /// For a stage of the pipeline. REQUIRES: the model outlives this.
+  CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates,
+                 std::int32_t stage = 0);
 
   /// The cheapest placement that holds all budgets. Nothing if there is none; then `shortage` says what tiers
   /// beyond the device lack, if it is they. REQUIRES: `config` is the one given but for their budgets.
@@ -29,8 +30,8 @@ class CheapestSearch {
   std::vector<Candidate> candidates_;  ///< the cheapest first
 };
 
-/// The least memory.device that CheapestSearch finds a placement for, if the tiers beyond have room
-/// enough.
+/// The least memory.device that CheapestSearch finds a placement for, on every stage of the pipeline, if the
+/// tiers beyond have room enough.
 Bytes smallest_device_bytes(const RunConfig& config, const Model& model);
 
 }  // namespace strata

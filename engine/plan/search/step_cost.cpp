@@ -39,11 +39,11 @@ std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const Mach
 
 double step_seconds(const Program& program, const MachineRates& rates) {
   const Traffic traffic = traffic_of(program, When::every_step);
-  return seconds_of(
-      rates, executed_flops(program),
-      {.fetched = moved_bytes(program, Operation::copy_to_device),
-       .written_back = moved_bytes(program, Operation::copy_to_host),
-       .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce]});
+  return seconds_of(rates, executed_flops(program),
+                    {.fetched = moved_bytes(program, Operation::copy_to_device),
+                     .written_back = moved_bytes(program, Operation::copy_to_host),
+                     .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] +
+                             traffic[Link::all_reduce] + traffic[Link::send]});
 }
 
 LargestNumbers largest_with_room(std::size_t most, Bytes budget,

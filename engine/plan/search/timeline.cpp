@@ -30,11 +30,13 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
     case Lane::write:
       return at(copied(), rates.nvme_write_bytes_per_second);
     case Lane::comm:
+    case Lane::send:
       return at(instruction.exchange.sent, rates.h2d_bytes_per_second);
     case Lane::compute:
     case Lane::cpu:
       if (instruction.flops > 0) return instruction.flops / rates.flops_per_second;
       return at(touched_bytes(instruction), rates.memory_bytes_per_second);
+    case Lane::receive:  // its sender's time
     case Lane::data:
     case Lane::save:
       return 0;

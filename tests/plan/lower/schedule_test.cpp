@@ -146,10 +146,10 @@ TEST(Schedule, DoesEachPieceOfWorkOnceAndInTime) {
 }
 
 TEST(Schedule, OfValidationPassesForwardOnly) {
-  EXPECT_EQ(printed(validation_schedule(Order::layer_major, 3, 2)),
+  EXPECT_EQ(printed(validation_schedule(strategy_of({.order = Order::layer_major}), 3, 2)),
             "forward embedding mb=0\nforward embedding mb=1\nforward block.0 mb=0\nforward block.0 mb=1\n"
             "forward head mb=0\nforward head mb=1\nloss\n");
-  EXPECT_EQ(printed(validation_schedule(Order::microbatch_major, 3, 1)),
+  EXPECT_EQ(printed(validation_schedule(strategy_of({.order = Order::microbatch_major}), 3, 1)),
             "forward embedding mb=0\nforward block.0 mb=0\nforward head mb=0\nloss\n");
 }
 

@@ -1,0 +1,114 @@
+#include "engine/plan/lower/update_lowering.h"
+
+#include <utility>
+
+namespace strata {
+
+std::int32_t UpdateLowering::last_late_unit() const {
+  std::int32_t u = unit_count() - 1;
+  while (u >= 0 && !(work_[static_cast<std::size_t>(u)].update && strategy_.updates_late_of(u))) --u;
+  return u;
+}
+
+void UpdateLowering::finish() {
+  if (last_late_unit() < 0) finish_checkpoint();
+}
+
+void UpdateLowering::grad_norm() {
+  std::vector<Use> uses;
+  for (UnitValues& values : step_.units) {
+    if (values.trains()) uses.push_back({Role::norm, &values.norm, Access::read});
+  }
+  if (strategy_.mesh.pipeline > 1) {
+    uses.push_back({Role::norm, &step_.stage_norm, Access::write});
+    builder_.on_host(Operation::sum_norms, Lane::cpu, -1, -1, uses);
+    builder_.all_reduce_on_host(-1, DataGroup::pipeline, Role::norm, step_.stage_norm);
+    uses = {{Role::norm, &step_.stage_norm, Access::read}};
+  }
+  if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
+  if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
+  if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
+  builder_.on_host(Operation::grad_norm, -1, uses, Effect::reports);
+  if (strategy_.saves) {
+    builder_.on_host(Operation::save, Lane::save, -1, -1,
+                     {{Role::step_record, &step_.step_record, Access::read}}, When::saving);
+  }
+}
+
+void UpdateLowering::update(std::int32_t u) {
+  UnitValues& values = step_.units[static_cast<std::size_t>(u)];
+  Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
+  if (!strategy_.global_norm) {
+    builder_.on_host(
+        Operation::step_scalars, u,
+        {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}},
+        Effect::decides);
+  }
+  for (StatePiece& piece : values.state) {
+    update(u, piece, scalars);
+    const bool is_last = &piece == &values.state.back();
+    if (is_last && strategy_.is_sharded() && !strategy_.gathers())
+      builder_.all_gather(u, values.parameter_shard, values.parameter);
+    if (!strategy_.saves) continue;
+    for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
+  }
+  if (u == last_late_unit()) finish_checkpoint();
+}
+
+void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
+  std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
+                           {Role::gradient, &state_.final_gradient(u), Access::read}};
+  if (!strategy_.travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
+  uses.push_back({Role::exp_avg, &piece.exp_avg, Access::update});
+  uses.push_back({Role::exp_avg_sq, &piece.exp_avg_sq, Access::update});
+  // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high
+  // half of it is updated.
+  Value& parameter = state_.updated_parameter(u);
+  const bool is_made = strategy_.is_rounded_copy() && piece.piece.first == 0;
+  uses.push_back({Role::parameter, &parameter, is_made ? Access::write : Access::update});
+  if (strategy_.on_device(u)) {
+    if (parameter.resident < 0) builder_.make_resident(parameter, false);
+    builder_.on_compute(Operation::adamw, u, uses);
+  } else {
+    builder_.on_host({.operation = Operation::adamw,
+                      .lane = Lane::cpu,
+                      .unit = u,
+                      .serves = builder_.serves(),
+                      .piece = piece.piece},
+                     uses);
+  }
+}
+
+/// What is frozen is saved last.
+void UpdateLowering::finish_checkpoint() {
+  if (!strategy_.saves) return;
+  for (std::int32_t u = 0; u < unit_count(); ++u) {
+    if (strategy_.has(u) && model_.units[static_cast<std::size_t>(u)].frozen_elements > 0)
+      save(u, {}, {{Role::frozen, &state_.frozen(u), Access::read}});
+  }
+  builder_.on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+}
+
+/// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.
+/// What lives on the device comes to the host by a copy of the save lane's own: the lane d2h, which the
+/// next step needs, would wait for the disk.
+void UpdateLowering::save(std::int32_t u, const Piece& piece, const std::vector<Use>& part) {
+  if (StateLayout::is_at_home(part)) {
+    builder_.on_host({.operation = Operation::save,
+                      .lane = Lane::save,
+                      .unit = u,
+                      .when = When::saving,
+                      .serves = builder_.serves(),
+                      .piece = piece},
+                     part);
+    return;
+  }
+  const Operand room{Role::workspace, ElementType::byte, state_.room_for_saving(),
+                     builder_.program().buffer(state_.room_for_saving()).bytes};
+  Instruction instruction{Operation::save, Lane::save, u, -1, {}, {room}, When::saving};
+  instruction.serves = builder_.serves();
+  for (const Use& use : part) instruction.reads.push_back(use.value->operand(use.role, use.value->resident));
+  builder_.program().instructions.push_back(std::move(instruction));
+}
+
+}  // namespace strata

@@ -1,0 +1,45 @@
+// From gradients to the next step's parameters, and to checkpoints: the norm, the optimizer's updates, and
+// what is saved of them.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/lower/state_layout.h"
+#include "engine/plan/lower/step_builder.h"
+
+namespace strata {
+
+class UpdateLowering {
+ public:
+  /// REQUIRES: all outlive it.
+  UpdateLowering(const Model& model, const std::vector<UnitWork>& work, StepValues& step, StateLayout& state,
+                 StepBuilder& builder)
+      : model_(model),
+        work_(work),
+        step_(step),
+        state_(state),
+        builder_(builder),
+        strategy_(builder.strategy()) {}
+
+  void grad_norm();
+  void update(std::int32_t u);
+  /// Behind the last visit.
+  void finish();
+
+ private:
+  std::int32_t unit_count() const { return static_cast<std::int32_t>(model_.units.size()); }
+  /// The last unit whose update belongs to the round behind its step's, or -1.
+  std::int32_t last_late_unit() const;
+  void update(std::int32_t u, StatePiece& piece, Value& scalars);
+  void finish_checkpoint();
+  void save(std::int32_t u, const Piece& piece, const std::vector<Use>& part);
+
+  const Model& model_;
+  const std::vector<UnitWork>& work_;
+  StepValues& step_;
+  StateLayout& state_;
+  StepBuilder& builder_;
+  const Strategy& strategy_;
+};
+
+}  // namespace strata

@@ -1,0 +1,19 @@
+#include "engine/plan/program/channels.h"
+
+namespace strata {
+
+Channel channel_of(const Instruction& instruction, std::int32_t part) {
+  const auto& [group, peer, sent] = instruction.exchange;
+  if (!is_message(instruction.operation)) return {.group = group, .lane = instruction.lane};
+  const bool sends = instruction.operation == Operation::send;
+  return {.group = group, .lane = Lane::send, .from = sends ? part : peer, .to = sends ? peer : part};
+}
+
+void add_channels(const Program& program, std::int32_t stage, std::set<Channel>& channels) {
+  for (const Instruction& instruction : program.instructions) {
+    if (is_message(instruction.operation) || instruction.exchange.sent > 0)
+      channels.insert(channel_of(instruction, stage));
+  }
+}
+
+}  // namespace strata

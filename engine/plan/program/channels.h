@@ -1,0 +1,28 @@
+// Where the programs of a run exchange values, so that ranks can open their groups before it: all of them
+// together, also those whose own program has no use for one.
+#pragma once
+
+#include <compare>
+#include <set>
+
+#include "engine/plan/program/program.h"
+
+namespace strata {
+
+/// A group in which a lane exchanges values; or, of a group, the way of messages from one part to another.
+struct Channel {
+  std::int32_t group = -1;
+  Lane lane = Lane::comm;  ///< of messages Lane::send
+  std::int32_t from = -1, to = -1;
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+
+  bool is_of_messages() const { return from >= 0; }
+};
+
+/// That of an instruction that exchanges values, by a rank that is part `part` of the group.
+Channel channel_of(const Instruction& instruction, std::int32_t part);
+
+/// Those of a program of the ranks that are part `stage` of the group that messages go through.
+void add_channels(const Program& program, std::int32_t stage, std::set<Channel>& channels);
+
+}  // namespace strata

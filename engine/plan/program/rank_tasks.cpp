@@ -1,0 +1,160 @@
+#include "engine/plan/program/rank_tasks.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace strata {
+namespace {
+
+constexpr auto kLaneCount = static_cast<std::int32_t>(kLanes.size());
+
+class RankTasks {
+ public:
+  RankTasks(std::span<const RankProgram> ranks, int rounds, const InstructionSeconds& seconds)
+      : ranks_(ranks), seconds_(seconds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t number = 0; number < ranks.size(); ++number) add_round(round, number);
+    }
+    check_meetings();
+  }
+
+  std::vector<Task> take() { return std::move(tasks_); }
+
+ private:
+  struct Meeting {
+    std::int32_t number = 0;
+    std::int64_t ends = 0, expected = 0;
+    std::size_t rank = 0;  ///< the first, and its instruction
+    const Instruction* instruction = nullptr;
+  };
+  /// Group, set of it, lane and parts of a message, and how manieth of these.
+  using Key = std::tuple<std::int32_t, std::int64_t, Lane, std::int64_t, std::int64_t, std::int64_t>;
+
+  std::int32_t first_task(int round, std::size_t number) const { return first_task_.at({round, number}); }
+
+  void add_round(int round, std::size_t number) {
+    const RankProgram& rank = ranks_[number];
+    const std::vector<Instruction>& instructions = rank.program->instructions;
+    first_task_[{round, number}] = static_cast<std::int32_t>(tasks_.size());
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const Instruction& instruction = instructions[i];
+      const auto lane = rank.dependencies == nullptr ? 0 : static_cast<std::int32_t>(instruction.lane);
+      Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
+                   .seconds = seconds_(number, instruction)};
+      if (rank.dependencies != nullptr) task.after = waits(round, number, i);
+      if (is_message(instruction.operation) || instruction.exchange.sent > 0)
+        task.meeting = meeting(number, instruction);
+      tasks_.push_back(std::move(task));
+    }
+  }
+
+  std::vector<std::int32_t> waits(int round, std::size_t number, std::size_t i) const {
+    const Dependencies& dependencies = *ranks_[number].dependencies;
+    std::vector<std::int32_t> after;
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+      const LanePosition& wait = dependencies.waits[i][lane];
+      const int of_round = wait.previous_step ? round - 1 : round;
+      if (wait.position < 0 || of_round < 0) continue;
+      after.push_back(first_task(of_round, number) +
+                      dependencies.lanes[lane][static_cast<std::size_t>(wait.position)]);
+    }
+    return after;
+  }
+
+  std::string text_of(std::size_t number, const Instruction& instruction) const {
+    return fmt::format("rank {}: {}", ranks_[number].rank, print(*ranks_[number].program, instruction));
+  }
+
+  std::int32_t meeting(std::size_t number, const Instruction& instruction) {
+    const auto group_number = static_cast<std::size_t>(instruction.exchange.group);
+    const RankGroup& group = ranks_[number].program->groups[group_number];
+    const std::int64_t rank = ranks_[number].rank, set = group.set_of(rank), part = group.part_of(rank);
+    Key key = {instruction.exchange.group, set, instruction.lane, -1, -1, 0};
+    std::int64_t expected = 0;
+    for (const RankProgram& other : ranks_) expected += group.set_of(other.rank) == set ? 1 : 0;
+    if (is_message(instruction.operation)) {
+      const bool sends = instruction.operation == Operation::send;
+      const std::int64_t peer = instruction.exchange.peer;
+      key = {instruction.exchange.group, set, Lane::send, sends ? part : peer, sends ? peer : part, 0};
+      expected = 2;
+    }
+    std::get<5>(key) = met_[{number, key}]++;
+    const auto [found, is_first] = meetings_.try_emplace(
+        key, Meeting{static_cast<std::int32_t>(meetings_.size()), 0, expected, number, &instruction});
+    Meeting& meeting = found->second;
+    ++meeting.ends;
+    if (!is_first && !fit(*meeting.instruction, instruction))
+      throw std::logic_error(fmt::format("ranks meet in what does not fit: {}, and {}",
+                                         text_of(meeting.rank, *meeting.instruction),
+                                         text_of(number, instruction)));
+    return meeting.number;
+  }
+
+  /// Two ends of a message, or calls of one exchange.
+  static bool fit(const Instruction& one, const Instruction& other) {
+    const auto first = [](const Instruction& instruction) {
+      return instruction.reads.empty() ? instruction.writes[0] : instruction.reads[0];
+    };
+    const bool are_messages = is_message(one.operation);
+    if (are_messages ? one.operation == other.operation || one.unit != other.unit ||
+                           one.microbatch != other.microbatch || one.serves != other.serves
+                     : one.operation != other.operation)
+      return false;
+    return first(one).type == first(other).type && first(one).elements == first(other).elements;
+  }
+
+  void check_meetings() const {
+    for (const auto& [key, meeting] : meetings_) {
+      if (meeting.ends != meeting.expected)
+        throw std::logic_error(fmt::format("{} of {} ranks come to {}", meeting.ends, meeting.expected,
+                                           text_of(meeting.rank, *meeting.instruction)));
+    }
+  }
+
+  std::span<const RankProgram> ranks_;
+  const InstructionSeconds& seconds_;
+  std::map<std::pair<int, std::size_t>, std::int32_t> first_task_;
+  std::map<std::pair<std::size_t, Key>, std::int64_t> met_;  ///< how often a rank was there
+  std::map<Key, Meeting> meetings_;
+  std::vector<Task> tasks_;
+};
+
+void verify_no_circle(std::span<const RankProgram> ranks) {
+  // What waits for the round before waits for it in the second.
+  constexpr int kRounds = 2;
+  const Timeline timeline =
+      run_tasks(rank_tasks(ranks, kRounds, [](std::size_t, const Instruction&) { return 0.0; }));
+  if (timeline.stuck.empty()) return;
+  std::size_t all = 0;
+  for (const RankProgram& rank : ranks) all += rank.program->instructions.size();
+  std::string waiting;
+  for (const std::int32_t task : timeline.stuck) {
+    std::size_t index = static_cast<std::size_t>(task) % all, number = 0;
+    for (; index >= ranks[number].program->instructions.size(); ++number)
+      index -= ranks[number].program->instructions.size();
+    waiting += fmt::format("\n  rank {}: {}", ranks[number].rank,
+                           print(*ranks[number].program, ranks[number].program->instructions[index]));
+  }
+  throw std::logic_error("program defect: ranks wait for each other for ever:" + waiting);
+}
+
+}  // namespace
+
+std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int rounds,
+                             const InstructionSeconds& seconds) {
+  return RankTasks(ranks, rounds, seconds).take();
+}
+
+void verify_ranks(std::span<const RankProgram> ranks) {
+  verify_no_circle(ranks);
+  std::vector<RankProgram> serial(ranks.begin(), ranks.end());
+  for (RankProgram& rank : serial) rank.dependencies = nullptr;
+  verify_no_circle(serial);
+}
+
+}  // namespace strata

@@ -1,0 +1,34 @@
+// When things happen that lanes do in their order, from what each waits for and how long it takes. A pure
+// function: schedules and programs become tasks, and the same function finds the bubble of a pipeline, the
+// time of a step, and a circle of ranks that wait for one another.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace strata {
+
+/// What a lane does. A lane is any number: of a rank, or of a lane of a rank.
+struct Task {
+  std::int32_t lane = 0;
+  double seconds = 0;
+  std::vector<std::int32_t> after = {};  ///< tasks that must have ended before, by their place in the list
+  std::int32_t meeting = -1;  ///< tasks with the same number begin together: a message's two ends; or -1
+};
+
+struct Timeline {
+  struct Span {
+    double start = 0, end = -1;  ///< as it is if the task never begins
+    bool has_run() const { return end >= start; }
+  };
+  std::vector<Span> tasks;  ///< in the order of the list
+  double seconds = 0;       ///< until the last has ended
+  /// The next task of each lane that waits for ever: since it waits in a circle, or for such a one.
+  std::vector<std::int32_t> stuck;
+};
+
+/// Each task begins as soon as all before it of its lane, those that it waits for, and those before the ones
+/// that it meets have ended.
+Timeline run_tasks(const std::vector<Task>& tasks);
+
+}  // namespace strata
