@@ -49,7 +49,7 @@ class StateHash {
     std::vector<Run> runs;
     for (const TensorRun& run : runs_in(unit, own)) {
       if (run.tensor->is_copy) continue;
-      runs.push_back({run.tensor - unit.tensors.data(), run.first, run.count(), run.at, self_});
+      runs.push_back({run.tensor->whole_offset, run.first, run.count(), run.at, self_});
     }
     const std::span<const float> values = own.count > 0 ? read() : std::span<const float>();
     if (self_ > 0) return send(runs, values);

@@ -52,8 +52,9 @@ class Loader {
 
   RunConfig checked() {
     RunConfig::ParallelSection& parallel = config_.parallel;
-    const std::int64_t stages = std::max<std::int64_t>(1, parallel.pipeline);
-    if (!places_.contains("parallel.data") && ranks_ % stages == 0) parallel.data = ranks_ / stages;
+    const std::int64_t of_one =
+        std::max<std::int64_t>(1, parallel.pipeline * std::max<std::int64_t>(1, parallel.tensor));
+    if (!places_.contains("parallel.data") && ranks_ % of_one == 0) parallel.data = ranks_ / of_one;
     if (parallel.shard && !places_.contains("parallel.data") &&
         __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {
       fail(places_.at("parallel.shard"),

@@ -8,9 +8,6 @@ using namespace value;  // NOLINT(google-build-using-namespace): the table below
 std::string some_bytes(const Bytes& value) {
   return value < 1 ? "must be more than 0 bytes" : "";
 }
-std::string one_rank(const std::int64_t& value) {
-  return value == 1 ? "" : "is not built yet, so only 1 is possible";
-}
 
 void add_parallel(std::vector<Key>& keys) {
   using S = RunConfig::ParallelSection;
@@ -43,7 +40,12 @@ void add_parallel(std::vector<Key>& keys) {
             return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
                                parallel.replicate, parallel.data);
           });
-  section.add<Int>("tensor", &S::tensor, "ranks", "Tensor-parallel ranks.", one_rank);
+  section.add<Int>("tensor", &S::tensor, "ranks",
+                   "Ranks that share each layer: its heads, and the columns between the products of its MLP.",
+                   [](const std::int64_t& value) -> std::string {
+                     constexpr std::int64_t kMost = 4096;
+                     return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
+                   });
   section.add<Int>("pipeline", &S::pipeline, "ranks",
                    "Stages of a pipeline: ranks that have the model's units one after another, and pass "
                    "microbatches on.",

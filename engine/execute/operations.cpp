@@ -252,7 +252,8 @@ void Operations::sum_rows(const Instruction& instruction) {
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
-  const Matrix gradient = flat(*instruction.find_operand(Role::gradient));
+  Matrix gradient = flat(*instruction.find_operand(Role::gradient));
+  gradient.columns = std::min(gradient.columns, share(instruction).counted);
   auto* sum = operand<double>(instruction, Role::norm);
   if (instruction.lane == Lane::cpu) {
     meter().touch(gradient.data, gradient.columns * size_of(gradient.dtype));
@@ -298,8 +299,8 @@ void Operations::exchange(const Instruction& instruction) {
   Communicator& group = group_of(instruction);
   const Operand& source = instruction.reads[0];
   const Operand& destination = instruction.writes[0];
-  const std::byte* from = address(source.buffer);
-  std::byte* to = address(destination.buffer);
+  const std::byte* from = address(source.buffer) + source.offset;
+  std::byte* to = address(destination.buffer) + destination.offset;
   const auto count = static_cast<std::size_t>(destination.elements);
   const auto touch = [&](Bytes read, Bytes written) {
     meter().touch(from, read);
@@ -324,7 +325,7 @@ void Operations::sum_losses(const Instruction& instruction) {
   double sum = 0;
   std::int64_t microbatch = setup_.data_rank;
   for (const Operand& losses : instruction.reads) {
-    if (microbatch * losses.elements >= terms) break;
+    if (microbatch * losses.elements >= terms || !setup_.counts_losses) break;
     for (const float loss : span<float>(losses)) sum += loss;
     microbatch += setup_.data_ranks;
   }

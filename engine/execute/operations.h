@@ -60,6 +60,7 @@ class Operations {
     StateSaver* saver = nullptr;                 ///< of a program that saves
     Ranks* ranks = nullptr;                      ///< of a program that exchanges values with others
     std::int64_t data_rank = 0, data_ranks = 1;  ///< those that share out microbatches
+    bool counts_losses = true;                   ///< which ranks that share a unit's passes all have
     std::function<bool()> stop_requested = {};   ///< of this rank, if there are several
     std::function<void(std::int64_t step)> on_stop_agreed =
         {};  ///< some rank's stop reached all in this step

@@ -168,6 +168,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              .ranks = ranks_ ? &*ranks_ : nullptr,
                              .data_rank = data_rank,
                              .data_ranks = data_ranks,
+                             .counts_losses = strategy.mesh.tensor_rank(rank()) == 0,
                              .threads = host_threads(config_)};
   };
   Operations::Setup training = setup(plan_.training, data_.training, strategy.microbatches * data_ranks);

@@ -17,6 +17,8 @@ struct UpdatedPart {
 struct UnitShare {
   std::size_t kind = 0;    ///< the unit's
   std::int64_t first = 0;  ///< the shard's first element, counted in the unit
+  /// Elements in front of those that other ranks have, too, which count in the gradient's norm for one rank.
+  std::int64_t counted = INT64_MAX;
   std::vector<UpdatedPart> parts;
 };
 

@@ -18,6 +18,9 @@ namespace strata {
 class Derivation;
 class Operator;
 
+/// That an operator has.
+constexpr std::size_t kMostOperands = 12;
+
 enum class Touch : std::uint8_t { reads, writes, updates };
 
 /// An operator at work on tensors of its unit.

@@ -5,12 +5,6 @@
 #include <utility>
 
 namespace strata {
-namespace {
-
-constexpr std::size_t kMostOperands = 12;
-
-}  // namespace
-
 Segment::Segment(std::vector<Step> steps, const MicrobatchShape& shape, std::int64_t chunk_rows)
     : steps_(std::move(steps)), shape_(shape), chunk_rows_(chunk_rows) {
   for (const Step& step : steps_) {

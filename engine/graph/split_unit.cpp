@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
-
-#include "engine/graph/operators/elementwise.h"
-#include "engine/graph/operators/linear.h"
 
 namespace strata {
 namespace {
@@ -102,6 +100,46 @@ std::int64_t align(std::int64_t value, std::int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+/// A rule without operands that another rank's node is given: its part of a sum. All else, such as where its
+/// operands lie, is as it is with them, so that all ranks run one program.
+class PartialRule final : public Operator {
+ public:
+  PartialRule(std::shared_ptr<const Operator> rule, std::vector<bool> lacks)
+      : rule_(std::move(rule)), lacks_(std::move(lacks)) {}
+
+  std::string_view name() const override { return rule_->name(); }
+  std::vector<Touch> touches() const override { return rule_->touches(); }
+  std::string_view axes() const override { return rule_->axes(); }
+  double flops(const Operands& operands) const override { return rule_->flops(operands); }
+  std::vector<InPlace> in_place() const override { return rule_->in_place(); }
+  std::vector<InPlace> must_hold() const override { return rule_->must_hold(); }
+  bool is_cheap() const override { return rule_->is_cheap(); }
+  bool goes_by_rows() const override { return rule_->goes_by_rows(); }
+  Node again(const Node& node) const override {
+    Node whole = node;
+    whole.rule = rule_;
+    Node again = rule_->again(whole);
+    again.rule = std::make_shared<PartialRule>(std::move(again.rule), lacks_);
+    return again;
+  }
+  std::vector<InPlace> shares_gradient() const override { return rule_->shares_gradient(); }
+
+  void run(Kernels& kernels, const Operands& operands) const override {
+    std::array<Matrix, kMostOperands> given;
+    for (std::size_t i = 0; i < lacks_.size(); ++i)
+      if (!lacks_[i]) given[i] = operands[static_cast<int>(i)];
+    rule_->run(kernels, Operands({given.data(), lacks_.size()}, operands.shape(), operands.loss_factor()));
+  }
+
+  void differentiate(const Node&, Derivation&) const override {
+    throw std::logic_error("what is split over ranks has been derived before");
+  }
+
+ private:
+  std::shared_ptr<const Operator> rule_;
+  std::vector<bool> lacks_;
+};
+
 class Splitting {
  public:
   Splitting(const DerivedGraph& whole, const AxisSplit& split)
@@ -176,27 +214,12 @@ class Splitting {
         view = {view.tensor, common(columns, 0, view.first), common(columns, view.first, end)};
       }
     }
-    return split_.rank == 0 ? node : without_what_is_given_once(std::move(node), layout);
+    const bool has_less = split_.rank > 0 && std::ranges::find(layout.is_once, true) != layout.is_once.end();
+    if (has_less) node.rule = std::make_shared<PartialRule>(std::move(node.rule), layout.is_once);
+    return node;
   }
 
-  /// Its share of the sum is that of ranks that are given zeros.
-  static Node without_what_is_given_once(Node node, const NodeLayout& layout) {
-    if (std::ranges::none_of(layout.is_once, std::identity())) return node;
-    const Operator* const rule = node.rule.get();
-    if (dynamic_cast<const LinearRule*>(rule) != nullptr) {
-      for (const int operand : {LinearRule::bias, LinearRule::addend})
-        if (layout.is_once[static_cast<std::size_t>(operand)]) node[operand] = {};
-      return node;
-    }
-    if (dynamic_cast<const AdditionRule*>(rule) != nullptr) {
-      const bool has_a = !layout.is_once[AdditionRule::a];
-      return {std::make_shared<CopyRule>(),
-              {node[has_a ? AdditionRule::a : AdditionRule::b], node[AdditionRule::out]}};
-    }
-    throw std::logic_error(fmt::format("{} cannot do without an operand", rule->name()));
-  }
-
-  /// Gives the parameters of a rank their places in its flat parameters, in the order of the whole ones.
+  /// Gives the parameters of a rank their places in its flat parameters: first those that it has a part of.
   void place_parameters(Unit& unit) {
     for (const Flat flat : {Flat::trained, Flat::frozen}) {
       const Region region = flat == Flat::trained ? Region::parameter : Region::frozen;
@@ -204,10 +227,13 @@ class Splitting {
       for (TensorId id = 0; id < std::ssize(whole_.forward.tensors); ++id)
         if (tensor(id).region == region) parameters.emplace(tensor(id).offset, id);
       std::int64_t end = 0;
-      for (const auto& [offset, id] : parameters) {
-        end = align(end, kTensorAlignment);
-        offsets_[{region, offset}] = end;
-        end += local_elements(id);
+      for (const bool splits : {true, false}) {
+        for (const auto& [offset, id] : parameters) {
+          if ((layout(id).form == Form::split) != splits) continue;
+          end = align(end, kTensorAlignment);
+          offsets_[{region, offset}] = end;
+          end += local_elements(id);
+        }
       }
       (flat == Flat::trained ? unit.elements : unit.frozen_elements) = align(end, kFlatAlignment);
       for (TensorSpec& spec : unit.tensors) {
@@ -218,6 +244,8 @@ class Splitting {
         place_in(spec, std::prev(above)->second);
       }
     }
+    std::ranges::stable_sort(unit.tensors, {},
+                             [](const TensorSpec& spec) { return std::pair(spec.flat, spec.offset); });
     unit.parameters = 0;
     for (const TensorSpec& spec : unit.tensors) unit.parameters += spec.elements;
   }
@@ -231,6 +259,7 @@ class Splitting {
   void place_in(TensorSpec& spec, TensorId id) const {
     const Tensor& parameter = tensor(id);
     spec.sums_gradient = has_partial_gradient(parameter);
+    spec.whole_offset = spec.offset;
     const std::int64_t columns = parameter.columns.extent().count, first = spec.offset - parameter.offset;
     const std::int64_t start = offsets_.at({parameter.region, parameter.offset});
     if (layout(id).form != Form::split) {

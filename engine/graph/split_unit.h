@@ -25,7 +25,7 @@ std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split);
 
 struct SplitUnit {
   DerivedGraph graph;
-  /// Elements of the rank's flat parameters, tensors in their order.
+  /// What the rank has a part of stands before what all ranks have alike.
   Unit unit;
 };
 

@@ -34,6 +34,7 @@ struct TensorSpec {
   /// What a rank has of it that shares the unit's passes with others, row by row; empty: all. A vector has
   /// one row.
   std::vector<Stretch> rows = {}, columns = {};
+  std::int64_t whole_offset = 0;  ///< on such a rank: in the unit of all ranks together
   /// The gradient that such a rank makes is a part of a sum over them all.
   bool sums_gradient = false;
   /// Such a rank has all of it, as others do, and another saves it and counts it.

@@ -8,6 +8,7 @@ AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank) {
 
 Model split_model(const Model& whole, const AxisSplit& split) {
   Model part = whole;
+  if (split.ranks == 1) return part;
   part.computes = make_unit_computes();
   for (Unit& unit : part.units) {
     SplitUnit of_rank = split_unit(unit, whole.passes[unit.kind], split);

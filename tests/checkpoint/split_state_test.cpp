@@ -34,8 +34,8 @@ Model whole_model(bool is_gpt2) {
 State part_of_state(State& state, const Model& whole, const Model& part) {
   State result(part, 0);
   for (std::size_t u = 0; u < whole.units.size(); ++u) {
-    for (std::size_t t = 0; t < whole.units[u].tensors.size(); ++t) {
-      const TensorSpec &all = whole.units[u].tensors[t], &own = part.units[u].tensors[t];
+    for (const TensorSpec& own : part.units[u].tensors) {
+      const TensorSpec& all = *std::ranges::find(whole.units[u].tensors, own.hf_name, &TensorSpec::hf_name);
       const FlatRange range = {own.offset, own.elements, own.flat};
       for (const StateKind kind : kStateKinds) {
         if (flat_of(kind) != own.flat) continue;

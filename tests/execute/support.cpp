@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
+#include "engine/model/split_model.h"
 #include "engine/plan/lower/lower.h"
 
 namespace strata::test {
@@ -43,10 +44,11 @@ Model model_of(const RunConfig& config) {
 }
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
-  const Model model = model_of(config);
+  const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
+  const std::int64_t tensor = config.parallel.tensor;
+  const Model model = split_model(model_of(config), tensor_split(tensor, rank % tensor));
   const BatchLoader data(config, model.architecture.vocabulary);
   std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
-  const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
   RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
@@ -71,7 +73,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
 std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
                                   const std::function<RunOptions(int rank)>& options,
                                   const ThreadCommunicatorOptions& communicators) {
-  config.parallel.data = ranks / config.parallel.pipeline;
+  config.parallel.data = ranks / (config.parallel.pipeline * config.parallel.tensor);
   const auto worlds = make_thread_communicators(ranks, communicators);
   std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
   std::exception_ptr first_error;

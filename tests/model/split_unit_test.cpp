@@ -40,6 +40,10 @@ void for_each_element(const TensorSpec& whole, const TensorSpec& part, const Vis
   EXPECT_EQ(at, part.elements) << part.hf_name;
 }
 
+const TensorSpec& tensor_of(const Unit& unit, const TensorSpec& part) {
+  return *std::ranges::find(unit.tensors, part.hf_name, &TensorSpec::hf_name);
+}
+
 /// A unit on one rank, in memory of its own.
 class RankOfUnit {
  public:
@@ -175,8 +179,8 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
       const SplitUnit split = split_unit(model.units[u], graph, tensor_split(count, rank));
       RankOfUnit& part = ranks.emplace_back(split.unit, split.graph, shape);
       part.parameter.resize(static_cast<std::size_t>(split.unit.elements));
-      for (std::size_t t = 0; t < split.unit.tensors.size(); ++t)
-        for_each_element(model.units[u].tensors[t], split.unit.tensors[t],
+      for (const TensorSpec& own : split.unit.tensors)
+        for_each_element(tensor_of(model.units[u], own), own,
                          [&](std::size_t from, std::size_t to) { part.parameter[to] = parameter[from]; });
     }
     for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
@@ -198,8 +202,8 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
         EXPECT_LE(difference(ranks[r].input_gradient(), whole.front().input_gradient()), kTolerance);
         EXPECT_EQ(ranks[r].output(), ranks.front().output()) << "ranks go on with the same values";
         const std::vector<float> part = ranks[r].gradient();
-        for (std::size_t t = 0; t < ranks[r].unit.tensors.size(); ++t) {
-          const TensorSpec &all = model.units[u].tensors[t], &own = ranks[r].unit.tensors[t];
+        for (const TensorSpec& own : ranks[r].unit.tensors) {
+          const TensorSpec& all = tensor_of(model.units[u], own);
           EXPECT_FALSE(own.is_split() && own.sums_gradient);
           for_each_element(all, own, [&](std::size_t of_whole, std::size_t of_part) {
             if (own.is_split() || own.sums_gradient) {

@@ -5,7 +5,9 @@
 namespace strata {
 
 void AdditionRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(Addition{operands[a], operands[b], operands[out]});
+  if (operands[a] && operands[b]) return kernels.run(Addition{operands[a], operands[b], operands[out]});
+  const Matrix& given = operands[a] ? operands[a] : operands[b];
+  if (given.data != operands[out].data) kernels.run(Cast{given, operands[out]});
 }
 
 void AdditionRule::differentiate(const Node& node, Derivation& derivation) const {

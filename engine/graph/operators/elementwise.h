@@ -5,7 +5,7 @@
 
 namespace strata {
 
-/// out = a + b.
+/// out = a + b; what is not given counts as zeros.
 class AdditionRule final : public Operator {
  public:
   enum : int { a, b, out };

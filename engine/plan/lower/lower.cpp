@@ -270,13 +270,17 @@ class Lowering {
     return std::none_of(segments.begin(), now, touches) ? Access::write : Access::update;
   }
 
-  /// An instruction for each segment, on those regions that it touches.
+  /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
   void run_pass(const Visit& visit, const UnitPass& pass, std::size_t level) {
     Value workspace = make_value(fmt::format("{}/workspace", unit(visit.unit).name), BufferKind::workspace,
                                  ElementType::byte, pass.workspace_bytes());
     workspace.scratch = true;
-    if (pass.segments().size() > 1) builder_.make_resident(workspace, false);
-    for (std::size_t i = 0; i < pass.segments().size(); ++i) {
+    if (pass.segments().size() > 1 || !pass.exchanges().empty()) builder_.make_resident(workspace, false);
+    auto exchange = pass.exchanges().begin();
+    for (std::size_t i = 0; i <= pass.segments().size(); ++i) {
+      for (; exchange != pass.exchanges().end() && exchange->before == i; ++exchange)
+        add_up(visit, *exchange, workspace);
+      if (i == pass.segments().size()) break;
       const Segment& segment = pass.segments()[i];
       std::vector<Use> uses;
       for (const Region region : regions_of(visit.pass)) {
@@ -292,6 +296,24 @@ class Lowering {
                           .saved_level = static_cast<std::int32_t>(level),
                           .segment = static_cast<std::int32_t>(i)},
                          uses);
+    }
+  }
+
+  /// What ranks that share the pass have made parts of.
+  void add_up(const Visit& visit, const PlacedExchange& exchange, Value& workspace) {
+    const Segment::PlacedOperand& tensor = exchange.source;
+    const bool is_in_workspace = tensor.region == Region::workspace;
+    Value& value = is_in_workspace ? workspace : value_of(tensor.region, visit.unit, visit.microbatch);
+    builder_.add_up(visit.unit, visit.microbatch, role_of(tensor.region), value,
+                    {element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset});
+  }
+
+  /// Of parameters that ranks have alike though each makes a part of the gradient only.
+  void add_up_gradients(std::int32_t u) {
+    for (const TensorSpec& tensor : unit(u).tensors) {
+      if (!tensor.sums_gradient || tensor.flat != Flat::trained) continue;
+      builder_.add_up(u, -1, Role::gradient, unit_values(u).gradient,
+                      {ElementType::fp32, tensor.elements, tensor.offset * size_of(ElementType::fp32)});
     }
   }
 
@@ -311,6 +333,7 @@ class Lowering {
   }
 
   void finish_gradient(std::int32_t u) {
+    add_up_gradients(u);
     if (strategy_.is_copied(u)) {
       builder_.on_compute(Operation::add_gradient, u,
                           {{Role::source, &unit_values(u).received_gradient, Access::read},
@@ -347,6 +370,7 @@ class Lowering {
       builder_.on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
     builder_.all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
+    if (mesh().tensor > 1) builder_.all_reduce_on_host(u, DataGroup::tensor, Role::norm, values.norm);
   }
 
   /// Copies those rows of a gradient that have values on this rank.

@@ -51,8 +51,8 @@ void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& 
     if (travels && (use.access != Access::write || is_made_late))
       copy(Operation::copy_to_device, Lane::h2d, instruction, value, home(value), id,
            is_made_late ? Serves::first_step : instruction.serves);
-    if (use.access != Access::write) instruction.reads.push_back(value.operand(use.role, id));
-    if (use.access != Access::read) instruction.writes.push_back(value.operand(use.role, id));
+    if (use.access != Access::write) instruction.reads.push_back(use.operand(id));
+    if (use.access != Access::read) instruction.writes.push_back(use.operand(id));
     if (travels && use.access != Access::read) write_back.emplace_back(id, &value);
     if (use.access != Access::read) value.at_home = travels;
   }
@@ -69,8 +69,8 @@ void ProgramBuilder::on_host(Instruction instruction, const std::vector<Use>& us
       copy(Operation::copy_to_host, Lane::d2h, instruction, value, value.resident, id, instruction.serves);
       value.at_home = true;
     }
-    if (use.access != Access::write) instruction.reads.push_back(value.operand(use.role, id));
-    if (use.access != Access::read) instruction.writes.push_back(value.operand(use.role, id));
+    if (use.access != Access::write) instruction.reads.push_back(use.operand(id));
+    if (use.access != Access::read) instruction.writes.push_back(use.operand(id));
   }
   program.instructions.push_back(instruction);
   for (const Use& use : uses) {

@@ -2,6 +2,7 @@
 // right before each use on the device and written back right after, unless it lives there.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "engine/plan/program/program.h"
@@ -31,9 +32,22 @@ Value make_value(std::string name, BufferKind kind, ElementType type, std::int64
 enum class Access : std::uint8_t { read, write, update };
 
 struct Use {
+  /// What an exchange takes of a value.
+  struct Part {
+    ElementType type = ElementType::byte;
+    std::int64_t elements = 0;
+    Bytes offset = 0;
+  };
+
   Role role;
   Value* value;
   Access access;
+  std::optional<Part> part = {};
+
+  Operand operand(BufferId buffer) const {
+    if (part) return {role, part->type, buffer, part->elements, part->offset};
+    return value->operand(role, buffer);
+  }
 };
 
 class ProgramBuilder {

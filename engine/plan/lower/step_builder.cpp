@@ -74,6 +74,17 @@ void StepBuilder::all_reduce_on_host(std::int32_t unit, DataGroup group, Role ro
                    {{role, &value, Access::update}});
 }
 
+void StepBuilder::add_up(std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
+                         const Use::Part& part) {
+  const Bytes sent = sent_in_sum(part.elements, size_of(part.type), ranks_of(DataGroup::tensor));
+  builder_.on_device({.operation = Operation::all_reduce,
+                      .lane = Lane::tensor,
+                      .unit = unit,
+                      .microbatch = microbatch,
+                      .exchange = {.group = number(DataGroup::tensor), .sent = sent}},
+                     {{role, &value, Access::update, part}});
+}
+
 void StepBuilder::all_gather(std::int32_t unit, Value& shard, Value& whole) {
   on_comm(Operation::all_gather, unit, exchange_of_parts(shard.bytes()),
           {{Role::source, &shard, Access::read}, {Role::destination, &whole, Access::write}});

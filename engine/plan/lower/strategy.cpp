@@ -17,7 +17,8 @@ std::vector<RankGroup> groups_of(const Mesh& mesh) {
   std::vector<RankGroup> groups = {group("shard", mesh.shard, neighbour),
                                    group("replicate", mesh.replicate, mesh.shard * neighbour),
                                    group("world", mesh.ranks(), 1)};
-  if (mesh.pipeline > 1) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
+  if (mesh.pipeline > 1 || mesh.tensor > 1) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
+  if (mesh.tensor > 1) groups.push_back(group("tensor", mesh.tensor, 1));
   return groups;
 }
 

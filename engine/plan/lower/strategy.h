@@ -25,6 +25,7 @@ struct Mesh {
   /// Ranks from one of a stage to its neighbour that has another part of the data.
   std::int64_t data_stride() const { return pipeline * tensor; }
   std::int64_t stage(std::int64_t rank) const { return rank / tensor % pipeline; }
+  std::int64_t tensor_rank(std::int64_t rank) const { return rank % tensor; }
   std::int64_t data_rank(std::int64_t rank) const { return rank / data_stride(); }
   /// Which shard a rank has, and which of the groups that have all of them it is in.
   std::int64_t shard_rank(std::int64_t rank) const { return data_rank(rank) % shard; }
@@ -126,7 +127,8 @@ enum class DataGroup : std::int32_t {
   shard,      ///< ranks that hold the other shards of the same state
   replicate,  ///< ranks that hold the same shard
   world,
-  pipeline  ///< a rank of each stage, if there are several
+  pipeline,  ///< a rank of each stage, if there are several
+  tensor     ///< ranks that share units' passes, if there are several
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 

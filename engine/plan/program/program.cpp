@@ -14,7 +14,7 @@ std::string_view name_of(Tier tier) {
 
 std::string_view name_of(Lane lane) {
   constexpr std::array<std::string_view, kLanes.size()> names = {
-      "compute", "h2d", "d2h", "comm", "send", "receive", "read", "write", "data", "cpu", "save"};
+      "compute", "h2d", "d2h", "comm", "send", "receive", "tensor", "read", "write", "data", "cpu", "save"};
   return names[static_cast<std::size_t>(lane)];
 }
 

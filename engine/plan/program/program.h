@@ -28,15 +28,16 @@ enum class Lane : std::uint8_t {
   comm,     ///< between ranks, together
   send,     ///< to another stage of a pipeline
   receive,  ///< from one; if it waits, nothing else does
+  tensor,   ///< between ranks that share a unit's passes
   read,     ///< from the nvme tier
   write,    ///< to it
   data,     ///< loads what microbatches bring
   cpu,
   save  ///< writes checkpoints
 };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,     Lane::d2h,  Lane::comm,
-                                      Lane::send,    Lane::receive, Lane::read, Lane::write,
-                                      Lane::data,    Lane::cpu,     Lane::save};
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,     Lane::d2h,    Lane::comm,
+                                      Lane::send,    Lane::receive, Lane::tensor, Lane::read,
+                                      Lane::write,   Lane::data,    Lane::cpu,    Lane::save};
 
 enum class BufferKind : std::uint8_t {
   parameter,
