@@ -100,7 +100,7 @@ int run_plan(const PlanCommand& command) {
   RunConfig config = load_run_config(command.run_file, command.overrides);
   const AgreedPrecision precision =
       agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-  const Model model = load_model(config);
+  const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
   const std::vector<ScratchPart> scratch = kernel_scratch(config, model);

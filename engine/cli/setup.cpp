@@ -14,6 +14,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/dropout.h"
+#include "engine/model/split_model.h"
 #include "offload/spill_folder.h"
 
 namespace strata {
@@ -68,6 +69,17 @@ Model load_model(const RunConfig& config) {
                     config.data.sequence_length, architecture.max_positions));
   }
   return build_model(architecture, config.train.freeze);
+}
+
+Model load_model_of_rank(const RunConfig& config, std::int64_t rank) {
+  const std::int64_t tensor = config.parallel.tensor;
+  Model whole = load_model(config);
+  if (tensor == 1) return whole;
+  try {
+    return split_model(whole, tensor_split(tensor, rank % tensor));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("parallel.tensor: {}", error.what()));
+  }
 }
 
 HostResources this_host(const RunConfig& config) {

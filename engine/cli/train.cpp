@@ -103,17 +103,20 @@ Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& j
   RunConfig& config = setup.config;
   if (config.ranks() != job.size()) {
     const RunConfig::ParallelSection& parallel = config.parallel;
-    const std::string stages =
-        parallel.pipeline > 1 ? fmt::format(" of {} pipeline stages", parallel.pipeline) : "";
-    throw ConfigError(fmt::format(
-        "parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
-        "mpirun -n {}{}",
-        parallel.data, parallel.data == 1 && parallel.pipeline > 1 ? "" : "s", stages, job.size(),
-        job.size() == 1 ? "was" : "were", config.ranks(),
-        job.size() % parallel.pipeline == 0 ? ", or leave parallel.data and parallel.shard out" : ""));
+    std::string stages;
+    if (parallel.pipeline > 1) stages += fmt::format(" of {} pipeline stages", parallel.pipeline);
+    if (parallel.tensor > 1) stages += fmt::format(" of {} tensor ranks", parallel.tensor);
+    throw ConfigError(
+        fmt::format("parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
+                    "mpirun -n {}{}",
+                    parallel.data, parallel.data == 1 && !stages.empty() ? "" : "s", stages, job.size(),
+                    job.size() == 1 ? "was" : "were", config.ranks(),
+                    job.size() % (parallel.pipeline * parallel.tensor) == 0
+                        ? ", or leave parallel.data and parallel.shard out"
+                        : ""));
   }
   if (job.is_first()) check_json_path("--json", command.json);
-  setup.model = load_model(config);
+  setup.model = load_model_of_rank(config, job.rank());
   if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = setup.model.architecture.vocabulary;
   const std::string doubt = doubt_about_bytes(config, vocabulary);

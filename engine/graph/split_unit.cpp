@@ -246,8 +246,6 @@ class Splitting {
     }
     std::ranges::stable_sort(unit.tensors, {},
                              [](const TensorSpec& spec) { return std::pair(spec.flat, spec.offset); });
-    unit.parameters = 0;
-    for (const TensorSpec& spec : unit.tensors) unit.parameters += spec.elements;
   }
 
   std::int64_t local_elements(TensorId id) const {

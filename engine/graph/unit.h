@@ -55,7 +55,7 @@ struct Unit {
   std::vector<TensorSpec> tensors;
   /// Elements of each flat parameter, padded to kFlatAlignment; 0 if no tensor is in it.
   std::int64_t elements = 0, frozen_elements = 0;
-  std::int64_t parameters = 0;  ///< of both, without padding
+  std::int64_t parameters = 0;  ///< of both and of all ranks together, without padding
   std::size_t kind = 0;         ///< number of its graph
   /// Number of the unit whose parameters it uses beside its own, or -1. It adds to their gradient.
   std::int32_t shares = -1;

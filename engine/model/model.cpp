@@ -23,7 +23,7 @@ std::int64_t Model::trained_parameters() const {
   std::int64_t sum = 0;
   for (const Unit& unit : units) {
     for (const TensorSpec& tensor : unit.tensors)
-      if (tensor.flat == Flat::trained) sum = checked_sum(sum, tensor.elements);
+      if (tensor.flat == Flat::trained) sum = checked_sum(sum, tensor.whole_elements());
   }
   return sum;
 }

@@ -102,7 +102,31 @@ TEST_F(RanksOfProcesses, HaveTheSameBitsWhereParametersStayGatheredAndSendLess) 
   EXPECT_LT(sent(ample)["measured_bytes"], sent(tight)["measured_bytes"]);
 }
 
+/// Tensor, pipeline and data parallelism, from a checkpoint of theirs to one process.
+TEST_F(RanksOfProcesses, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
+  const nlohmann::json alone = report(run({"train.steps=4"}));
+  Arguments arguments =
+      run({"parallel.tensor=2", "parallel.pipeline=2", "checkpoint.path=out", "train.steps=2"});
+  arguments.insert(arguments.end(), {"--json", "report.json"});
+  const Outcome outcome = strata_on_ranks(4, arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const nlohmann::json shared = nlohmann::json::parse(std::ifstream(path("report.json")));
+  const nlohmann::json rest = report(run({"checkpoint.path=out", "train.steps=4"}));
+  ASSERT_EQ(rest["loss"].size(), 2U);
+  for (std::size_t step = 0; step < 4; ++step) {
+    const double loss = alone["loss"][step];
+    EXPECT_NEAR((step < 2 ? shared["loss"][step] : rest["loss"][step - 2]).get<double>(), loss, 1e-5 * loss);
+  }
+  EXPECT_EQ(shared["traffic"]["all_reduce"]["measured_bytes"],
+            shared["traffic"]["all_reduce"]["planned_bytes"]);
+}
+
 TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
+  const Outcome odd_heads = strata_on_ranks(3, run({"parallel.tensor=3"}));
+  EXPECT_EQ(odd_heads.status, 2);
+  EXPECT_EQ(count(odd_heads.err, "parallel.tensor: the axis kv_heads of 2 does not divide among 3 ranks"), 1U)
+      << odd_heads.err;
+
   const Outcome unknown_key = strata_on_ranks(2, run({"train.bach=3"}));
   EXPECT_EQ(unknown_key.status, 2);
   EXPECT_EQ(count(unknown_key.err, "unknown key"), 1U) << unknown_key.err;

@@ -93,6 +93,7 @@ Plan finish(Placement best, const RunConfig& config, const Model& model) {
   plan.flops = {training_flops(model, plan.strategy.microbatch, plan.strategy.microbatches),
                 executed_flops(plan.training.program)};
   if (plan.strategy.mesh.pipeline > 1) plan.flops.model *= share_of_flops(model, plan.strategy);
+  plan.flops.model /= static_cast<double>(plan.strategy.mesh.tensor);
   plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
   plan.trained_parameters = model.trained_parameters();
