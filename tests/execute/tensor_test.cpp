@@ -94,6 +94,21 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{.data = 2, .architecture = "mixtral"}),
     [](const auto& info) { return name_of(info.param); });
 
+/// While one microbatch's values travel, another's segment computes.
+TEST_F(TensorTest, TakesTurnsBetweenMicrobatches) {
+  RunConfig config = this->config({.recompute = Recompute::none});
+  config.plan.order = Order::layer_major;
+  const Plan plan = run_ranks(config, 2)[0].plan;
+  ASSERT_TRUE(plan.strategy.interleaves);
+  std::vector<std::pair<std::int32_t, std::int32_t>> forward;  // microbatch, segment
+  for (const Instruction& instruction : plan.training.program.instructions) {
+    if (instruction.operation == Operation::forward && instruction.unit == 1 && instruction.microbatch < 2)
+      forward.emplace_back(instruction.microbatch, instruction.segment);
+  }
+  EXPECT_THAT(forward,
+              ::testing::ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(0, 1), std::pair(1, 1)));
+}
+
 /// Wherever state lives, whatever is made again, in whatever order lanes run.
 TEST_F(TensorTest, HasTheSameBitsWhereverStateLives) {
   std::set<std::string> hashes;

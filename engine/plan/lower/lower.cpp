@@ -64,7 +64,10 @@ class Lowering {
   /// Ranks add up rows of the unit's gradient, not all of it.
   bool sends_rows(std::int32_t u) const { return step_.units[index(u)].rows.elements > 0; }
   void walk(const Schedule& schedule, bool trains) {
-    for (const Visit& visit : schedule) {
+    for (std::size_t i = 0, count = 1; i < schedule.size(); i += count) {
+      const std::span<const Visit> visits = together(std::span(schedule).subspan(i));
+      count = visits.size();
+      const Visit& visit = visits.front();
       const std::int32_t u = visit.unit;
       // A gathered parameter serves all visits in a row of a unit in one pass.
       const bool has_parameters =
@@ -80,7 +83,7 @@ class Lowering {
           const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
           if (begins_backward(visit)) zero_gradients(u);
           if (!has_parameters) gather_parameters(u, pass);
-          run_pass(visit, pass, level);
+          run_passes(visits, pass, level);
           break;
         }
         case Pass::finish_gradient:
@@ -104,6 +107,14 @@ class Lowering {
           break;
       }
     }
+  }
+
+  /// The visits in front whose segments take turns, so that one computes while another's values travel.
+  std::span<const Visit> together(std::span<const Visit> visits) const {
+    const bool take_turns = strategy_.interleaves && visits.size() > 1 && visits[0].microbatch >= 0 &&
+                            visits[0].message == Message::none && visits[1].message == Message::none &&
+                            visits[0].pass == visits[1].pass && visits[0].unit == visits[1].unit;
+    return visits.first(take_turns ? 2 : 1);
   }
 
   bool adds_to_shared(std::int32_t u) const {
@@ -271,32 +282,43 @@ class Lowering {
   }
 
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
-  void run_pass(const Visit& visit, const UnitPass& pass, std::size_t level) {
-    Value workspace = make_value(fmt::format("{}/workspace", unit(visit.unit).name), BufferKind::workspace,
-                                 ElementType::byte, pass.workspace_bytes());
+  /// Segments of several visits take turns.
+  void run_passes(std::span<const Visit> visits, const UnitPass& pass, std::size_t level) {
+    Value workspace = make_value(fmt::format("{}/workspace", unit(visits.front().unit).name),
+                                 BufferKind::workspace, ElementType::byte, pass.workspace_bytes());
     workspace.scratch = true;
-    if (pass.segments().size() > 1 || !pass.exchanges().empty()) builder_.make_resident(workspace, false);
+    std::vector<Value> workspaces(visits.size(), workspace);
+    const bool is_cut = pass.segments().size() > 1 || !pass.exchanges().empty();
+    if (is_cut) {
+      for (Value& each : workspaces) builder_.make_resident(each, false);
+    }
     auto exchange = pass.exchanges().begin();
     for (std::size_t i = 0; i <= pass.segments().size(); ++i) {
-      for (; exchange != pass.exchanges().end() && exchange->before == i; ++exchange)
-        add_up(visit, *exchange, workspace);
-      if (i == pass.segments().size()) break;
-      const Segment& segment = pass.segments()[i];
-      std::vector<Use> uses;
-      for (const Region region : regions_of(visit.pass)) {
-        if (!segment.touches(region)) continue;
-        uses.push_back({role_of(region), &value_of(region, visit.unit, visit.microbatch),
-                        access_to(region, visit.pass, pass, i)});
+      for (; exchange != pass.exchanges().end() && exchange->before == i; ++exchange) {
+        for (std::size_t v = 0; v < visits.size(); ++v) add_up(visits[v], *exchange, workspaces[v]);
       }
-      uses.push_back({Role::workspace, &workspace, i == 0 ? Access::write : Access::update});
-      builder_.on_device({.operation = operation_of(visit.pass),
-                          .unit = visit.unit,
-                          .microbatch = visit.microbatch,
-                          .flops = segment.flops(),
-                          .saved_level = static_cast<std::int32_t>(level),
-                          .segment = static_cast<std::int32_t>(i)},
-                         uses);
+      if (i == pass.segments().size()) break;
+      for (std::size_t v = 0; v < visits.size(); ++v) run_segment(visits[v], pass, level, i, workspaces[v]);
     }
+  }
+
+  void run_segment(const Visit& visit, const UnitPass& pass, std::size_t level, std::size_t number,
+                   Value& workspace) {
+    const Segment& segment = pass.segments()[number];
+    std::vector<Use> uses;
+    for (const Region region : regions_of(visit.pass)) {
+      if (!segment.touches(region)) continue;
+      uses.push_back({role_of(region), &value_of(region, visit.unit, visit.microbatch),
+                      access_to(region, visit.pass, pass, number)});
+    }
+    uses.push_back({Role::workspace, &workspace, number == 0 ? Access::write : Access::update});
+    builder_.on_device({.operation = operation_of(visit.pass),
+                        .unit = visit.unit,
+                        .microbatch = visit.microbatch,
+                        .flops = segment.flops(),
+                        .saved_level = static_cast<std::int32_t>(level),
+                        .segment = static_cast<std::int32_t>(number)},
+                       uses);
   }
 
   /// What ranks that share the pass have made parts of.

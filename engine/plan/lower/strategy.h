@@ -81,6 +81,9 @@ struct Strategy {
   StateFormat state_format = {};
   bool delays_reduction =
       false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
+  /// Segments of two microbatches' passes take turns, so that one computes while another's values travel
+  /// between ranks that share the passes. It takes a second workspace.
+  bool interleaves = false;
   bool divides_backward = false;  ///< gradients of a unit's input and of its weights are passes of their own
   MicrobatchShape microbatch;
   std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation

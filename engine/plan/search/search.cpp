@@ -83,14 +83,18 @@ struct Choice {
   StepCost cost;
 };
 
-/// Calls consider(strategy) for exchanges under the next unit's backward pass, if there are any, and
-/// without that.
+/// Calls consider(strategy) for exchanges under other work, if there are any, and without that: under the
+/// next unit's backward pass, and within units under another microbatch's segments.
 template <typename Consider>
 void with_and_without_delay(Strategy strategy, const Consider& consider) {
-  for (const bool delays : {true, false}) {
-    if (delays && strategy.mesh.data() == 1) continue;
-    strategy.delays_reduction = delays;
-    consider(strategy);
+  for (const bool interleaves : {true, false}) {
+    if (interleaves && strategy.mesh.tensor == 1) continue;
+    for (const bool delays : {true, false}) {
+      if (delays && strategy.mesh.data() == 1) continue;
+      strategy.interleaves = interleaves;
+      strategy.delays_reduction = delays;
+      consider(strategy);
+    }
   }
 }
 
@@ -172,8 +176,11 @@ std::vector<Choice> choices(const Model& model, const Strategy& base, const RunC
   }
   std::stable_sort(result.begin(), result.end(), [](const Choice& a, const Choice& b) {
     // Exchanges that are delayed hide behind computing, if no gradient has to leave the device for it.
-    return std::tuple(a.cost.seconds, a.cost.moved, !a.strategy.delays_reduction, a.cost.live) <
-           std::tuple(b.cost.seconds, b.cost.moved, !b.strategy.delays_reduction, b.cost.live);
+    const auto key = [](const Choice& choice) {
+      return std::tuple(choice.cost.seconds, choice.cost.moved, !choice.strategy.interleaves,
+                        !choice.strategy.delays_reduction, choice.cost.live);
+    };
+    return key(a) < key(b);
   });
   return result;
 }
