@@ -372,13 +372,16 @@ TEST(Pipelines, TakeTheirPartOfTheRanksThatWereStarted) {
   EXPECT_THAT(refusal(kMinimal + "plan: {order: layer_major}\nparallel: {pipeline: 2}\n"),
               HasSubstr("plan.order: parallel.schedule is the order of a pipeline"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {pipeline: 5000}\n"), HasSubstr("must be at most 4096"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {tensor: 0}\n"),
+              HasSubstr("parallel.tensor: must be at least 1"));
+  EXPECT_EQ(
+      parse_run_config(kMinimal + "parallel: {tensor: 2, pipeline: 2}\n", "run.yaml", {}, 8).parallel.data,
+      2);
 }
 
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
               HasSubstr("device.link slows down the CPU device's copies only"));
-  EXPECT_THAT(refusal(kMinimal + "parallel: {tensor: 2}\n"),
-              HasSubstr("parallel.tensor: is not built yet, so only 1 is possible, not 2"));
 }
 
 TEST(BrokenFiles, AreRefusedWithAPosition) {

@@ -60,6 +60,7 @@ Model regression() {
   const auto add = [&](UnitBuilder& builder) {
     UnitBuilder::Built built = builder.finish();
     built.unit.kind = model.graphs.size();
+    model.passes.push_back(derive(built.graph));
     model.graphs.push_back(std::move(built.graph));
     model.units.push_back(std::move(built.unit));
   };
