@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -116,7 +117,7 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
 
 }  // namespace
 
-void place_tier(Program& program, Tier tier) {
+void place_tier(Program& program, Tier tier, SameSize order) {
   const std::vector<Lifetime> live = lifetimes(program);
   Bytes persistent_end = 0;
   std::vector<std::size_t> transient;
@@ -130,9 +131,10 @@ void place_tier(Program& program, Tier tier) {
       transient.push_back(b);
     }
   }
-  std::stable_sort(transient.begin(), transient.end(), [&](std::size_t a, std::size_t b) {
-    return program.buffers[a].bytes > program.buffers[b].bytes;
-  });
+  if (order == SameSize::by_end)
+    std::ranges::stable_sort(transient, {}, [&](std::size_t b) { return live[b].last; });
+  std::ranges::stable_sort(transient, std::greater<>(),
+                           [&](std::size_t b) { return program.buffers[b].bytes; });
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(transient.size());
   for (const std::size_t b : transient) lifetimes.push_back(live[b]);

@@ -23,11 +23,21 @@ Program with_places(Program program, Tier tier) {
   return program;
 }
 
+/// Likewise; if that goes beyond a budget, in the order that stays lower.
+Program with_places_within(Program program, Tier tier, Bytes budget) {
+  place_tier(program, tier);
+  const Bytes peak = peak_of(program, tier);
+  if (peak <= budget) return program;
+  Program other = program;
+  place_tier(other, tier, SameSize::by_end);
+  return peak_of(other, tier) < peak ? other : program;
+}
+
 /// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
 /// nothing if it does not fit even where none is moved.
 std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget) {
   const auto prefetched = [&](Bytes filled) {
-    return with_places(prefetch(resident, level, filled), level.near);
+    return with_places_within(prefetch(resident, level, filled), level.near, budget);
   };
   for (Bytes filled = budget;;) {
     Program placed = prefetched(filled);

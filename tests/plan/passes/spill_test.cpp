@@ -58,11 +58,14 @@ TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
       for (const Bytes budget : {smallest, smallest + 20 * KiB, smallest + 200 * KiB, kUnlimited}) {
         const Program resident = keep_resident(plain, kHostLevel, budget);
         EXPECT_EQ(run_in_order(resident, 3), expected);
-        const Program placed = place(prefetch(resident, kHostLevel, budget));
-        verify(placed, kNoLimits);
+        Program placed = place(prefetch(resident, kHostLevel, budget));
         EXPECT_LE(tier_use(placed, Tier::host).live_bytes, budget);
-        for (std::uint32_t seed = 0; seed < 2; ++seed)
-          EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
+        std::uint32_t seed = 0;
+        for (const SameSize order : {SameSize::by_number, SameSize::by_end}) {
+          place_tier(placed, Tier::host, order);
+          verify(placed, kNoLimits);
+          EXPECT_EQ(run_in_random_order(placed, 3, seed++), expected);
+        }
       }
     }
   }

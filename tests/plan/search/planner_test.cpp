@@ -191,6 +191,41 @@ TEST(Planner, SavesSomeTensorsOfABlockIfTheLinkHasTimeForSome) {
   EXPECT_EQ(levels, (std::set<std::size_t>{0, 1, 2, 3, 4}));
 }
 
+/// All gradients are on the host when the norm is known, and the drive should have read what else fits by
+/// then: that the sweep of updates behind it is fragmented must not keep it from that.
+TEST(Planner, ReadsStateAheadIntoTheRoomThatGradientsLeave) {
+  Architecture a;
+  a.model_type = "gpt2";
+  a.family = Family::gpt2;
+  a.layers = 24;
+  a.hidden = 1024;
+  a.heads = a.kv_heads = 16;
+  a.head_dimension = 64;
+  a.intermediate = 4096;
+  a.vocabulary = 50257;
+  a.max_positions = 1024;
+  a.tied_head = true;
+  RunConfig config = tiny_config({.precision = DType::fp32, .microbatches = 1});
+  config.data.sequence_length = 256;
+  config.memory.device = 1 * GiB;
+  config.memory.host = 3 * GiB;
+  config.memory.nvme_path = {"/nvme"};
+  config.memory.optimizer_state = TierChoice::nvme;
+  const Plan plan = make_plan(config, build_model(a));
+  const Program& program = plan.training.program;
+  const auto norm = static_cast<std::int32_t>(
+      std::ranges::find(program.instructions, Operation::grad_norm, &Instruction::operation) -
+      program.instructions.begin());
+  const std::vector<Lifetime> live = lifetimes(program);
+  Bytes state = 0, others = 0;
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != Tier::host || live[b].first > norm || live[b].last < norm) continue;
+    (buffer.kind == BufferKind::optimizer_state ? state : others) += buffer.bytes;
+  }
+  EXPECT_GT(state, 3 * (*config.memory.host - others) / 4);
+}
+
 TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   Architecture a;
   a.model_type = "llama";
