@@ -346,7 +346,8 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
   const AdamWCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
-  const DeviceArray<StepScalars> scalars(device(), {{.decayed = step, .plain = step, .skip = 0}});
+  const DeviceArray<AdamWCoefficients> steps(device(), {step});
+  const DeviceArray<std::uint32_t> skip(device(), {0});
   const std::unique_ptr<Stream> stream = device().make_stream();
   stream->kernels().run(Zero{exp_avg_sq});  // squares are not negative
   wait_for_all(*stream);
@@ -358,8 +359,9 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
                           .exp_avg_sq = exp_avg_sq.matrix().data,
                           .gradient = gradient.matrix().data,
                           .parameter = parameter.matrix().data};
-  measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count),
-                [&](Kernels& kernels) { kernels.run(AdamWUpdate{.scalars = scalars.data(), .state = all}); });
+  measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count), [&](Kernels& kernels) {
+    kernels.run(AdamWUpdate{.skip = skip.data(), .step = steps.data(), .state = all});
+  });
 }
 
 void bench_sum_of_squares(benchmark::State& state) {

@@ -1,6 +1,7 @@
 // What one step's updates need besides the state, as plain values that a device can read from its memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace strata {
@@ -18,10 +19,24 @@ struct AdamWCoefficients {
   std::uint32_t rounding;  ///< of seed and t: see stochastic_rounding.h
 };
 
-/// What the gradient's norm decides for updates: the global one for all, or a unit's own for its own.
-struct StepScalars {
-  AdamWCoefficients decayed, plain;  ///< for tensors with and without weight decay
-  std::uint32_t skip;                ///< not 0: the gradient is not finite, nothing is updated
+/// Where that lies which the gradient's norm decides for updates, the global one for all, or a unit's own for
+/// its own: in a host's or a device's memory, `skip` and behind it the coefficients of each policy.
+class StepScalars {
+ public:
+  static constexpr std::size_t bytes(std::size_t policies) {
+    return sizeof(std::uint32_t) + policies * sizeof(AdamWCoefficients);
+  }
+
+  explicit StepScalars(std::byte* begin) : begin_(begin) {}
+
+  /// Not 0: the gradient is not finite, nothing is updated.
+  std::uint32_t* skip() const { return reinterpret_cast<std::uint32_t*>(begin_); }
+  AdamWCoefficients* of_policy(std::size_t policy) const {
+    return reinterpret_cast<AdamWCoefficients*>(begin_ + bytes(policy));
+  }
+
+ private:
+  std::byte* begin_;
 };
 
 }  // namespace strata

@@ -19,6 +19,7 @@
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/report/plan_report.h"
+#include "engine/report/policy_report.h"
 
 namespace strata {
 
@@ -112,7 +113,7 @@ int run_plan(const PlanCommand& command) {
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   if (command.json != "-") {
     for (const Plan& plan : plans) std::cout << stage_heading(plan, model) << plan_text(plan, model, rates);
-    std::cout << "scratch  "
+    std::cout << (config.optimizer.groups.empty() ? "" : policies_text(model)) << "scratch  "
               << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
               << '\n'
               << "memory   " << host.describe() << '\n';
@@ -127,6 +128,7 @@ int run_plan(const PlanCommand& command) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));
   }
   json["scratch"] = scratch_json(scratch);
+  if (!config.optimizer.groups.empty()) json["policies"] = policies_json(model);
   write_json(command.json, json);
   return 0;
 }

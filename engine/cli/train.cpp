@@ -23,6 +23,7 @@
 #include "engine/data/byte_tokens.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/report/plan_report.h"
+#include "engine/report/policy_report.h"
 #include "engine/report/progress.h"
 #include "engine/report/train_report.h"
 
@@ -184,7 +185,9 @@ int train(const TrainCommand& command, Job& job) {
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
-    std::cerr << plan_text(plan, setup.model, &rates) << "scratch  " << scratch_text(setup.scratch) << '\n';
+    std::cerr << plan_text(plan, setup.model, &rates)
+              << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
+              << scratch_text(setup.scratch) << '\n';
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';

@@ -34,6 +34,13 @@ enum class MomentFormat : std::uint8_t { fp32, bf16 };
 /// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 
+/// An entry of optimizer.groups: what it gives counts for the tensors whose names its patterns match.
+struct TensorGroup {
+  std::vector<std::string> tensors;
+  std::optional<double> learning_rate_factor = {}, weight_decay = {};
+  friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
+};
+
 struct RunConfig {
   struct ModelSection {
     std::string path;                                  ///< HF folder; or
@@ -79,7 +86,8 @@ struct RunConfig {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     Decay decay = Decay::matrices;
-    double clip_norm = 1.0;  ///< 0: no clipping
+    std::vector<TensorGroup> groups;  ///< a later one overrides those before it
+    double clip_norm = 1.0;           ///< 0: no clipping
     MasterFormat master = MasterFormat::fp32;
     MomentFormat moments = MomentFormat::fp32;
     ScheduleKind schedule = ScheduleKind::constant;

@@ -140,18 +140,11 @@ void add_train(std::vector<Key>& keys) {
       "auto: tensor by tensor, those are saved that spare the most computing for their bytes, as many as "
       "memory.device holds without moving anything more, or more if a step gets shorter by it. Results do "
       "not depend on it.");
-  section.add<TextList>(
+  section.add<PatternList>(
       "freeze", &S::freeze, "",
       "Patterns (*, ?, [a-z]; * stands for dots, too) of the names of tensors that are not trained, as the "
       "Hugging Face file has them: ['model.embed_tokens.*', '*.mlp.*']. Such a tensor is stored once, in "
-      "train.precision; it has no gradient and no optimizer state.",
-      [](const std::vector<std::string>& patterns) -> std::string {
-        for (const std::string& pattern : patterns) {
-          if (std::ranges::any_of(pattern, [](char c) { return static_cast<unsigned char>(c) > 127; }))
-            return "must be patterns in plain ASCII, as the names of tensors are";
-        }
-        return "";
-      });
+      "train.precision; it has no gradient and no optimizer state.");
   section.add<Int>("validate_every", &S::validate_every, "steps",
                    "Steps between measurements of the held-out loss; 0: never.", not_negative);
   require(section.add<Int>(
@@ -237,6 +230,14 @@ void add_optimizer(std::vector<Key>& keys) {
                       not_below_zero);
   section.add<Word<Decay>>("decay", &S::decay, "",
                            "What weight_decay applies to: matrices only (not norms and biases), or all.");
+  section.add<TensorGroups>(
+      "groups", &S::groups, "",
+      "Groups of tensors that are updated in another way: [{tensors: '*.bias', weight_decay: 0}, {tensors: "
+      "['model.embed_tokens.*', 'lm_head.*'], lr_factor: 0.1}]. tensors: patterns of names as in "
+      "train.freeze. lr_factor: what the learning rate of the schedule is multiplied by for them. "
+      "weight_decay: theirs, whatever optimizer.weight_decay and decay say. Of several groups that fit a "
+      "tensor, the last that gives lr_factor decides on that, and the last that gives weight_decay on "
+      "that. A checkpoint does not depend on groups: a run may go on with others.");
   section.add<Number>(
       "clip_norm", &S::clip_norm, "",
       "Largest global norm of the gradient; 0: no clipping, and updates need not wait for the "

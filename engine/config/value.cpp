@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace strata::value {
 namespace {
@@ -58,6 +60,48 @@ std::string exact_bytes(Bytes bytes) {
   if (bytes != 0 && bytes % MiB == 0) return fmt::format("{}MiB", bytes / MiB);
   if (bytes != 0 && bytes % KiB == 0) return fmt::format("{}KiB", bytes / KiB);
   return std::to_string(bytes);
+}
+
+/// read(), whose error says where it happened.
+template <typename Read>
+auto read_within(const std::string& place, const Read& read) {
+  try {
+    return read();
+  } catch (const WrongValue& error) {
+    throw WrongValue(fmt::format("{}: {}", place, error.what()));
+  }
+}
+
+double read_not_negative(const YAML::Node& node) {
+  const double result = Number::read(node);
+  if (result < 0) throw WrongValue(fmt::format("must not be negative, not {}", result));
+  return result;
+}
+
+TensorGroup read_group(const YAML::Node& node) {
+  if (!node.IsMap()) refuse(node, "a map such as {tensors: '*.bias', weight_decay: 0}");
+  TensorGroup group;
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    const std::string key = word(entry.first, "a key");
+    if (!seen.insert(key).second) throw WrongValue(fmt::format("its key '{}' is given twice", key));
+    read_within(key, [&] {
+      if (key == "tensors") {
+        group.tensors = PatternList::read(entry.second);
+      } else if (key == "lr_factor") {
+        group.learning_rate_factor = read_not_negative(entry.second);
+      } else if (key == "weight_decay") {
+        group.weight_decay = read_not_negative(entry.second);
+      } else {
+        throw WrongValue("is no key of a group, which has tensors, lr_factor and weight_decay");
+      }
+    });
+  }
+  if (group.tensors.empty())
+    throw WrongValue("names no tensors; add patterns of their names, as tensors: '*.bias'");
+  if (!group.learning_rate_factor && !group.weight_decay)
+    throw WrongValue("changes nothing; add lr_factor or weight_decay, or take it out");
+  return group;
 }
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
@@ -166,6 +210,37 @@ std::string TextList::write(const std::vector<std::string>& value) {
   items.reserve(value.size());
   for (const std::string& item : value) items.push_back(quoted(item));
   return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::vector<std::string> PatternList::read(const YAML::Node& node) {
+  std::vector<std::string> patterns = TextList::read(node);
+  for (const std::string& pattern : patterns) {
+    if (std::ranges::any_of(pattern, [](char c) { return static_cast<unsigned char>(c) > 127; }))
+      throw WrongValue("must be patterns in plain ASCII, as the names of tensors are");
+  }
+  return patterns;
+}
+
+std::vector<TensorGroup> TensorGroups::read(const YAML::Node& node) {
+  if (!node.IsSequence()) refuse(node, "a list such as [{tensors: '*.bias', weight_decay: 0}]");
+  std::vector<TensorGroup> groups;
+  for (const YAML::Node& item : node) {
+    groups.push_back(
+        read_within(fmt::format("group {}", groups.size() + 1), [&] { return read_group(item); }));
+  }
+  return groups;
+}
+
+std::string TensorGroups::write(const std::vector<TensorGroup>& value) {
+  if (value.empty()) return "";
+  std::vector<std::string> groups;
+  for (const TensorGroup& group : value) {
+    std::string text = "\"tensors\": " + PatternList::write(group.tensors);
+    if (group.learning_rate_factor) text += fmt::format(", \"lr_factor\": {}", *group.learning_rate_factor);
+    if (group.weight_decay) text += fmt::format(", \"weight_decay\": {}", *group.weight_decay);
+    groups.push_back("{" + text + "}");
+  }
+  return fmt::format("[{}]", fmt::join(groups, ", "));
 }
 
 Bytes Size::read(const YAML::Node& node) {

@@ -87,6 +87,20 @@ struct TextList {
   static std::string write(const std::vector<std::string>& value);
 };
 
+/// Patterns of tensors' names, as a TextList.
+struct PatternList {
+  static std::string type() { return TextList::type(); }
+  static std::vector<std::string> read(const YAML::Node& node);
+  static std::string write(const std::vector<std::string>& value) { return TextList::write(value); }
+};
+
+/// [{tensors: '*.bias', weight_decay: 0}, …]; not given if empty.
+struct TensorGroups {
+  static std::string type() { return "list of maps"; }
+  static std::vector<TensorGroup> read(const YAML::Node& node);
+  static std::string write(const std::vector<TensorGroup>& value);
+};
+
 /// 2GiB, 512MB, 4096, unlimited.
 struct Size {
   static std::string type() { return "size"; }

@@ -464,16 +464,16 @@ struct GroupedWeightGradient {
 };
 
 /// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, if
-/// it is skipped, round_masters().
+/// it is skipped, round_masters(). All pointers are into the device's memory: the host decides what they
+/// point at while the step runs.
 struct AdamWUpdate {
-  const StepScalars* scalars =
-      nullptr;        ///< in the device's memory: the host decides them while the step runs
-  bool decay = true;  ///< with weight decay, or without
-  AdamWState state;   ///< pointers into the device's memory
+  const std::uint32_t* skip = nullptr;      ///< not 0: it is
+  const AdamWCoefficients* step = nullptr;  ///< of the policy of the tensors that the state is of
+  AdamWState state;
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, single(scalars), state);
+    visit_each(visit, single(skip), single(step), state);
   }
 };
 

@@ -353,26 +353,29 @@ double Operations::squares(const Instruction& instruction) const {
   return sum;
 }
 
-/// For an update that is decided by the norm of gradients whose loss had a scale.
-StepScalars Operations::make_scalars(double norm, double scale, std::int64_t step) const {
+/// For updates that are decided by the norm of gradients whose loss had a scale.
+void Operations::write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step) const {
+  const StepScalars to(span<std::byte>(scalars).data());
+  const OptimizerSettings& optimizer = setup_.optimizer;
   const bool skip = !std::isfinite(norm);
-  AdamWStep scalars{
-      .learning_rate = static_cast<float>(learning_rate(setup_.optimizer.schedule, step)),
-      .beta1 = static_cast<float>(setup_.optimizer.beta1),
-      .beta2 = static_cast<float>(setup_.optimizer.beta2),
-      .epsilon = static_cast<float>(setup_.optimizer.epsilon),
-      .weight_decay = static_cast<float>(setup_.optimizer.weight_decay),
-      .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, setup_.optimizer.clip_norm) / scale),
-      .step = counters_.updates + 1,
-      .seed = setup_.optimizer.seed};
-  const AdamWCoefficients decayed = coefficients(scalars);
-  scalars.weight_decay = 0;
-  return {.decayed = decayed, .plain = coefficients(scalars), .skip = skip ? 1U : 0U};
+  const double rate = learning_rate(optimizer.schedule, step);
+  *to.skip() = skip ? 1U : 0U;
+  for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
+    const UpdatePolicy& policy = optimizer.policies[p];
+    *to.of_policy(p) = coefficients(
+        {.learning_rate = static_cast<float>(policy.learning_rate_factor * rate),
+         .beta1 = static_cast<float>(optimizer.beta1),
+         .beta2 = static_cast<float>(optimizer.beta2),
+         .epsilon = static_cast<float>(optimizer.epsilon),
+         .weight_decay = static_cast<float>(policy.weight_decay),
+         .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
+         .step = counters_.updates + 1,
+         .seed = optimizer.seed});
+  }
 }
 
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
-  *value<StepScalars>(instruction, Role::step_scalars) =
-      make_scalars(std::sqrt(squares(instruction)), 1, step);
+  write_scalars(*instruction.find_operand(Role::step_scalars), std::sqrt(squares(instruction)), 1, step);
 }
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
@@ -383,8 +386,8 @@ void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
-  if (auto* scalars = value<StepScalars>(instruction, Role::step_scalars))
-    *scalars = make_scalars(norm, scale, step);
+  if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
+    write_scalars(*scalars, norm, scale, step);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;
@@ -445,33 +448,32 @@ AdamWState Operations::state_of_piece(const Instruction& instruction) const {
           .first = share(instruction).first + first};
 }
 
-/// Calls update(state, decays) for each tensor of the instruction's unit, or the part of it that lies in its
-/// piece of this rank's shard.
+/// Calls update(state, number of the policy) for each part of the instruction's unit that one policy updates,
+/// as far as it lies in the instruction's piece of this rank's shard.
 template <typename Update>
-void Operations::update_tensors(const Instruction& instruction, const Update& update) const {
+void Operations::update_parts(const Instruction& instruction, const Update& update) const {
   const AdamWState piece = state_of_piece(instruction);
   const std::int64_t begin = instruction.piece.first, end = begin + piece.elements;
   for (const UpdatedPart& part : share(instruction).parts) {
-    const std::int64_t first = std::max(part.at, begin), last = std::min(part.at + part.count, end);
-    if (first < last)
-      update(piece.part(first - begin, last - first), setup_.optimizer.decay_all || part.decays);
+    const std::int64_t first = std::max(part.at, begin), last = std::min(part.end(), end);
+    if (first < last) update(piece.part(first - begin, last - first), part.policy);
   }
 }
 
 void Operations::update_on_device(const Instruction& instruction) {
-  const auto* scalars = operand<StepScalars>(instruction, Role::step_scalars);
-  update_tensors(instruction, [&](const AdamWState& state, bool decays) {
-    kernels_.run(AdamWUpdate{.scalars = scalars, .decay = decays, .state = state});
+  const StepScalars scalars(operand<std::byte>(instruction, Role::step_scalars));
+  update_parts(instruction, [&](const AdamWState& state, std::size_t policy) {
+    kernels_.run(AdamWUpdate{.skip = scalars.skip(), .step = scalars.of_policy(policy), .state = state});
   });
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
-  const StepScalars& scalars = *value<StepScalars>(instruction, Role::step_scalars);
+  const StepScalars scalars(span<std::byte>(*instruction.find_operand(Role::step_scalars)).data());
   workers_.execute([&] {
-    update_tensors(instruction, [&](const AdamWState& state, bool decays) {
+    update_parts(instruction, [&](const AdamWState& state, std::size_t policy) {
       meter().touch(state);
-      if (scalars.skip != 0) return round_masters(state);
-      adamw(decays ? scalars.decayed : scalars.plain, state);
+      if (*scalars.skip() != 0) return round_masters(state);
+      adamw(*scalars.of_policy(policy), state);
     });
   });
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/task_arena.h"
 #include "engine/data/training_data.h"
@@ -22,13 +23,14 @@
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
+#include "optim/update_policy.h"
 
 namespace strata {
 
 /// The optimizer's settings that do not change from step to step.
 struct OptimizerSettings {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0, clip_norm = 0;
-  bool decay_all = false;  ///< decay vectors too, not only matrices
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clip_norm = 0;
+  std::vector<UpdatePolicy> policies;  ///< the model's
   Schedule schedule;
   LossScaleSettings loss_scale;  ///< of fp16 runs
   std::uint64_t seed = 0;        ///< of stochastic rounding
@@ -116,14 +118,14 @@ class Operations {
   void sum_losses(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
   double squares(const Instruction& instruction) const;
-  StepScalars make_scalars(double norm, double scale, std::int64_t step) const;
+  void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step) const;
   void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
   void save(const Instruction& instruction, std::int64_t step);
   void update_on_device(const Instruction& instruction);
   void update_on_host(const Instruction& instruction);
   template <typename Update>
-  void update_tensors(const Instruction& instruction, const Update& update) const;
+  void update_parts(const Instruction& instruction, const Update& update) const;
   AdamWState state_of_piece(const Instruction& instruction) const;
 
   Setup setup_;

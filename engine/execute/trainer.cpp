@@ -29,14 +29,13 @@ ScheduleType schedule_type(ScheduleKind kind) {
   return ScheduleType::constant;
 }
 
-OptimizerSettings optimizer_settings(const RunConfig& config) {
+OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
   const RunConfig::OptimizerSection& optimizer = config.optimizer;
   return {.beta1 = optimizer.betas[0],
           .beta2 = optimizer.betas[1],
           .epsilon = optimizer.epsilon,
-          .weight_decay = optimizer.weight_decay,
           .clip_norm = optimizer.clip_norm,
-          .decay_all = optimizer.decay == Decay::all,
+          .policies = model.policies,
           .schedule = {.type = schedule_type(optimizer.schedule),
                        .peak = optimizer.learning_rate,
                        .minimum_ratio = optimizer.minimum_ratio,
@@ -163,7 +162,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              .memory = state_->memory(),
                              .spill = state_->spill(),
                              .load = of_rank(load, data_rank, data_ranks, microbatches),
-                             .optimizer = optimizer_settings(config_),
+                             .optimizer = optimizer_settings(config_, model_),
                              .saver = saver_ ? &*saver_ : nullptr,
                              .ranks = ranks_ ? &*ranks_ : nullptr,
                              .data_rank = data_rank,

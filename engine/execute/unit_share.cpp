@@ -9,10 +9,16 @@ std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int6
   for (const Unit& unit : model.units) {
     const FlatRange range = shard_of(unit, mesh, mesh.shard_rank(rank));
     UnitShare& share = shares.emplace_back(unit.kind, range.first);
-    for (const TensorPiece& piece : pieces_in(unit, range))
+    std::vector<UpdatedPart>& parts = share.parts;
+    for (const TensorPiece& piece : pieces_in(unit, range)) {
       if (piece.tensor->is_copy) share.counted = std::min(share.counted, piece.at);
-    for (const TensorPiece& piece : pieces_in(unit, range))
-      share.parts.push_back({piece.at, piece.count(), piece.tensor->decay});
+      const std::size_t policy = piece.tensor->policy;
+      if (!parts.empty() && parts.back().end() == piece.at && parts.back().policy == policy) {
+        parts.back().count += piece.count();
+      } else {
+        parts.push_back({piece.at, piece.count(), policy});
+      }
+    }
   }
   return shares;
 }

@@ -1,6 +1,7 @@
 // What programs leave open, since they are the same on every rank: which part of each unit this rank updates.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -8,10 +9,13 @@
 
 namespace strata {
 
-/// Elements of this rank's shard that belong to one tensor.
+/// Elements of this rank's shard that are updated by one policy: tensors that lie one after another, or a
+/// part of one.
 struct UpdatedPart {
   std::int64_t at = 0, count = 0;
-  bool decays = false;  ///< its weights do, and not only if all do
+  std::size_t policy = 0;  ///< number of Model::policies
+
+  std::int64_t end() const { return at + count; }
 };
 
 struct UnitShare {

@@ -2,6 +2,7 @@
 // parameters, one of what is trained and one of what is frozen; what it computes is the graph of its kind.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct TensorSpec {
   std::int64_t offset = 0;  ///< elements from the start of that flat parameter
   std::int64_t elements = 0;
   Init init = Init::normal;
-  bool decay = false;  ///< weight decay applies: matrices, not norms and biases
+  std::size_t policy = 0;  ///< number of what it is updated by, if it is trained
   /// A row that starts as zeros, or -1.
   std::int64_t zero_row = -1;
   /// What a rank has of it that shares the unit's passes with others, row by row; empty: all. A vector has

@@ -69,7 +69,6 @@ void UnitBuilder::append(const std::string& name, std::vector<std::int64_t> shap
   tensor.hf_name = prefix_ + name;
   tensor.elements = 1;
   for (const std::int64_t size : shape) tensor.elements = checked_product(tensor.elements, size);
-  tensor.decay = shape.size() > 1;
   tensor.hf_shape = std::move(shape);
   tensor.offset = end_;
   tensor.init = init;

@@ -1,18 +1,16 @@
-// Which tensors are frozen: those whose names match a pattern, in which * is any text, ? any character and
-// [ab] one of these.
+// Which tensors are frozen: those whose names match a pattern of train.freeze.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/model/model.h"
+#include "engine/model/name_patterns.h"
 
 namespace strata {
 
 class FreezePatterns {
  public:
-  explicit FreezePatterns(const std::vector<std::string>& patterns)
-      : patterns_(patterns), is_used_(patterns.size(), false) {}
+  explicit FreezePatterns(const std::vector<std::string>& patterns) : patterns_("train.freeze", patterns) {}
 
   /// One entry for each of the unit's tensors.
   std::vector<bool> find_frozen(const Unit& unit);
@@ -21,8 +19,7 @@ class FreezePatterns {
   void check(const Model& model) const;
 
  private:
-  const std::vector<std::string>& patterns_;
-  std::vector<bool> is_used_;
+  NamePatterns patterns_;
 };
 
 /// A sentence's part that says which tensor `stored` and `model.freeze` freeze differently; empty if both

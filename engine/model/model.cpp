@@ -10,6 +10,7 @@
 #include "engine/graph/graph_shape.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
+#include "engine/model/tensor_policies.h"
 
 namespace strata {
 
@@ -28,7 +29,8 @@ std::int64_t Model::trained_parameters() const {
   return sum;
 }
 
-Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze) {
+Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
+                  const RunConfig::OptimizerSection& optimizer) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
@@ -37,6 +39,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
   FreezePatterns patterns(freeze);
+  TensorPolicies policies(optimizer);
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others.
   using Kind = std::tuple<std::int64_t, std::vector<bool>, bool>;
@@ -45,6 +48,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     UnitBuilder::Built built = builder.finish();
     const std::vector<bool> frozen = patterns.find_frozen(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
+    policies.decide(built.unit);
     built.graph.wants_input_gradient = trains_before;
     trains_before |= built.unit.elements > 0;
     const auto [kind, is_new] =
@@ -61,6 +65,8 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   }
   add(kHead, rules.head(architecture, model.embedding()));
   patterns.check(model);
+  policies.check(model);
+  model.policies = policies.policies();
   for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
   return model;
 }

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/run_config.h"
 #include "engine/graph/derive.h"
 #include "engine/graph/unit.h"
 #include "engine/model/architecture.h"
 #include "engine/model/rotary.h"
+#include "optim/update_policy.h"
 
 namespace strata {
 
@@ -23,6 +25,7 @@ struct Model {
   std::vector<Unit> units;                ///< embedding, block.0 … block.L-1, head
   std::vector<Rotation> rotations;        ///< their tables are the constants, a cosine and a sine each
   std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
+  std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
 
   /// Memory of unit_compute(): the passes at each shape are made once.
   std::shared_ptr<UnitComputes> computes = {};
@@ -38,8 +41,10 @@ struct Model {
 std::shared_ptr<UnitComputes> make_unit_computes();
 
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
-/// whose names match a pattern of `freeze` are not trained: freeze_patterns.h. Throws ConfigError.
-Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {});
+/// whose names match a pattern of `freeze` are not trained (freeze_patterns.h); the others are updated as
+/// `optimizer` says (tensor_policies.h). Throws ConfigError.
+Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {},
+                  const RunConfig::OptimizerSection& optimizer = {});
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
 /// sees).

@@ -161,6 +161,19 @@ TEST_F(Output, OfPlanForSeveralRanksSaysWhatStaysGathered) {
               HasSubstr(fmt::format("so that {} less are sent per step", format_bytes(unsent))));
 }
 
+TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
+  Arguments run = train("run.yaml", {"optimizer.groups=[{tensors: '*norm*', lr_factor: 0.5}]"});
+  const std::string line =
+      "adamw, lr x 0.5, weight decay 0: 0.00 M parameters, model.layers.*.input_layernorm";
+  EXPECT_THAT(strata(run).err, HasSubstr(line));
+  run.front() = "plan";
+  EXPECT_THAT(strata(run).out, HasSubstr(line));
+  const nlohmann::json policies = report(run)["policies"];
+  ASSERT_EQ(policies.size(), 2U);
+  expect_keys(policies[1], {"rule", "lr_factor", "weight_decay", "parameters", "tensors"});
+  EXPECT_EQ(policies[1]["lr_factor"], 0.5);
+}
+
 TEST_F(Output, OfPlanShowsTheProgram) {
   const Outcome outcome = strata({"plan", "run.yaml", "--program"});
   EXPECT_EQ(outcome.status, 0);

@@ -165,6 +165,18 @@ TEST_F(Refusal, OfFreezingNamesThePatternAndWhatTensorsAreCalled) {
   expect_sentence(strata(train("run.yaml", {"train.freeze={a: b}"})), 2, {"train.freeze", "a list of texts"});
 }
 
+TEST_F(Refusal, OfAGroupOfTensorsNamesWhatIsWrongWithIt) {
+  const auto groups = [](const std::string& list) { return train("run.yaml", {"optimizer.groups=" + list}); };
+  expect_sentence(strata(groups("[{tensors: 'model.layers.7.*', lr_factor: 2}]")), 2,
+                  {"optimizer.groups: 'model.layers.7.*' matches no tensor", "model.embed_tokens.weight"});
+  expect_sentence(strata(groups("[{tensors: '*.bias', lr: 2}]")), 2,
+                  {"optimizer.groups: group 1: lr: is no key of a group", "lr_factor"});
+  Arguments frozen = groups("[{tensors: 'model.norm.*', weight_decay: 0.1}]");
+  frozen.insert(frozen.end(), {"--set", "train.freeze=model.norm.*"});
+  expect_sentence(strata(frozen), 2,
+                  {"optimizer.groups: 'model.norm.*' matches only tensors that train.freeze keeps"});
+}
+
 TEST_F(Refusal, OfACheckpointOfAnotherFreezeNamesATensorAndWhatWasFrozen) {
   ASSERT_EQ(
       strata(train("run.yaml", {"checkpoint.path=out", "train.freeze='*.mlp.*'", "train.steps=1"})).status,

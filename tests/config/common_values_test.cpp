@@ -29,11 +29,12 @@ TEST(CommonValues, AreNotWhatTellsOfOneHost) {
 
 TEST(CommonValues, AreAllElse) {
   const RunConfig first;
-  RunConfig other_seed = first, with_checkpoints = first, other_budget = first;
+  RunConfig other_seed = first, with_checkpoints = first, other_budget = first, other_groups = first;
   other_seed.train.seed = 7;
   with_checkpoints.checkpoint.path = "out";
   other_budget.memory.device = GiB;
-  for (const RunConfig& second : {other_seed, with_checkpoints, other_budget})
+  other_groups.optimizer.groups = {{.tensors = {"*.bias"}, .weight_decay = 0}};
+  for (const RunConfig& second : {other_seed, with_checkpoints, other_budget, other_groups})
     EXPECT_NE(common_values(first), common_values(second));
 }
 

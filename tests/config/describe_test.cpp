@@ -46,6 +46,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.epsilon", "1.2345678901234567e-8"},
     {"optimizer.weight_decay", "0"},
     {"optimizer.decay", "all"},
+    {"optimizer.groups",
+     "[{tensors: '*.bias', weight_decay: 0}, {tensors: [a, \"b'*\"], lr_factor: 1e-3, weight_decay: 0.25}]"},
     {"optimizer.clip_norm", "3"},
     {"optimizer.master", "split"},
     {"optimizer.moments", "bf16"},
@@ -165,6 +167,7 @@ optimizer:
   epsilon: 1e-08
   weight_decay: 0.1
   decay: matrices
+  # groups: (not given)
   clip_norm: 1
   master: fp32
   moments: fp32

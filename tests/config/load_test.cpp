@@ -221,6 +221,37 @@ TEST(UnknownKeys, ListTheSectionsKeysWhereNothingIsNear) {
   EXPECT_THAT(refusal(kMinimal + "zzzzzzzzzz: 1\n"), HasSubstr("the sections are model, data, train"));
 }
 
+TEST(TensorGroups, AreReadInOrder) {
+  const std::string groups =
+      "optimizer: {groups: [{tensors: '*.bias', weight_decay: 0}, {tensors: [a.*, b], lr_factor: 0.1}]}\n";
+  EXPECT_THAT(parse_run_config(kMinimal + groups, "run.yaml").optimizer.groups,
+              ElementsAre(TensorGroup{{"*.bias"}, {}, 0}, TensorGroup{{"a.*", "b"}, 0.1, {}}));
+  EXPECT_THAT(parse_run_config(kMinimal + groups, "run.yaml", {"optimizer.groups=[]"}).optimizer.groups,
+              ElementsAre());
+}
+
+TEST(TensorGroups, AreRefusedWithTheNumberOfTheGroup) {
+  const auto refusal_of = [](const std::string& groups) {
+    return refusal(kMinimal, {"optimizer.groups=" + groups});
+  };
+  const std::string first = "[{tensors: '*.bias', weight_decay: 0}, ";
+  EXPECT_THAT(refusal_of(first + "{tensors: a, lr: 0.1}]"),
+              HasSubstr("optimizer.groups: group 2: lr: is no key of a group, which has tensors, lr_factor "
+                        "and weight_decay"));
+  EXPECT_THAT(refusal_of(first + "{lr_factor: 0.1}]"),
+              HasSubstr("group 2: names no tensors; add patterns of their names"));
+  EXPECT_THAT(refusal_of(first + "{tensors: a}]"), HasSubstr("group 2: changes nothing; add lr_factor or"));
+  EXPECT_THAT(refusal_of(first + "{tensors: a, lr_factor: -1}]"),
+              HasSubstr("group 2: lr_factor: must not be negative, not -1"));
+  EXPECT_THAT(refusal_of(first + "{tensors: a, weight_decay: much}]"),
+              HasSubstr("group 2: weight_decay: expected a number, found 'much'"));
+  EXPECT_THAT(refusal_of(first + "{tensors: a, lr_factor: 1, lr_factor: 2}]"),
+              HasSubstr("group 2: its key 'lr_factor' is given twice"));
+  EXPECT_THAT(refusal_of("[{tensors: '\xc3\xa9', lr_factor: 1}]"), HasSubstr("plain ASCII"));
+  EXPECT_THAT(refusal_of("[a]"), HasSubstr("group 1: expected a map such as {tensors: '*.bias', "));
+  EXPECT_THAT(refusal_of("{tensors: a}"), HasSubstr("expected a list such as [{tensors: '*.bias', "));
+}
+
 TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
   for (const char* precision : {"fp32", "fp16"}) {
     EXPECT_THAT(refusal(kMinimal + "train: {precision: " + precision + "}\noptimizer: {master: split}\n"),

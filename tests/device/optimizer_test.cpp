@@ -1,6 +1,7 @@
 // Every device updates parameters and adds squares with the bits of optim's functions for the CPU.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -71,30 +72,36 @@ void expect_same_bits(const Stretch& a, const Stretch& b) {
   EXPECT_EQ(a.parameter.memory(), b.parameter.memory());
 }
 
-StepScalars third_step() {
-  AdamWStep step = {.learning_rate = 3e-3F,
-                    .beta1 = 0.9F,
-                    .beta2 = 0.95F,
-                    .epsilon = 1e-8F,
-                    .gradient_scale = 0.37F,
-                    .step = 3,
-                    .seed = 11};
-  const AdamWCoefficients plain = coefficients(step);
-  step.weight_decay = 0.1F;
-  return {.decayed = coefficients(step), .plain = plain, .skip = 0};
+AdamWCoefficients third_step(float weight_decay) {
+  return coefficients({.learning_rate = 3e-3F,
+                       .beta1 = 0.9F,
+                       .beta2 = 0.95F,
+                       .epsilon = 1e-8F,
+                       .weight_decay = weight_decay,
+                       .gradient_scale = 0.37F,
+                       .step = 3,
+                       .seed = 11});
 }
+
+/// A step's scalars: of two policies without and with weight decay.
+struct Scalars {
+  std::uint32_t skip = 0;
+  std::array<AdamWCoefficients, 2> of_policy = {third_step(0), third_step(0.1F)};
+};
+static_assert(sizeof(Scalars) == StepScalars::bytes(2));
 
 class OptimizerKernels : public EveryImplementation {
  protected:
-  Stretch updated(const Stretch& before, StepScalars scalars, bool decay) {
+  Stretch updated(const Stretch& before, std::size_t policy, Scalars scalars = {}) {
     std::optional<Stretch> result;
     for (int run = 0; run < implementation().runs(); ++run) {
       implementation().begin_run(run);
       Stretch stretch = before;
       const AdamWState state =
           stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
+      const StepScalars placed(place_as<std::byte>(scalars));
       implementation().kernels().run(
-          AdamWUpdate{.scalars = place_as<StepScalars>(scalars), .decay = decay, .state = state});
+          AdamWUpdate{.skip = placed.skip(), .step = placed.of_policy(policy), .state = state});
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
@@ -102,12 +109,11 @@ class OptimizerKernels : public EveryImplementation {
     return *result;
   }
 
-  void expect_reference_bits(const Stretch& stretch, bool decay) {
-    const StepScalars scalars = third_step();
+  void expect_reference_bits(const Stretch& stretch, std::size_t policy) {
     Stretch expected = stretch;
-    adamw_reference(decay ? scalars.decayed : scalars.plain,
+    adamw_reference(Scalars().of_policy[policy],
                     expected.state([](std::span<std::byte> host) { return host.data(); }));
-    expect_same_bits(updated(stretch, scalars, decay), expected);
+    expect_same_bits(updated(stretch, policy), expected);
   }
 
   /// Adds up the squares of `elements` elements from `first` on.
@@ -128,8 +134,8 @@ class OptimizerKernels : public EveryImplementation {
   }
 
  private:
-  template <typename T>
-  T* place_as(T& host) {
+  template <typename T, typename Host>
+  T* place_as(Host& host) {
     return reinterpret_cast<T*>(implementation().place(std::as_writable_bytes(std::span(&host, 1))));
   }
 };
@@ -142,7 +148,7 @@ TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTou
                      << name_of(types.precision) << (types.format.split_master ? ", split" : "")
                      << ", moments " << name_of(types.format.moments) << ", " << elements << " from "
                      << first);
-        expect_reference_bits(Stretch(first, elements, types), elements % 2 == 0);
+        expect_reference_bits(Stretch(first, elements, types), elements % 2 == 0 ? 1 : 0);
       }
     }
   }
@@ -156,7 +162,7 @@ TEST_P(OptimizerKernels, AdamWKeepsMomentsThatAreNotFinite) {
       stretch.exp_avg.set(0, i, i % 2 == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN());
       stretch.exp_avg_sq.set(0, i, i % 2 == 0 ? kInfinity : std::numeric_limits<float>::quiet_NaN());
     }
-    const Stretch after = updated(stretch, third_step(), true);
+    const Stretch after = updated(stretch, 1);
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       const float m = after.exp_avg.at(0, i), v = after.exp_avg_sq.at(0, i);
       EXPECT_TRUE(i % 2 == 0 ? m == -kInfinity && v == kInfinity : std::isnan(m) && std::isnan(v))
@@ -169,7 +175,7 @@ TEST_P(OptimizerKernels, AdamWOfASplitMasterThatBecomesNaNShowsItInTheParameter)
   Stretch stretch(0, 64, {DType::bf16, kSplit});
   for (std::int64_t i = 0; i < stretch.elements; ++i)
     stretch.exp_avg.set(0, i, std::numeric_limits<float>::quiet_NaN());
-  const Stretch after = updated(stretch, third_step(), true);
+  const Stretch after = updated(stretch, 1);
   for (std::int64_t i = 0; i < stretch.elements; ++i) EXPECT_TRUE(std::isnan(after.parameter.at(0, i))) << i;
 }
 
@@ -187,7 +193,7 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
       for (OperandMemory* zero : {&stretch.exp_avg, &stretch.exp_avg_sq, &stretch.gradient})
         zero->set(0, i, 0);
     }
-    const Stretch after = updated(stretch, third_step(), false);
+    const Stretch after = updated(stretch, 0);
     EXPECT_EQ(after.master.memory(), stretch.master.memory());
     for (std::int64_t i = 0; i < stretch.elements; ++i) {
       stretch.parameter.set(0, i, stretch.master.at(0, i));
@@ -197,15 +203,13 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
 }
 
 TEST_P(OptimizerKernels, AdamWOfASkippedStepKeepsTheStateAndRoundsItToTheParameter) {
-  StepScalars scalars = third_step();
-  scalars.skip = 1;
   for (const StateTypes& types : kEveryStateType) {
     const Stretch before(1, 4999, types);
     Stretch expected = before;
     const bool is_rounded_copy = types.precision != DType::fp32 && !types.format.split_master;
     for (std::int64_t i = before.first; is_rounded_copy && i < before.first + before.elements; ++i)
       expected.parameter.set(0, i, before.master.at(0, i));
-    expect_same_bits(updated(before, scalars, true), expected);
+    expect_same_bits(updated(before, 1, {.skip = 1}), expected);
   }
 }
 

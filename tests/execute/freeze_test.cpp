@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -18,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_the_plan_was_exact;
+using test::has_same_bits;
+using test::left_by;
 using test::model_of;
 using test::resident_bytes;
 using test::run;
@@ -27,11 +27,11 @@ using test::RunOutcome;
 using test::smallest_bytes;
 using test::smallest_host_bytes;
 using test::TemporaryFolder;
+using test::Tensors;
 using test::tiny_run;
 using ::testing::HasSubstr;
 
 using Patterns = std::vector<std::string>;
-using Tensors = std::map<std::string, std::vector<float>>;
 
 /// Below all that is trained, in between, and a norm; every product is whole.
 const Patterns kWholeProducts = {"model.embed_tokens.*", "model.layers.0.*", "*.1.mlp.*",
@@ -44,41 +44,12 @@ const Patterns kParts = {"model.layers.0.*", "*.1.self_attn.k_proj.*", "*.2.mlp.
 const Patterns kAllButTables = {"model.layers.*", "model.norm.*"};
 const Patterns kAllButTheHead = {"model.layers.*", "model.embed_tokens.*"};
 
-/// What a run leaves of a kind: tensors by name, as fp32.
-Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
-  const Model model = model_of(config);
-  const BatchLoader data(config, model.architecture.vocabulary);
-  const Plan plan = make_plan(config, model);
-  CpuDevice device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, device, training_data(data), {});
-  TrainListener silent;
-  trainer.train(std::atomic<bool>(false), silent);
-  Tensors tensors;
-  for (std::size_t u = 0; u < model.units.size(); ++u) {
-    for (const StateKind kind : kinds) {
-      if (model.units[u].elements_of(flat_of(kind)) == 0) continue;
-      const std::span<const float> values = trainer.state().read(u, kind);
-      for (const TensorSpec& tensor : model.units[u].tensors) {
-        if (tensor.flat != flat_of(kind)) continue;
-        const auto part = values.subspan(static_cast<std::size_t>(tensor.offset),
-                                         static_cast<std::size_t>(tensor.elements));
-        tensors[tensor.hf_name + " " + std::string(name_of(kind))].assign(part.begin(), part.end());
-      }
-    }
-  }
-  return tensors;
-}
-
 template <typename T>
 std::vector<float> initial(const RunConfig& config, const TensorSpec& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.elements));
   initialize_tensor(model_of(config).architecture, tensor, config.train.seed, 0, values);
   for (float& value : values) value = static_cast<float>(T(value));
   return values;
-}
-
-bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 /// What a whole run makes of its tensors in a step without clipping is what one makes of them that trains
@@ -92,7 +63,7 @@ void expect_the_bits_of_a_run_that_trains_all(RunConfig config, const Patterns& 
   const Tensors some = left_by(config, kinds);
   EXPECT_GT(some.size(), 0U);
   EXPECT_LT(some.size(), all.size());
-  for (const auto& [name, values] : some) EXPECT_TRUE(is_same(values, all.at(name))) << name;
+  for (const auto& [name, values] : some) EXPECT_TRUE(has_same_bits(values, all.at(name))) << name;
 }
 
 TEST(Freezing, GivesTrainedTensorsTheBitsOfARunThatTrainsAll) {
@@ -162,7 +133,7 @@ TEST(Freezing, LeavesFrozenTensorsAsTheyWere) {
         const std::vector<float> before = precision == DType::fp32   ? initial<float>(config, tensor)
                                           : precision == DType::bf16 ? initial<bfloat16>(config, tensor)
                                                                      : initial<float16>(config, tensor);
-        EXPECT_EQ(is_same(values, before), is_frozen) << tensor.hf_name;
+        EXPECT_EQ(has_same_bits(values, before), is_frozen) << tensor.hf_name;
       }
     }
   }
@@ -411,7 +382,7 @@ TEST(Freezing, ExportsEveryTensor) {
     for (const TensorSpec& tensor : unit.tensors) {
       std::vector<float> values(static_cast<std::size_t>(tensor.elements));
       exported.read_tensor(tensor.hf_name, 0, values);
-      EXPECT_EQ(is_same(values, initial<bfloat16>(config, tensor)), tensor.flat == Flat::frozen)
+      EXPECT_EQ(has_same_bits(values, initial<bfloat16>(config, tensor)), tensor.flat == Flat::frozen)
           << tensor.hf_name;
     }
   }

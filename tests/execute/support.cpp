@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <stdexcept>
@@ -40,7 +41,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_model(parse_architecture(keys, "model.config"), config.train.freeze);
+  return build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer);
 }
 
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
@@ -96,6 +97,34 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
   for (std::thread& thread : threads) thread.join();
   if (first_error) std::rethrow_exception(first_error);
   return outcomes;
+}
+
+Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
+  const Model model = model_of(config);
+  const BatchLoader data(config, model.architecture.vocabulary);
+  const Plan plan = make_plan(config, model);
+  CpuDevice device({.threads = 2, .link = {}});
+  Trainer trainer(config, model, plan, device, training_data(data), {});
+  TrainListener silent;
+  trainer.train(std::atomic<bool>(false), silent);
+  Tensors tensors;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    for (const StateKind kind : kinds) {
+      if (model.units[u].elements_of(flat_of(kind)) == 0) continue;
+      const std::span<const float> values = trainer.state().read(u, kind);
+      for (const TensorSpec& tensor : model.units[u].tensors) {
+        if (tensor.flat != flat_of(kind)) continue;
+        const auto part = values.subspan(static_cast<std::size_t>(tensor.offset),
+                                         static_cast<std::size_t>(tensor.elements));
+        tensors[tensor.hf_name + " " + std::string(name_of(kind))].assign(part.begin(), part.end());
+      }
+    }
+  }
+  return tensors;
+}
+
+bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 void expect_the_plan_was_exact(const RunOutcome& outcome) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "collectives/threads_communicator.h"
 #include "engine/device/cpu/cpu_device.h"
@@ -67,6 +69,11 @@ std::vector<RunOutcome> run_ranks(
     RunConfig config, int ranks,
     const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },
     const ThreadCommunicatorOptions& communicators = {});
+
+using Tensors = std::map<std::string, std::vector<float>>;
+/// What a run leaves of these kinds, as fp32: "model.norm.weight master".
+Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds);
+bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b);
 
 /// Measured peaks and copied bytes of a whole run are those of its plan.
 void expect_the_plan_was_exact(const RunOutcome& outcome);

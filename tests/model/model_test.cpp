@@ -137,13 +137,6 @@ TEST(Model, TensorsNeverOverlapAndTheFlatParameterIsPadded) {
   }
 }
 
-TEST(Model, MatricesDecayAndNormsAndBiasesDoNot) {
-  const Unit block = build(kTinyQwen2).units[1];
-  EXPECT_TRUE(find(block, "q_proj.weight").decay);
-  EXPECT_FALSE(find(block, "q_proj.bias").decay);
-  EXPECT_FALSE(find(block, "input_layernorm.weight").decay);
-}
-
 TEST(Model, OnlyGpt2ScalesTheProjectionsIntoTheResidualStream) {
   const Unit gpt2 = build(kTinyGpt2).units[1];
   EXPECT_EQ(find(gpt2, "attn.c_proj.weight").init, Init::residual_normal);

@@ -23,9 +23,8 @@ void CpuKernels::run(const KernelCall& call) {
 }
 
 void run_on_cpu(CpuContext& context, const AdamWUpdate& update) {
-  if (update.scalars->skip != 0) return round_masters(update.state);
-  context.pool.execute(
-      [&] { adamw(update.decay ? update.scalars->decayed : update.scalars->plain, update.state); });
+  if (*update.skip != 0) return round_masters(update.state);
+  context.pool.execute([&] { adamw(*update.step, update.state); });
 }
 
 void run_on_cpu(CpuContext& context, const SumOfSquares& call) {

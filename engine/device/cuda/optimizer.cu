@@ -25,8 +25,8 @@ struct Update {
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;
 
-  const StepScalars* scalars;
-  bool decay;
+  const std::uint32_t* skip;
+  const AdamWCoefficients* step;
   Master* master;
   Moment *exp_avg, *exp_avg_sq;
   const Precision* gradient;
@@ -117,10 +117,10 @@ __device__ void round_run(const Update<Precision, Master, Moment>& x, std::int64
 
 template <int run, typename Precision, typename Master, typename Moment>
 __device__ void perform_run(const Update<Precision, Master, Moment>& x, std::int64_t first) {
-  if (x.scalars->skip != 0) {
+  if (*x.skip != 0) {
     round_run<run>(x, first);
   } else {
-    update_run<run>(x, x.decay ? x.scalars->decayed : x.scalars->plain, first);
+    update_run<run>(x, *x.step, first);
   }
 }
 
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision,
 template <typename Precision, typename Master, typename Moment>
 void adamw_of_types(const CudaContext& context, const AdamWUpdate& update) {
   const AdamWState& state = update.state;
-  const Update<Precision, Master, Moment> x = {.scalars = update.scalars,
-                                               .decay = update.decay,
+  const Update<Precision, Master, Moment> x = {.skip = update.skip,
+                                               .step = update.step,
                                                .master = static_cast<Master*>(state.master),
                                                .exp_avg = static_cast<Moment*>(state.exp_avg),
                                                .exp_avg_sq = static_cast<Moment*>(state.exp_avg_sq),

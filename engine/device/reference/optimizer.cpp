@@ -8,8 +8,8 @@ using namespace reference;
 void run_on_reference(const AdamWUpdate& update) {
   expect(!update.state.format.split_master || update.state.precision == DType::bf16,
          "a split master of a bf16 parameter");
-  if (update.scalars->skip != 0) return round_masters(update.state);
-  adamw_reference(update.decay ? update.scalars->decayed : update.scalars->plain, update.state);
+  if (*update.skip != 0) return round_masters(update.state);
+  adamw_reference(*update.step, update.state);
 }
 
 void run_on_reference(const SumOfSquares& call) {

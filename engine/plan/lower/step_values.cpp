@@ -37,9 +37,10 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   return state;
 }
 
-/// `rows` of its gradient are sent.
+/// `rows` of its gradient are sent; `scalar_bytes` of its own are what its update needs of a step.
 UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::int64_t rows,
-                     const Strategy& strategy, const UnitCompute& compute, std::int64_t microbatches) {
+                     std::int64_t scalar_bytes, const Strategy& strategy, const UnitCompute& compute,
+                     std::int64_t microbatches) {
   const auto named = [&](const char* what, BufferKind kind, ElementType type, std::int64_t elements) {
     return make_value(fmt::format("{}/{}", unit.name, what), kind, type, elements);
   };
@@ -65,8 +66,7 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
   values.state = state_of(unit, tier, strategy);
   values.gradient.pinned = strategy.pins.gradients;
   values.norm = named("norm", BufferKind::communication, ElementType::fp64, 1);
-  values.step_scalars =
-      named("step_scalars", BufferKind::communication, ElementType::byte, sizeof(StepScalars));
+  values.step_scalars = named("step_scalars", BufferKind::communication, ElementType::byte, scalar_bytes);
   for (std::int64_t mb = 0; mb < microbatches; ++mb) {
     const auto of_microbatch = [&](const char* what, Bytes bytes) {
       Value value = make_value(fmt::format("{}/{}[mb={}]", unit.name, what, mb), BufferKind::activation,
@@ -130,10 +130,12 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
     return communication(std::move(name), ElementType::byte, static_cast<std::int64_t>(bytes));
   };
   StepValues values;
+  values.step_scalars = plain("step_scalars", StepScalars::bytes(model.policies.size()));
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const auto number = static_cast<std::int32_t>(u);
-    UnitValues of_unit = values_of(model.units[u], strategy.state[u], strategy.saved_level[u],
-                                   sent_rows(model, strategy, u), strategy, compute, microbatches);
+    UnitValues of_unit =
+        values_of(model.units[u], strategy.state[u], strategy.saved_level[u], sent_rows(model, strategy, u),
+                  values.step_scalars.elements, strategy, compute, microbatches);
     if (!strategy.has(number)) {
       of_unit = values_of_other_stage(std::move(of_unit), number > 0 && strategy.has(number - 1),
                                       strategy.has_copy() && number == strategy.pipeline.copy.unit, strategy);
@@ -167,7 +169,6 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   values.stage_norm = communication("stage_norm", ElementType::fp64, 1);
   values.loss_scale = plain("loss_scale", strategy.scales_loss() ? sizeof(LossScale) : 0);
   values.step_sums = communication("step_sums", ElementType::fp64, sizeof(StepSums) / sizeof(double));
-  values.step_scalars = plain("step_scalars", sizeof(StepScalars));
   values.step_record = plain("step_record", sizeof(StepRecord));
   return values;
 }

@@ -1,0 +1,39 @@
+#include "engine/model/tensor_policies.h"
+
+#include <algorithm>
+
+namespace strata {
+
+TensorPolicies::TensorPolicies(const RunConfig::OptimizerSection& optimizer) {
+  policies_ = {{.weight_decay = optimizer.weight_decay},
+               {.weight_decay = optimizer.decay == Decay::all ? optimizer.weight_decay : 0}};
+  for (const TensorGroup& group : optimizer.groups)
+    groups_.push_back({group, NamePatterns("optimizer.groups", group.tensors)});
+}
+
+void TensorPolicies::decide(Unit& unit) {
+  for (TensorSpec& tensor : unit.tensors) {
+    if (tensor.flat == Flat::frozen) continue;
+    const bool is_matrix = tensor.hf_shape.size() > 1;
+    UpdatePolicy policy = policies_[is_matrix ? 0 : 1];
+    for (auto& [given, patterns] : groups_) {
+      if (!patterns.match(tensor.hf_name)) continue;
+      policy.learning_rate_factor = given.learning_rate_factor.value_or(policy.learning_rate_factor);
+      policy.weight_decay = given.weight_decay.value_or(policy.weight_decay);
+    }
+    tensor.policy = number_of(policy);
+  }
+}
+
+std::size_t TensorPolicies::number_of(const UpdatePolicy& policy) {
+  const auto found = std::ranges::find(policies_, policy);
+  const auto number = static_cast<std::size_t>(found - policies_.begin());
+  if (found == policies_.end()) policies_.push_back(policy);
+  return number;
+}
+
+void TensorPolicies::check(const Model& model) const {
+  for (const Group& group : groups_) group.patterns.check(model);
+}
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+// Which policy updates each tensor: that of matrices or of vectors, as the run file's optimizer section has
+// it, with what optimizer.groups give for the tensor's name.
+#pragma once
+
+#include <vector>
+
+#include "engine/config/run_config.h"
+#include "engine/model/name_patterns.h"
+#include "optim/update_policy.h"
+
+namespace strata {
+
+class TensorPolicies {
+ public:
+  explicit TensorPolicies(const RunConfig::OptimizerSection& optimizer);
+
+  /// Gives each of the unit's trained tensors its policy's number.
+  void decide(Unit& unit);
+  /// By number. The first two are those of matrices and of vectors that no group fits.
+  const std::vector<UpdatePolicy>& policies() const { return policies_; }
+  /// Throws ConfigError if a pattern matches no trained tensor of the model, whose units were all decided on.
+  void check(const Model& model) const;
+
+ private:
+  struct Group {
+    TensorGroup given;
+    NamePatterns patterns;
+  };
+  std::size_t number_of(const UpdatePolicy& policy);
+
+  std::vector<UpdatePolicy> policies_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace strata

@@ -1,0 +1,17 @@
+// Which tensors are updated by which policy, for a run file that has optimizer.groups.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// A line for each policy that updates a tensor. Names that differ in numbers only stand there once.
+std::string policies_text(const Model& model);
+/// [{"rule", "lr_factor", "weight_decay", "parameters", "tensors": [names]}].
+nlohmann::json policies_json(const Model& model);
+
+}  // namespace strata

@@ -1,0 +1,123 @@
+// Which policy updates a tensor: optimizer.decay and optimizer.groups on models.
+#include "engine/model/tensor_policies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+using Optimizer = RunConfig::OptimizerSection;
+
+Model build(const Optimizer& optimizer, const std::vector<std::string>& freeze = {}) {
+  return build_model(parse_architecture({{"model_type", "qwen2"},
+                                         {"num_hidden_layers", 3},
+                                         {"hidden_size", 16},
+                                         {"num_attention_heads", 2},
+                                         {"num_key_value_heads", 1},
+                                         {"intermediate_size", 24},
+                                         {"vocab_size", 40},
+                                         {"tie_word_embeddings", true}},
+                                        "test"),
+                     freeze, optimizer);
+}
+
+UpdatePolicy policy_of(const Model& model, const std::string& name) {
+  for (const Unit& unit : model.units) {
+    for (const TensorSpec& tensor : unit.tensors)
+      if (tensor.hf_name == name) return model.policies[tensor.policy];
+  }
+  throw std::out_of_range(name);
+}
+
+UpdatePolicy adamw(double learning_rate_factor, double weight_decay) {
+  return {.learning_rate_factor = learning_rate_factor, .weight_decay = weight_decay};
+}
+
+Optimizer optimizer_with(std::vector<TensorGroup> groups) {
+  Optimizer optimizer;
+  optimizer.weight_decay = 0.2;
+  optimizer.groups = std::move(groups);
+  return optimizer;
+}
+
+std::string refusal(std::vector<TensorGroup> groups, const std::vector<std::string>& freeze = {}) {
+  try {
+    build(optimizer_with(std::move(groups)), freeze);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TensorPolicies, DecayMatricesButNotNormsAndBiases) {
+  const Model model = build(optimizer_with({}));
+  EXPECT_EQ(policy_of(model, "model.embed_tokens.weight"), adamw(1, 0.2));
+  EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.weight"), adamw(1, 0.2));
+  EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.bias"), adamw(1, 0));
+  EXPECT_EQ(policy_of(model, "model.norm.weight"), adamw(1, 0));
+  EXPECT_THAT(model.policies, ElementsAre(adamw(1, 0.2), adamw(1, 0)));
+}
+
+TEST(TensorPolicies, DecayAllWhereTheSectionSaysSo) {
+  Optimizer optimizer = optimizer_with({});
+  optimizer.decay = Decay::all;
+  const Model model = build(optimizer);
+  EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.weight"), adamw(1, 0.2));
+  EXPECT_EQ(policy_of(model, "model.norm.weight"), adamw(1, 0.2));
+  for (const TensorSpec& tensor : model.units[1].tensors)
+    EXPECT_EQ(tensor.policy, 0U) << "equal policies are one, so what they update is joined";
+}
+
+TEST(TensorPolicies, AreOverriddenByTheLastGroupThatFitsKeyByKey) {
+  const Model model = build(optimizer_with({{{"*.bias", "model.norm.*"}, {}, 0.5},
+                                            {{"*.self_attn.*"}, 0.25, {}},
+                                            {{"model.layers.1.*"}, 3, 0},
+                                            {{"*.1.self_attn.k_proj.bias"}, {}, 0.75}}));
+  const std::string layer = "model.layers.";
+  EXPECT_EQ(policy_of(model, "model.norm.weight"), adamw(1, 0.5));
+  EXPECT_EQ(policy_of(model, layer + "0.self_attn.q_proj.weight"), adamw(0.25, 0.2));
+  EXPECT_EQ(policy_of(model, layer + "0.self_attn.q_proj.bias"), adamw(0.25, 0.5));
+  EXPECT_EQ(policy_of(model, layer + "1.self_attn.q_proj.bias"), adamw(3, 0));
+  EXPECT_EQ(policy_of(model, layer + "1.self_attn.k_proj.bias"), adamw(3, 0.75));
+  EXPECT_EQ(policy_of(model, layer + "1.mlp.up_proj.weight"), adamw(3, 0));
+  EXPECT_EQ(policy_of(model, layer + "2.mlp.up_proj.weight"), adamw(1, 0.2));
+  EXPECT_THAT(model.policies, SizeIs(2 + 5));
+}
+
+TEST(TensorPolicies, HaveOneNumberWhereTheyAreEqual) {
+  EXPECT_THAT(build(optimizer_with({{{"*.bias"}, {}, 0}, {{"*.mlp.*"}, 1, 0.2}})).policies, SizeIs(2));
+}
+
+TEST(TensorPolicies, LeaveUnitsOfOneKindWithOneGraph) {
+  EXPECT_EQ(build(optimizer_with({{{"model.layers.1.*"}, 3, 0}})).graphs.size(), build({}).graphs.size());
+}
+
+TEST(TensorPolicies, RefuseAPatternThatMeansNothing) {
+  EXPECT_THAT(
+      refusal({{{"*.bias"}, 1, {}}, {{"*.mlp.*", "model.layers.9.*"}, 1, {}}}),
+      HasSubstr("optimizer.groups: 'model.layers.9.*' matches no tensor of the model, whose tensors are "
+                "called model.embed_tokens.weight, model.layers.0.input_layernorm.weight, …"));
+  EXPECT_THAT(refusal({{{"lm_head.*"}, 1, {}}}), HasSubstr("'lm_head.*' matches no tensor"))
+      << "its head is tied";
+}
+
+TEST(TensorPolicies, RefuseAPatternOfFrozenTensorsOnly) {
+  const std::vector<std::string> freeze = {"model.layers.0.*"};
+  EXPECT_THAT(
+      refusal({{{"model.layers.0.mlp.*"}, 1, {}}}, freeze),
+      HasSubstr("optimizer.groups: 'model.layers.0.mlp.*' matches only tensors that train.freeze keeps "
+                "as they are, such as model.layers.0.mlp.gate_proj.weight; take the pattern out"));
+  EXPECT_EQ(refusal({{{"*.mlp.*"}, 1, {}}}, freeze), "accepted") << "it matches trained ones, too";
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,54 @@
+// What a plan says of optimizer.groups.
+#include "engine/report/policy_report.h"
+
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+Model model_with(const RunConfig::OptimizerSection& optimizer) {
+  return build_model(parse_architecture({{"model_type", "llama"},
+                                         {"num_hidden_layers", 12},
+                                         {"hidden_size", 64},
+                                         {"num_attention_heads", 2},
+                                         {"intermediate_size", 96},
+                                         {"vocab_size", 1000},
+                                         {"tie_word_embeddings", false}},
+                                        "test"),
+                     {"model.norm.*"}, optimizer);
+}
+
+const RunConfig::OptimizerSection kOptimizer = {
+    .groups = {{.tensors = {"*layernorm*"}, .weight_decay = 0.5},
+               {.tensors = {"model.embed_tokens.*", "model.layers.1?.mlp.*"}, .learning_rate_factor = 0.1}}};
+
+TEST(PolicyReport, NamesEachTrainedTensorOnceAndLayersTogether) {
+  EXPECT_EQ(policies_text(model_with(kOptimizer)),
+            "policies adamw, lr, weight decay 0.1: 0.44 M parameters, model.layers.*.self_attn.q_proj.weight "
+            "(12), model.layers.*.self_attn.k_proj.weight (12), model.layers.*.self_attn.v_proj.weight (12), "
+            "model.layers.*.self_attn.o_proj.weight (12), model.layers.*.mlp.gate_proj.weight (10), "
+            "model.layers.*.mlp.up_proj.weight (10), model.layers.*.mlp.down_proj.weight (10), "
+            "lm_head.weight\n"
+            "         adamw, lr x 0.1, weight decay 0.1: 0.10 M parameters, model.embed_tokens.weight, "
+            "model.layers.*.mlp.gate_proj.weight (2), model.layers.*.mlp.up_proj.weight (2), "
+            "model.layers.*.mlp.down_proj.weight (2)\n"
+            "         adamw, lr, weight decay 0.5: 0.00 M parameters, model.layers.*.input_layernorm.weight "
+            "(12), model.layers.*.post_attention_layernorm.weight (12)\n");
+}
+
+TEST(PolicyReport, AsJsonNamesEveryTensor) {
+  const Model model = model_with(kOptimizer);
+  const nlohmann::json json = policies_json(model);
+  ASSERT_EQ(json.size(), 3U);
+  std::int64_t parameters = 0;
+  for (const nlohmann::json& policy : json) parameters += policy["parameters"].get<std::int64_t>();
+  EXPECT_EQ(parameters, model.trained_parameters());
+  EXPECT_EQ(json[1]["rule"], "adamw");
+  EXPECT_EQ(json[1]["lr_factor"], 0.1);
+  EXPECT_EQ(json[1]["weight_decay"], 0.1);
+  EXPECT_EQ(json[1]["tensors"].size(), 7U);
+  EXPECT_EQ(json[1]["tensors"][1], "model.layers.10.mlp.gate_proj.weight");
+}
+
+}  // namespace
+}  // namespace strata
