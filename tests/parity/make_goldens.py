@@ -43,7 +43,7 @@ def gemma_like(**changes):
 
 
 def cases():
-    """Name: (config, sequence length, batch, microbatch), and perhaps the patterns of train.freeze."""
+    """Name: (config, sequence length, batch, microbatch), and perhaps the patterns of train.freeze, optimizer.groups."""
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     return {
@@ -90,6 +90,13 @@ def cases():
                                                   num_hidden_layers=3, tie_word_embeddings=True)), 24, 6, 2,
                          ["model.embed_tokens.*", "model.layers.0.*", "*.1.self_attn.k_proj.weight", "*.q_proj.bias",
                           "*.2.mlp.gate_proj.*", "*.1.input_layernorm.weight", "*.2.self_attn.[qv]_proj.weight"]),
+        "qwen2-groups": (Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                  tie_word_embeddings=True)), 24, 6, 2, [],
+                         [{"tensors": ["*.bias", "*norm.weight"], "weight_decay": 0.4},
+                          {"tensors": ["model.embed_tokens.*"], "lr_factor": 0.1},
+                          {"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
+                          {"tensors": ["*.k_proj.*", "*.0.mlp.up_proj.*"], "lr_factor": 0.5, "weight_decay": 0.7},
+                          {"tensors": ["*.1.self_attn.k_proj.bias"], "weight_decay": 1.5}]),
     }
 
 
@@ -117,8 +124,18 @@ def make_model(config, generator):
     return model.eval()
 
 
-def is_frozen(name, freeze):
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in freeze)
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def parameter_group(name, parameter, groups):
+    """What torch's optimizer is told of a parameter: of groups that fit, the last one that gives a value."""
+    policy = {"lr_factor": 1.0, "weight_decay": OPTIMIZER["weight_decay"] if parameter.dim() >= 2 else 0.0}
+    for group in groups:
+        if matches(name, group["tensors"]):
+            policy.update({key: group[key] for key in policy if key in group})
+    return {"params": [parameter], "lr": OPTIMIZER["learning_rate"] * policy["lr_factor"],
+            "weight_decay": policy["weight_decay"]}
 
 
 def accumulate(model, windows, microbatch, autocast):
@@ -142,23 +159,21 @@ def accumulate(model, windows, microbatch, autocast):
     return total
 
 
-def train(folder, tokens, steps, batch, microbatch, freeze, dtype=torch.float32, autocast=False):
+def train(folder, tokens, steps, batch, microbatch, freeze, groups, dtype=torch.float32, autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **EAGER).eval()
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not is_frozen(name, freeze))
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": OPTIMIZER["weight_decay"]},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], betas=tuple(OPTIMIZER["betas"]),
-                                  eps=OPTIMIZER["epsilon"], foreach=False)
+        parameter.requires_grad_(not matches(name, freeze))
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    optimizer = torch.optim.AdamW([parameter_group(name, parameter, groups) for name, parameter in trained.items()],
+                                  betas=tuple(OPTIMIZER["betas"]), eps=OPTIMIZER["epsilon"], foreach=False)
     losses, norms, gradients = [], [], None
     for step in range(steps):
         optimizer.zero_grad()
         losses.append(accumulate(model, tokens[step * batch:(step + 1) * batch], microbatch, autocast))
         if gradients is None:
-            gradients = {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
-        norms.append(torch.nn.utils.clip_grad_norm_(parameters, OPTIMIZER["clip_norm"]).item())
+            gradients = {name: parameter.grad.detach().clone() for name, parameter in trained.items()}
+        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), OPTIMIZER["clip_norm"]).item())
         optimizer.step()
     return losses, norms, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
 
@@ -191,10 +206,10 @@ def save_as_model(tensors, config, path, left_out=()):
                 parameter.copy_(tensors[name])
         model.save_pretrained(folder)
         saved = load_file(pathlib.Path(folder) / "model.safetensors")
-        save_file({name: tensor for name, tensor in saved.items() if not is_frozen(name, left_out)}, path)
+        save_file({name: tensor for name, tensor in saved.items() if not matches(name, left_out)}, path)
 
 
-def make_golden(name, seed, config, sequence, batch, microbatch, freeze=()):
+def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=()):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -206,7 +221,7 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=()):
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder / "model", tokens, steps, batch, microbatch, freeze, **options)
+        return train(folder / "model", tokens, steps, batch, microbatch, freeze, groups, **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
@@ -218,6 +233,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=()):
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
     if freeze:
         golden["freeze"] = freeze
+    if groups:
+        golden["groups"] = groups
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)

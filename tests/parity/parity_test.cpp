@@ -63,6 +63,11 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.optimizer.epsilon = optimizer["epsilon"];
   config.optimizer.weight_decay = optimizer["weight_decay"];
   config.optimizer.clip_norm = optimizer["clip_norm"];
+  for (const nlohmann::json& group : v.value("groups", nlohmann::json::array())) {
+    TensorGroup& added = config.optimizer.groups.emplace_back(group["tensors"]);
+    if (group.contains("lr_factor")) added.learning_rate_factor = group["lr_factor"];
+    if (group.contains("weight_decay")) added.weight_decay = group["weight_decay"];
+  }
   config.memory.host = kUnlimited;
   return config;
 }
@@ -95,7 +100,7 @@ struct Outcome {
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path),
-                                  config.train.freeze);
+                                  config.train.freeze, config.optimizer);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
@@ -199,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral",
                                          "llama-padding", "olmo2", "phi3", "granite", "gemma2", "gemma3",
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
-                                         "qwen3-moe-balanced", "phi3-long", "qwen2-frozen"),
+                                         "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
