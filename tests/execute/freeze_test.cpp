@@ -119,6 +119,32 @@ TEST(Freezing, GivesTheBitsOfARunThatTrainsAllInMixtral) {
       config, {"model.embed_tokens.*", "*.0.*norm*", "*.0.self_attn.*", "*.0.*.experts.*"});
 }
 
+/// Each layer adds to the auxiliary loss of routing, whatever of it is trained.
+TEST(Freezing, GivesTheBitsOfARunThatTrainsAllWithTheLossOfRouting) {
+  const TemporaryFolder folder;
+  const Patterns all_but_routers = {"model.embed_tokens.*", "*norm*", "*.self_attn.*", "*.experts.*",
+                                    "lm_head.*"};
+  for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
+    RunConfig config = tiny_run(folder.path());
+    config.train.precision = precision;
+    config.model.architecture = "mixtral";
+    config.model.config["num_local_experts"] = 4;
+    config.model.config["num_experts_per_tok"] = 2;
+    config.model.config["output_router_logits"] = true;
+    config.model.config["router_aux_loss_coef"] = 0.5;
+    config.model.config["tie_word_embeddings"] = false;
+    for (const Recompute recompute : {Recompute::full, Recompute::none}) {
+      config.train.recompute = recompute;
+      expect_the_bits_of_a_run_that_trains_all(config, {"*.gate.weight"});
+      expect_the_bits_of_a_run_that_trains_all(config, {"*.1.*.gate.weight", "model.embed_tokens.*"});
+      expect_the_bits_of_a_run_that_trains_all(config, {"*.experts.*"});
+      expect_the_bits_of_a_run_that_trains_all(config, all_but_routers);
+      expect_the_bits_of_a_run_that_trains_all(config, {"model.embed_tokens.*", "model.layers.[01].*",
+                                                        "*.2.self_attn.*", "*.2.input_layernorm.*"});
+    }
+  }
+}
+
 TEST(Freezing, LeavesFrozenTensorsAsTheyWere) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());

@@ -16,6 +16,9 @@ constexpr MicrobatchShape kShape{2, 5};
 constexpr std::int64_t kHeads = 3, kDimension = 4, kColumns = kHeads * kDimension;
 const Axis kHidden("hidden", kColumns);
 constexpr std::uint64_t kGraphs = 200;
+constexpr std::int64_t kExperts = 3;
+/// As if there were two layers: how many a unit has does not matter.
+constexpr BalanceOptions kBalance = {.coefficient = 3, .layers = 2};
 constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms,
@@ -71,16 +74,19 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
       case 6:
         values.push_back(builder.scale(x, 0.5));
         break;
-      case 7:
-        values.push_back(builder.experts(x, {.experts = 3,  // all are chosen: choosing has no derivative
-                                             .top_k = 3,
+      case 7: {
+        const bool is_balanced = pick(2) == 0;  // if all are chosen, nothing balances them
+        values.push_back(builder.experts(x, {.experts = kExperts,
+                                             .top_k = is_balanced ? kExperts - 1 : kExperts,
                                              .intermediate = 5,
                                              .normalise = pick(2) == 0,
                                              .router = name + ".router",
                                              .gate = name + ".{}.gate",
                                              .up = name + ".{}.up",
-                                             .down = name + ".{}.down"}));
+                                             .down = name + ".{}.down",
+                                             .balance = is_balanced ? kBalance : BalanceOptions{}}));
         break;
+      }
       default:
         values.push_back(builder.add(x, values[pick(values.size())]));
         break;
@@ -131,17 +137,19 @@ class RandomUnit {
     memory[Region::output] = output.data();
     memory[Region::workspace] = workspace.data();
     if (saved != nullptr) memory[Region::saved] = saved->data();
+    tally_ = in_memory(std::vector<float>(2 * kExperts), DType::fp32);
+    memory[Region::tally] = tally_.data();
     pass.run(kernels_, memory, 1);
-    EXPECT_TRUE(output.intact() && workspace.intact());
+    EXPECT_TRUE(output.intact() && workspace.intact() && tally_.intact());
     return floats_of(output);
   }
 
-  /// The gradient of the scalar product of the output and a fixed direction, by the backward pass whole or in
-  /// two.
+  /// That of objective(), by the backward pass whole or in two.
   Gradients backward(std::size_t number, bool in_two = false) {
     const UnitPasses::Level& level = passes_.levels[number];
     GuardedMemory saved(level.saved_bytes), pending(level.pending_bytes);
     forward(number, &saved);
+    const std::vector<float> tally = floats_of(tally_);
     GuardedMemory output_gradient = in_memory(direction_, DType::fp32);
     GuardedMemory input_gradient(output_gradient.size());
     GuardedMemory gradient = in_memory(std::vector<float>(parameter_.size()), DType::fp32);
@@ -151,6 +159,7 @@ class RandomUnit {
     memory[Region::output_gradient] = output_gradient.data();
     memory[Region::input_gradient] = input_gradient.data();
     memory[Region::gradient] = gradient.data();
+    memory[Region::tally] = tally_.data();
     const auto run = [&](const UnitPass& pass) {
       GuardedMemory workspace(pass.workspace_bytes());
       memory[Region::workspace] = workspace.data();
@@ -167,14 +176,24 @@ class RandomUnit {
       run(level.backward);
     }
     EXPECT_EQ(floats_of(output_gradient), direction_) << "the output's gradient is another unit's";
+    EXPECT_EQ(floats_of(tally_), tally) << "a backward pass adds nothing to it";
     return {floats_of(input_gradient), floats_of(gradient)};
   }
 
+  /// The scalar product of the output and a fixed direction, and the auxiliary loss of each token.
   double objective() {
-    const std::vector<float> output = forward(0);
-    double sum = 0;
+    const std::vector<float> output = forward(0), tally = floats_of(tally_);
+    double sum = 0, balance = 0;
     for (std::size_t i = 0; i < output.size(); ++i) sum += double{output[i]} * direction_[i];
-    return sum;
+    for (std::size_t e = 0; e < kExperts; ++e) balance += double{tally[e]} * tally[kExperts + e];
+    const auto tokens = static_cast<double>(kShape.tokens()), rows = tokens * kBalance.layers;
+    return sum + tokens * kBalance.coefficient * kExperts * balance / (rows * rows);
+  }
+  /// How many tokens each expert had in the last forward pass.
+  std::vector<float> chosen() {
+    std::vector<float> tally = floats_of(tally_);
+    tally.resize(kExperts);
+    return tally;
   }
 
  private:
@@ -191,45 +210,56 @@ class RandomUnit {
   UnitBuilder::Built built_;
   UnitPasses passes_;
   std::vector<float> input_, parameter_, direction_, tables_;
+  GuardedMemory tally_{0};
   ReferenceKernels kernels_;
 };
 
-/// The derivative along `direction`, by central difference, and along it by the gradient.
-void expect_derivative(RandomUnit& unit, std::span<float> values, std::span<const float> gradient,
+/// The derivative along `direction`, by central difference, and along it by the gradient. Returns false if
+/// there is none, since other experts are chosen on the way.
+bool expect_derivative(RandomUnit& unit, std::span<float> values, std::span<const float> gradient,
                        std::uint64_t seed, const std::string& what) {
   const std::vector<float> direction = random_values(std::ssize(values), seed);
   const std::vector<float> start(values.begin(), values.end());
   constexpr float kStep = 1e-3F;
+  const std::vector<float> chosen = unit.chosen();
+  bool are_chosen_alike = true;
   const auto moved = [&](float step) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = start[i] + step * direction[i];
-    return unit.objective();
+    const double objective = unit.objective();
+    are_chosen_alike &= unit.chosen() == chosen;
+    return objective;
   };
   // The fourth order is wanted, since some of these functions bend much.
   const double measured =
       (8 * (moved(kStep) - moved(-kStep)) - (moved(2 * kStep) - moved(-2 * kStep))) / (12 * double{kStep});
   moved(0);
+  if (!are_chosen_alike) return false;
   double derived = 0, size = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     derived += double{gradient[i]} * direction[i];
     size += double{gradient[i]} * gradient[i];
   }
   EXPECT_NEAR(derived, measured, 0.02 * std::sqrt(size) + 2e-3) << what;
+  return true;
 }
 
 TEST(RandomGraph, HasTheDerivativeOfItsForwardPass) {
+  std::int64_t measured = 0, without = 0;
+  const auto count = [&](bool is_measured) { ++(is_measured ? measured : without); };
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     RandomUnit unit(100 * seed);
     const Gradients gradients = unit.backward(0);
     const std::string graph = "graph " + std::to_string(seed);
-    expect_derivative(unit, unit.input(), gradients.input, seed, graph + ", input");
+    count(expect_derivative(unit, unit.input(), gradients.input, seed, graph + ", input"));
     for (const TensorSpec& tensor : unit.unit().tensors) {
       const auto first = static_cast<std::size_t>(tensor.offset),
-                 count = static_cast<std::size_t>(tensor.elements);
-      expect_derivative(unit, std::span(unit.parameter()).subspan(first, count),
-                        std::span(gradients.parameter).subspan(first, count), seed,
-                        graph + ", " + tensor.hf_name);
+                 elements = static_cast<std::size_t>(tensor.elements);
+      count(expect_derivative(unit, std::span(unit.parameter()).subspan(first, elements),
+                              std::span(gradients.parameter).subspan(first, elements), seed,
+                              graph + ", " + tensor.hf_name));
     }
   }
+  EXPECT_LT(without, measured / 20);
 }
 
 TEST(RandomGraph, HasTheSameBitsWhateverIsSaved) {

@@ -1,6 +1,7 @@
 #include "engine/graph/operators/experts.h"
 
 #include "engine/graph/derivation.h"
+#include "engine/graph/operators/elementwise.h"
 
 namespace strata {
 namespace {
@@ -21,12 +22,16 @@ void RouteRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 void RouteRule::differentiate(const Node& node, Derivation& derivation) const {
-  const TensorView weights_gradient = derivation.gradient(node[weights]);
-  if (!weights_gradient) return;
+  const TensorView balance = derivation.gradient(node[probabilities]);
+  TensorView weights_gradient = derivation.gradient(node[weights]);
+  if (!weights_gradient && !balance) return;
+  if (!weights_gradient) {  // nobody reads what the experts made, and yet they are balanced
+    weights_gradient = derivation.first_gradient(node[weights]);
+    derivation.add(std::make_shared<ZeroRule>(), {weights_gradient});
+  }
   derivation.give(node[logits], [&](const TensorView& to) {
     derivation.add(std::make_shared<RouteGradientRule>(normalise_),
-                   {node[probabilities], node[experts], node[weights], weights_gradient,
-                    derivation.gradient(node[probabilities]), to});
+                   {node[probabilities], node[experts], node[weights], weights_gradient, balance, to});
   });
 }
 
