@@ -33,7 +33,10 @@ std::vector<Piece> state_pieces(std::int64_t elements, const Strategy& strategy)
   const std::int64_t most = strategy.piece_bytes / size_of(DType::fp32);
   if (elements <= most) return {{}};
   const std::int64_t count = (elements + most - 1) / most;
-  const std::int64_t size = align_up((elements + count - 1) / count, Mesh::kShardAlignment);
+  // Whole pages of the narrowest part, so that a part takes no more memory in pieces than in one.
+  constexpr std::int64_t kPage = kBufferAlignment / 2;
+  const std::int64_t size =
+      align_up((elements + count - 1) / count, most % kPage == 0 ? kPage : Mesh::kShardAlignment);
   std::vector<Piece> pieces;
   for (std::int64_t first = 0; first < elements; first += size)
     pieces.push_back({first, std::min(size, elements - first)});

@@ -9,7 +9,6 @@
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
 #include "engine/plan/program/memory.h"
-#include "engine/plan/search/step_cost.h"
 
 namespace strata {
 namespace {
@@ -371,17 +370,22 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   return {.placement = late ? std::move(late) : std::move(shared)};
 }
 
-std::vector<std::size_t> PlacementSearch::units_with_room(Bytes device) {
+const std::vector<PlacementSearch::UnitsWithRoom>& PlacementSearch::units_with_room(Bytes device) {
   if (!units_with_room_.empty()) return units_with_room_;
   const auto plain = [&](std::size_t count) {
     return lower_training(*model_, with_device_state(strategy_, count));
   };
-  const auto seconds = [&](std::size_t count) {
-    return step_cost(plain(count), device, rates_).value().seconds;
+  const auto with_cost = [&](std::size_t count) {
+    return UnitsWithRoom{count, step_cost(plain(count), device, rates_).value()};
   };
   const auto [units, fewer] = largest_with_room(model_->units.size(), device, plain);
-  if (fewer < units && seconds(fewer) < seconds(units)) units_with_room_.push_back(fewer);
-  units_with_room_.push_back(units);
+  UnitsWithRoom all{units, {}};
+  if (fewer < units) {
+    all = with_cost(units);
+    const UnitsWithRoom gathered = with_cost(fewer);
+    if (gathered.cost.seconds < all.cost.seconds) units_with_room_.push_back(gathered);
+  }
+  units_with_room_.push_back(all);
   return units_with_room_;
 }
 
@@ -392,16 +396,22 @@ std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage
   if (no_state_on_device(config)) return with_units(0).placement;
   std::size_t on_device = 0;
   Attempt tried;
-  for (const std::size_t most : units_with_room(config.memory.device)) {
+  std::optional<Placement> found;
+  StepCost found_cost;
+  for (const auto& [most, cost] : units_with_room(config.memory.device)) {
+    if (found && !is_cheaper(cost, found_cost)) break;  // placing it can only add to it
     on_device = most;
     tried = with_units(on_device);
     // Fragmentation may leave a little less room than live bytes promise.
     while (tried.full == Tier::device && on_device > 0) tried = with_units(--on_device);
-    if (!tried.full) return std::move(tried.placement);
+    if (!tried.placement) continue;
+    const StepCost placed = placed_cost(tried.placement->training, rates_);
+    if (found && !is_cheaper(placed, found_cost)) continue;
+    found = std::move(tried.placement);
+    found_cost = placed;
   }
-  if (tried.full == Tier::device) return std::nullopt;
+  if (found || tried.full == Tier::device) return found;
   // The fewest more that leave the other tiers enough room.
-  std::optional<Placement> found;
   first_number(on_device + 1, units + 1, [&](std::size_t count) {
     tried = with_units(count);
     if (tried.placement) found = std::move(tried.placement);

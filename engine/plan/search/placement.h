@@ -11,6 +11,7 @@
 #include "engine/plan/lower/strategy.h"
 #include "engine/plan/program/program.h"
 #include "engine/plan/search/rates.h"
+#include "engine/plan/search/step_cost.h"
 
 namespace strata {
 
@@ -38,8 +39,9 @@ class PlacementSearch {
   /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
   /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
   /// anything being copied more for it, or fewer if all parameters then stay gathered and a step takes less
-  /// by the rates; if the tiers beyond do not hold the rest, as many more as that takes. Nothing if no number
-  /// fits. REQUIRES: calls differ in the budgets of host and nvme only.
+  /// by the rates, also with what then moves to and from drives; if the tiers beyond do not hold the rest, as
+  /// many more as that takes. Nothing if no number fits. REQUIRES: calls differ in the budgets of host and
+  /// nvme only.
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
  private:
@@ -56,14 +58,19 @@ class PlacementSearch {
 
   /// Tries it with the state of `units` units on the device.
   Attempt attempt(std::size_t units, const RunConfig& config, Shortage& shortage);
-  /// Numbers of units whose state the device has room for, the better first.
-  std::vector<std::size_t> units_with_room(Bytes device);
+  /// A number of units whose state the device has room for, and the cost if it is placed at no more.
+  struct UnitsWithRoom {
+    std::size_t units;
+    StepCost cost;
+  };
+  /// The better first.
+  const std::vector<UnitsWithRoom>& units_with_room(Bytes device);
 
   const Model* model_;
   Strategy strategy_;
   MachineRates rates_;
   std::map<std::size_t, Needs> needs_;  ///< by units that keep their state on the device
-  std::vector<std::size_t> units_with_room_;
+  std::vector<UnitsWithRoom> units_with_room_;
 };
 
 /// The training program in the form that needs least device memory with the tiers that the run file gives.

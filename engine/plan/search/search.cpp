@@ -217,7 +217,7 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
     const Program& training = placement->training;
     const auto moved = [&](Operation transfer) { return moved_bytes(training, transfer); };
     const double on_drives = nvme_seconds(rates_, moved(Operation::read), moved(Operation::write));
-    const double seconds = std::max({candidate.seconds, step_seconds(training, rates_), on_drives,
+    const double seconds = std::max({candidate.seconds, placed_cost(training, rates_).seconds,
                                      simulated_seconds(training, find_dependencies(training), rates_)});
     if (best && seconds >= kGain * best_seconds) continue;
     best = std::move(placement);

@@ -1,8 +1,11 @@
 #include "engine/plan/search/step_cost.h"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "engine/plan/passes/residency.h"
+#include "engine/plan/program/memory.h"
 #include "engine/plan/program/traffic.h"
 #include "engine/plan/search/placement.h"
 
@@ -10,8 +13,9 @@ namespace strata {
 namespace {
 
 /// What ranks send is taken to go over a link like that to the device.
-double seconds_of(const MachineRates& rates, double flops, const ResidentBytes& moved) {
-  return estimated_seconds(rates, flops, moved.fetched + moved.sent, moved.written_back);
+StepCost cost_of(const MachineRates& rates, double flops, const ResidentBytes& moved) {
+  return {estimated_seconds(rates, flops, moved.fetched + moved.sent, moved.written_back),
+          moved.fetched + moved.written_back + moved.sent, moved.live};
 }
 
 /// Bytes that move because the device has no more than a budget.
@@ -32,18 +36,24 @@ Excess find_excess(const Program& plain, Bytes budget) {
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates) {
   Residency residency(plain, kDeviceLevel);
   if (residency.needs().smallest > budget) return std::nullopt;
-  const ResidentBytes moved = residency.bytes(budget);
-  return StepCost{seconds_of(rates, executed_flops(plain), moved),
-                  moved.fetched + moved.written_back + moved.sent, moved.live};
+  return cost_of(rates, executed_flops(plain), residency.bytes(budget));
 }
 
-double step_seconds(const Program& program, const MachineRates& rates) {
-  const Traffic traffic = traffic_of(program, When::every_step);
-  return seconds_of(rates, executed_flops(program),
-                    {.fetched = moved_bytes(program, Operation::copy_to_device),
-                     .written_back = moved_bytes(program, Operation::copy_to_host),
-                     .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] +
-                             traffic[Link::all_reduce] + traffic[Link::send]});
+bool is_cheaper(const StepCost& a, const StepCost& b) {
+  return std::pair(a.seconds, a.moved) < std::pair(b.seconds, b.moved);
+}
+
+StepCost placed_cost(const Program& placed, const MachineRates& rates) {
+  const Traffic traffic = traffic_of(placed, When::every_step);
+  const auto moved = [&](Operation transfer) { return moved_bytes(placed, transfer); };
+  StepCost cost =
+      cost_of(rates, executed_flops(placed),
+              {.fetched = moved(Operation::copy_to_device),
+               .written_back = moved(Operation::copy_to_host),
+               .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce] + traffic[Link::send],
+               .live = tier_use(placed, Tier::device).live_bytes});
+  cost.seconds = std::max(cost.seconds, nvme_seconds(rates, moved(Operation::read), moved(Operation::write)));
+  return cost;
 }
 
 LargestNumbers largest_with_room(std::size_t most, Bytes budget,

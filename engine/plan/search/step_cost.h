@@ -19,8 +19,11 @@ struct StepCost {
 /// The cost of a plain program on a device of `budget`; nothing if it is too small.
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates);
 
-/// Seconds of a program as it will run, without those of drives.
-double step_seconds(const Program& program, const MachineRates& rates);
+/// Whether a step takes less time, or as much and moves less.
+bool is_cheaper(const StepCost& a, const StepCost& b);
+
+/// The cost of a placed program, with the seconds that drives take.
+StepCost placed_cost(const Program& placed, const MachineRates& rates);
 
 /// The largest numbers with which a program moves nothing for lack of room on the device. What it moves then
 /// are parameters updated on the host, gradients on their way there, data and losses, and what ranks send

@@ -143,6 +143,20 @@ TEST(Pieces, CoverEachPartOnceInEqualStretches) {
   }
 }
 
+TEST(Pieces, TogetherTakeNoMoreMemoryThanTheWhole) {
+  Strategy strategy;
+  strategy.piece_bytes = 32 * MiB;
+  for (const std::int64_t elements :
+       {std::int64_t{8} * MiB + 1, std::int64_t{40'000'007}, std::int64_t{123'456'789}}) {
+    for (const Bytes element : {size_of(DType::bf16), size_of(DType::fp32)}) {
+      Bytes together = 0;
+      for (const Piece& piece : state_pieces(elements, strategy))
+        together += align_up(piece.count * element, kBufferAlignment);
+      EXPECT_EQ(together, align_up(elements * element, kBufferAlignment)) << elements;
+    }
+  }
+}
+
 TEST(Pieces, NeedOnlyTheirOwnRoomOnTheHost) {
   const auto largest_visit = [](Bytes piece_bytes) {
     const Program program = on_device({.piece_bytes = piece_bytes});
