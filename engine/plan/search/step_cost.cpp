@@ -8,9 +8,22 @@
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/traffic.h"
 #include "engine/plan/search/placement.h"
+#include "engine/plan/search/timeline.h"
 
 namespace strata {
 namespace {
+
+/// FLOPs that take the cores as long as they need for all but copies: updates, too, if cores compute, since
+/// they do one thing at a time wherever state is.
+double work(const Program& program, const MachineRates& rates) {
+  double flops = executed_flops(program);
+  if (!rates.cores_copy) return flops;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.flops == 0 && (instruction.lane == Lane::compute || instruction.lane == Lane::cpu))
+      flops += seconds_of(program, instruction, rates) * rates.flops_per_second;
+  }
+  return flops;
+}
 
 /// What ranks send is taken to go over a link like that to the device.
 StepCost cost_of(const MachineRates& rates, double flops, const ResidentBytes& moved) {
@@ -36,7 +49,7 @@ Excess find_excess(const Program& plain, Bytes budget) {
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates) {
   Residency residency(plain, kDeviceLevel);
   if (residency.needs().smallest > budget) return std::nullopt;
-  return cost_of(rates, executed_flops(plain), residency.bytes(budget));
+  return cost_of(rates, work(plain, rates), residency.bytes(budget));
 }
 
 bool is_cheaper(const StepCost& a, const StepCost& b) {
@@ -47,7 +60,7 @@ StepCost placed_cost(const Program& placed, const MachineRates& rates) {
   const Traffic traffic = traffic_of(placed, When::every_step);
   const auto moved = [&](Operation transfer) { return moved_bytes(placed, transfer); };
   StepCost cost =
-      cost_of(rates, executed_flops(placed),
+      cost_of(rates, work(placed, rates),
               {.fetched = moved(Operation::copy_to_device),
                .written_back = moved(Operation::copy_to_host),
                .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce] + traffic[Link::send],

@@ -33,6 +33,20 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhereItFits) {
             plan.training.of(Tier::host).by_kind[static_cast<std::size_t>(BufferKind::communication)]);
 }
 
+TEST(Planner, MovesNoStateOffADeviceThatHoldsAllOfItToUpdateItOnTheHost) {
+  Architecture a = tiny_model(12, false).architecture;
+  a.hidden = 256;
+  a.intermediate = 704;
+  const Model model = build_model(a);
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda}) {
+    RunConfig config = tiny_config();
+    config.plan.order.reset();
+    config.device.kind = kind;
+    config.memory.device = make_plan(config, model).arena_bytes(Tier::device);
+    for (const Tier tier : make_plan(config, model).strategy.state) EXPECT_EQ(tier, Tier::device);
+  }
+}
+
 TEST(Planner, HoldsEveryBudgetDownToTheSmallestAndNamesItBelow) {
   const Model model = tiny_model(4);
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {

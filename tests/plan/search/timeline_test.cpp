@@ -51,6 +51,20 @@ TEST(Timeline, HidesCopiesBehindComputingIfTheyHaveRoom) {
   EXPECT_DOUBLE_EQ(seconds(4, 0.25, 2), 4 * 1);
 }
 
+TEST(Timeline, CountsPassesOverMemoryIfItIsTheHosts) {
+  Program program;
+  const BufferId page = program.add({.name = "page", .tier = Tier::device, .bytes = kBufferAlignment});
+  program.instructions.push_back({.operation = Operation::zero,
+                                  .lane = Lane::compute,
+                                  .writes = {{Role::gradient, ElementType::byte, page, kBufferAlignment}}});
+  MachineRates rates = kRates;
+  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 1);
+  rates.cores_copy = false;
+  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 0);
+  program.instructions[0].lane = Lane::cpu;
+  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 1);
+}
+
 TEST(Timeline, LeavesOutWhatOnlyStepsThatSaveDo) {
   Program program;
   program.instructions.push_back({.operation = Operation::forward, .lane = Lane::compute, .flops = 5});
