@@ -22,19 +22,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIERS, LINKS = ("device", "host", "nvme"), ("h2d", "d2h", "nvme_read", "nvme_write", "all_gather", "reduce_scatter", "all_reduce")
 
 
-def step_seconds(report, threads, cuda):
-    """As estimated_seconds() and nvme_seconds() in engine/plan/search/rates.h, at planning_rates()."""
+def step_seconds(report, threads, cuda, ranks):
+    """As estimated_seconds() and nvme_seconds() in engine/plan/search/rates.h, at planning_rates(); cores also make updates."""
     moved = {link: report["traffic"][link]["planned_bytes"] for link in LINKS}
     narrow = report["precision"] != "fp32"
     flops, copies = ((600e12 if narrow else 50e12), 50e9) if cuda else ((400e9 if narrow else 200e9) * threads, 8e9 * threads)
     h2d = moved["h2d"] + moved["all_gather"] + moved["reduce_scatter"] + moved["all_reduce"]
     computing = report["flops"]["executed"] / flops
     if not cuda:
-        computing += (h2d + moved["d2h"]) / copies
+        computing += (h2d + moved["d2h"]) / copies + 28 * report["parameters"] / ranks / (2 * copies)
     return max(computing, h2d / copies, moved["d2h"] / copies, moved["nvme_read"] / 6e9 + moved["nvme_write"] / 4e9)
 
 
-def plan(strata, run_file, settings, threads):
+def plan(strata, run_file, ranks, settings, threads):
     """Figures by name, or None if the run is refused."""
     command = [strata, "plan", str(run_file), "--json", "-", "--program"] + [word for s in settings for word in ("--set", s)]
     process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
@@ -47,7 +47,7 @@ def plan(strata, run_file, settings, threads):
         figures[link] = report["traffic"][link]["planned_bytes"]
     workspaces = [int(size) for size in re.findall(r"/workspace workspace (\d+)", program)]
     figures["largest workspace"] = max(workspaces, default=0)
-    figures["step"] = step_seconds(report, threads, is_cuda(run_file))
+    figures["step"] = step_seconds(report, threads, is_cuda(run_file), ranks)
     figures["parameters"] = report["parameters"]
     return figures
 
@@ -93,7 +93,7 @@ class Comparison:
         self.in_old_peaks = collections.Counter()
 
     def compare(self, label, run_file, ranks, settings):
-        old, new = (plan(build, run_file, settings, self.arguments.threads) for build in self.builds)
+        old, new = (plan(build, run_file, ranks, settings, self.arguments.threads) for build in self.builds)
         self.plans += 1
         if old is None or new is None:
             print(f"{label}: {'refused' if old is None else 'planned'} -> {'refused' if new is None else 'planned'}", flush=True)
@@ -108,15 +108,15 @@ class Comparison:
             self.changes[name]["larger" if b > a else "smaller"] += 1
         words = ", ".join(f"{name} {text(name, a)} -> {text(name, b)}" for name, (a, b) in changed.items()) or "="
         if larger:
-            self.in_old_peaks[self.within_old_peaks(run_file, settings, old)] += 1
+            self.in_old_peaks[self.within_old_peaks(run_file, ranks, settings, old)] += 1
         if self.arguments.train and not is_cuda(run_file) and old["parameters"] <= self.arguments.largest * 1e6:
             words += "; " + self.compare_results(run_file, ranks, settings)
         print(f"{label}: {words}", flush=True)
 
-    def within_old_peaks(self, run_file, settings, old):
+    def within_old_peaks(self, run_file, ranks, settings, old):
         """What both builds make of budgets that are the old plan's peaks."""
         budgets = [f"memory.device={old['device peak']}", f"memory.host={max(old['host peak'], 4096)}"]
-        old, new = (plan(build, run_file, settings + budgets, self.arguments.threads) for build in self.builds)
+        old, new = (plan(build, run_file, ranks, settings + budgets, self.arguments.threads) for build in self.builds)
         if old is None or new is None:
             return f"{'refused' if old is None else 'planned'} -> {'refused' if new is None else 'planned'}"
         return "planned by both, a step is longer" if new["step"] > old["step"] else "planned by both, no step is longer"
@@ -163,7 +163,7 @@ def main():
                     two_microbatches = ["train.microbatch=1", f"train.batch={2 * ranks}", "data.sequence_length=16"]
                     base += two_microbatches if arguments.train else with_whole_microbatches(run_file, ranks)
                     label = f"{run_file.name} {precision} ranks={ranks} recompute={recompute}"
-                    all_of_it = plan(comparison.builds[0], run_file, base + ["memory.device=1024GiB"], arguments.threads)
+                    all_of_it = plan(comparison.builds[0], run_file, ranks, base + ["memory.device=1024GiB"], arguments.threads)
                     if all_of_it is None:
                         print(f"{label}: refused by the old build")
                         continue
