@@ -59,12 +59,12 @@ bool is_cheaper(const StepCost& a, const StepCost& b) {
 StepCost placed_cost(const Program& placed, const MachineRates& rates) {
   const Traffic traffic = traffic_of(placed, When::every_step);
   const auto moved = [&](Operation transfer) { return moved_bytes(placed, transfer); };
-  StepCost cost =
-      cost_of(rates, work(placed, rates),
-              {.fetched = moved(Operation::copy_to_device),
-               .written_back = moved(Operation::copy_to_host),
-               .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce] + traffic[Link::send],
-               .live = tier_use(placed, Tier::device).live_bytes});
+  StepCost cost = cost_of(rates, work(placed, rates),
+                          {.fetched = moved(Operation::copy_to_device),
+                           .written_back = moved(Operation::copy_to_host),
+                           .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] +
+                                   traffic[Link::all_reduce] + traffic[Link::send],
+                           .live = tier_use(placed, Tier::device).live_bytes});
   cost.seconds = std::max(cost.seconds, nvme_seconds(rates, moved(Operation::read), moved(Operation::write)));
   return cost;
 }
