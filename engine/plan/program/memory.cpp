@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -117,7 +118,7 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
 
 }  // namespace
 
-void place_tier(Program& program, Tier tier, SameSize order) {
+void place_tier(Program& program, Tier tier, PlaceOrder order) {
   const std::vector<Lifetime> live = lifetimes(program);
   Bytes persistent_end = 0;
   std::vector<std::size_t> transient;
@@ -131,10 +132,13 @@ void place_tier(Program& program, Tier tier, SameSize order) {
       transient.push_back(b);
     }
   }
-  if (order == SameSize::by_end)
+  const auto size = [&](std::size_t b) {
+    const auto bytes = static_cast<std::uint64_t>(program.buffers[b].bytes);
+    return order == PlaceOrder::by_size ? bytes : std::bit_floor(bytes);
+  };
+  if (order == PlaceOrder::by_end)
     std::ranges::stable_sort(transient, {}, [&](std::size_t b) { return live[b].last; });
-  std::ranges::stable_sort(transient, std::greater<>(),
-                           [&](std::size_t b) { return program.buffers[b].bytes; });
+  std::ranges::stable_sort(transient, std::greater<>(), size);
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(transient.size());
   for (const std::size_t b : transient) lifetimes.push_back(live[b]);

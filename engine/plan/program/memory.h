@@ -9,17 +9,18 @@
 
 namespace strata {
 
-/// Which of several buffers of one size takes its place first. Neither is always the lower one; but where
+/// Which buffers take their places first. By size, of one size in the order of the program's buffers; or by
+/// size as a power of two, of one power those that end first. Neither is always the lower one; but where
 /// memory is full while things are done with one after another, as gradients in a sweep of updates, what
 /// becomes free lies together only if what ends first lies lowest.
-enum class SameSize : std::uint8_t { by_number, by_end };
+enum class PlaceOrder : std::uint8_t { by_size, by_end };
 
 /// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all
 /// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
 /// is free over its whole lifetime.
 Program place(const Program& program);
 /// The same for one tier; others keep their places.
-void place_tier(Program& program, Tier tier, SameSize order = SameSize::by_number);
+void place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size);
 
 /// What one tier of a placed program needs.
 struct TierUse {

@@ -28,7 +28,7 @@ Program with_places_within(Program program, Tier tier, Bytes budget) {
   const Bytes peak = peak_of(program, tier);
   if (peak <= budget) return program;
   Program other = program;
-  place_tier(other, tier, SameSize::by_end);
+  place_tier(other, tier, PlaceOrder::by_end);
   return peak_of(other, tier) < peak ? other : program;
 }
 

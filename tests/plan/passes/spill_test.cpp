@@ -61,7 +61,7 @@ TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
         Program placed = place(prefetch(resident, kHostLevel, budget));
         EXPECT_LE(tier_use(placed, Tier::host).live_bytes, budget);
         std::uint32_t seed = 0;
-        for (const SameSize order : {SameSize::by_number, SameSize::by_end}) {
+        for (const PlaceOrder order : {PlaceOrder::by_size, PlaceOrder::by_end}) {
           place_tier(placed, Tier::host, order);
           verify(placed, kNoLimits);
           EXPECT_EQ(run_in_random_order(placed, 3, seed++), expected);
