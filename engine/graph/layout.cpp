@@ -68,8 +68,8 @@ class Propagation {
   }
 
   static bool is_parameter(const Tensor& tensor) {
-    return tensor.region == Region::parameter || tensor.region == Region::shared_parameter ||
-           tensor.region == Region::gradient || tensor.region == Region::shared_gradient;
+    return is_of_parameters(tensor.region) || tensor.region == Region::gradient ||
+           tensor.region == Region::shared_gradient;
   }
   static bool is_given(const Tensor& tensor) {
     return is_parameter(tensor) || tensor.region == Region::input || tensor.region == Region::output_gradient;

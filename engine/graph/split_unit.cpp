@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/error.h"
+
 namespace strata {
 namespace {
 
@@ -187,8 +189,10 @@ class Splitting {
     const auto exchange_before = [&](std::size_t number) {
       for (; exchange != exchanges.end() && exchange->before == number; ++exchange) {
         if (exchange->kind != ExchangeKind::all_reduce)
-          throw std::logic_error(fmt::format("{} of {}: only sums are exchanged within a unit",
-                                             name_of(exchange->kind), tensor(exchange->tensor).name));
+          throw ConfigError(
+              fmt::format("ranks would need an {} of {} within each layer, and can add up only: this model's "
+                          "layers cannot be shared",
+                          name_of(exchange->kind), tensor(exchange->tensor).name));
         result.push_back({std::make_shared<ExchangeRule>(exchange->kind), {{exchange->tensor}}});
       }
     };
@@ -224,8 +228,12 @@ class Splitting {
     for (const Flat flat : {Flat::trained, Flat::frozen}) {
       const Region region = flat == Flat::trained ? Region::parameter : Region::frozen;
       std::map<std::int64_t, TensorId> parameters;  // by offset
-      for (TensorId id = 0; id < std::ssize(whole_.forward.tensors); ++id)
-        if (tensor(id).region == region) parameters.emplace(tensor(id).offset, id);
+      for (const Node& node : whole_.forward.nodes) {
+        for_each_operand(node, [&](const TensorView& view, Touch) {
+          if (tensor(view.tensor).region == region)
+            parameters.emplace(tensor(view.tensor).offset, view.tensor);
+        });
+      }
       std::int64_t end = 0;
       for (const bool splits : {true, false}) {
         for (const auto& [offset, id] : parameters) {

@@ -129,6 +129,23 @@ TEST_F(TensorTest, HasTheSameBitsWhereverStateLives) {
   EXPECT_EQ(hashes.size(), 1U);
 }
 
+/// A product of which some projections are frozen is several, of which ranks have their parts alike.
+TEST_F(TensorTest, FreezesAsOneRankDoes) {
+  for (const char* pattern : {"*.q_proj.weight", "*.mlp.*", "*norm.weight"}) {
+    RunConfig config = this->config({.data = 2});
+    RunConfig alone = this->alone({});
+    for (RunConfig* each : {&config, &alone}) each->train.freeze = {pattern};
+    const RunOutcome expected = run(alone);
+    for (const RunOutcome& rank : run_ranks(config, 4)) {
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        const double loss = expected.result.steps[step].loss;
+        EXPECT_NEAR(rank.result.steps[step].loss, loss, 1e-5 * loss) << pattern << ", step " << step;
+      }
+      expect_the_plan_was_exact(rank);
+    }
+  }
+}
+
 TEST_F(TensorTest, RefusesHeadsThatDoNotDivide) {
   const RunConfig config = this->config({.tensor = 4});
   try {

@@ -53,11 +53,15 @@ class RankOfUnit {
         tally_(in_memory(std::vector<float>(64), DType::fp32)) {}
 
   const Unit unit;
-  std::vector<float> parameter, input, output_gradient, constants;
+  std::vector<float> parameter, frozen, input, output_gradient, constants;
+  std::vector<float>& values_of(const TensorSpec& tensor) {
+    return tensor.flat == Flat::frozen ? frozen : parameter;
+  }
 
   void begin(bool saves) {
     level_ = saves ? &passes_.saving_all() : &passes_.saving_nothing();
     parameter_ = memory_of(Region::parameter, parameter);
+    frozen_ = memory_of(Region::frozen, frozen);
     input_ = memory_of(Region::input, input);
     constants_ = memory_of(Region::constants, constants);
     output_gradient_ = memory_of(Region::output_gradient, output_gradient);
@@ -94,8 +98,8 @@ class RankOfUnit {
   const UnitPasses::Level* level_ = nullptr;
   UnitMemory memory_;
   GuardedMemory tally_;
-  std::unique_ptr<GuardedMemory> parameter_, input_, constants_, output_gradient_, output_, input_gradient_,
-      gradient_, saved_, workspace_;
+  std::unique_ptr<GuardedMemory> parameter_, frozen_, input_, constants_, output_gradient_, output_,
+      input_gradient_, gradient_, saved_, workspace_;
   ReferenceKernels kernels_;
 };
 
@@ -144,13 +148,10 @@ std::int64_t ranks_for(const Architecture& architecture) {
   return architecture.kv_heads;  // each its own head
 }
 
-class SplitUnitOf : public testing::TestWithParam<TinyArchitecture> {};
-
-TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
-  Architecture architecture = GetParam().architecture;
+void expect_what_the_whole_one_makes(Architecture architecture, const std::vector<std::string>& freeze) {
   architecture.expert_intermediate *= 2;  // so that it divides
   const std::int64_t count = ranks_for(architecture);
-  const Model model = build_model(architecture);
+  const Model model = build_model(architecture, freeze);
   const UnitCompute compute(model, DType::fp32, kShape);
   std::vector<float> constants(static_cast<std::size_t>(compute.constant_bytes() / 4));
   compute.fill_constants(std::as_writable_bytes(std::span(constants)));
@@ -167,11 +168,11 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
     const DerivedGraph graph = derive(model.graph_of(model.units[u]));
     std::vector<RankOfUnit> whole, ranks;
     whole.emplace_back(model.units[u], graph, shape);
-    std::vector<float>& parameter = whole.front().parameter;
-    parameter = random_values(model.units[u].elements, 5);
+    whole.front().parameter = random_values(model.units[u].elements, 5);
+    whole.front().frozen = random_values(model.units[u].frozen_elements, 8);
     for (const TensorSpec& tensor : model.units[u].tensors) {
       for (std::int64_t i = 0; i < tensor.elements; ++i) {
-        float& value = parameter[static_cast<std::size_t>(tensor.offset + i)];
+        float& value = whole.front().values_of(tensor)[static_cast<std::size_t>(tensor.offset + i)];
         value = (tensor.init == Init::ones ? 1 : 0) + 0.3F * value;
       }
     }
@@ -179,9 +180,11 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
       const SplitUnit split = split_unit(model.units[u], graph, tensor_split(count, rank));
       RankOfUnit& part = ranks.emplace_back(split.unit, split.graph, shape);
       part.parameter.resize(static_cast<std::size_t>(split.unit.elements));
+      part.frozen.resize(static_cast<std::size_t>(split.unit.frozen_elements));
       for (const TensorSpec& own : split.unit.tensors)
-        for_each_element(tensor_of(model.units[u], own), own,
-                         [&](std::size_t from, std::size_t to) { part.parameter[to] = parameter[from]; });
+        for_each_element(tensor_of(model.units[u], own), own, [&](std::size_t from, std::size_t to) {
+          part.values_of(own)[to] = whole.front().values_of(own)[from];
+        });
     }
     for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
       for (RankOfUnit& rank : *group) {
@@ -196,13 +199,14 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
         run_together(*group, &RankOfUnit::forward);
         run_together(*group, &RankOfUnit::backward);
       }
-      std::vector<float> gradient(parameter.size()), expected = whole.front().gradient();
+      std::vector<float> gradient(whole.front().parameter.size()), expected = whole.front().gradient();
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         EXPECT_LE(difference(ranks[r].output(), whole.front().output()), kTolerance);
         EXPECT_LE(difference(ranks[r].input_gradient(), whole.front().input_gradient()), kTolerance);
         EXPECT_EQ(ranks[r].output(), ranks.front().output()) << "ranks go on with the same values";
         const std::vector<float> part = ranks[r].gradient();
         for (const TensorSpec& own : ranks[r].unit.tensors) {
+          if (own.flat == Flat::frozen) continue;
           const TensorSpec& all = tensor_of(model.units[u], own);
           EXPECT_FALSE(own.is_split() && own.sums_gradient);
           for_each_element(all, own, [&](std::size_t of_whole, std::size_t of_part) {
@@ -215,6 +219,7 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
         }
       }
       for (const TensorSpec& tensor : model.units[u].tensors) {
+        if (tensor.flat == Flat::frozen) continue;
         const auto of = [&](const std::vector<float>& flat) {
           return std::span(flat).subspan(static_cast<std::size_t>(tensor.offset),
                                          static_cast<std::size_t>(tensor.elements));
@@ -222,6 +227,22 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
         EXPECT_LE(difference(of(gradient), of(expected)), kTolerance) << tensor.hf_name;
       }
     }
+  }
+}
+
+class SplitUnitOf : public testing::TestWithParam<TinyArchitecture> {};
+
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
+  expect_what_the_whole_one_makes(GetParam().architecture, {});
+}
+
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
+  std::vector<std::string> patterns = {"*q_proj.weight", "*k_proj.weight", "*o_proj.weight", "*norm*.weight"};
+  if (GetParam().architecture.family == Family::gpt2) patterns = {"*c_attn.weight", "*mlp.c_proj*", "*ln_1*"};
+  if (GetParam().name == "phi3") patterns = {"*qkv_proj.weight", "*down_proj.weight"};
+  for (const std::string& pattern : patterns) {
+    SCOPED_TRACE(pattern);
+    expect_what_the_whole_one_makes(GetParam().architecture, {pattern});
   }
 }
 
@@ -241,7 +262,7 @@ TEST(SplitUnit, TakesSumsOnly) {
     if (each.name != "olmo2") continue;
     const Model model = build_model(each.architecture);
     EXPECT_THROW(split_unit(model.units[1], derive(model.graph_of(model.units[1])), tensor_split(2, 0)),
-                 std::logic_error);
+                 ConfigError);
   }
 }
 
