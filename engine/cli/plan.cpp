@@ -80,7 +80,7 @@ std::string stage_heading(const Plan& plan, const Model& model) {
   return fmt::format("stage {} of {}: {}\n", pipeline.stage, stages, chunks);
 }
 
-/// Of a pipeline also a table of who does what when.
+/// A pipeline also has a table of who does what when.
 void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   const Strategy& first = plans.front().strategy;
   if (plans.size() > 1) {

@@ -284,7 +284,7 @@ Bytes Operations::sent_bytes(const Instruction& instruction) const {
   return exchanges ? static_cast<Bytes>(group_of(instruction).sent_bytes()) : 0;
 }
 
-/// Of the two ranks of a message the one that sends is the first.
+/// The one that sends is the first of the two ranks of a message.
 void Operations::pass_on(const Instruction& instruction) {
   Communicator& group = group_of(instruction);
   const bool sends = instruction.operation == Operation::send;

@@ -303,7 +303,7 @@ class Splitting {
   const DerivedGraph& whole_;
   const AxisSplit& split_;
   UnitLayout layout_;
-  /// Of parameters in a rank's flat parameters, by those in the whole ones.
+  /// Has those of parameters in a rank's flat parameters, by those in the whole ones.
   std::map<std::pair<Region, std::int64_t>, std::int64_t> offsets_;
 };
 

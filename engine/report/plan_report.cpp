@@ -19,7 +19,7 @@ const TierUse& larger_use(const Plan& plan, Tier tier) {
              : training;
 }
 
-/// Of a pipeline its schedule.
+/// That of a pipeline is its schedule.
 std::string_view order_of(const Strategy& strategy) {
   return strategy.mesh.pipeline > 1 ? word_of(strategy.pipeline.schedule) : word_of(strategy.order);
 }

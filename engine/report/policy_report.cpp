@@ -18,14 +18,14 @@ struct Updated {
   std::vector<std::string> names;
 };
 
-/// Of each policy that updates something.
+/// Has an entry for each policy that updates something.
 std::vector<Updated> updated_by_policies(const Model& model) {
   std::vector<Updated> all;
   for (const UpdatePolicy& policy : model.policies) all.push_back({.policy = policy, .names = {}});
   for (const Unit& unit : model.units) {
     for (const TensorSpec& tensor : unit.tensors) {
       if (tensor.flat == Flat::frozen) continue;
-      all[tensor.policy].parameters += tensor.elements;
+      all[tensor.policy].parameters += tensor.whole_elements();
       all[tensor.policy].names.push_back(tensor.hf_name);
     }
   }

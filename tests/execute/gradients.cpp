@@ -19,7 +19,7 @@ class Gradients {
     for (const Unit& unit : model.units) units_.emplace_back(static_cast<std::size_t>(unit.elements), NAN);
   }
 
-  /// Of a rank that has part number `part` of each layer, of `parts`.
+  /// Those of a rank that has part number `part` of each layer, of `parts`.
   RunOptions options(std::int64_t parts = 1, std::int64_t part = 0) {
     return {.observer = [this, own = split_model(model_, tensor_split(parts, part))](
                             const Instruction& instruction, Trainer& trainer) {

@@ -330,7 +330,7 @@ class Lowering {
                     {element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset});
   }
 
-  /// Of parameters that ranks have alike though each makes a part of the gradient only.
+  /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.
   void add_up_gradients(std::int32_t u) {
     for (const TensorSpec& tensor : unit(u).tensors) {
       if (!tensor.sums_gradient || tensor.flat != Flat::trained) continue;

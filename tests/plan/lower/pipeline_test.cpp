@@ -74,7 +74,7 @@ TEST(Pipeline, DoesEachPassOnceInTimeAndOnItsStage) {
   }
 }
 
-/// Of one stage, in units of time.
+/// Holds for one stage, in units of time.
 double idle(const PipelineShape& shape) {
   const double stages = shape.stages, microbatches = shape.microbatches, chunks = shape.chunks;
   const double missing = std::max(0.0, stages - microbatches);
