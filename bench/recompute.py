@@ -2,7 +2,7 @@
 """Trains GPT-2 124M and a Llama of 350 million parameters with parts of the device memory that they would take, over a slow link, with
 two builds of strata in turn, and compares their steps: what is saved, computed again or sent to the host is what differs.
 
-    bench/recompute.py OLD NEW [--link 0.15] [--flops 650] [--precision bf16] [--rounds 3] [--steps 3] [--plan-only]
+    bench/recompute.py OLD NEW [--link 0.15] [--flops 650] [--precision bf16] [--rounds 3] [--steps 3] [--models "GPT-2 124M"] [--plan-only]
 
 --link is GB/s of either direction, --flops what the machine computes in GFLOP/s: both builds plan by them. A step's time is the median of a
 run's steps after the first; the table has medians over rounds, and the median of the rounds' ratios old / new. --plan-only prints what the
@@ -65,6 +65,7 @@ def main():
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--plan-only", action="store_true")
     arguments = parser.parse_args()
     builds = [str(pathlib.Path(build).resolve()) for build in (arguments.old, arguments.new)]
@@ -75,7 +76,7 @@ def main():
                    "cores_copy": True}, profile)
         profile.flush()
         print("| model | device | old, s | new, s | old / new |\n|---|---|--:|--:|---|")
-        for model in MODELS:
+        for model in arguments.models:
             need = strata(builds[0], "plan", run_of(model, "12GiB", profile.name, arguments))["memory"]["device"]["planned_peak_bytes"]
             for name, part in PARTS.items():
                 run = run_of(model, int(need * part), profile.name, arguments)
