@@ -151,6 +151,7 @@ class Splitting {
     SplitUnit result{whole_, unit};
     place_parameters(result.unit);
     std::vector<Tensor> tensors;
+    tensors.reserve(whole_.backward.tensors.size());
     for (TensorId id = 0; id < std::ssize(whole_.backward.tensors); ++id) tensors.push_back(local(id));
     result.graph.backward.tensors = tensors;
     tensors.resize(whole_.forward.tensors.size());

@@ -126,6 +126,7 @@ void run_together(std::vector<RankOfUnit>& ranks, const UnitPass& (RankOfUnit::*
   for (std::size_t s = 0; s <= segments; ++s) {
     for (; next < exchanges && (ranks.front().*pass)().exchanges()[next].before == s; ++next) {
       std::vector<const PlacedExchange*> exchange;
+      exchange.reserve(ranks.size());
       for (RankOfUnit& rank : ranks) exchange.push_back(&(rank.*pass)().exchanges()[next]);
       add_up(ranks, exchange);
     }
