@@ -22,7 +22,6 @@ struct StoredPart {
   std::int64_t first = 0, last = 0, distance = 0, count = 1;
 
   std::int64_t length() const { return last - first; }
-  friend bool operator==(const StoredPart&, const StoredPart&) = default;
 };
 
 std::string part_name(const std::string& tensor, const StoredPart& part) {

@@ -8,7 +8,8 @@ std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int6
   std::vector<UnitShare> shares;
   for (const Unit& unit : model.units) {
     const FlatRange range = shard_of(unit, mesh, mesh.shard_rank(rank));
-    UnitShare& share = shares.emplace_back(unit.kind, range.first);
+    shares.push_back({.kind = unit.kind, .first = range.first, .parts = {}});
+    UnitShare& share = shares.back();
     std::vector<UpdatedPart>& parts = share.parts;
     for (const TensorPiece& piece : pieces_in(unit, range)) {
       if (piece.tensor->is_copy) share.counted = std::min(share.counted, piece.at);

@@ -66,8 +66,8 @@ class PassMaker {
     std::vector<Node> makers;
     for (const Node& node : forward_.nodes) {
       if (!makes(node, id)) continue;
-      Node again = node.rule->again(node);
-      makers.push_back(makes(again, id) ? std::move(again) : node);
+      const Node again = node.rule->again(node);
+      makers.push_back(makes(again, id) ? again : node);
     }
     return makers;
   }

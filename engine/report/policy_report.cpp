@@ -59,6 +59,7 @@ std::string kinds_text(const std::vector<std::string>& names) {
     }
   }
   std::vector<std::string> texts;
+  texts.reserve(kinds.size());
   for (const auto& [kind, count] : kinds)
     texts.push_back(count == 1 ? kind : fmt::format("{} ({})", kind, count));
   return fmt::format("{}", fmt::join(texts, ", "));

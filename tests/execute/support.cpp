@@ -80,6 +80,7 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
   std::exception_ptr first_error;
   std::mutex mutex;
   std::vector<std::thread> threads;
+  threads.reserve(outcomes.size());
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       Communicator& world = *worlds[static_cast<std::size_t>(rank)];

@@ -212,7 +212,8 @@ class Misdeclared final : public GradientOperator {
 class WrongAxes : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(WrongAxes, AreFound) {
-  const auto& [rule, axes] = GetParam();
+  const char* const rule = GetParam().first;
+  const char* const axes = GetParam().second;
   std::size_t tried = 0, complaints = 0;
   visit_all_nodes([&](const Node& node, const UnitGraph& graph, const std::vector<OperandValues>& values) {
     if (node.rule->name() != rule) return;

@@ -117,7 +117,8 @@ TEST(Freezing, AddsToNoGradientOfAFrozenTensor) {
 }
 
 TEST(Freezing, SplitsAProductOfWhichSomeProjectionsAreFrozen) {
-  const auto [unit, graph] = frozen(attention_unit(true), {"k.weight", "v.bias"});
+  const auto built = frozen(attention_unit(true), {"k.weight", "v.bias"});
+  const UnitGraph& graph = built.graph;
   EXPECT_THAT(names_of(graph.nodes),
               ElementsAre("norm", "linear", "linear", "linear", "attention", "linear", "add"));
   std::vector<std::pair<std::int64_t, std::int64_t>> columns;

@@ -2,8 +2,8 @@
 // together, also those whose own program has no use for one.
 #pragma once
 
-#include <compare>
 #include <set>
+#include <tuple>
 
 #include "engine/plan/program/program.h"
 
@@ -14,7 +14,10 @@ struct Channel {
   std::int32_t group = -1;
   Lane lane = Lane::comm;  ///< of messages Lane::send
   std::int32_t from = -1, to = -1;
-  friend auto operator<=>(const Channel&, const Channel&) = default;
+  friend bool operator==(const Channel&, const Channel&) = default;
+  friend bool operator<(const Channel& a, const Channel& b) {
+    return std::tie(a.group, a.lane, a.from, a.to) < std::tie(b.group, b.lane, b.from, b.to);
+  }
 
   bool is_of_messages() const { return from >= 0; }
 };

@@ -85,6 +85,7 @@ std::string with_a_host(RunConfig config, const Model& model, const MachineRates
 std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
                                         const MachineRates& rates) {
   std::vector<CheapestSearch> searches;
+  searches.reserve(static_cast<std::size_t>(config.parallel.pipeline));
   for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage)
     searches.emplace_back(config, model, rates, stage);
   return searches;
