@@ -108,7 +108,9 @@ class Comparison:
             self.changes[name]["larger" if b > a else "smaller"] += 1
         words = ", ".join(f"{name} {text(name, a)} -> {text(name, b)}" for name, (a, b) in changed.items()) or "="
         if larger:
-            self.in_old_peaks[self.within_old_peaks(run_file, ranks, settings, old)] += 1
+            within = self.within_old_peaks(run_file, ranks, settings, old)
+            self.in_old_peaks[within.split(":")[0]] += 1
+            words += f"; given the old plan's peaks as budgets, {within}"
         if self.arguments.train and not is_cuda(run_file) and old["parameters"] <= self.arguments.largest * 1e6:
             words += "; " + self.compare_results(run_file, ranks, settings)
         print(f"{label}: {words}", flush=True)
@@ -119,7 +121,8 @@ class Comparison:
         old, new = (plan(build, run_file, ranks, settings + budgets, self.arguments.threads) for build in self.builds)
         if old is None or new is None:
             return f"{'refused' if old is None else 'planned'} -> {'refused' if new is None else 'planned'}"
-        return "planned by both, a step is longer" if new["step"] > old["step"] else "planned by both, no step is longer"
+        longer = [f"{name} {text(name, old[name])} -> {text(name, new[name])}" for name in old if new[name] > old[name]]
+        return f"planned by both, a step is longer: {', '.join(longer)}" if new["step"] > old["step"] else "planned by both, no step is longer"
 
     def compare_results(self, run_file, ranks, settings):
         settings = settings + [f"train.steps={self.arguments.train}", "optimizer.schedule.warmup=1", "train.validate_every=0",

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "engine/config/section_keys.h"
 
@@ -108,8 +109,14 @@ std::string check_batch(const RunConfig& config) {
   if (train.microbatch < 1 || config.parallel.data < 1) return "";  // reported at their own keys
   if (train.batch % train.microbatch == 0 && train.batch / train.microbatch % config.parallel.data == 0)
     return "";
-  return fmt::format("{} sequences do not divide into microbatches of {} on {} data rank{}", train.batch,
-                     train.microbatch, config.parallel.data, config.parallel.data == 1 ? "" : "s");
+  const std::int64_t ranks = config.parallel.data;
+  std::string what = fmt::format("{} sequences do not divide into microbatches of {} on {} data rank{}",
+                                 train.batch, train.microbatch, ranks, ranks == 1 ? "" : "s");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
+  if (train.batch > kMost || train.microbatch > kMost / ranks) return what;
+  const std::int64_t each = train.microbatch * ranks, below = train.batch / each * each;
+  return what + (below > 0 ? fmt::format("; {} or {} would fit", below, below + each)
+                           : fmt::format("; {} would fit", each));
 }
 
 void add_train(std::vector<Key>& keys) {

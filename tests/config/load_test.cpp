@@ -193,7 +193,7 @@ TEST(Overrides, AreNamedInErrors) {
 TEST(Overrides, AreBlamedForACombinationTheyMakeImpossible) {
   EXPECT_EQ(refusal(kMinimal + "train: {batch: 8}\n", {"train.microbatch=3"}),
             "--set train.microbatch=3: train.batch: 8 sequences do not divide into microbatches of 3 on 1 "
-            "data rank");
+            "data rank; 6 or 9 would fit");
 }
 
 TEST(Positions, AreLineAndColumnOfTheKey) {
@@ -201,8 +201,10 @@ TEST(Positions, AreLineAndColumnOfTheKey) {
             "run.yaml:5:3: unknown key 'optimizer.bettas': did you mean 'optimizer.betas'?");
   EXPECT_EQ(refusal(kMinimal + "optimizer: {lr: 1, schedule: {typ: cosine}}\n"),
             "run.yaml:3:31: unknown key 'optimizer.schedule.typ': did you mean 'optimizer.schedule.type'?");
-  EXPECT_EQ(refusal(kMinimal + "train:\n\n  batch: 10\n  microbatch: 4\n"),
-            "run.yaml:5:3: train.batch: 10 sequences do not divide into microbatches of 4 on 1 data rank");
+  EXPECT_EQ(
+      refusal(kMinimal + "train:\n\n  batch: 10\n  microbatch: 4\n"),
+      "run.yaml:5:3: train.batch: 10 sequences do not divide into microbatches of 4 on 1 data rank; 8 or "
+      "12 would fit");
 }
 
 TEST(UnknownKeys, SuggestTheNearestKeyOrSection) {
@@ -369,7 +371,7 @@ TEST(NvmeTier, NeedsAHostTierAndAFolder) {
 
 TEST(Ranks, AreCheckedAgainstTheBatchAndOneAnother) {
   EXPECT_THAT(refusal(kMinimal + "parallel: {data: 3}\n"),
-              HasSubstr("do not divide into microbatches of 1 on 3 data ranks"));
+              HasSubstr("do not divide into microbatches of 1 on 3 data ranks; 6 or 9 would fit"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {data: 4, replicate: 3}\n"),
               HasSubstr("parallel.replicate: 3 does not divide parallel.data, 4"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {reduce_dtype: fp16}\n"),
