@@ -270,8 +270,13 @@ bool Executor::begin(const Instruction& instruction, std::int64_t round) {
   return true;
 }
 
+/// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
+/// exchange in a step that a stop ends must be begun on none of them.
 bool Executor::ready(std::int32_t index, std::int64_t round) const {
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
+  constexpr auto kCpu = static_cast<std::size_t>(Lane::cpu);
+  const auto cpu_per_round = static_cast<std::int64_t>(program_.dependencies.lanes[kCpu].size());
+  if (lanes_[kCpu].issued < (round - rounds_.first_step - 1) * cpu_per_round) return false;
   for (std::size_t lane = 0; lane < waits.size(); ++lane) {
     if (waits[lane].position < 0) continue;
     const auto per_round = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());

@@ -1,11 +1,12 @@
 // The executor runs a program on its lanes, one thread each, for as many steps as asked. It never allocates
 // and never decides: an instruction starts when its lane is free and the bytes it touches are; steps overlap
-// as far as that allows. The threads of device lanes only issue: what they issue waits on the device for
-// other lanes' events, so they run ahead of it by up to a step; a host lane's thread waits for the events
-// itself, and device lanes wait for host lanes before issuing. A failing instruction stops all lanes and
-// surfaces as one error. Lanes wait for one another without a limit, since however long an instruction takes,
-// it may be at work; what an instruction itself waits for is watched where it waits: drives and files by the
-// Watchdog (base/watchdog.h), other ranks by their communicator, the device here.
+// as far as that allows, but no lane is more than a step ahead of the cpu lane. The threads of device lanes
+// only issue: what they issue waits on the device for other lanes' events, so they run ahead of it by up to a
+// step; a host lane's thread waits for the events itself, and device lanes wait for host lanes before
+// issuing. A failing instruction stops all lanes and surfaces as one error. Lanes wait for one another
+// without a limit, since however long an instruction takes, it may be at work; what an instruction itself
+// waits for is watched where it waits: drives and files by the Watchdog (base/watchdog.h), other ranks by
+// their communicator, the device here.
 #pragma once
 
 #include <array>
@@ -62,7 +63,7 @@ class Executor {
 
   /// Steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. For a stop
   /// that several ranks agree upon: to be called by an instruction of the cpu lane in `step - 1` or before,
-  /// since what a step exchanges waits for the step before.
+  /// since no lane begins a step before the cpu lane is through with the step two before it.
   void end_after(std::int64_t step);
 
   const Measurements& measurements() const { return measurements_; }

@@ -11,9 +11,12 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "collectives/comm_faults.h"
 #include "engine/config/words.h"
+#include "engine/plan/program/dependencies.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -207,6 +210,53 @@ TEST_F(PipelineTest, EndsTogetherWhereAnyStageIsStopped) {
       EXPECT_TRUE(rank.result.interrupted);
       if (steps < 0) steps = rank.result.counters.step;
       EXPECT_EQ(rank.result.counters.step, steps);
+    }
+  }
+}
+
+/// Rank 0 is late wherever numbers of all ranks are added up, and so learns late of a stop.
+class LateSums : public CommFaults {
+ public:
+  Fate before(const CommAttempt& attempt) override {
+    if (attempt.rank == 0 && attempt.operation == "all_reduce")
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return Fate::arrives;
+  }
+};
+
+/// No two buffers of the host share bytes, by which lanes would wait for one another.
+void spread_host(Plan& plan) {
+  PlannedProgram& planned = plan.training;
+  Bytes end = 0;
+  for (Buffer& buffer : planned.program.buffers) {
+    if (buffer.tier == Tier::host) buffer.offset = std::exchange(end, end + buffer.bytes);
+  }
+  planned.use[static_cast<std::size_t>(Tier::host)].peak_bytes = end;
+  planned.dependencies = find_dependencies(planned.program);
+}
+
+/// No pass of a stage that trains nothing waits for what the lane cpu does.
+TEST_F(PipelineTest, EndsTogetherWhereAFrozenStageIsAhead) {
+  const Layout layout = {.tied = false};
+  RunConfig config = this->config(layout);
+  config.train.batch = 2;
+  config.parallel.stages = {"embedding", "block.2"};
+  config.train.freeze = {"model.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"};
+  for (const int stopped : {0, 1}) {
+    std::atomic<bool> stop = false;
+    test::StopAfter listener(2, stop);
+    LateSums late;
+    const std::vector<RunOutcome> ranks = run_ranks(config, layout.ranks(),
+                                                    [&](int rank) {
+                                                      RunOptions options = {.change_plan = spread_host};
+                                                      if (rank == stopped)
+                                                        options.stop = &stop, options.listener = &listener;
+                                                      return options;
+                                                    },
+                                                    {.watchdog_seconds = 20, .faults = &late});
+    for (const RunOutcome& rank : ranks) {
+      EXPECT_TRUE(rank.result.interrupted);
+      EXPECT_EQ(rank.result.counters.step, ranks[0].result.counters.step);
     }
   }
 }
