@@ -43,55 +43,56 @@ def gemma_like(**changes):
 
 
 def cases():
-    """Name: (config, sequence length, batch, microbatch), and perhaps the patterns of train.freeze, optimizer.groups."""
+    """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups."""
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     return {
-        "gpt2": (GPT2Config(vocab_size=113, n_embd=36, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
-                            eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2),
-        "llama-tied": (LlamaConfig(**llama_like(tie_word_embeddings=True)), 31, 6, 2),
-        "llama-untied": (LlamaConfig(**llama_like(hidden_size=40, num_attention_heads=5, num_key_value_heads=1,
-                                                  intermediate_size=56, tie_word_embeddings=False,
-                                                  rope_parameters=llama3)), 29, 6, 3),
-        "qwen2": (Qwen2Config(**llama_like(vocab_size=127, tie_word_embeddings=True)), 24, 6, 2),
-        "qwen3": (Qwen3Config(**llama_like(vocab_size=97, head_dim=10, tie_word_embeddings=False)), 27, 4, 2),
-        "mistral": (MistralConfig(**llama_like(sliding_window=7, tie_word_embeddings=False)), 26, 6, 2),
-        "llama-padding": (LlamaConfig(**llama_like(pad_token_id=5, tie_word_embeddings=True)), 31, 6, 2),
-        "olmo2": (Olmo2Config(**llama_like(pad_token_id=None, tie_word_embeddings=False)), 25, 6, 2),
-        "phi3": (Phi3Config(**llama_like(vocab_size=103, pad_token_id=None, sliding_window=9)), 28, 6, 3),
-        "granite": (GraniteConfig(**llama_like(attention_multiplier=0.3, embedding_multiplier=3.0,
-                                               residual_multiplier=0.6, logits_scaling=2.5,
-                                               tie_word_embeddings=True)), 27, 6, 2),
-        "gemma3": (Gemma3TextConfig(**gemma_like(
+        "gpt2": (0, GPT2Config(vocab_size=113, n_embd=36, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
+                               eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2),
+        "llama-tied": (1, LlamaConfig(**llama_like(tie_word_embeddings=True)), 31, 6, 2),
+        "llama-untied": (2, LlamaConfig(**llama_like(hidden_size=40, num_attention_heads=5, num_key_value_heads=1,
+                                                     intermediate_size=56, tie_word_embeddings=False,
+                                                     rope_parameters=llama3)), 29, 6, 3),
+        "qwen2": (3, Qwen2Config(**llama_like(vocab_size=127, tie_word_embeddings=True)), 24, 6, 2),
+        "qwen3": (4, Qwen3Config(**llama_like(vocab_size=97, head_dim=10, tie_word_embeddings=False)), 27, 4, 2),
+        "mistral": (5, MistralConfig(**llama_like(sliding_window=7, tie_word_embeddings=False)), 26, 6, 2),
+        "llama-padding": (6, LlamaConfig(**llama_like(pad_token_id=5, tie_word_embeddings=True)), 31, 6, 2),
+        "olmo2": (7, Olmo2Config(**llama_like(pad_token_id=None, tie_word_embeddings=False)), 25, 6, 2),
+        "phi3": (8, Phi3Config(**llama_like(vocab_size=103, pad_token_id=None, sliding_window=9)), 28, 6, 3),
+        "granite": (9, GraniteConfig(**llama_like(attention_multiplier=0.3, embedding_multiplier=3.0,
+                                                  residual_multiplier=0.6, logits_scaling=2.5,
+                                                  tie_word_embeddings=True)), 27, 6, 2),
+        "gemma3": (10, Gemma3TextConfig(**gemma_like(
             num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
             rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
                              "full_attention": {"rope_type": "default", "rope_theta": 20000.0}})), 29, 6, 2),
-        "gemma2": (Gemma2Config(**gemma_like(attn_logit_softcapping=2.0, final_logit_softcapping=5.0)), 26, 6, 2),
-        "mixtral-balanced": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
-                                                        num_experts_per_tok=2, output_router_logits=True,
-                                                        router_aux_loss_coef=0.05)), 23, 6, 2),
-        "qwen3-moe": (Qwen3MoeConfig(**llama_like(vocab_size=97, moe_intermediate_size=18, head_dim=10, num_experts=5,
-                                                  num_experts_per_tok=3, norm_topk_prob=True)), 27, 4, 2),
-        "qwen3-moe-dense": (Qwen3MoeConfig(**llama_like(
+        "gemma2": (11, Gemma2Config(**gemma_like(attn_logit_softcapping=2.0, final_logit_softcapping=5.0)), 26, 6, 2),
+        "mixtral-balanced": (12, MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
+                                                            num_experts_per_tok=2, output_router_logits=True,
+                                                            router_aux_loss_coef=0.05)), 23, 6, 2),
+        "qwen3-moe": (13, Qwen3MoeConfig(**llama_like(vocab_size=97, moe_intermediate_size=18, head_dim=10,
+                                                      num_experts=5, num_experts_per_tok=3, norm_topk_prob=True)),
+                      27, 4, 2),
+        "qwen3-moe-dense": (14, Qwen3MoeConfig(**llama_like(
             vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, num_experts=4,
             num_experts_per_tok=2, norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[1],
             tie_word_embeddings=True)), 22, 6, 3),
-        "mixtral": (MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
-                                               num_experts_per_tok=2)), 23, 6, 2),
-        "qwen3-moe-balanced": (Qwen3MoeConfig(**llama_like(
+        "mixtral": (15, MixtralConfig(**llama_like(vocab_size=97, intermediate_size=22, num_local_experts=4,
+                                                   num_experts_per_tok=2)), 23, 6, 2),
+        "qwen3-moe-balanced": (16, Qwen3MoeConfig(**llama_like(
             vocab_size=97, num_hidden_layers=4, intermediate_size=26, moe_intermediate_size=14, head_dim=10, num_experts=5,
             num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=2, output_router_logits=True,
             router_aux_loss_coef=0.05)), 22, 6, 3),
-        "phi3-long": (Phi3Config(**llama_like(
+        "phi3-long": (17, Phi3Config(**llama_like(
             vocab_size=103, pad_token_id=None, original_max_position_embeddings=16, rope_parameters={
                 "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3, 2.0],
                 "long_factor": [1.0, 1.5, 4.0, 9.5]})), 28, 6, 3),
-        "qwen2-frozen": (Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
-                                                  num_hidden_layers=3, tie_word_embeddings=True)), 24, 6, 2,
+        "qwen2-frozen": (16, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                      num_hidden_layers=3, tie_word_embeddings=True)), 24, 6, 2,
                          ["model.embed_tokens.*", "model.layers.0.*", "*.1.self_attn.k_proj.weight", "*.q_proj.bias",
                           "*.2.mlp.gate_proj.*", "*.1.input_layernorm.weight", "*.2.self_attn.[qv]_proj.weight"]),
-        "qwen2-groups": (Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
-                                                  tie_word_embeddings=True)), 24, 6, 2, [],
+        "qwen2-groups": (19, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                      tie_word_embeddings=True)), 24, 6, 2, [],
                          [{"tensors": ["*.bias", "*norm.weight"], "weight_decay": 0.4},
                           {"tensors": ["model.embed_tokens.*"], "lr_factor": 0.1},
                           {"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
@@ -249,9 +250,9 @@ def main():
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    for seed, (name, case) in enumerate(cases().items()):
+    for name, case in cases().items():
         if not names or name in names:
-            make_golden(name, seed, *case)
+            make_golden(name, *case)
 
 
 if __name__ == "__main__":
