@@ -101,6 +101,9 @@ class Walk {
   Walk(const UnitGraph& graph, Visit visit)
       : graph_(graph), backward_(Derivation(graph).finish()), visit_(std::move(visit)) {
     for (const Tensor& tensor : backward_.tensors) tensors_.push_back(first_values(tensor));
+  }
+
+  void run() {
     run(graph_.nodes);
     run(backward_.nodes);
   }
@@ -162,8 +165,8 @@ class Walk {
 void visit_all_nodes(const Walk::Visit& visit) {
   for (UnitBuilder builder : {layer(), embedding(), head()}) {
     const UnitGraph graph = builder.finish().graph;
-    Walk(graph, visit);
-    Walk(fuse(graph), visit);
+    Walk(graph, visit).run();
+    Walk(fuse(graph), visit).run();
   }
 }
 

@@ -44,6 +44,7 @@ UnitBuilder::Built attention_unit(bool bias = false) {
 
 UnitBuilder::Built frozen(UnitBuilder::Built built, const std::vector<std::string>& names) {
   std::vector<bool> flags;
+  flags.reserve(built.unit.tensors.size());
   for (const TensorSpec& tensor : built.unit.tensors)
     flags.push_back(std::ranges::find(names, tensor.hf_name) != names.end());
   return freeze(std::move(built), flags);
@@ -51,6 +52,7 @@ UnitBuilder::Built frozen(UnitBuilder::Built built, const std::vector<std::strin
 
 std::vector<std::string> names_of(const std::vector<Node>& nodes) {
   std::vector<std::string> names;
+  names.reserve(nodes.size());
   for (const Node& node : nodes) names.emplace_back(node.rule->name());
   return names;
 }
@@ -157,8 +159,7 @@ TEST(Freezing, RefusesToTakeExpertsApart) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("train.freeze: 2.up.weight is frozen and 0.gate.weight is not"));
   }
-  std::vector<std::string> downs;
-  for (int i = 0; i < 4; ++i) downs.push_back(std::to_string(i) + ".down.weight");
+  const std::vector<std::string> downs = {"0.down.weight", "1.down.weight", "2.down.weight", "3.down.weight"};
   EXPECT_EQ(frozen(built, downs).unit.frozen_elements, 4 * 16 * 8);
 }
 

@@ -14,8 +14,8 @@ inline const std::set<std::string> kDeclaredAxes = {
     "activation_gradient: t c, t c, t c",
     "add: +t c, +t c, +t c",
     "attention: (s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p",
-    "attention_gradient: (s p^) (g q+ d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q "
-    "d), (s p) (g q d), (s p) (g d), (s p) (g d)",
+    ("attention_gradient: (s p^) (g q+ d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, "
+     "(s p) (g q d), (s p) (g q d), (s p) (g d), (s p) (g d)"),
     "balance_gradient: w^ e^, 1 1, 1 e",
     "balance_loss: w^ e^, 1 1",
     "bias_gradient: t+ n, 1 n",
