@@ -1,5 +1,5 @@
 // A FileSystem in which the n-th operation fails, or at which the process "dies", with or without the
-// machine.
+// machine. For one thread at a time.
 #pragma once
 
 #include <filesystem>

@@ -94,9 +94,9 @@ inline ReadParameters read_from(State& state) {
   };
 }
 
-/// Without syncs, which tests have no use for.
+/// Without syncs, which tests have no use for; each thread, which may be a rank, has its own.
 inline FileSystem& quick() {
-  static FaultyFileSystem file_system;
+  thread_local FaultyFileSystem file_system;
   return file_system;
 }
 
