@@ -23,7 +23,7 @@ math(EXPR STRATA_LAUNCH_TIMEOUT "10 * ${STRATA_TEST_TIMEOUT}")
 set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
 
 # What many sources include and no edit changes is compiled once: for most libraries by strata_precompiled, for a target with options
-# of its own by itself. Debug and sanitizer builds compile without it, and so does cmake/check_form.sh, so that it hides no missing
+# of its own by itself. The presets debug and asan compile without it, and so does cmake/check_form.sh, so that it hides no missing
 # include.
 set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
                        <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
