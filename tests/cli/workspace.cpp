@@ -19,7 +19,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 /// What mpirun needs to know of processes that run one command. With the address sanitizer: Open MPI leaves
 /// memory behind, from plugins that no suppression can name any more.
 Arguments words_for(int processes) {
-  return {"-n", std::to_string(processes), "-x", "ASAN_OPTIONS=detect_leaks=0"};
+  std::string options = "ASAN_OPTIONS=detect_leaks=0";
+  if (const char* others = std::getenv("ASAN_OPTIONS")) options += std::string(":") + others;
+  return {"-n", std::to_string(processes), "-x", options};
 }
 
 }  // namespace
