@@ -5,8 +5,11 @@
 namespace strata {
 
 std::int32_t UpdateLowering::last_late_unit() const {
+  const auto is_updated_late = [&](std::int32_t u) {
+    return strategy_.has(u) && work_[static_cast<std::size_t>(u)].update && strategy_.updates_late_of(u);
+  };
   std::int32_t u = unit_count() - 1;
-  while (u >= 0 && !(work_[static_cast<std::size_t>(u)].update && strategy_.updates_late_of(u))) --u;
+  while (u >= 0 && !is_updated_late(u)) --u;
   return u;
 }
 

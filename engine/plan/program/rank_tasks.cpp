@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -47,7 +48,8 @@ class RankTasks {
       Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
                    .seconds = seconds_(number, instruction)};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
-      if (is_message(instruction.operation) || instruction.exchange.sent > 0)
+      if (is_message(instruction.operation) || instruction.exchange.sent > 0 ||
+          instruction.operation == Operation::finish_checkpoint)
         task.meeting = meeting(number, instruction);
       tasks_.push_back(std::move(task));
     }
@@ -71,18 +73,25 @@ class RankTasks {
   }
 
   std::int32_t meeting(std::size_t number, const Instruction& instruction) {
+    if (instruction.operation == Operation::finish_checkpoint) {  // all ranks make one folder a checkpoint
+      return meeting(number, instruction, {-1, 0, instruction.lane, -1, -1, 0}, std::ssize(ranks_));
+    }
     const auto group_number = static_cast<std::size_t>(instruction.exchange.group);
     const RankGroup& group = ranks_[number].program->groups[group_number];
     const std::int64_t rank = ranks_[number].rank, set = group.set_of(rank), part = group.part_of(rank);
-    Key key = {instruction.exchange.group, set, instruction.lane, -1, -1, 0};
-    std::int64_t expected = 0;
-    for (const RankProgram& other : ranks_) expected += group.set_of(other.rank) == set ? 1 : 0;
     if (is_message(instruction.operation)) {
       const bool sends = instruction.operation == Operation::send;
-      const std::int64_t peer = instruction.exchange.peer;
-      key = {instruction.exchange.group, set, Lane::send, sends ? part : peer, sends ? peer : part, 0};
-      expected = 2;
+      const std::int64_t peer = instruction.exchange.peer, from = sends ? part : peer,
+                         to = sends ? peer : part;
+      return meeting(number, instruction, {instruction.exchange.group, set, Lane::send, from, to, 0}, 2);
     }
+    const std::int64_t expected = std::ranges::count_if(
+        ranks_, [&](const RankProgram& other) { return group.set_of(other.rank) == set; });
+    return meeting(number, instruction, {instruction.exchange.group, set, instruction.lane, -1, -1, 0},
+                   expected);
+  }
+
+  std::int32_t meeting(std::size_t number, const Instruction& instruction, Key key, std::int64_t expected) {
     std::get<5>(key) = met_[{number, key}]++;
     const auto [found, is_first] = meetings_.try_emplace(
         key, Meeting{static_cast<std::int32_t>(meetings_.size()), 0, expected, number, &instruction});
@@ -97,6 +106,7 @@ class RankTasks {
 
   /// Two ends of a message, or calls of one exchange.
   static bool fit(const Instruction& one, const Instruction& other) {
+    if (one.operation == Operation::finish_checkpoint) return other.operation == one.operation;
     const auto first = [](const Instruction& instruction) {
       return instruction.reads.empty() ? instruction.writes[0] : instruction.reads[0];
     };

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/program/rounds.h"
 #include "tests/plan/support.h"
 
 namespace strata::test {
@@ -100,6 +101,23 @@ TEST(Stages, MeetWithoutACircleWithAnyBudget) {
       make_plans(config, model, {});
       config.memory.device = 1;
       make_plans(with_named_budgets(config, refusal(config, model)), model, {});
+    }
+  }
+}
+
+/// Where updates are late, so is the end of a checkpoint. Ranks wait there for one another.
+TEST(Stages, FinishCheckpointsTogether) {
+  const Model model = tiny_model(4);
+  for (RunConfig config : all_runs()) {
+    config.checkpoint = {"out", 2, 2};
+    config.memory.host = kUnlimited;
+    config.memory.nvme_path = {"/drive"};
+    config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
+    for (const Plan& plan : make_plans(config, model, {})) {
+      const Program& program = plan.training.program;
+      EXPECT_EQ(rounds_behind(program), 1);
+      EXPECT_EQ(
+          std::ranges::count(program.instructions, Operation::finish_checkpoint, &Instruction::operation), 1);
     }
   }
 }
