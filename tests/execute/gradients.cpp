@@ -2,79 +2,97 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <mutex>
-#include <vector>
-
 #include "engine/model/split_model.h"
 
 namespace strata::test {
 namespace {
 
-/// Flat gradients of the first step, by unit, put together from what each rank updates with.
-class Gradients {
+class Watcher {
  public:
-  explicit Gradients(const Model& model) : model_(model) {
-    for (const Unit& unit : model.units) units_.emplace_back(static_cast<std::size_t>(unit.elements), NAN);
+  Watcher(const Model& model, const RunConfig& config, int ranks)
+      : model_(model), tensor_(config.parallel.tensor) {
+    for (const Unit& unit : model_.units) {
+      for (const TensorSpec& tensor : unit.tensors) {
+        if (tensor.flat == Flat::trained)
+          found_.gradients[tensor.hf_name].assign(static_cast<std::size_t>(tensor.elements), NAN);
+      }
+    }
+    for (int rank = 0; rank < ranks; ++rank)
+      devices_.push_back(std::make_unique<RoutingDevice>(CpuDeviceOptions{.threads = 1, .link = {}}));
   }
 
-  /// Those of a rank that has part number `part` of each layer, of `parts`.
-  RunOptions options(std::int64_t parts = 1, std::int64_t part = 0) {
-    return {.observer = [this, own = split_model(model_, tensor_split(parts, part))](
+  RunOptions options(int rank) {
+    RoutingDevice& device = *devices_[static_cast<std::size_t>(rank)];
+    const std::int64_t part = rank % tensor_;
+    return {.device = &device,
+            .observer = [this, &device, part, own = split_model(model_, tensor_split(tensor_, part))](
                             const Instruction& instruction, Trainer& trainer) {
-      look(instruction, trainer, own.units);
-    }};
+              const Routes routes = device.take_routes();
+              const std::lock_guard lock(mutex_);
+              if (instruction.operation == Operation::sum_of_squares)
+                note_gradient(instruction, trainer, own.units);
+              if (instruction.operation == Operation::forward && part == 0) {
+                for (const std::vector<std::int32_t>& experts : routes)
+                  ++found_.routes[instruction.unit][experts];
+              }
+            }};
   }
-  const std::vector<std::vector<float>>& units() const { return units_; }
+  Watched& found() { return found_; }
 
  private:
-  void look(const Instruction& instruction, Trainer& trainer, const std::vector<Unit>& own) {
-    if (instruction.operation != Operation::sum_of_squares) return;
+  void note_gradient(const Instruction& instruction, Trainer& trainer, const std::vector<Unit>& own) {
     const auto unit = static_cast<std::size_t>(instruction.unit);
     const FlatRange held = trainer.state().held(unit, Flat::trained);
     const std::span<const std::byte> bytes = trainer.state().read(instruction.find(Role::gradient));
     const auto* values = reinterpret_cast<const float*>(bytes.data());
-    const std::lock_guard lock(mutex_);
     for (const TensorRun& run : runs_in(own[unit], held)) {
-      const TensorSpec& tensor =
-          *std::ranges::find(model_.units[unit].tensors, run.tensor->hf_name, &TensorSpec::hf_name);
+      std::vector<float>& gradient = found_.gradients.at(run.tensor->hf_name);
       for (std::int64_t i = 0; i < run.count(); ++i) {
-        float& value = units_[unit][static_cast<std::size_t>(tensor.offset + run.first + i)];
+        float& value = gradient[static_cast<std::size_t>(run.first + i)];
         if (std::isnan(value)) value = values[run.at + i];
       }
     }
   }
 
   const Model& model_;
+  std::int64_t tensor_;
   std::mutex mutex_;
-  std::vector<std::vector<float>> units_;
+  std::vector<std::unique_ptr<RoutingDevice>> devices_;
+  Watched found_;
 };
 
 }  // namespace
 
-void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks) {
-  Gradients one(model), several(model);
-  for (RunConfig* run : {&alone, &config}) {
-    run->train.steps = 1;
-    run->plan.lanes = LaneMode::serial;
-  }
-  run(alone, one.options());
-  const std::int64_t tensor = config.parallel.tensor;
-  run_ranks(config, ranks, [&](int rank) { return several.options(tensor, rank % tensor); });
-  for (std::size_t u = 0; u < model.units.size(); ++u) {
-    for (const TensorSpec& tensor : model.units[u].tensors) {
-      if (tensor.flat == Flat::frozen) continue;
-      double difference = 0, size = 0;
-      for (std::int64_t i = tensor.offset; i < tensor.offset + tensor.elements; ++i) {
-        const double a = one.units()[u][static_cast<std::size_t>(i)];
-        const double b = several.units()[u][static_cast<std::size_t>(i)];
-        difference += (a - b) * (a - b);
-        size += a * a;
-      }
-      EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(size)) << tensor.hf_name;
+Watched watch(const Model& model, RunConfig config, int ranks) {
+  config.plan.lanes = LaneMode::serial;
+  Watcher watcher(model, config, ranks);
+  watcher.found().state_hash =
+      run_ranks(config, ranks, [&](int rank) { return watcher.options(rank); })[0].result.state_hash;
+  return watcher.found();
+}
+
+std::map<std::string, double> relative_differences(const Tensors& expected, const Tensors& found) {
+  std::map<std::string, double> differences;
+  for (const auto& [name, values] : expected) {
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double a = values[i], b = found.at(name)[i];
+      difference += (a - b) * (a - b);
+      size += a * a;
     }
+    differences[name] = difference == 0 ? 0 : std::sqrt(difference / size);
   }
+  return differences;
+}
+
+void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks) {
+  for (RunConfig* run : {&alone, &config}) run->train.steps = 1;
+  for (const auto& [name, difference] :
+       relative_differences(watch(model, alone).gradients, watch(model, config, ranks).gradients))
+    EXPECT_LE(difference, 1e-5) << name;
 }
 
 }  // namespace strata::test

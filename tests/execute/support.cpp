@@ -147,7 +147,7 @@ Bytes resident_bytes(RunConfig config) {
 
 Bytes named_budget(const RunConfig& config) {
   try {
-    make_plan(config, model_of(config));
+    make_plan(config, split_model(model_of(config), tensor_split(config.parallel.tensor, 0)));
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));
