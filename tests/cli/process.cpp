@@ -1,6 +1,7 @@
 #include "tests/cli/process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <stdexcept>
 
 namespace strata::test {
@@ -111,6 +113,13 @@ Outcome Process::wait() {
   outcome.seconds = now_seconds() - started_seconds_;
   outcome.peak_resident_bytes = usage.ru_maxrss * KiB;
   return outcome;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
 }
 
 LinePipe::LinePipe(const std::filesystem::path& path) {

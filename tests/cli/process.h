@@ -45,6 +45,9 @@ class Process {
   double started_seconds_ = 0;
 };
 
+/// Processes that `parent` has started.
+std::vector<pid_t> children_of(pid_t parent);
+
 /// A named pipe that a program writes lines to: a file to it, and to the test a way to wait for what it
 /// reports. One object per run of the program.
 class LinePipe {

@@ -17,14 +17,6 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-/// Processes that `parent` has started.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
-  std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;) children.push_back(child);
-  return children;
-}
-
 /// It is there, and not just waiting to be forgotten.
 bool is_running(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
