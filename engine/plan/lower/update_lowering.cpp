@@ -14,7 +14,9 @@ std::int32_t UpdateLowering::last_late_unit() const {
 }
 
 void UpdateLowering::finish() {
-  if (last_late_unit() < 0) finish_checkpoint();
+  if (last_late_unit() >= 0) return;
+  save_frozen();
+  finish_checkpoint();
 }
 
 void UpdateLowering::grad_norm() {
@@ -33,6 +35,12 @@ void UpdateLowering::grad_norm() {
   if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
   builder_.on_host(Operation::grad_norm, -1, uses, Effect::reports);
   if (strategy_.saves) {
+    // Behind all that ranks exchange in a round, so that they meet there also if they do one thing at a time.
+    if (last_late_unit() >= 0) {
+      builder_.set_serves(Serves::step_before);
+      finish_checkpoint();
+      builder_.set_serves(Serves::step);
+    }
     builder_.on_host(Operation::save, Lane::save, -1, -1,
                      {{Role::step_record, &step_.step_record, Access::read}}, When::saving);
   }
@@ -55,7 +63,7 @@ void UpdateLowering::update(std::int32_t u) {
     if (!strategy_.saves) continue;
     for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
   }
-  if (u == last_late_unit()) finish_checkpoint();
+  if (u == last_late_unit()) save_frozen();
 }
 
 void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
@@ -82,14 +90,16 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   }
 }
 
-/// What is frozen is saved last.
-void UpdateLowering::finish_checkpoint() {
+void UpdateLowering::save_frozen() {
   if (!strategy_.saves) return;
   for (std::int32_t u = 0; u < unit_count(); ++u) {
     if (strategy_.has(u) && model_.units[static_cast<std::size_t>(u)].frozen_elements > 0)
       save(u, {}, {{Role::frozen, &state_.frozen(u), Access::read}});
   }
-  builder_.on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
+}
+
+void UpdateLowering::finish_checkpoint() {
+  if (strategy_.saves) builder_.on_host(Operation::finish_checkpoint, Lane::save, -1, -1, {}, When::saving);
 }
 
 /// Right after what is saved is made, so that what the nvme tier sends for the one serves the other too.

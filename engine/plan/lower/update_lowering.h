@@ -31,6 +31,7 @@ class UpdateLowering {
   /// The last unit whose update belongs to the round behind its step's, or -1.
   std::int32_t last_late_unit() const;
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
+  void save_frozen();  ///< behind all updates
   void finish_checkpoint();
   void save(std::int32_t u, const Piece& piece, const std::vector<Use>& part);
 

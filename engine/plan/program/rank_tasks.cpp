@@ -48,8 +48,10 @@ class RankTasks {
       Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
                    .seconds = seconds_(number, instruction)};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
-      if (is_message(instruction.operation) || instruction.exchange.sent > 0 ||
-          instruction.operation == Operation::finish_checkpoint)
+      // One at a time, stages of which only some update late would wait at each other's ends of checkpoints.
+      const bool finishes =
+          instruction.operation == Operation::finish_checkpoint && rank.dependencies != nullptr;
+      if (is_message(instruction.operation) || instruction.exchange.sent > 0 || finishes)
         task.meeting = meeting(number, instruction);
       tasks_.push_back(std::move(task));
     }
