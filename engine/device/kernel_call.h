@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -226,8 +227,56 @@ struct CrossEntropy {
   }
 };
 
+// Cross entropy of rows whose logits lie in several parts: SoftmaxPart of each, then PartsLoss and, of each,
+// PartsGradient. A part's statistics are the maximum, the sum of exp(logit - maximum), and the target's logit
+// or 0 if the target is in another part.
+
+constexpr std::int64_t kSoftmaxStatistics = 3;
+
+struct SoftmaxPart {
+  Matrix logits;                          ///< [rows, columns]
+  std::span<const std::int32_t> targets;  ///< [rows]
+  std::int64_t first = 0;                 ///< of all parts' columns, that of this part's first
+  float soft_cap = 0;                     ///< as in CrossEntropy
+  Matrix statistics;                      ///< fp32 [rows, kSoftmaxStatistics], written
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, logits, targets, statistics);
+  }
+};
+
+struct PartsLoss {
+  Matrix statistics;               ///< fp32 [rows, kSoftmaxStatistics · parts]
+  Matrix losses;                   ///< fp32 [1, rows], as in CrossEntropy
+  const float* penalty = nullptr;  ///< as in CrossEntropy
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, statistics, losses, single(penalty));
+  }
+};
+
+struct PartsGradient {
+  Matrix logits;  ///< of one part; become their gradient, as in CrossEntropy
+  std::span<const std::int32_t> targets;
+  std::int64_t first = 0;
+  Matrix statistics;  ///< of all parts
+  float gradient_scale = 1;
+  const float* loss_scale = nullptr;
+  float soft_cap = 0;
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, logits, targets, statistics, single(loss_scale));
+  }
+};
+
 /// Stands in a list of rows, behind all others, where there is none: no vocabulary is larger.
 constexpr std::int32_t kNoRow = 1 << 30;
+
+/// That a table is a stretch of rows, of which this is the first; without it, it has them all.
+using FirstRow = std::optional<std::int32_t>;
 
 /// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:] if given).
 struct EmbeddingForward {
@@ -235,7 +284,8 @@ struct EmbeddingForward {
   Matrix table;
   Matrix positions = {};  ///< optional [at least sequence, columns]
   std::int64_t sequence = 0;
-  Matrix out;  ///< [tokens, columns]
+  Matrix out;               ///< [tokens, columns]
+  FirstRow first_row = {};  ///< rows that the table lacks count as zeros
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -252,6 +302,7 @@ struct EmbeddingBackward {
   Matrix table_gradient;                ///< optional, fp32
   Matrix positions_gradient;            ///< optional, fp32
   std::int32_t padding_token = kNoRow;  ///< nothing is added to its row of the table: torch's padding_idx
+  FirstRow first_row = {};              ///< rows that the table lacks get nothing
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -482,6 +533,7 @@ struct AdamWUpdate {
 struct SumOfSquares {
   Matrix x;
   double* sum = nullptr;
+  bool accumulate = false;  ///< adds to what is there
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -493,8 +545,9 @@ struct SumOfSquares {
 using KernelCall =
     std::variant<Product, ColumnSum, NormForward, NormBackward, AttentionForward, AttentionBackward, Rope,
                  ActivationForward, ActivationBackward, GatedForward, GatedBackward, CrossEntropy,
-                 EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy, RowSum,
-                 RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
-                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, AdamWUpdate, SumOfSquares>;
+                 SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale,
+                 Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows,
+                 CombineRows, CombineRowsBackward, GroupedProduct, GroupedWeightGradient, AdamWUpdate,
+                 SumOfSquares>;
 
 }  // namespace strata

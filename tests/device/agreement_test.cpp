@@ -217,6 +217,9 @@ TEST_P(Agreement, Embedding) {
     for (const bool positions : {false, true}) {
       for (const auto& [columns, padding_unit] : {std::pair{1, 1}, {65, 1}, {130, 1}, {136, 8}}) {
         expect_agrees(embedding_scenario(dtype, 3, 17, columns, positions, padding_unit));
+        expect_agrees(embedding_scenario(dtype, 3, 17, columns, positions, padding_unit, FirstRow(5)));
+        expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit, 8, true,
+                                                  FirstRow(5)));
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit));
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit,
                                                   /*padding_token=*/4));
@@ -251,6 +254,10 @@ TEST_P(Agreement, CrossEntropy) {
       expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 3, true, /*soft_cap=*/3));
       expect_agrees(penalised_cross_entropy_scenario(dtype, rows, vocabulary));
       expect_agrees(cross_entropy_scenario(dtype, rows, vocabulary, 0, false, /*soft_cap=*/30));
+      if (vocabulary < 3) continue;
+      for (const std::int64_t padding : {0, 3, 8})
+        expect_agrees(parts_of_cross_entropy_scenario(dtype, rows, vocabulary, padding));
+      expect_agrees(parts_of_cross_entropy_scenario(dtype, rows, vocabulary, 3, /*soft_cap=*/3, true));
     }
   }
 }

@@ -26,6 +26,7 @@ std::vector<Scenario> every_kernel() {
       activation_scenario(Activation::gelu_tanh, bf16, 100, 1030, 0, false),
       gated_backward_scenario(Activation::silu, bf16, 100, 515, 0, true),
       cross_entropy_scenario(bf16, 20, 2000, 0),
+      parts_of_cross_entropy_scenario(bf16, 20, 2000, 0),
       route_scenario(bf16, 300, 130, 4, true),
       route_backward_scenario(bf16, 300, 130, 4, true, true),
       group_rows_scenario(1030, 300, 2),

@@ -74,6 +74,7 @@ TEST(AnyThreadCount, GivesTheSameEmbeddingAndLoss) {
     expect_same_bits_for_any_thread_count(embedding_backward_scenario(dtype, 3, 100, 768, true));
     expect_same_bits_for_any_thread_count(cross_entropy_scenario(dtype, 60, 1030, 0));
     expect_same_bits_for_any_thread_count(cross_entropy_scenario(dtype, 60, 1030, 0, false, 3));
+    expect_same_bits_for_any_thread_count(parts_of_cross_entropy_scenario(dtype, 60, 1030, 0, 3));
     expect_same_bits_for_any_thread_count(copy_rows_scenario(dtype, 8000, 0));
     expect_same_bits_for_any_thread_count(sum_rows_scenario(dtype, 8000, 1000, 70000));
   }

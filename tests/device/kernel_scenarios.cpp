@@ -377,38 +377,41 @@ Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first
 }
 
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions, std::int64_t padding_unit) {
+                            bool positions, std::int64_t padding_unit, FirstRow first_row) {
   constexpr std::int64_t kVocabulary = 11;
-  return {
-      fmt::format("embedding {} {}x{}x{}{}", name_of(dtype), batch, sequence, columns,
-                  flag(positions, "positions")),
-      {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
-       random_operand(2, dtype, sequence + 3, columns, padding_unit),
-       poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
-       index_operand(tokens_below(kVocabulary, batch * sequence))},
-      [=](Kernels& kernels, const Views& x) {
-        kernels.run(EmbeddingForward{indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2]});
-      }};
+  const std::int64_t tokens = first_row ? 2 * kVocabulary : kVocabulary;
+  return {fmt::format("embedding {} {}x{}x{}{}{}", name_of(dtype), batch, sequence, columns,
+                      flag(positions, "positions"), flag(first_row.has_value(), "part")),
+          {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
+           random_operand(2, dtype, sequence + 3, columns, padding_unit),
+           poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
+           index_operand(tokens_below(tokens, batch * sequence))},
+          [=](Kernels& kernels, const Views& x) {
+            kernels.run(EmbeddingForward{indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2],
+                                         first_row});
+          }};
 }
 
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit,
-                                     std::int32_t padding_token, bool table) {
+                                     std::int32_t padding_token, bool table, FirstRow first_row) {
   constexpr std::int64_t kVocabulary = 11;
-  return {fmt::format("embedding backward {} {}x{}x{}{}{}{}", name_of(dtype), batch, sequence, columns,
+  const std::int64_t tokens = first_row ? 2 * kVocabulary : kVocabulary;
+  return {fmt::format("embedding backward {} {}x{}x{}{}{}{}{}", name_of(dtype), batch, sequence, columns,
                       flag(positions, "positions"), flag(padding_token != kNoRow, "padding"),
-                      flag(!table, "no table")),
+                      flag(!table, "no table"), flag(first_row.has_value(), "part")),
           {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
            random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
            random_operand(3, DType::fp32, sequence + 3, columns),
-           index_operand(tokens_below(kVocabulary, batch * sequence))},
+           index_operand(tokens_below(tokens, batch * sequence))},
           [=](Kernels& kernels, const Views& x) {
             kernels.run(EmbeddingBackward{.tokens = indices_of(x[3]),
                                           .sequence = sequence,
                                           .out_gradient = x[0],
                                           .table_gradient = table ? x[1] : Matrix(),
                                           .positions_gradient = positions ? x[2] : Matrix(),
-                                          .padding_token = padding_token});
+                                          .padding_token = padding_token,
+                                          .first_row = first_row});
           }};
 }
 
@@ -437,6 +440,38 @@ Scenario penalised_cross_entropy_scenario(DType dtype, std::int64_t rows, std::i
                              .losses = x[1],
                              .gradient_scale = 0.125F,
                              .penalty = x[3].row<const float>(0)});
+  };
+  return scenario;
+}
+
+Scenario parts_of_cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
+                                         std::int64_t padding, float soft_cap, bool penalised) {
+  constexpr std::int64_t kParts = 3;
+  Scenario scenario = cross_entropy_scenario(dtype, rows, vocabulary, padding, true, soft_cap);
+  scenario.name = fmt::format("parts of {}{}", scenario.name, flag(penalised, "penalised"));
+  scenario.operands.push_back(poisoned_operand(DType::fp32, rows, kParts * kSoftmaxStatistics, padding));
+  scenario.call = [=](Kernels& kernels, const Views& x) {
+    const auto begin = [&](std::int64_t part) { return part * vocabulary / kParts; };
+    const auto logits = [&](std::int64_t part) {
+      return x[0].column_slice(begin(part), begin(part + 1) - begin(part));
+    };
+    for (std::int64_t part = 0; part < kParts; ++part)
+      kernels.run(
+          SoftmaxPart{.logits = logits(part),
+                      .targets = indices_of(x[2]),
+                      .first = begin(part),
+                      .soft_cap = soft_cap,
+                      .statistics = x[4].column_slice(part * kSoftmaxStatistics, kSoftmaxStatistics)});
+    kernels.run(PartsLoss{
+        .statistics = x[4], .losses = x[1], .penalty = penalised ? x[3].row<const float>(0) : nullptr});
+    for (std::int64_t part = 0; part < kParts; ++part)
+      kernels.run(PartsGradient{.logits = logits(part),
+                                .targets = indices_of(x[2]),
+                                .first = begin(part),
+                                .statistics = x[4],
+                                .gradient_scale = 0.125F,
+                                .loss_scale = x[3].row<const float>(0),
+                                .soft_cap = soft_cap});
   };
   return scenario;
 }

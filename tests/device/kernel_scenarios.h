@@ -64,14 +64,19 @@ Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first
 
 /// Tokens repeat, so gradients of one row meet.
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions, std::int64_t padding_unit = 1);
+                            bool positions, std::int64_t padding_unit = 1, FirstRow first_row = {});
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
-                                     std::int32_t padding_token = kNoRow, bool table = true);
+                                     std::int32_t padding_token = kNoRow, bool table = true,
+                                     FirstRow first_row = {});
 /// Also with a loss scale if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false, float soft_cap = 0);
 /// With something that joins each row's loss.
 Scenario penalised_cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary);
+/// What cross_entropy_scenario() makes, of logits in three parts: with a loss scale, and a penalty if that is
+/// wanted.
+Scenario parts_of_cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary,
+                                         std::int64_t padding, float soft_cap = 0, bool penalised = false);
 
 }  // namespace strata

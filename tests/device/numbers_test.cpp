@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/device/cpu/cpu_device.h"
+#include "tests/device/kernel_scenarios.h"
 #include "tests/support/highway_target.h"
 
 namespace strata {
@@ -128,6 +129,20 @@ TEST(CrossEntropy, OfAConfidentRightAnswerKeepsItsSmallGradient) {
                                                    .losses = {loss.data(), DType::fp32, 1, 1}});
   const float others = 19 * std::exp(-12.0F);
   EXPECT_NEAR(logits[4] / (-others / (1 + others)), 1, 2e-3);
+}
+
+TEST(CrossEntropy, OfPartsIsThatOfTheWhole) {
+  for (const float soft_cap : {0.0F, 3.0F}) {
+    const std::vector<OperandMemory> whole =
+        run_on_cpu(cross_entropy_scenario(DType::fp32, 7, 100, 3, true, soft_cap), 1);
+    const std::vector<OperandMemory> parts =
+        run_on_cpu(parts_of_cross_entropy_scenario(DType::fp32, 7, 100, 3, soft_cap), 1);
+    for (std::int64_t row = 0; row < 7; ++row) {
+      EXPECT_NEAR(parts[1].at(0, row), whole[1].at(0, row), 1e-6 * whole[1].at(0, row));
+      for (std::int64_t column = 0; column < 100; ++column)
+        EXPECT_NEAR(parts[0].at(row, column), whole[0].at(row, column), 1e-4);
+    }
+  }
 }
 
 TEST(CrossEntropy, SurvivesLogitsThatWouldOverflowExp) {

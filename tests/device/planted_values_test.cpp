@@ -156,6 +156,8 @@ TEST_P(PlantedValues, RowsAndLosses) {
     cases.push_back({cross_entropy_scenario(dtype, 5, 65, 0), {0}});
     cases.push_back({cross_entropy_scenario(dtype, 5, 65, 0, false, /*soft_cap=*/3), {0}});
     cases.push_back({penalised_cross_entropy_scenario(dtype, 5, 65), {3}});
+    cases.push_back({parts_of_cross_entropy_scenario(dtype, 5, 65, 0), {0}});
+    cases.push_back({parts_of_cross_entropy_scenario(dtype, 5, 65, 0, /*soft_cap=*/3), {0}});
     cases.push_back({add_scenario(dtype, 5, 65, 0, false), {0, 1}});
     cases.push_back({scale_scenario(dtype, 5, 65, 0, false), {0}});
     for (const DType to : kDTypes) cases.push_back({cast_scenario(dtype, to, 5, 65), {0}});

@@ -37,12 +37,17 @@ void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64
 
 TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector) {
   for (const DType dtype : kDTypes) {
-    const Scenario scenarios[] = {
-        column_sums_scenario(dtype, 130, 65),       add_scenario(dtype, 9, 1030, 3, false),
-        scale_scenario(dtype, 9, 1030, 3, false),   cast_scenario(DType::fp32, dtype, 9, 1030),
-        cast_scenario(dtype, DType::fp32, 9, 1030), zero_scenario(dtype, 9, 1030, 3),
-        copy_rows_scenario(dtype, 65, 3),           sum_rows_scenario(dtype, 65, 0, std::int64_t{11} * 65),
-        embedding_scenario(dtype, 3, 17, 65, true), embedding_backward_scenario(dtype, 3, 17, 65, true)};
+    const Scenario scenarios[] = {column_sums_scenario(dtype, 130, 65),
+                                  add_scenario(dtype, 9, 1030, 3, false),
+                                  scale_scenario(dtype, 9, 1030, 3, false),
+                                  cast_scenario(DType::fp32, dtype, 9, 1030),
+                                  cast_scenario(dtype, DType::fp32, 9, 1030),
+                                  zero_scenario(dtype, 9, 1030, 3),
+                                  copy_rows_scenario(dtype, 65, 3),
+                                  sum_rows_scenario(dtype, 65, 0, std::int64_t{11} * 65),
+                                  embedding_scenario(dtype, 3, 17, 65, true),
+                                  embedding_backward_scenario(dtype, 3, 17, 65, true),
+                                  embedding_scenario(dtype, 3, 17, 65, true, 1, FirstRow(5))};
     for (const Scenario& scenario : scenarios) {
       expect_the_same_bits(scenario, hwy::SupportedAndGeneratedTargets());
     }

@@ -28,7 +28,10 @@ void run_on_cpu(CpuContext& context, const AdamWUpdate& update) {
 }
 
 void run_on_cpu(CpuContext& context, const SumOfSquares& call) {
-  context.pool.execute([&] { *call.sum = sum_of_squares(call.x.data, call.x.dtype, call.x.elements()); });
+  context.pool.execute([&] {
+    const double sum = sum_of_squares(call.x.data, call.x.dtype, call.x.elements());
+    *call.sum = call.accumulate ? *call.sum + sum : sum;
+  });
 }
 
 }  // namespace strata

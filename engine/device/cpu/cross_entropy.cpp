@@ -1,5 +1,6 @@
 // Softmax cross entropy and its gradient in place of the logits. One thread per row; the row and its
 // exponentials stay in its cache over the three passes: maximum, exponentials and their sum, gradient.
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 
@@ -15,58 +16,149 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-/// The sum of the row's exponentials, which are written, and the target's logit; both relative to the
-/// maximum, so that large logits do not cost the digits of their differences.
+/// A row's maximum; relative to it the sum of exponentials and the target's logit, so that large logits do
+/// not cost the digits of their differences.
 struct SoftmaxSum {
-  float total, target_logit;
+  float most, total, target_logit;
 };
 
+/// Writes the exponentials, too. `target` is a column or, if it is in another part, outside of the row.
 template <typename T>
 HWY_INLINE SoftmaxSum sum_row(const T* logits, std::int64_t count, std::int64_t target, float* exponentials) {
   const float most = row_maximum(logits, count);
-  const float target_logit = static_cast<float>(logits[target]) - most;
-  return {write_exponentials(logits, count, most, exponentials), target_logit};
+  const bool has_target = 0 <= target && target < count;
+  const float target_logit = has_target ? static_cast<float>(logits[target]) - most : 0.0F;
+  return {most, write_exponentials(logits, count, most, exponentials), target_logit};
+}
+
+template <typename T>
+HWY_INLINE SoftmaxSum sum_capped_row(const T* logits, std::int64_t count, std::int64_t target, float soft_cap,
+                                     float* exponentials) {
+  if (soft_cap == 0) return sum_row(logits, count, target, exponentials);
+  map(logits, exponentials, count, SoftCap{soft_cap});
+  return sum_row(exponentials, count, target, exponentials);
+}
+
+/// In place of the logits, from the exponentials.
+template <typename T>
+HWY_INLINE void write_gradient(T* logits, std::int64_t count, std::int64_t target, const SoftmaxSum& sum,
+                               float log_total, float factor, float soft_cap, const float* exponentials) {
+  const Float scale = broadcast(factor / sum.total);
+  const bool has_target = 0 <= target && target < count;
+  // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
+  const float of_target = std::expm1(sum.target_logit - log_total) * factor;
+  if (soft_cap > 0) {
+    const SoftCap cap{soft_cap};
+    const float target_raw = has_target ? static_cast<float>(logits[target]) : 0.0F;
+    const float slope = hn::GetLane(SoftCap::slope_at(cap.tangent(broadcast(target_raw))));
+    for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+      const Float gradient = hn::Mul(access.load(exponentials + i), scale);
+      access.store(hn::Mul(gradient, SoftCap::slope_at(cap.tangent(access.load(logits + i)))), logits + i);
+    });
+    if (has_target) logits[target] = T(of_target * slope);
+  } else {
+    for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
+    });
+    if (has_target) logits[target] = T(of_target);
+  }
+}
+
+inline float factor_of(float gradient_scale, const float* loss_scale) {
+  return gradient_scale * (loss_scale == nullptr ? 1.0F : *loss_scale);
+}
+
+inline void write_loss(const Matrix& losses, std::int64_t row, const SoftmaxSum& sum, float log_total,
+                       const float* penalty) {
+  const float loss = log_total - sum.target_logit;
+  losses.row<float>(0)[row] = penalty == nullptr ? loss : loss + *penalty;
 }
 
 template <typename T>
 HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin, std::int64_t end,
                                    float* exponentials) {
   const std::int64_t count = call.logits.columns;
-  const float factor = call.gradient_scale * (call.loss_scale == nullptr ? 1.0F : *call.loss_scale);
-  const SoftCap cap{call.soft_cap};
+  const float factor = factor_of(call.gradient_scale, call.loss_scale);
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
-    if (call.soft_cap > 0) map(logits, exponentials, count, cap);
-    const auto [total, target_logit] = call.soft_cap > 0 ? sum_row(exponentials, count, target, exponentials)
-                                                         : sum_row(logits, count, target, exponentials);
-    const float log_total = std::log(total);
-    const float loss = log_total - target_logit;
-    call.losses.row<float>(0)[row] = call.penalty == nullptr ? loss : loss + *call.penalty;
-    if (!call.gradient) continue;
-    const Float scale = broadcast(factor / total);
-    // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
-    const float of_target = std::expm1(target_logit - log_total) * factor;
-    if (call.soft_cap > 0) {
-      const float slope =
-          hn::GetLane(SoftCap::slope_at(cap.tangent(broadcast(static_cast<float>(logits[target])))));
-      for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-        const Float gradient = hn::Mul(access.load(exponentials + i), scale);
-        access.store(hn::Mul(gradient, SoftCap::slope_at(cap.tangent(access.load(logits + i)))), logits + i);
-      });
-      logits[target] = T(of_target * slope);
-    } else {
-      for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-        access.store(hn::Mul(access.load(exponentials + i), scale), logits + i);
-      });
-      logits[target] = T(of_target);
-    }
+    const SoftmaxSum sum = sum_capped_row(logits, count, target, call.soft_cap, exponentials);
+    const float log_total = std::log(sum.total);
+    write_loss(call.losses, row, sum, log_total, call.penalty);
+    if (call.gradient)
+      write_gradient(logits, count, target, sum, log_total, factor, call.soft_cap, exponentials);
   }
 }
 
 void cross_entropy(const CrossEntropy& call, std::int64_t begin, std::int64_t end, float* exponentials) {
   with_storage_type(call.logits.dtype,
                     [&]<typename T>(T) HWY_ATTR { cross_entropy_rows<T>(call, begin, end, exponentials); });
+}
+
+template <typename T>
+HWY_INLINE void softmax_part_rows(const SoftmaxPart& call, std::int64_t begin, std::int64_t end,
+                                  float* exponentials) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
+    const bool has_target = 0 <= target && target < call.logits.columns;
+    const SoftmaxSum sum =
+        sum_capped_row(call.logits.row<T>(row), call.logits.columns, target, call.soft_cap, exponentials);
+    float* statistics = call.statistics.row<float>(row);
+    statistics[0] = sum.most;
+    statistics[1] = sum.total;
+    statistics[2] = has_target ? sum.most + sum.target_logit : 0.0F;
+  }
+}
+
+void softmax_part(const SoftmaxPart& call, std::int64_t begin, std::int64_t end, float* exponentials) {
+  with_storage_type(call.logits.dtype,
+                    [&]<typename T>(T) HWY_ATTR { softmax_part_rows<T>(call, begin, end, exponentials); });
+}
+
+/// Of all parts together, in their order.
+inline SoftmaxSum join_parts(const Matrix& statistics, std::int64_t row) {
+  const float* begin = statistics.row<float>(row);
+  const float* end = begin + statistics.columns;
+  SoftmaxSum all{begin[0], 0, 0};
+  for (const float* part = begin; part != end; part += kSoftmaxStatistics)
+    all.most = std::max(all.most, part[0]);
+  for (const float* part = begin; part != end; part += kSoftmaxStatistics) {
+    all.total += part[1] * std::exp(part[0] - all.most);
+    all.target_logit += part[2];
+  }
+  all.target_logit -= all.most;
+  return all;
+}
+
+template <typename T>
+HWY_INLINE void parts_gradient_rows(const PartsGradient& call, std::int64_t begin, std::int64_t end,
+                                    float* exponentials) {
+  const std::int64_t count = call.logits.columns;
+  const float factor = factor_of(call.gradient_scale, call.loss_scale);
+  for (std::int64_t row = begin; row < end; ++row) {
+    T* logits = call.logits.row<T>(row);
+    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
+    const SoftmaxSum sum = join_parts(call.statistics, row);
+    if (call.soft_cap > 0) {
+      map(logits, exponentials, count, SoftCap{call.soft_cap});
+      write_exponentials(exponentials, count, sum.most, exponentials);
+    } else {
+      write_exponentials(logits, count, sum.most, exponentials);
+    }
+    write_gradient(logits, count, target, sum, std::log(sum.total), factor, call.soft_cap, exponentials);
+  }
+}
+
+void parts_gradient(const PartsGradient& call, std::int64_t begin, std::int64_t end, float* exponentials) {
+  with_storage_type(call.logits.dtype,
+                    [&]<typename T>(T) HWY_ATTR { parts_gradient_rows<T>(call, begin, end, exponentials); });
+}
+
+void parts_loss(const PartsLoss& call, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const SoftmaxSum sum = join_parts(call.statistics, row);
+    write_loss(call.losses, row, sum, std::log(sum.total), call.penalty);
+  }
 }
 
 }  // namespace strata::HWY_NAMESPACE
@@ -76,20 +168,65 @@ HWY_AFTER_NAMESPACE();
 namespace strata {
 
 HWY_EXPORT(cross_entropy);
+HWY_EXPORT(softmax_part);
+HWY_EXPORT(parts_loss);
+HWY_EXPORT(parts_gradient);
+
+namespace {
+
+/// A row of exponentials.
+ScratchBytes scratch_of(const Matrix& logits) {
+  return {.per_thread = logits.columns * size_of(DType::fp32)};
+}
+
+/// Calls run(begin, end, exponentials) for ranges of rows.
+template <typename Run>
+void for_rows(CpuContext& context, const Matrix& logits, const Run& run) {
+  context.scratch.reserve(scratch_of(logits));
+  context.pool.for_ranges(logits.rows, rows_per_task(logits.columns),
+                          [&](std::int64_t begin, std::int64_t end, int slot) {
+                            run(begin, end, reinterpret_cast<float*>(context.scratch.slot(slot)));
+                          });
+}
+
+}  // namespace
 
 ScratchBytes scratch_on_cpu(const CrossEntropy& call, int /*threads*/) {
-  return {.per_thread = call.logits.columns * size_of(DType::fp32)};
+  return scratch_of(call.logits);
+}
+ScratchBytes scratch_on_cpu(const SoftmaxPart& call, int /*threads*/) {
+  return scratch_of(call.logits);
+}
+ScratchBytes scratch_on_cpu(const PartsGradient& call, int /*threads*/) {
+  return scratch_of(call.logits);
 }
 
 void run_on_cpu(CpuContext& context, const CrossEntropy& call) {
   assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
-  const std::int64_t columns = call.logits.columns;
-  context.scratch.reserve(scratch_on_cpu(call, context.pool.threads()));
-  context.pool.for_ranges(call.logits.rows, rows_per_task(columns),
-                          [&](std::int64_t begin, std::int64_t end, int slot) {
-                            auto* exponentials = reinterpret_cast<float*>(context.scratch.slot(slot));
-                            HWY_DYNAMIC_DISPATCH(cross_entropy)(call, begin, end, exponentials);
+  for_rows(context, call.logits, [&](std::int64_t begin, std::int64_t end, float* exponentials) {
+    HWY_DYNAMIC_DISPATCH(cross_entropy)(call, begin, end, exponentials);
+  });
+}
+
+void run_on_cpu(CpuContext& context, const SoftmaxPart& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  for_rows(context, call.logits, [&](std::int64_t begin, std::int64_t end, float* exponentials) {
+    HWY_DYNAMIC_DISPATCH(softmax_part)(call, begin, end, exponentials);
+  });
+}
+
+void run_on_cpu(CpuContext& context, const PartsLoss& call) {
+  context.pool.for_ranges(call.statistics.rows, rows_per_task(call.statistics.columns),
+                          [&](std::int64_t begin, std::int64_t end, int) {
+                            HWY_DYNAMIC_DISPATCH(parts_loss)(call, begin, end);
                           });
+}
+
+void run_on_cpu(CpuContext& context, const PartsGradient& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  for_rows(context, call.logits, [&](std::int64_t begin, std::int64_t end, float* exponentials) {
+    HWY_DYNAMIC_DISPATCH(parts_gradient)(call, begin, end, exponentials);
+  });
 }
 
 }  // namespace strata

@@ -15,27 +15,29 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
+/// A token's row of the table; null if the table lacks it.
 template <typename T>
-HWY_INLINE void look_up_rows(std::span<const std::int32_t> tokens, const Matrix& table,
-                             const Matrix& positions, std::int64_t sequence, const Matrix& out,
-                             std::int64_t begin, std::int64_t end) {
+HWY_INLINE T* row_of(const Matrix& table, const FirstRow& first_row, std::int32_t token) {
+  const std::int32_t row = token - first_row.value_or(0);
+  return first_row && (row < 0 || row >= table.rows) ? nullptr : table.row<T>(row);
+}
+
+template <typename T>
+HWY_INLINE void look_up_rows(const EmbeddingForward& call, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* from = table.row<T>(tokens[static_cast<std::size_t>(row)]);
-    const T* position = positions ? positions.row<T>(row % sequence) : nullptr;
-    T* to = out.row<T>(row);
-    for_vectors(out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
-      Float value = access.load(from + i);
+    const T* from = row_of<T>(call.table, call.first_row, call.tokens[static_cast<std::size_t>(row)]);
+    const T* position = call.positions ? call.positions.row<T>(row % call.sequence) : nullptr;
+    T* to = call.out.row<T>(row);
+    for_vectors(call.out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      Float value = from == nullptr ? hn::Zero(FloatTag()) : access.load(from + i);
       if (position != nullptr) value = hn::Add(value, access.load(position + i));
       access.store(value, to + i);
     });
   }
 }
 
-void look_up(std::span<const std::int32_t> tokens, const Matrix& table, const Matrix& positions,
-             std::int64_t sequence, const Matrix& out, std::int64_t begin, std::int64_t end) {
-  with_storage_type(out.dtype, [&]<typename T>(T) HWY_ATTR {
-    look_up_rows<T>(tokens, table, positions, sequence, out, begin, end);
-  });
+void look_up(const EmbeddingForward& call, std::int64_t begin, std::int64_t end) {
+  with_storage_type(call.out.dtype, [&]<typename T>(T) HWY_ATTR { look_up_rows<T>(call, begin, end); });
 }
 
 template <typename T>
@@ -51,8 +53,10 @@ HWY_INLINE void scatter_rows(const EmbeddingBackward& call) {
   for (std::int64_t row = 0; row < call.out_gradient.rows; ++row) {
     const T* from = call.out_gradient.row<T>(row);
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
-    if (call.table_gradient && token != call.padding_token)
-      add_row(from, columns, call.table_gradient.row<float>(token));
+    if (call.table_gradient && token != call.padding_token) {
+      float* to = row_of<float>(call.table_gradient, call.first_row, token);
+      if (to != nullptr) add_row(from, columns, to);
+    }
     if (call.positions_gradient)
       add_row(from, columns, call.positions_gradient.row<float>(row % call.sequence));
   }
@@ -81,8 +85,7 @@ void run_on_cpu(CpuContext& context, const EmbeddingForward& call) {
   assert(static_cast<std::int64_t>(call.tokens.size()) == call.out.rows);
   context.pool.for_ranges(call.out.rows, rows_per_task(call.out.columns),
                           [&](std::int64_t begin, std::int64_t end, int) {
-                            HWY_DYNAMIC_DISPATCH(look_up)
-                            (call.tokens, call.table, call.positions, call.sequence, call.out, begin, end);
+                            HWY_DYNAMIC_DISPATCH(look_up)(call, begin, end);
                           });
 }
 

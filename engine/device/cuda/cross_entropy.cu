@@ -28,13 +28,13 @@ struct RowsOfLogits {
   Rows<T> logits;
   std::int64_t columns;
   const std::int32_t* targets;
-  float* losses;
-  float gradient_scale;
-  const float* loss_scale;  ///< may be null: 1
-  const float* penalty;     ///< may be null: 0
-  float soft_cap;           ///< 0: none
-  bool gradient;
-  bool cached;
+  float* losses = nullptr;
+  float gradient_scale = 1;
+  const float* loss_scale = nullptr;  ///< may be null: 1
+  const float* penalty = nullptr;     ///< may be null: 0
+  float soft_cap = 0;                 ///< 0: none
+  bool gradient = true;
+  bool cached = false;
 };
 
 /// What a logit counts as.
@@ -107,10 +107,11 @@ __device__ RunningSum sum_of_row(const RowsOfLogits<T>& x, const T* row, const P
   return over_block(sum);
 }
 
-/// Each thread writes the elements that it has read in sum_of_row.
+/// Each thread writes the elements that it has read in sum_of_row, if it has. `target`: a column, or one that
+/// the row lacks.
 template <typename T>
 __device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, float loss,
-                               std::int32_t target, T* row, const Parts<T>& parts) {
+                               std::int64_t target, T* row, const Parts<T>& parts) {
   const Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
   const float factor = x.loss_scale == nullptr ? x.gradient_scale : x.gradient_scale * *x.loss_scale;
   const float scale = factor / sum.total;
@@ -148,6 +149,83 @@ __global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(RowsOfLogit
 }
 
 template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    softmax_part_kernel(RowsOfLogits<T> x, std::int64_t first, Rows<float> statistics) {
+  const T* row = x.logits.row(blockIdx.x);
+  const std::int64_t target = x.targets[blockIdx.x] - first;
+  const RunningSum sum = sum_of_row(x, row, Parts<T>(row, x.columns));
+  if (threadIdx.x != 0) return;
+  float* to = statistics.row(blockIdx.x);
+  to[0] = sum.largest;
+  to[1] = sum.total;
+  to[2] = target >= 0 && target < x.columns ? capped(to_float(row[target]), x.soft_cap) : 0.0F;
+}
+
+/// A row's sum over all parts, in their order, and its loss.
+struct JoinedParts {
+  __device__ JoinedParts(const float* statistics, std::int64_t count) {
+    float target_logit = 0;
+    sum.largest = statistics[0];
+    for (std::int64_t i = 0; i < count; i += kSoftmaxStatistics)
+      sum.largest = fmaxf(sum.largest, statistics[i]);
+    for (std::int64_t i = 0; i < count; i += kSoftmaxStatistics) {
+      sum.total += statistics[i + 1] * expf(statistics[i] - sum.largest);
+      target_logit += statistics[i + 2];
+    }
+    loss = sum.largest - target_logit + logf(sum.total);
+  }
+  RunningSum sum;
+  float loss;
+};
+
+/// A thread per row.
+__global__ void __launch_bounds__(kWarp)
+    parts_loss_kernel(Rows<const float> statistics, std::int64_t rows, std::int64_t columns, float* losses,
+                      const float* penalty) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  if (row >= rows) return;
+  const float loss = JoinedParts(statistics.row(row), columns).loss;
+  losses[row] = penalty == nullptr ? loss : loss + *penalty;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    parts_gradient_kernel(RowsOfLogits<T> x, std::int64_t first, Rows<const float> statistics,
+                          std::int64_t columns) {
+  T* row = x.logits.row(blockIdx.x);
+  const JoinedParts joined(statistics.row(blockIdx.x), columns);
+  write_gradient(x, joined.sum, joined.loss, x.targets[blockIdx.x] - first, row, Parts<T>(row, x.columns));
+}
+
+unsigned threads_for(std::int64_t runs) {
+  return static_cast<unsigned>(std::min<std::int64_t>(divide_rounding_up(runs, kWarp) * kWarp, kMostThreads));
+}
+
+template <typename T>
+void softmax_part_of_type(const CudaContext& context, const SoftmaxPart& call) {
+  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
+                             .columns = call.logits.columns,
+                             .targets = call.targets.data(),
+                             .soft_cap = call.soft_cap};
+  launch(softmax_part_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
+         dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
+         rows_of<float>(call.statistics));
+}
+
+template <typename T>
+void parts_gradient_of_type(const CudaContext& context, const PartsGradient& call) {
+  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
+                             .columns = call.logits.columns,
+                             .targets = call.targets.data(),
+                             .gradient_scale = call.gradient_scale,
+                             .loss_scale = call.loss_scale,
+                             .soft_cap = call.soft_cap};
+  launch(parts_gradient_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
+         dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
+         rows_of<const float>(call.statistics), call.statistics.columns);
+}
+
+template <typename T>
 void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call) {
   const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
                              .columns = call.logits.columns,
@@ -160,10 +238,9 @@ void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call)
                              .gradient = call.gradient,
                              .cached = call.logits.columns * size_of(call.logits.dtype) <= kCacheBytes};
   const std::int64_t runs = divide_rounding_up(x.columns, kRun<T>);
-  const std::int64_t threads = std::min<std::int64_t>(divide_rounding_up(runs, kWarp) * kWarp, kMostThreads);
   const std::size_t shared_bytes = x.cached ? static_cast<std::size_t>(runs) * 16 : 0;
-  launch(cross_entropy_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
-         dim3(static_cast<unsigned>(threads)), shared_bytes, context.stream, x);
+  launch(cross_entropy_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)), dim3(threads_for(runs)),
+         shared_bytes, context.stream, x);
 }
 
 }  // namespace
@@ -173,6 +250,28 @@ void run_on_cuda(const CudaContext& context, const CrossEntropy& call) {
   if (call.logits.rows == 0) return;
   with_storage_type(call.logits.dtype,
                     [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
+}
+
+void run_on_cuda(const CudaContext& context, const SoftmaxPart& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  if (call.logits.rows == 0) return;
+  with_storage_type(call.logits.dtype,
+                    [&](auto element) { softmax_part_of_type<decltype(element)>(context, call); });
+}
+
+void run_on_cuda(const CudaContext& context, const PartsLoss& call) {
+  const std::int64_t rows = call.statistics.rows;
+  if (rows == 0) return;
+  launch(parts_loss_kernel, dim3(static_cast<unsigned>(divide_rounding_up(rows, kWarp))), dim3(kWarp), 0,
+         context.stream, rows_of<const float>(call.statistics), rows, call.statistics.columns,
+         call.losses.row<float>(0), call.penalty);
+}
+
+void run_on_cuda(const CudaContext& context, const PartsGradient& call) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  if (call.logits.rows == 0) return;
+  with_storage_type(call.logits.dtype,
+                    [&](auto element) { parts_gradient_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

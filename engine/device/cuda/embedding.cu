@@ -1,4 +1,4 @@
-// Table look-up, and its gradient: positions are sorted by token, keeping their order, and every table row
+// Table look-up, and its gradient: positions are sorted by row, keeping their order, and every table row
 // then collects its gradients one after another. No two threads ever add to one place.
 #include <algorithm>
 #include <bit>
@@ -16,18 +16,35 @@ namespace {
 
 constexpr int kRows = 8;  ///< rows of a block, a warp each
 
+/// The rows of tokens that a table has.
+struct Stretch {
+  std::int32_t first, rows;
+
+  /// `rows` for tokens that it lacks.
+  __device__ std::int32_t row_of(std::int32_t token) const {
+    const std::int32_t row = token - first;
+    return row >= 0 && row < rows ? row : rows;
+  }
+};
+
+Stretch stretch_of(const Matrix& table, const FirstRow& first_row) {
+  return {first_row.value_or(0), static_cast<std::int32_t>(table.rows)};
+}
+
 /// A warp per token; every lane copies `run` columns at a time.
 template <int run, typename T>
 __global__ void __launch_bounds__(kRows* kWarp)
-    embedding_kernel(const std::int32_t* tokens, std::int64_t count, Rows<const T> table,
+    embedding_kernel(const std::int32_t* tokens, std::int64_t count, Stretch stretch, Rows<const T> table,
                      Rows<const T> positions, std::int64_t sequence, Rows<T> out, std::int64_t columns) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (row >= count) return;
-  const T* from = table.row(tokens[row]);
+  const std::int32_t table_row = stretch.row_of(tokens[row]);
+  const T* from = table.row(table_row);
   const T* position = positions.data == nullptr ? nullptr : positions.row(row % sequence);
   T* to = out.row(row);
   for (std::int64_t column = threadIdx.x * run; column < columns; column += kWarp * run) {
-    auto values = load_run<run>(from + column);
+    Run<T, run> values = {};
+    if (table_row < stretch.rows) values = load_run<run>(from + column);
     if (position != nullptr) {
       const auto addends = load_run<run>(position + column);
 #pragma unroll
@@ -43,7 +60,7 @@ __global__ void __launch_bounds__(kRows* kWarp)
 // entries in order, which makes each pass stable without any coordination.
 
 struct Entry {
-  std::int32_t token, position;
+  std::int32_t row, position;  ///< of the table
 };
 
 constexpr int kDigitBits = 8;
@@ -56,12 +73,13 @@ struct SortPass {
   Entry* to;
   std::int32_t* counts;  ///< [blocks, kDigits]
   std::int64_t count;
-  int shift;  ///< of the digit in a token
+  Stretch stretch;
+  int shift;  ///< of the digit in a row's number
 
   __device__ Entry entry(std::int64_t i) const {
-    return from == nullptr ? Entry{tokens[i], static_cast<std::int32_t>(i)} : from[i];
+    return from == nullptr ? Entry{stretch.row_of(tokens[i]), static_cast<std::int32_t>(i)} : from[i];
   }
-  __device__ int digit(const Entry& entry) const { return entry.token >> shift & (kDigits - 1); }
+  __device__ int digit(const Entry& entry) const { return entry.row >> shift & (kDigits - 1); }
 };
 
 __global__ void __launch_bounds__(kDigits) count_digits_kernel(SortPass pass) {
@@ -156,16 +174,16 @@ __device__ void add_rows_in_order(const Rows<const T>& x, std::int64_t column, s
   if (column < columns) store_run(sums, gradient);
 }
 
-/// One past the last entry of the token at `first`: doubling steps, then halving ones.
-__device__ std::int64_t end_of_token(const Entry* entries, std::int64_t count, std::int64_t first) {
-  const std::int32_t token = entries[first].token;
+/// One past the last entry of the row at `first`: doubling steps, then halving ones.
+__device__ std::int64_t end_of_row(const Entry* entries, std::int64_t count, std::int64_t first) {
+  const std::int32_t row = entries[first].row;
   std::int64_t inside = first, step = 1;
-  while (inside + step < count && entries[inside + step].token == token) {
+  while (inside + step < count && entries[inside + step].row == row) {
     inside += step;
     step *= 2;
   }
   for (; step > 0; step /= 2) {
-    if (inside + step < count && entries[inside + step].token == token) inside += step;
+    if (inside + step < count && entries[inside + step].row == row) inside += step;
   }
   return inside + 1;
 }
@@ -176,19 +194,21 @@ __device__ std::int64_t my_column() {
   return (std::int64_t{blockIdx.y} * kWarp + threadIdx.x) * run;
 }
 
-/// A warp per entry and 32 · run columns; the warp of a token's first entry adds the gradients of all.
+/// A warp per entry and 32 · run columns; the warp of a row's first entry adds the gradients of all.
 template <int run, typename T>
 __global__ void __launch_bounds__(kRows* kWarp)
     table_gradient_kernel(const Entry* entries, std::int64_t count, Rows<const T> out_gradient,
-                          std::int64_t columns, Rows<float> table_gradient, std::int32_t padding_token) {
+                          std::int64_t columns, Rows<float> table_gradient, Stretch stretch,
+                          std::int32_t padding_token) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
   const std::int64_t column = my_column<run>();
   if (first >= count) return;
-  const std::int32_t token = entries[first].token;
-  if (token == padding_token || (first > 0 && entries[first - 1].token == token)) return;
+  const std::int32_t row = entries[first].row;
+  const bool takes = row < stretch.rows && row != padding_token - stretch.first;
+  if (!takes || (first > 0 && entries[first - 1].row == row)) return;
   add_rows_in_order<run>(
-      out_gradient, column, columns, first, end_of_token(entries, count, first),
-      [&](std::int64_t i) { return entries[i].position; }, table_gradient.row(token) + column);
+      out_gradient, column, columns, first, end_of_row(entries, count, first),
+      [&](std::int64_t i) { return entries[i].position; }, table_gradient.row(row) + column);
 }
 
 /// A warp per position of the sequence and 32 · run columns.
@@ -219,14 +239,15 @@ void with_run(std::int64_t columns, const Call& call, const Rows<Operands>&... o
 }
 
 template <typename T>
-void embedding_of_type(const CudaContext& context, std::span<const std::int32_t> tokens, const Matrix& table,
-                       const Matrix& positions, std::int64_t sequence, const Matrix& out) {
+void embedding_of_type(const CudaContext& context, const EmbeddingForward& call) {
+  const auto& [tokens, table, positions, sequence, out, first_row] = call;
+  const Stretch stretch = stretch_of(table, first_row);
   const auto table_rows = rows_of<const T>(table);
   const auto position_rows = positions ? rows_of<const T>(positions) : Rows<const T>{};
   const auto out_rows = rows_of<T>(out);
   const auto enqueue = [&](auto run) {
     launch(embedding_kernel<run(), T>, dim3(blocks_for(out.rows, kRows)), dim3(kWarp, kRows), 0,
-           context.stream, tokens.data(), out.rows, table_rows, position_rows, sequence, out_rows,
+           context.stream, tokens.data(), out.rows, stretch, table_rows, position_rows, sequence, out_rows,
            out.columns);
   };
   with_run<16 / sizeof(T)>(out.columns, enqueue, table_rows, position_rows, out_rows);
@@ -236,10 +257,10 @@ Bytes entry_bytes_of(std::int64_t tokens) {
   return align_up(tokens * static_cast<Bytes>(sizeof(Entry)), 16);
 }
 
-/// Entries of all tokens, sorted by token and then by position; lives in the scratch memory.
+/// Entries of all tokens, sorted by row and then by position; lives in the scratch memory.
 const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward& call) {
   const std::span<const std::int32_t> tokens = call.tokens;
-  const std::int64_t vocabulary = call.table_gradient.rows;
+  const std::int64_t last_row = call.table_gradient.rows - (call.first_row ? 0 : 1);
   const auto count = static_cast<std::int64_t>(tokens.size());
   const unsigned blocks = blocks_for(count, kEntries);
   const Bytes entry_bytes = entry_bytes_of(count);
@@ -248,12 +269,13 @@ const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward&
                             reinterpret_cast<Entry*>(scratch + entry_bytes)};
   auto* counts = reinterpret_cast<std::int32_t*>(scratch + 2 * entry_bytes);
   const Entry* sorted = nullptr;
-  for (int shift = 0; sorted == nullptr || (vocabulary - 1) >> shift > 0; shift += kDigitBits) {
+  for (int shift = 0; sorted == nullptr || last_row >> shift > 0; shift += kDigitBits) {
     const SortPass pass = {.tokens = tokens.data(),
                            .from = sorted,
                            .to = sorted == buffers[0] ? buffers[1] : buffers[0],
                            .counts = counts,
                            .count = count,
+                           .stretch = stretch_of(call.table_gradient, call.first_row),
                            .shift = shift};
     launch(count_digits_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
     launch(move_entries_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
@@ -274,7 +296,7 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
     if (entries != nullptr) {
       launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks),
              dim3(kWarp, kRows), 0, context.stream, entries, count, gradient_rows, columns, table_rows,
-             call.padding_token);
+             stretch_of(call.table_gradient, call.first_row), call.padding_token);
     }
     if (!call.positions_gradient) return;
     launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(call.sequence, kRows), column_blocks),
@@ -287,12 +309,11 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
 }  // namespace
 
 void run_on_cuda(const CudaContext& context, const EmbeddingForward& call) {
-  const auto& [tokens, table, positions, sequence, out] = call;
-  assert(static_cast<std::int64_t>(tokens.size()) == out.rows && table.dtype == out.dtype);
-  if (out.rows == 0) return;
-  with_storage_type(out.dtype, [&](auto element) {
-    embedding_of_type<decltype(element)>(context, tokens, table, positions, sequence, out);
-  });
+  assert(static_cast<std::int64_t>(call.tokens.size()) == call.out.rows &&
+         call.table.dtype == call.out.dtype);
+  if (call.out.rows == 0) return;
+  with_storage_type(call.out.dtype,
+                    [&](auto element) { embedding_of_type<decltype(element)>(context, call); });
 }
 
 Bytes scratch_on_cuda(const EmbeddingBackward& call) {

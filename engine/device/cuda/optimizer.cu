@@ -223,7 +223,7 @@ struct TreeNode {
 /// Adds partial sums in the tree of TBB's deterministic reduction, which halves ranges down to one block. A
 /// node's sum takes the place of its first block's.
 __global__ void __launch_bounds__(kTreeThreads)
-    tree_sum_kernel(double* partial, std::int64_t blocks, int levels, double* sum) {
+    tree_sum_kernel(double* partial, std::int64_t blocks, int levels, double* sum, bool accumulate) {
   for (int level = levels - 1; level >= 0; --level) {
     for (std::int64_t index = threadIdx.x; index < std::int64_t{1} << level; index += kTreeThreads) {
       const TreeNode node(blocks, level, index);
@@ -231,12 +231,14 @@ __global__ void __launch_bounds__(kTreeThreads)
     }
     __syncthreads();
   }
-  if (threadIdx.x == 0) *sum = blocks > 0 ? partial[0] : 0.0;
+  if (threadIdx.x != 0) return;
+  const double added = blocks > 0 ? partial[0] : 0.0;
+  *sum = accumulate ? *sum + added : added;
 }
 
 template <typename T>
 void sum_of_squares_of_type(const CudaContext& context, const SumOfSquares& call) {
-  const auto& [x, sum] = call;
+  const auto& [x, sum, accumulate] = call;
   const std::int64_t blocks = divide_rounding_up(x.columns, kBlock);
   std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   auto* partial = reinterpret_cast<double*>(scratch);
@@ -246,7 +248,8 @@ void sum_of_squares_of_type(const CudaContext& context, const SumOfSquares& call
   }
   int levels = 0;
   while (std::int64_t{1} << levels < blocks) ++levels;
-  launch(tree_sum_kernel, dim3(1), dim3(kTreeThreads), 0, context.stream, partial, blocks, levels, sum);
+  launch(tree_sum_kernel, dim3(1), dim3(kTreeThreads), 0, context.stream, partial, blocks, levels, sum,
+         accumulate);
 }
 
 }  // namespace

@@ -141,9 +141,11 @@ void run_on_reference(const EmbeddingForward& call) {
          "positions of at least [sequence, hidden]");
   for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
-    expect(token >= 0 && token < call.table.rows, "tokens in [0, vocabulary)");
+    const std::int64_t table_row = token - call.first_row.value_or(0);
+    const bool has_row = table_row >= 0 && table_row < call.table.rows;
+    expect(token >= 0 && (has_row || call.first_row), "tokens in [0, vocabulary)");
     const double position = call.positions ? load(call.positions, row % call.sequence, column) : 0;
-    store(call.out, row, column, load(call.table, token, column) + position);
+    store(call.out, row, column, (has_row ? load(call.table, table_row, column) : 0) + position);
   });
 }
 
@@ -157,42 +159,116 @@ void run_on_reference(const EmbeddingBackward& call) {
          "an fp32 table_gradient of [vocabulary, hidden]");
   for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
-    expect(token >= 0 && (!table_gradient || token < table_gradient.rows), "tokens in [0, vocabulary)");
+    const std::int64_t table_row = token - call.first_row.value_or(0);
+    const bool has_row = table_row >= 0 && table_row < table_gradient.rows;
+    expect(token >= 0 && (!table_gradient || has_row || call.first_row), "tokens in [0, vocabulary)");
     const double gradient = load(out_gradient, row, column);
-    if (table_gradient && token != call.padding_token) add_to(table_gradient, token, column, gradient);
+    if (has_row && token != call.padding_token) add_to(table_gradient, table_row, column, gradient);
     if (call.positions_gradient) add_to(call.positions_gradient, row % call.sequence, column, gradient);
   });
 }
+
+namespace {
+
+/// What a logit counts as, and the derivative of that.
+AtPoint capped(const Matrix& logits, std::int64_t row, std::int64_t column, float soft_cap) {
+  const double logit = load(logits, row, column);
+  if (soft_cap == 0) return {logit, 1};
+  const double tangent = std::tanh(logit / soft_cap);
+  return {soft_cap * tangent, 1 - tangent * tangent};
+}
+
+struct Softmax {
+  double largest, sum, target_logit;
+  double log_sum_exp() const { return largest + std::log(sum); }
+};
+
+/// `target`: a column, or one that the row lacks.
+Softmax softmax_of(const Matrix& logits, std::int64_t row, std::int64_t target, float soft_cap) {
+  Softmax softmax{capped(logits, row, 0, soft_cap).value, 0, 0};
+  const auto logit = [&](std::int64_t column) { return capped(logits, row, column, soft_cap).value; };
+  for (std::int64_t c = 1; c < logits.columns; ++c) softmax.largest = std::fmax(softmax.largest, logit(c));
+  for (std::int64_t c = 0; c < logits.columns; ++c) softmax.sum += std::exp(logit(c) - softmax.largest);
+  if (target >= 0 && target < logits.columns) softmax.target_logit = logit(target);
+  return softmax;
+}
+
+/// Of all parts together.
+Softmax softmax_of(const Matrix& statistics, std::int64_t row) {
+  Softmax all{load(statistics, row, 0), 0, 0};
+  for (std::int64_t part = 0; part < statistics.columns; part += kSoftmaxStatistics)
+    all.largest = std::fmax(all.largest, load(statistics, row, part));
+  for (std::int64_t part = 0; part < statistics.columns; part += kSoftmaxStatistics) {
+    all.sum += load(statistics, row, part + 1) * std::exp(load(statistics, row, part) - all.largest);
+    all.target_logit += load(statistics, row, part + 2);
+  }
+  return all;
+}
+
+void write_gradient(const Matrix& logits, std::int64_t row, std::int64_t target, const Softmax& softmax,
+                    double scale, float soft_cap) {
+  for (std::int64_t c = 0; c < logits.columns; ++c) {
+    const auto [logit, slope] = capped(logits, row, c, soft_cap);
+    const double probability = std::exp(logit - softmax.log_sum_exp());
+    store(logits, row, c, scale * (probability - (c == target ? 1 : 0)) * slope);
+  }
+}
+
+double scale_of(float gradient_scale, const float* loss_scale) {
+  return static_cast<double>(gradient_scale) * (loss_scale != nullptr ? *loss_scale : 1);
+}
+
+}  // namespace
 
 void run_on_reference(const CrossEntropy& loss) {
   const Matrix& logits = loss.logits;
   expect(
       is_fp32(loss.losses, 1, logits.rows) && static_cast<std::int64_t>(loss.targets.size()) == logits.rows,
       "a target and an fp32 loss for each row");
-  const auto tangent = [&](std::int64_t row, std::int64_t column) {
-    return std::tanh(load(logits, row, column) / loss.soft_cap);
-  };
-  const auto logit = [&](std::int64_t row, std::int64_t column) {
-    return loss.soft_cap > 0 ? loss.soft_cap * tangent(row, column) : load(logits, row, column);
-  };
-  const double scale =
-      static_cast<double>(loss.gradient_scale) * (loss.loss_scale != nullptr ? *loss.loss_scale : 1);
   for (std::int64_t row = 0; row < logits.rows; ++row) {
     const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
     expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary)");
-    double largest = logit(row, 0);
-    for (std::int64_t c = 1; c < logits.columns; ++c) largest = std::fmax(largest, logit(row, c));
-    double sum = 0;
-    for (std::int64_t c = 0; c < logits.columns; ++c) sum += std::exp(logit(row, c) - largest);
-    const double log_sum_exp = largest + std::log(sum);
+    const Softmax softmax = softmax_of(logits, row, target, loss.soft_cap);
     store(loss.losses, 0, row,
-          log_sum_exp - logit(row, target) + (loss.penalty != nullptr ? *loss.penalty : 0));
-    for (std::int64_t c = 0; loss.gradient && c < logits.columns; ++c) {
-      const double probability = std::exp(logit(row, c) - log_sum_exp);
-      const double slope = loss.soft_cap > 0 ? 1 - std::pow(tangent(row, c), 2) : 1;
-      store(logits, row, c, scale * (probability - (c == target ? 1 : 0)) * slope);
-    }
+          softmax.log_sum_exp() - softmax.target_logit + (loss.penalty != nullptr ? *loss.penalty : 0));
+    if (loss.gradient)
+      write_gradient(logits, row, target, softmax, scale_of(loss.gradient_scale, loss.loss_scale),
+                     loss.soft_cap);
   }
+}
+
+void run_on_reference(const SoftmaxPart& call) {
+  const Matrix& logits = call.logits;
+  expect(is_fp32(call.statistics, logits.rows, kSoftmaxStatistics) &&
+             static_cast<std::int64_t>(call.targets.size()) == logits.rows,
+         "a target and fp32 statistics for each row");
+  for (std::int64_t row = 0; row < logits.rows; ++row) {
+    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
+    const Softmax softmax = softmax_of(logits, row, target, call.soft_cap);
+    store(call.statistics, row, 0, softmax.largest);
+    store(call.statistics, row, 1, softmax.sum);
+    store(call.statistics, row, 2, softmax.target_logit);
+  }
+}
+
+void run_on_reference(const PartsLoss& call) {
+  expect(call.statistics.columns % kSoftmaxStatistics == 0 && is_fp32(call.losses, 1, call.statistics.rows),
+         "statistics of whole parts and an fp32 loss for each row");
+  for (std::int64_t row = 0; row < call.statistics.rows; ++row) {
+    const Softmax softmax = softmax_of(call.statistics, row);
+    store(call.losses, 0, row,
+          softmax.log_sum_exp() - softmax.target_logit + (call.penalty != nullptr ? *call.penalty : 0));
+  }
+}
+
+void run_on_reference(const PartsGradient& call) {
+  expect(call.statistics.columns % kSoftmaxStatistics == 0 && call.statistics.rows == call.logits.rows &&
+             static_cast<std::int64_t>(call.targets.size()) == call.logits.rows,
+         "a target and statistics of whole parts for each row");
+  for (std::int64_t row = 0; row < call.logits.rows; ++row)
+    write_gradient(call.logits, row, call.targets[static_cast<std::size_t>(row)] - call.first,
+                   softmax_of(call.statistics, row), scale_of(call.gradient_scale, call.loss_scale),
+                   call.soft_cap);
 }
 
 void run_on_reference(const Addition& call) {

@@ -13,8 +13,8 @@ void run_on_reference(const AdamWUpdate& update) {
 }
 
 void run_on_reference(const SumOfSquares& call) {
-  const auto& [x, sum] = call;
-  *sum = 0;
+  const auto& [x, sum, accumulate] = call;
+  if (!accumulate) *sum = 0;
   for (std::int64_t column = 0; column < x.columns; ++column) *sum += load(x, 0, column) * load(x, 0, column);
 }
 
