@@ -40,12 +40,14 @@ void add_parallel(std::vector<Key>& keys) {
             return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
                                parallel.replicate, parallel.data);
           });
-  section.add<Int>("tensor", &S::tensor, "ranks",
-                   "Ranks that share each layer: its heads, and the columns between the products of its MLP.",
-                   [](const std::int64_t& value) -> std::string {
-                     constexpr std::int64_t kMost = 4096;
-                     return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
-                   });
+  section.add<Int>(
+      "tensor", &S::tensor, "ranks",
+      "Ranks that share each layer: its heads, and the columns between the products of its MLP; and "
+      "the vocabulary of embedding and head.",
+      [](const std::int64_t& value) -> std::string {
+        constexpr std::int64_t kMost = 4096;
+        return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
+      });
   section.add<Int>("pipeline", &S::pipeline, "ranks",
                    "Stages of a pipeline: ranks that have the model's units one after another, and pass "
                    "microbatches on.",

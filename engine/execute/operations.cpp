@@ -217,9 +217,12 @@ void Operations::cast_gradient(const Instruction& instruction) {
 
 void Operations::list_rows(const Instruction& instruction) {
   const std::span<std::int32_t> rows = span<std::int32_t>(instruction.writes[0]);
+  const auto [first, count] = share(instruction).rows;
   auto end = rows.begin();
-  for (const Operand& microbatch : instruction.reads)
-    end = std::ranges::copy(span<std::int32_t>(microbatch), end).out;
+  for (const Operand& microbatch : instruction.reads) {
+    for (const std::int32_t row : span<std::int32_t>(microbatch))
+      if (first <= row && row < first + count) *end++ = row - static_cast<std::int32_t>(first);
+  }
   std::sort(rows.begin(), end);
   std::fill(std::unique(rows.begin(), end), end, kNoRow);
 }
@@ -252,16 +255,26 @@ void Operations::sum_rows(const Instruction& instruction) {
 }
 
 void Operations::sum_squares(const Instruction& instruction) {
-  Matrix gradient = flat(*instruction.find_operand(Role::gradient));
-  gradient.columns = std::min(gradient.columns, share(instruction).counted);
+  const Matrix gradient = flat(*instruction.find_operand(Role::gradient));
   auto* sum = operand<double>(instruction, Role::norm);
-  if (instruction.lane == Lane::cpu) {
-    meter().touch(gradient.data, gradient.columns * size_of(gradient.dtype));
-    meter().touch(sum, sizeof(*sum));
-    workers_.execute([&] { *sum = sum_of_squares(gradient.data, gradient.dtype, gradient.columns); });
-  } else {
-    kernels_.run(SumOfSquares{gradient, sum});
-  }
+  bool accumulates = false;
+  const auto add = [&](std::int64_t first, std::int64_t count) {
+    const Matrix counted = gradient.column_slice(first, count);
+    if (instruction.lane == Lane::cpu) {
+      meter().touch(counted.data, count * size_of(gradient.dtype));
+      meter().touch(sum, sizeof(*sum));
+      workers_.execute([&] {
+        const double added = sum_of_squares(counted.data, counted.dtype, count);
+        *sum = accumulates ? *sum + added : added;
+      });
+    } else {
+      kernels_.run(SumOfSquares{counted, sum, accumulates});
+    }
+    accumulates = true;
+  };
+  for (const auto [first, count] : share(instruction).counted)
+    if (first < gradient.columns) add(first, std::min(count, gradient.columns - first));
+  if (!accumulates) add(0, 0);
 }
 
 void Operations::add_gradient(const Instruction& instruction) {

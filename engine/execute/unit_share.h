@@ -21,9 +21,12 @@ struct UpdatedPart {
 struct UnitShare {
   std::size_t kind = 0;    ///< the unit's
   std::int64_t first = 0;  ///< the shard's first element, counted in the unit
-  /// Elements in front of those that other ranks have, too, which count in the gradient's norm for one rank.
-  std::int64_t counted = INT64_MAX;
+  /// Of the shard's elements those that count in the gradient's norm here: what several ranks have counts for
+  /// one of them. Padding may be among them.
+  std::vector<Stretch> counted;
   std::vector<UpdatedPart> parts;
+  /// Those rows that the rank has of a table whose gradient has values in few rows.
+  Stretch rows = {};
 };
 
 /// By unit.

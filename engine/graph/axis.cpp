@@ -63,7 +63,7 @@ Axis Axis::divided(AxisName name, std::int64_t ranks) const {
   Axis part = *this;
   for (Dimensions& dimensions : part.parts_) {
     for (Dimension& dimension : dimensions)
-      if (dimension.name == name) dimension.length.count /= ranks;
+      if (dimension.name == name) dimension.length.count = (dimension.length.count + ranks - 1) / ranks;
   }
   return part;
 }

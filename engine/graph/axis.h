@@ -97,7 +97,7 @@ class Axis {
 
   /// `count` elements from `first` on. REQUIRES: they are whole parts.
   Axis slice(std::int64_t first, std::int64_t count) const;
-  /// A rank's share: every dimension of this name is shorter by the factor. REQUIRES: they divide.
+  /// A rank's share: every dimension of this name is shorter by the factor, rounded up.
   Axis divided(AxisName name, std::int64_t ranks) const;
   /// Without the innermost dimension of each part.
   Axis outer() const;

@@ -18,17 +18,21 @@ struct NodeSplit {
   std::optional<AxisName> axis;
   bool sums = false;             ///< over that axis
   std::vector<bool> is_divided;  ///< operands that have the axis
+  std::string variable;
+  std::int64_t length = 0;
 };
 
 class Propagation {
  public:
-  Propagation(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks)
+  Propagation(const UnitGraph& graph, std::span<const AxisName> axes, std::int64_t ranks,
+              std::span<const AxisName> padded)
       : graph_(graph), axes_(axes), states_(graph.tensors.size()) {
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       const Tensor& tensor = graph.tensors[i];
       for (const AxisName axis : axes) {
-        refuse_uneven(tensor.rows, axis, ranks);
-        refuse_uneven(tensor.columns, axis, ranks);
+        const bool is_padded = std::ranges::find(padded, axis) != padded.end();
+        refuse_uneven(tensor.rows, axis, ranks, is_padded);
+        refuse_uneven(tensor.columns, axis, ranks, is_padded);
       }
       if (is_given(tensor)) states_[i].now = split_of(tensor);
       made_.push_back(states_[i].now);
@@ -57,14 +61,21 @@ class Propagation {
 
   State& state(TensorId id) { return states_[static_cast<std::size_t>(id)]; }
 
-  static void refuse_uneven(const Axis& axis, AxisName name, std::int64_t ranks) {
-    for (const Dimensions& part : axis.parts())
-      for (const Dimension& dimension : part)
-        if (dimension.name == name && dimension.length.per == Extent::Per::microbatch &&
-            dimension.length.count % ranks != 0)
+  static void refuse_uneven(const Axis& axis, AxisName name, std::int64_t ranks, bool is_padded) {
+    for (const Dimensions& part : axis.parts()) {
+      for (const Dimension& dimension : part) {
+        if (dimension.name != name || dimension.length.per != Extent::Per::microbatch) continue;
+        const std::int64_t count = dimension.length.count;
+        if (is_padded && (count + ranks - 1) / ranks * (ranks - 1) >= count)
+          throw ConfigError(
+              fmt::format("the axis {} of {} is too short for {} ranks: the last would have none",
+                          name.text(), count, ranks));
+        if (!is_padded && count % ranks != 0)
           throw ConfigError(
               fmt::format("the axis {} of {} does not divide among {} ranks; split it over a divisor of {}",
-                          name.text(), dimension.length.count, ranks, dimension.length.count));
+                          name.text(), count, ranks, count));
+      }
+    }
   }
 
   static bool is_parameter(const Tensor& tensor) {
@@ -115,6 +126,8 @@ class Propagation {
     for (const BoundDimension& each : bound) {
       if (each.dimension.name != split.axis) continue;
       split.is_divided[each.operand] = true;
+      split.variable = legality.variables[each.variable].name;
+      split.length = each.dimension.length.count;
       split.sums = legality.variables[each.variable].splitting == Splitting::summed;
     }
     return split;
@@ -146,7 +159,7 @@ class Propagation {
     const std::vector<Touch> touches = node.rule->touches();
     const NodeSplit split = find_split(node, legality, touches);
     bool makes_partial_sums = split.sums;
-    NodeLayout layout{split.is_divided, std::vector<bool>(touches.size())};
+    NodeLayout layout{split.is_divided, std::vector<bool>(touches.size()), split.variable, split.length};
     for (std::size_t i = 0; i < touches.size(); ++i) {
       const TensorView& view = node.operands[i];
       if (!view || touches[i] == Touch::writes) continue;
@@ -191,10 +204,11 @@ class Propagation {
 
 }  // namespace
 
-UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks) {
+UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks,
+                   std::span<const AxisName> padded) {
   const std::vector<Tensor>& tensors = graph.backward.tensors;
   UnitLayout layout;
-  Propagation propagation(graph.backward, axes, ranks);
+  Propagation propagation(graph.backward, axes, ranks, padded);
   layout.forward_exchanges = propagation.run(graph.forward.nodes, graph.forward.output);
   layout.forward_nodes = propagation.nodes();
   const auto given = std::ranges::find(tensors, Region::input_gradient, &Tensor::region);

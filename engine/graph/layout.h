@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/graph/derive.h"
@@ -36,6 +37,8 @@ struct TensorExchange {
 struct NodeLayout {
   std::vector<bool> is_divided;  ///< it works on the rank's stretch of the operand
   std::vector<bool> is_once;     ///< one rank's node is given the operand: it is whole among partial sums
+  std::string variable = {};     ///< of the rule's axes, the one that is split, if one is
+  std::int64_t length = 0;       ///< of its axis
 };
 
 struct UnitLayout {
@@ -48,7 +51,9 @@ struct UnitLayout {
 /// too, if it has one, and is whole otherwise. A tensor that is whole gives each rank its stretch for
 /// nothing; one that is gathered serves its whole pass. Partial sums travel on through nodes that are linear
 /// in them if that makes nothing larger. A parameter's gradient may stay one: then it is to be summed once in
-/// a step. Throws ConfigError if a dimension cannot be split so often.
-UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks);
+/// a step. Of an axis that is `padded` the last rank's stretch may be shorter than the others. Throws
+/// ConfigError if a dimension cannot be split so often.
+UnitLayout lay_out(const DerivedGraph& graph, std::span<const AxisName> axes, std::int64_t ranks,
+                   std::span<const AxisName> padded = {});
 
 }  // namespace strata

@@ -58,6 +58,12 @@ class Operands {
   float loss_factor_;
 };
 
+/// One of several equal parts of an axis; the last may be shorter.
+struct AxisPart {
+  std::int64_t part = 0, parts = 1;
+  std::int64_t first = 0, count = 0;  ///< elements of the whole axis
+};
+
 /// What is written may take the place of what is read, if both have one shape and nobody needs that later.
 struct InPlace {
   int written, read;
@@ -73,6 +79,11 @@ class Operator {
   /// The axes of its operands and how it may be split on them, as legality.h reads it. Sizes that a split
   /// changes are those of operands, never the rule's.
   virtual std::string_view axes() const = 0;
+  /// The rule for a part of the loop over a variable of axes(), if it has to know which part that is;
+  /// otherwise nothing.
+  virtual std::shared_ptr<const Operator> of_part(std::string_view /*variable*/, const AxisPart&) const {
+    return nullptr;
+  }
   virtual void run(Kernels& kernels, const Operands& operands) const = 0;
 
   virtual double flops(const Operands&) const { return 0; }

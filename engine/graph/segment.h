@@ -12,27 +12,19 @@ namespace strata {
 
 class Segment {
  public:
-  /// Where an operand lies, and how much of it a step takes at once.
   struct PlacedOperand {
-    enum class Rows : std::uint8_t { all, in_rows, in_columns, in_chunk };
-
     Region region = Region::workspace;
     Bytes offset = 0;
     Matrix size = {};
-    Rows tokens = Rows::all;  ///< how its tokens are found if they are taken in chunks
   };
   struct Step {
     std::shared_ptr<const Operator> rule;
     std::vector<PlacedOperand> operands = {};
-    bool in_chunks = false;  ///< neighbouring steps that are run for each chunk of rows after the other
   };
 
-  /// REQUIRES: chunk_rows > 0 if a step is in chunks.
-  Segment(std::vector<Step> steps, const MicrobatchShape& shape, std::int64_t chunk_rows);
+  Segment(std::vector<Step> steps, const MicrobatchShape& shape);
 
   double flops() const { return flops_; }
-  /// Rows that a tensor in chunks has; 0 if there is none.
-  std::int64_t chunk_rows() const { return chunk_rows_; }
   bool touches(Region region) const { return reads(region) || writes(region); }
   /// Needs what was there, or changes it.
   bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
@@ -41,12 +33,8 @@ class Segment {
   void run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
 
  private:
-  void run_rows(Kernels& kernels, const UnitMemory& memory, float loss_factor, const Step& step,
-                std::int64_t first, std::int64_t rows) const;
-
   std::vector<Step> steps_;
   MicrobatchShape shape_;
-  std::int64_t chunk_rows_;
   double flops_ = 0;
   std::array<bool, kRegions> read_ = {}, written_ = {};
 };

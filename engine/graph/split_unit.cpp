@@ -45,7 +45,7 @@ class StretchFinder {
     if (dimensions.empty()) return inner();
     const std::int64_t length = dimensions.front().length.count;
     const bool splits = is_split(dimensions.front());
-    const std::int64_t count = splits ? length / split_.ranks : length;
+    const std::int64_t count = splits ? (length + split_.ranks - 1) / split_.ranks : length;
     const std::int64_t first = splits ? split_.rank * count : 0;
     for (std::int64_t i = 0; i < length; ++i) {
       const bool was_taken = std::exchange(takes_, takes_ && first <= i && i < first + count);
@@ -145,7 +145,7 @@ class PartialRule final : public Operator {
 class Splitting {
  public:
   Splitting(const DerivedGraph& whole, const AxisSplit& split)
-      : whole_(whole), split_(split), layout_(lay_out(whole, split.axes, split.ranks)) {}
+      : whole_(whole), split_(split), layout_(lay_out(whole, split.axes, split.ranks, split.padded)) {}
 
   SplitUnit run(const Unit& unit) {
     SplitUnit result{whole_, unit};
@@ -219,9 +219,18 @@ class Splitting {
         view = {view.tensor, common(columns, 0, view.first), common(columns, view.first, end)};
       }
     }
+    if (!layout.variable.empty())
+      if (auto rule = node.rule->of_part(layout.variable, own_part(layout.length)))
+        node.rule = std::move(rule);
     const bool has_less = split_.rank > 0 && std::ranges::find(layout.is_once, true) != layout.is_once.end();
     if (has_less) node.rule = std::make_shared<PartialRule>(std::move(node.rule), layout.is_once);
     return node;
+  }
+
+  /// The rank's part of an axis of this length.
+  AxisPart own_part(std::int64_t length) const {
+    const std::int64_t count = (length + split_.ranks - 1) / split_.ranks, first = split_.rank * count;
+    return {split_.rank, split_.ranks, first, std::min(count, length - first)};
   }
 
   /// Gives the parameters of a rank their places in its flat parameters: first those that it has a part of.
@@ -265,7 +274,7 @@ class Splitting {
   /// `spec` is some rows of the parameter, or some columns of its only row.
   void place_in(TensorSpec& spec, TensorId id) const {
     const Tensor& parameter = tensor(id);
-    spec.sums_gradient = has_partial_gradient(parameter);
+    spec.summed_ranks = has_partial_gradient(parameter) ? split_.ranks : 1;
     spec.whole_offset = spec.offset;
     const std::int64_t columns = parameter.columns.extent().count, first = spec.offset - parameter.offset;
     const std::int64_t start = offsets_.at({parameter.region, parameter.offset});

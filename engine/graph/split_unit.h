@@ -16,6 +16,9 @@ namespace strata {
 struct AxisSplit {
   std::vector<AxisName> axes;
   std::int64_t ranks = 1, rank = 0;
+  /// Those of the axes that need not divide. All ranks' parts are equally long; what the last one's has
+  /// beyond the axis is padding, whose parameters and gradients are zeros.
+  std::vector<AxisName> padded = {};
 
   friend bool operator==(const AxisSplit&, const AxisSplit&) = default;
 };

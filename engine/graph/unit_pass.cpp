@@ -1,7 +1,7 @@
 #include "engine/graph/unit_pass.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <optional>
 #include <utility>
 
 #include "engine/graph/operators/elementwise.h"
@@ -55,15 +55,20 @@ class UnitPassMaker {
     find_chunks();
     place();
     spare_what_is_read_by_chunks();
-    for (std::ptrdiff_t i = 0; i < std::ssize(nodes_); ++i) add(i);
-    end_segment();
+    add_all();
   }
 
  private:
   using PlacedOperand = Segment::PlacedOperand;
 
+  /// Rows that a node works on; those of all tokens outside of the loop.
+  struct Chunk {
+    std::int64_t first = 0, rows = 0;
+  };
+
   Tensor& tensor(TensorId id) { return tensors_[static_cast<std::size_t>(id)]; }
   const Matrix& size(TensorId id) const { return sizes_[static_cast<std::size_t>(id)]; }
+  std::int64_t chunk_rows() const { return pass_.chunk_rows_; }
   Node& node(std::ptrdiff_t i) { return nodes_[static_cast<std::size_t>(i)]; }
 
   bool touches_chunks(const Node& node) {
@@ -79,7 +84,7 @@ class UnitPassMaker {
       const Bytes row = sizes_[id].columns * size_of(sizes_[id].dtype);
       const std::int64_t fitting = shape_.max_chunk_bytes / row / kChunkRowMultiple * kChunkRowMultiple;
       const std::int64_t rows = std::min(tokens, std::max(kChunkRowMultiple, fitting));
-      chunk_rows_ = chunk_rows_ == 0 ? rows : std::min(chunk_rows_, rows);
+      pass_.chunk_rows_ = chunk_rows() == 0 ? rows : std::min(chunk_rows(), rows);
     }
     find_loop();
   }
@@ -101,7 +106,7 @@ class UnitPassMaker {
                            .loop_begin = loop_begin_,
                            .loop_end = loop_end_};
     for (std::size_t id = 0; id < tensors_.size(); ++id)
-      if (tensors_[id].in_chunks) problem.sizes[id].rows = chunk_rows_;
+      if (tensors_[id].in_chunks) problem.sizes[id].rows = chunk_rows();
     placement_ = place_tensors(problem);
     pass_.workspace_bytes_ = placement_.workspace_bytes;
   }
@@ -131,7 +136,7 @@ class UnitPassMaker {
     find_loop();
   }
 
-  PlacedOperand place_operand(const TensorView& view, bool in_loop) {
+  PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) {
     if (!view) return {.size = Matrix()};
     const Tensor& tensor = this->tensor(view.tensor);
     PlacedOperand operand{.region = tensor.region, .size = size(view.tensor)};
@@ -149,35 +154,51 @@ class UnitPassMaker {
       operand.offset += view.first * element;
       operand.size.columns = view.columns;
     }
-    if (!in_loop) return operand;
-    using Rows = PlacedOperand::Rows;
-    operand.tokens = tensor.in_chunks                                    ? Rows::in_chunk
-                     : tensor.rows.extent().per == Extent::Per::token    ? Rows::in_rows
-                     : tensor.columns.extent().per == Extent::Per::token ? Rows::in_columns
-                                                                         : Rows::all;
+    if (!chunk) return operand;
+    const auto [first, rows] = *chunk;
+    if (tensor.in_chunks) {
+      operand.size.rows = rows;
+    } else if (tensor.rows.extent().per == Extent::Per::token) {
+      operand.offset += first * operand.size.stride * element;
+      operand.size.rows = rows;
+    } else if (tensor.columns.extent().per == Extent::Per::token) {
+      operand.offset += first * element;
+      operand.size.columns = rows;
+    }
     return operand;
   }
 
-  void add(std::ptrdiff_t i) {
-    const bool in_loop = loop_begin_ <= i && i < loop_end_;
-    Segment::Step step{.rule = node(i).rule, .in_chunks = in_loop};
-    for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, in_loop));
+  void add_all() {
+    const std::int64_t tokens = shape_.microbatch.tokens();
+    for (std::ptrdiff_t i = 0; i < loop_begin_; ++i) add(i, {});
+    if (loop_begin_ < loop_end_) {
+      for (std::int64_t first = 0; first < tokens; first += chunk_rows()) {
+        for (std::ptrdiff_t i = loop_begin_; i < loop_end_; ++i)
+          add(i, Chunk{first, std::min(chunk_rows(), tokens - first)});
+      }
+    }
+    for (std::ptrdiff_t i = loop_end_; i < std::ssize(nodes_); ++i) add(i, {});
+    end_segment();
+  }
+
+  void add(std::ptrdiff_t i, const std::optional<Chunk>& chunk) {
+    Segment::Step step{.rule = node(i).rule};
+    for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, chunk));
     const auto* exchange = dynamic_cast<const ExchangeRule*>(step.rule.get());
     if (exchange == nullptr) {
       steps_.push_back(std::move(step));
       return;
     }
-    if (in_loop) throw std::logic_error("ranks cannot exchange what exists in chunks only");
     end_segment();
     pass_.exchanges_.push_back({.kind = exchange->kind(),
                                 .source = step.operands.front(),
                                 .destination = step.operands.back(),
-                                .before = pass_.segments_.size()});
+                                .before = pass_.segments_.size(),
+                                .is_in_loop = chunk.has_value()});
   }
 
   void end_segment() {
-    if (!steps_.empty())
-      pass_.segments_.emplace_back(std::exchange(steps_, {}), shape_.microbatch, chunk_rows_);
+    if (!steps_.empty()) pass_.segments_.emplace_back(std::exchange(steps_, {}), shape_.microbatch);
   }
 
   UnitPass& pass_;
@@ -186,7 +207,6 @@ class UnitPassMaker {
   std::vector<Tensor> tensors_;
   std::vector<Node> nodes_;
   std::vector<Matrix> sizes_;
-  std::int64_t chunk_rows_ = 0;
   std::ptrdiff_t loop_begin_ = 0, loop_end_ = 0;
   TensorPlacement placement_;
   std::vector<Segment::Step> steps_;  ///< of the segment that is being made
@@ -200,10 +220,6 @@ double UnitPass::flops() const {
   double sum = 0;
   for (const Segment& segment : segments_) sum += segment.flops();
   return sum;
-}
-
-std::int64_t UnitPass::chunk_rows() const {
-  return segments_.empty() ? 0 : segments_.front().chunk_rows();
 }
 
 bool UnitPass::reads(Region region) const {

@@ -18,14 +18,17 @@ struct PlacedExchange {
   ExchangeKind kind;
   Segment::PlacedOperand source, destination;  ///< one place of an all_reduce
   std::size_t before;                          ///< number of the segment that comes next
+  /// Between two parts of a loop over rows, whose passes add to the same gradients one after another.
+  bool is_in_loop = false;
 };
 
 class UnitPass {
  public:
   UnitPass() = default;
   /// `given` tensors lie where they say. Other tensors of the workspace are placed by their lifetimes;
-  /// regions that the nodes write may serve as workspace before. The nodes are cut into segments where ranks
-  /// exchange tensors. REQUIRES: no exchange of a tensor in chunks.
+  /// regions that the nodes write may serve as workspace before. Nodes between the first and the last that
+  /// touch a tensor in chunks run for one chunk of rows after another. The nodes are cut into segments where
+  /// ranks exchange tensors, in a loop over chunks for each of them.
   UnitPass(const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given);
 
   const std::vector<Segment>& segments() const { return segments_; }
@@ -37,7 +40,7 @@ class UnitPass {
   bool is_empty() const { return segments_.empty(); }
   double flops() const;
   /// Rows that a tensor in chunks has; 0 if there is none.
-  std::int64_t chunk_rows() const;
+  std::int64_t chunk_rows() const { return chunk_rows_; }
   bool touches(Region region) const;
   bool reads(Region region) const;
   bool writes(Region region) const;
@@ -53,6 +56,7 @@ class UnitPass {
   std::vector<Segment> segments_;
   std::vector<PlacedExchange> exchanges_;
   Bytes workspace_bytes_ = 0;
+  std::int64_t chunk_rows_ = 0;
 };
 
 }  // namespace strata

@@ -27,6 +27,8 @@ struct Model {
   std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
 
+  std::int64_t key_copies = 1;  ///< neighbouring ranks with the same heads of keys, if ranks share layers
+
   /// Memory of unit_compute(): the passes at each shape are made once.
   std::shared_ptr<UnitComputes> computes = {};
 

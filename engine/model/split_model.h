@@ -7,11 +7,12 @@
 namespace strata {
 
 /// The axes that tensor parallelism splits: heads with the keys that they share, and the columns between the
-/// products of an MLP. Two sums over ranks in each pass of a layer are all that is exchanged (Shoeybi et al.,
-/// Megatron-LM, 2019). Embedding and head stay whole.
+/// products of an MLP, of which two sums over ranks in each pass of a layer are exchanged, and the vocabulary
+/// of embedding and head (Shoeybi et al., Megatron-LM, 2019). That need not divide.
 AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank);
 
-/// Units with the rank's tensors and passes. Throws ConfigError that names an axis which cannot be split so
+/// Units with the rank's tensors and passes. If there are more ranks than heads of keys, neighbours have the
+/// same head, and each a part of its gradient. Throws ConfigError that names an axis which cannot be split so
 /// often, or a model whose ranks would exchange more than sums.
 Model split_model(const Model& whole, const AxisSplit& split);
 

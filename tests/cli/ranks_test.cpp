@@ -116,7 +116,7 @@ TEST_F(RanksOfProcesses, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
 TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
   const Outcome odd_heads = strata_on_ranks(3, run({"parallel.tensor=3"}));
   EXPECT_EQ(odd_heads.status, 2);
-  EXPECT_EQ(count(odd_heads.err, "parallel.tensor: the axis kv_heads of 2 does not divide among 3 ranks"), 1U)
+  EXPECT_EQ(count(odd_heads.err, "parallel.tensor: 4 heads with 2 of keys do not divide among 3 ranks"), 1U)
       << odd_heads.err;
 
   const Outcome unknown_key = strata_on_ranks(2, run({"train.bach=3"}));

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
+#include "engine/device/kernel_call.h"
 #include "tests/execute/gradients.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
@@ -25,13 +27,43 @@ struct Layout {
   int tensor = 2, stages = 1, data = 1, zero_stage = 3, replicate = 1;
   const char* architecture = "llama";
   Recompute recompute = Recompute::full;
+  int vocabulary = 128;
+  bool tied = true;
   int ranks() const { return tensor * stages * data; }
 };
 
 std::string name_of(const Layout& layout) {
-  return fmt::format("{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}", layout.architecture,
-                     layout.tensor, layout.stages, layout.data, layout.replicate, layout.zero_stage,
+  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}", layout.architecture,
+                     layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor, layout.stages,
+                     layout.data, layout.replicate, layout.zero_stage,
                      layout.recompute == Recompute::full ? "recomputed" : "saved");
+}
+
+/// What `architecture`'s config says otherwise than llama's.
+void describe(const std::string& architecture, nlohmann::json& config) {
+  if (architecture == "mixtral") {
+    config.erase("tie_word_embeddings");
+    config["num_local_experts"] = 4;
+    config["num_experts_per_tok"] = 2;
+  } else if (architecture == "qwen3_moe") {
+    config["num_experts"] = 4;
+    config["num_experts_per_tok"] = 2;
+    config["moe_intermediate_size"] = 24;
+    config["router_aux_loss_coef"] = 0.1;
+    config["output_router_logits"] = true;
+  } else if (architecture == "gemma2") {
+    config["head_dim"] = 8;
+  } else if (architecture == "granite") {
+    config["embedding_multiplier"] = 1.5;
+    config["logits_scaling"] = 3.0;
+  } else if (architecture == "gpt2") {
+    config = {{"n_layer", 3},
+              {"n_embd", 32},
+              {"n_head", 4},
+              {"n_positions", 24},
+              {"vocab_size", config["vocab_size"]},
+              {"tie_word_embeddings", config["tie_word_embeddings"]}};
+  }
 }
 
 class TensorTest : public ::testing::Test {
@@ -40,11 +72,9 @@ class TensorTest : public ::testing::Test {
     RunConfig config = test::tiny_run(folder_.path());
     config.model.architecture = layout.architecture;
     config.model.config["num_hidden_layers"] = 3;
-    if (config.model.architecture == "mixtral") {
-      config.model.config.erase("tie_word_embeddings");
-      config.model.config["num_local_experts"] = 4;
-      config.model.config["num_experts_per_tok"] = 2;
-    }
+    config.model.config["vocab_size"] = layout.vocabulary;
+    config.model.config["tie_word_embeddings"] = layout.tied;
+    describe(layout.architecture, config.model.config);
     config.train.batch = 8;
     config.train.microbatch = 1;
     config.train.steps = kSteps;
@@ -59,7 +89,11 @@ class TensorTest : public ::testing::Test {
     return config;
   }
   RunConfig alone(const Layout& layout) const {
-    return config({.tensor = 1, .architecture = layout.architecture, .recompute = layout.recompute});
+    return config({.tensor = 1,
+                   .architecture = layout.architecture,
+                   .recompute = layout.recompute,
+                   .vocabulary = layout.vocabulary,
+                   .tied = layout.tied});
   }
 
   test::TemporaryFolder folder_;
@@ -91,8 +125,53 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{.data = 2, .zero_stage = 3}, Layout{.data = 4, .zero_stage = 3, .replicate = 2},
                       Layout{.stages = 2}, Layout{.stages = 2, .data = 2, .recompute = Recompute::none},
                       Layout{.data = 2, .architecture = "qwen3"},
-                      Layout{.data = 2, .architecture = "mixtral"}),
+                      Layout{.data = 2, .architecture = "mixtral"},
+                      Layout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
+                      Layout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
+                      Layout{.architecture = "granite", .tied = false},
+                      Layout{.tensor = 4, .architecture = "gpt2", .vocabulary = 131},
+                      Layout{.stages = 2, .data = 2, .architecture = "gpt2", .vocabulary = 131},
+                      Layout{.stages = 2, .data = 2, .zero_stage = 1, .vocabulary = 131, .tied = false},
+                      // Two ranks have each head of keys.
+                      Layout{.tensor = 4, .data = 2},
+                      Layout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
+                      Layout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
+                      Layout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"}),
     [](const auto& info) { return name_of(info.param); });
+
+/// An embedding's gradient goes as rows of its part to the other data-parallel ranks.
+TEST_F(TensorTest, SendsRowsOfPartsOfTheVocabulary) {
+  RunConfig config = this->config({.data = 2, .vocabulary = 151, .tied = false});
+  config.train.steps = 3;
+  config.data.sequence_length = 4;
+  const std::vector<RunOutcome> sparse = run_ranks(config, 4);
+  config.parallel.sparse_gradients = false;
+  const std::vector<RunOutcome> whole = run_ranks(config, 4);
+  const auto sums_rows = [](const RunOutcome& rank) {
+    return std::ranges::any_of(rank.plan.training.program.instructions,
+                               [](const Instruction& each) { return each.operation == Operation::sum_rows; });
+  };
+  EXPECT_TRUE(sums_rows(sparse[0]));
+  EXPECT_FALSE(sums_rows(whole[0]));
+  for (const RunOutcome& rank : sparse) {
+    EXPECT_EQ(rank.result.state_hash, whole[0].result.state_hash);
+    expect_the_plan_was_exact(rank);
+  }
+}
+
+/// Logits are exchanged as three numbers of each token and rank, chunk after chunk; no rank has more of them
+/// than its part of the vocabulary, nor of weights.
+TEST_F(TensorTest, ExchangesStatisticsOfLogits) {
+  RunConfig config = this->config({.vocabulary = 131});
+  const Plan plan = run_ranks(config, 2)[0].plan;
+  const std::int64_t tokens = config.data.sequence_length, hidden = 32;
+  std::vector<std::int64_t> elements;
+  for (const Instruction& instruction : plan.training.program.instructions) {
+    if (instruction.lane == Lane::tensor && instruction.unit == 4 && instruction.microbatch == 0)
+      elements.push_back(instruction.writes.front().elements);
+  }
+  EXPECT_THAT(elements, ::testing::ElementsAre(tokens * 2 * kSoftmaxStatistics, tokens * hidden));
+}
 
 /// While one microbatch's values travel, another's segment computes.
 TEST_F(TensorTest, TakesTurnsBetweenMicrobatches) {
@@ -131,7 +210,7 @@ TEST_F(TensorTest, HasTheSameBitsWhereverStateLives) {
 
 /// A product of which some projections are frozen is several, of which ranks have their parts alike.
 TEST_F(TensorTest, FreezesAsOneRankDoes) {
-  for (const char* pattern : {"*.q_proj.weight", "*.mlp.*", "*norm.weight"}) {
+  for (const char* pattern : {"*.q_proj.weight", "*.mlp.*", "*norm.weight", "*embed_tokens.weight"}) {
     RunConfig config = this->config({.data = 2});
     RunConfig alone = this->alone({});
     for (RunConfig* each : {&config, &alone}) each->train.freeze = {pattern};
@@ -147,12 +226,14 @@ TEST_F(TensorTest, FreezesAsOneRankDoes) {
 }
 
 TEST_F(TensorTest, RefusesHeadsThatDoNotDivide) {
-  const RunConfig config = this->config({.tensor = 4});
+  const RunConfig config = this->config({.tensor = 3});
   try {
     run(config);
-    FAIL() << "2 heads of keys were shared out among 4 ranks";
+    FAIL() << "2 heads of keys were shared out among 3 ranks";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("the axis kv_heads of 2 does not divide among 4 ranks"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("4 heads with 2 of keys do not divide among 3 ranks; take a "
+                                     "divisor of 2, or a multiple of it that divides 4"));
   }
 }
 

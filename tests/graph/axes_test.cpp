@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
+#include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/unit_builder.h"
 #include "tests/graph/split_proof.h"
 #include "tests/support/declared_axes.h"
@@ -163,8 +165,10 @@ class Walk {
 };
 
 void visit_all_nodes(const Walk::Visit& visit) {
-  for (UnitBuilder builder : {layer(), embedding(), head()}) {
-    const UnitGraph graph = builder.finish().graph;
+  const UnitGraph whole_loss = head().finish().graph;
+  const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
+  for (const UnitGraph& graph :
+       {layer().finish().graph, embedding().finish().graph, whole_loss, split_loss}) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }
@@ -205,6 +209,9 @@ class Misdeclared final : public GradientOperator {
   std::string_view name() const override { return rule_.name(); }
   std::vector<Touch> touches() const override { return rule_.touches(); }
   std::string_view axes() const override { return axes_; }
+  std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override {
+    return rule_.of_part(variable, part);
+  }
   void run(Kernels& kernels, const Operands& operands) const override { rule_.run(kernels, operands); }
 
  private:
@@ -246,9 +253,12 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("attention_gradient",
                   "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "
                   "(s p) (g q d), (s p) (g d), (s p) (g d)"),
-        std::pair("activation", "+t c, +t c"), std::pair("embedding", "1 (s p), v^ c, l^ c, (s p) c"),
+        std::pair("activation", "+t c, +t c"), std::pair("embedding", "1 (s p), +v+ c, +l^ c, +(s p) c"),
         std::pair("embedding", "1 (s p^), v+ c, l^ c, (s p) c"),
-        std::pair("cross_entropy", "1 1, t v, 1 t, 1 t"),
+        std::pair("embedding", "1 (s p^), v+ c, +l^ c, +(s p) c"),
+        std::pair("embedding_gradient", "1 (s p^), (s p) c, v c"),
+        std::pair("cross_entropy", "1 1, t v, 1 t, 1 t"), std::pair("softmax_parts", "+t v+, 1 t, +t c^"),
+        std::pair("parts_gradient", "t v, 1 t, +t c^, 1 1"),
         std::pair("cross_entropy_gradient", "1 1, t v+, 1 t, 1 t, 1 1"),
         std::pair("route", "t e, t e, 1 (t k^), t k"),
         std::pair("group_rows", "1 (t k^), 1 r^, 1 (t k), 1 o^"),

@@ -194,7 +194,8 @@ class Trial {
       if (!can_split(legality_, bound_, bound.variable, bound.dimension.name)) continue;
       for (const std::int64_t parts : {2, 3})
         if (bound.dimension.length.in(shape_) % parts == 0)
-          cut({bound.dimension.name, bound.variable, 0, parts}, splitting == Splitting::summed);
+          cut({bound.dimension.name, bound.variable, 0, parts}, bound.dimension.length.in(shape_),
+              splitting == Splitting::summed);
       proven.insert(name);
     }
     bool reads_linear = false;
@@ -211,10 +212,13 @@ class Trial {
     return node_.operands[operand] && touches_[operand] == Touch::reads;
   }
 
-  void cut(Stretch stretch, bool sums) {
+  void cut(Stretch stretch, std::int64_t length, bool sums) {
     Sum sum(node_, touches_, values_);
     std::vector<bool> is_summed(values_.size());
     for (stretch.part = 0; stretch.part < stretch.parts; ++stretch.part) {
+      const std::int64_t count = length / stretch.parts;
+      const auto of_part = rule_.of_part(legality_.variables[stretch.variable].name,
+                                         {stretch.part, stretch.parts, stretch.part * count, count});
       const auto elements = find_elements(node_, graph_, bound_, stretch, shape_);
       std::vector<OperandValues> taken = values_;
       for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -226,7 +230,7 @@ class Trial {
         const bool is_given_once = touches_[i] == Touch::updates || (sums && is_linear(i) && reads(i));
         if (is_given_once && stretch.part > 0) std::ranges::fill(taken[i].elements, 0.0F);
       }
-      sum.add(run_alone(rule_, std::move(taken), stretch.in(shape_)), elements);
+      sum.add(run_alone(of_part ? *of_part : rule_, std::move(taken), stretch.in(shape_)), elements);
     }
     for (const std::size_t operand : sum.differences(whole_, is_summed))
       complaints.push_back(fmt::format("operand {} of {} parts along {} differs", operand, stretch.parts,

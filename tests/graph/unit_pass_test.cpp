@@ -93,13 +93,47 @@ TEST_F(CutPass, ExchangesWhatHasBeenMade) {
   EXPECT_EQ(regions.back(), Region::output);
 }
 
-TEST_F(CutPass, RefusesToExchangeWhatExistsInChunks) {
+/// Each chunk of rows is exchanged before the next one is made.
+TEST_F(CutPass, ExchangesChunkAfterChunk) {
+  constexpr std::int64_t kTokens = 64 + 64 + 10;
   UnitBuilder builder("unit", "");
   const TensorView logits = builder.linear(builder.input(kHidden), {{"logits", kHidden}});
   builder.take_in_chunks(logits);
   builder.node(std::make_shared<ExchangeRule>(ExchangeKind::all_reduce), {logits});
   builder.output(builder.scale(logits, 2));
-  EXPECT_THROW(UnitPass(builder.finish().graph, shape_, {}), std::logic_error);
+  const UnitBuilder::Built built = builder.finish();
+  shape_.microbatch = {1, kTokens};
+  shape_.max_chunk_bytes = 1;
+  const UnitPass pass(built.graph, shape_, {}), whole(without_exchanges(built.graph), shape_, {});
+  EXPECT_EQ(pass.segments().size(), 4U);
+  EXPECT_DOUBLE_EQ(pass.flops(), whole.flops());
+  std::vector<std::int64_t> rows;
+  std::vector<std::size_t> before;
+  for (const PlacedExchange& exchange : pass.exchanges()) {
+    rows.push_back(exchange.source.size.rows);
+    before.push_back(exchange.before);
+    EXPECT_TRUE(exchange.is_in_loop);
+  }
+  EXPECT_THAT(rows, ElementsAre(64, 64, 10));
+  EXPECT_THAT(before, ElementsAre(1, 2, 3));
+
+  GuardedMemory input = in_memory(random_values(kTokens * kColumns, 1), DType::fp32);
+  GuardedMemory parameter = in_memory(random_values(built.unit.elements, 2), DType::fp32);
+  const auto run = [&](const UnitPass& of, float factor) {
+    GuardedMemory output(input.size()), workspace(of.workspace_bytes());
+    memory_[Region::input] = input.data();
+    memory_[Region::parameter] = parameter.data();
+    memory_[Region::output] = output.data();
+    memory_[Region::workspace] = workspace.data();
+    of.run(kernels_, memory_, 1, [&](const PlacedExchange& exchange) {
+      auto* values = reinterpret_cast<float*>(memory_[exchange.source.region] + exchange.source.offset);
+      for (std::int64_t i = 0; i < exchange.source.size.elements(); ++i) values[i] *= factor;
+    });
+    EXPECT_TRUE(output.intact() && workspace.intact());
+    return floats_of(output);
+  };
+  const std::vector<float> single = run(whole, 1), doubled = run(pass, 2);
+  for (std::size_t i = 0; i < single.size(); ++i) EXPECT_EQ(doubled[i], 2 * single[i]);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/legality.h"
+#include "engine/graph/operators/cross_entropy.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/declared_axes.h"
 
@@ -160,14 +161,42 @@ TEST(TensorParallel, RefusesWhatDoesNotDivide) {
             "the axis intermediate of 15 does not divide among 2 ranks; split it over a divisor of 15");
 }
 
-/// Cross entropy takes whole rows today, so logits would be gathered.
-TEST(VocabularyParallel, GathersLogits) {
+TEST(VocabularyParallel, AddsUpWhatIsReadAndStatisticsOfLogits) {
   Architecture even = tiny("llama_untied");
   even.vocabulary = 20;
-  const Exchanges found = exchanges(fuse(graph_of(even, 3)), std::array<AxisName, 1>{"vocabulary"});
-  EXPECT_THAT(found.forward, ElementsAre("all_gather lm_head before cross_entropy"));
-  // Here the backward pass finds them as the forward pass has left them: whole.
-  EXPECT_THAT(found.backward, ElementsAre("all_reduce model.norm_gradient before norm_gradient"));
+  constexpr std::array<AxisName, 1> kVocabulary = {"vocabulary"};
+  const Exchanges embedding = exchanges(fuse(graph_of(even, 0)), kVocabulary);
+  EXPECT_THAT(embedding.forward, ElementsAre("all_reduce embedded before the end"));
+  EXPECT_THAT(embedding.backward, ElementsAre());
+  const Exchanges head = exchanges(fuse(split_losses(graph_of(even, 3), kVocabulary, 2)), kVocabulary);
+  EXPECT_THAT(head.forward, ElementsAre("all_reduce softmax_statistics before parts_loss"));
+  // It finds statistics as the forward pass has left them.
+  EXPECT_THAT(head.backward, ElementsAre("all_reduce model.norm_gradient before norm_gradient"));
+}
+
+TEST(VocabularyParallel, AddsPositionsOnce) {
+  Architecture even = tiny("gpt2");
+  even.vocabulary = 20;
+  const DerivedGraph graph = derive(graph_of(even, 0));
+  const UnitLayout layout = lay_out(graph, std::array<AxisName, 1>{"vocabulary"}, 2);
+  EXPECT_THAT(layout.forward_nodes.at(0).is_once, ElementsAre(false, false, true, false));
+  const std::string text = strata::test::layout(graph_of(even, 0), std::array<AxisName, 1>{"vocabulary"});
+  EXPECT_THAT(text, HasSubstr("wte.weight_gradient: split on vocabulary\n"));
+  EXPECT_THAT(text, HasSubstr("wpe.weight_gradient: whole\n"));
+}
+
+TEST(VocabularyParallel, NeedNotDivide) {
+  const DerivedGraph graph = derive(graph_of(tiny("llama_untied"), 0));
+  constexpr std::array<AxisName, 1> kVocabulary = {"vocabulary"};
+  const std::int64_t vocabulary = tiny("llama_untied").vocabulary;
+  EXPECT_THROW(lay_out(graph, kVocabulary, 2), ConfigError);
+  EXPECT_NO_THROW(lay_out(graph, kVocabulary, 2, kVocabulary));
+  try {
+    lay_out(graph, kVocabulary, vocabulary - 1, kVocabulary);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the last would have none"));
+  }
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <memory>
 
 #include "base/error.h"
+#include "engine/model/split_model.h"
 #include "tests/model/tiny_model.h"
 
 namespace strata::test {
@@ -16,11 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr MicrobatchShape kShape{2, 7};
+constexpr MicrobatchShape kLongShape{5, 30};  ///< logits of three chunks
 constexpr double kTolerance = 1e-5;
-
-AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank) {
-  return {{"kv_heads", "intermediate"}, ranks, rank};
-}
 
 /// Calls visit(element of the whole tensor, element of the rank's part).
 template <typename Visit>
@@ -47,59 +46,86 @@ const TensorSpec& tensor_of(const Unit& unit, const TensorSpec& part) {
 /// A unit on one rank, in memory of its own.
 class RankOfUnit {
  public:
-  RankOfUnit(const Unit& unit, const DerivedGraph& graph, const GraphShape& shape)
-      : unit(unit),
-        passes_(make_passes(graph, shape)),
-        tally_(in_memory(std::vector<float>(64), DType::fp32)) {}
-
-  const Unit unit;
-  std::vector<float> parameter, frozen, input, output_gradient, constants;
-  std::vector<float>& values_of(const TensorSpec& tensor) {
-    return tensor.flat == Flat::frozen ? frozen : parameter;
+  /// `owner`: of the parameters that it shares, if it does.
+  RankOfUnit(const Unit& unit, const Unit* owner, const DerivedGraph& graph, const GraphShape& shape)
+      : unit(unit), passes_(make_passes(graph, shape)) {
+    parts_.push_back({unit, std::vector<float>(static_cast<std::size_t>(unit.elements)),
+                      std::vector<float>(static_cast<std::size_t>(unit.frozen_elements))});
+    if (owner != nullptr)
+      parts_.push_back({*owner, std::vector<float>(static_cast<std::size_t>(owner->elements)),
+                        std::vector<float>(static_cast<std::size_t>(owner->frozen_elements))});
   }
 
-  void begin(bool saves) {
+  /// The unit, or the owner of what it shares.
+  struct Part {
+    Unit unit;
+    std::vector<float> parameter, frozen;
+    std::vector<float>& values_of(const TensorSpec& tensor) {
+      return tensor.flat == Flat::frozen ? frozen : parameter;
+    }
+  };
+  const Unit unit;
+  std::vector<Part>& parts() { return parts_; }
+
+  /// What every rank is given.
+  struct Given {
+    std::vector<float> input, output_gradient, constants;
+    std::vector<std::int32_t> tokens, targets;
+  };
+  void begin(const Given& given, bool saves) {
     level_ = saves ? &passes_.saving_all() : &passes_.saving_nothing();
-    parameter_ = memory_of(Region::parameter, parameter);
-    frozen_ = memory_of(Region::frozen, frozen);
-    input_ = memory_of(Region::input, input);
-    constants_ = memory_of(Region::constants, constants);
-    output_gradient_ = memory_of(Region::output_gradient, output_gradient);
-    output_ = memory_of(Region::output, input);
-    input_gradient_ = memory_of(Region::input_gradient, input);
-    gradient_ = memory_of(Region::gradient, std::vector<float>(parameter.size()));
-    saved_ = std::make_unique<GuardedMemory>(level_->saved_bytes);
-    memory_[Region::saved] = saved_->data();
-    memory_[Region::tally] = tally_.data();
+    add(Region::parameter, parts_.front().parameter);
+    add(Region::frozen, parts_.front().frozen);
+    add(Region::gradient, std::vector<float>(parts_.front().parameter.size()));
+    if (parts_.size() > 1) {
+      add(Region::shared_parameter, parts_.back().parameter);
+      add(Region::shared_frozen, parts_.back().frozen);
+      add(Region::shared_gradient, std::vector<float>(parts_.back().parameter.size()));
+    }
+    add(Region::input, given.input);
+    add(Region::constants, given.constants);
+    add(Region::output_gradient, given.output_gradient);
+    add(Region::output, given.input);
+    add(Region::input_gradient, given.input);
+    add(Region::losses, std::vector<float>(given.tokens.size()));
+    add(Region::tally, std::vector<float>(64, 1.0F));
+    add_indices(Region::data_0, given.tokens);
+    add_indices(Region::data_1, given.targets);
+    memory_[Region::saved] = place(Region::saved, GuardedMemory(level_->saved_bytes));
   }
   const UnitPass& forward() const { return level_->forward; }
   const UnitPass& backward() const { return level_->backward; }
   void begin(const UnitPass& pass) {
-    workspace_ = std::make_unique<GuardedMemory>(pass.workspace_bytes());
-    memory_[Region::workspace] = workspace_->data();
+    memory_[Region::workspace] = place(Region::workspace, GuardedMemory(pass.workspace_bytes()));
   }
   void run(const Segment& segment) { segment.run(kernels_, memory_, 1); }
   std::span<float> values(const Segment::PlacedOperand& operand) {
     return {reinterpret_cast<float*>(memory_[operand.region] + operand.offset),
             static_cast<std::size_t>(operand.size.elements())};
   }
-  std::vector<float> output() const { return floats_of(*output_); }
-  std::vector<float> input_gradient() const { return floats_of(*input_gradient_); }
-  std::vector<float> gradient() const { return floats_of(*gradient_); }
+  std::vector<float> values(Region region) const {
+    return floats_of(*memories_[static_cast<std::size_t>(region)]);
+  }
 
  private:
-  std::unique_ptr<GuardedMemory> memory_of(Region region, const std::vector<float>& values) {
-    auto memory = std::make_unique<GuardedMemory>(in_memory(values, DType::fp32));
-    memory_[region] = memory->data();
-    return memory;
+  std::byte* place(Region region, GuardedMemory memory) {
+    std::unique_ptr<GuardedMemory>& place = memories_[static_cast<std::size_t>(region)];
+    place = std::make_unique<GuardedMemory>(std::move(memory));
+    return place->data();
+  }
+  void add(Region region, const std::vector<float>& values) {
+    memory_[region] = place(region, in_memory(values, DType::fp32));
+  }
+  void add_indices(Region region, const std::vector<std::int32_t>& values) {
+    memory_[region] = place(region, GuardedMemory(std::ssize(values) * 4));
+    std::ranges::copy(std::as_bytes(std::span(values)), memory_[region]);
   }
 
   UnitPasses passes_;
+  std::vector<Part> parts_;
   const UnitPasses::Level* level_ = nullptr;
   UnitMemory memory_;
-  GuardedMemory tally_;
-  std::unique_ptr<GuardedMemory> parameter_, frozen_, input_, constants_, output_gradient_, output_,
-      input_gradient_, gradient_, saved_, workspace_;
+  std::array<std::unique_ptr<GuardedMemory>, kRegions> memories_;
   ReferenceKernels kernels_;
 };
 
@@ -145,106 +171,167 @@ double difference(std::span<const float> a, std::span<const float> b) {
   return largest / size;
 }
 
-std::int64_t ranks_for(const Architecture& architecture) {
-  return architecture.kv_heads;  // each its own head
-}
-
-void expect_what_the_whole_one_makes(Architecture architecture, const std::vector<std::string>& freeze) {
-  architecture.expert_intermediate *= 2;  // so that it divides
-  const std::int64_t count = ranks_for(architecture);
-  const Model model = build_model(architecture, freeze);
-  const UnitCompute compute(model, DType::fp32, kShape);
-  std::vector<float> constants(static_cast<std::size_t>(compute.constant_bytes() / 4));
-  compute.fill_constants(std::as_writable_bytes(std::span(constants)));
-  GraphShape shape = {.precision = DType::fp32, .microbatch = kShape};
+GraphShape shape_of(const Model& model, const MicrobatchShape& microbatch) {
+  GraphShape shape = {.precision = DType::fp32, .microbatch = microbatch, .max_chunk_bytes = 1};
   Bytes at = 0;
   for (const Rotation& rotation : model.rotations) {
     for (int table = 0; table < 2; ++table) {
       shape.constants.push_back(at);
-      at += rotary_table_bytes(rotation, kShape.sequence);
+      at += rotary_table_bytes(rotation, microbatch.sequence);
     }
   }
-  for (std::size_t u = 1; u + 1 < model.units.size(); ++u) {
-    SCOPED_TRACE(model.units[u].name);
-    const DerivedGraph graph = derive(model.graph_of(model.units[u]));
-    std::vector<RankOfUnit> whole, ranks;
-    whole.emplace_back(model.units[u], graph, shape);
-    whole.front().parameter = random_values(model.units[u].elements, 5);
-    whole.front().frozen = random_values(model.units[u].frozen_elements, 8);
-    for (const TensorSpec& tensor : model.units[u].tensors) {
-      for (std::int64_t i = 0; i < tensor.elements; ++i) {
-        float& value = whole.front().values_of(tensor)[static_cast<std::size_t>(tensor.offset + i)];
-        value = (tensor.init == Init::ones ? 1 : 0) + 0.3F * value;
-      }
+  return shape;
+}
+
+RankOfUnit::Given given_to(const Model& model, const MicrobatchShape& microbatch) {
+  const UnitCompute compute(model, DType::fp32, microbatch);
+  const std::int64_t tokens = microbatch.tokens(), hidden = model.architecture.hidden;
+  RankOfUnit::Given given = {
+      .input = random_values(tokens * hidden, 6),
+      .output_gradient = random_values(tokens * hidden, 7),
+      .constants = std::vector<float>(static_cast<std::size_t>(compute.constant_bytes() / 4)),
+      .tokens = random_tokens(tokens, model.architecture.vocabulary, 1),
+      .targets = random_tokens(tokens, model.architecture.vocabulary, 2)};
+  compute.fill_constants(std::as_writable_bytes(std::span(given.constants)));
+  return given;
+}
+
+void fill(RankOfUnit::Part& part, std::uint64_t seed) {
+  part.parameter = random_values(part.unit.elements, seed);
+  part.frozen = random_values(part.unit.frozen_elements, seed + 1);
+  for (const TensorSpec& tensor : part.unit.tensors) {
+    for (std::int64_t i = 0; i < tensor.elements; ++i) {
+      float& value = part.values_of(tensor)[static_cast<std::size_t>(tensor.offset + i)];
+      value = (tensor.init == Init::ones ? 1 : 0) + 0.3F * value;
     }
-    for (std::int64_t rank = 0; rank < count; ++rank) {
-      const SplitUnit split = split_unit(model.units[u], graph, tensor_split(count, rank));
-      RankOfUnit& part = ranks.emplace_back(split.unit, split.graph, shape);
-      part.parameter.resize(static_cast<std::size_t>(split.unit.elements));
-      part.frozen.resize(static_cast<std::size_t>(split.unit.frozen_elements));
-      for (const TensorSpec& own : split.unit.tensors)
-        for_each_element(tensor_of(model.units[u], own), own, [&](std::size_t from, std::size_t to) {
-          part.values_of(own)[to] = whole.front().values_of(own)[from];
-        });
+  }
+}
+
+void take_part(RankOfUnit::Part& whole, RankOfUnit::Part& part) {
+  for (const TensorSpec& own : part.unit.tensors)
+    for_each_element(tensor_of(whole.unit, own), own, [&](std::size_t from, std::size_t to) {
+      part.values_of(own)[to] = whole.values_of(own)[from];
+    });
+}
+
+/// What all ranks' gradients are together.
+std::vector<float> join(std::vector<RankOfUnit>& ranks, const Unit& whole, std::size_t number,
+                        Region gradient) {
+  std::vector<float> joined(static_cast<std::size_t>(whole.elements));
+  for (RankOfUnit& rank : ranks) {
+    const std::vector<float> part = rank.values(gradient);
+    for (const TensorSpec& own : rank.parts()[number].unit.tensors) {
+      if (own.flat == Flat::frozen) continue;
+      for_each_element(tensor_of(whole, own), own, [&](std::size_t of_whole, std::size_t of_part) {
+        const bool sums = own.is_split() || own.summed_ranks > 1;
+        joined[of_whole] = (sums ? joined[of_whole] : 0) + part[of_part];
+      });
     }
+  }
+  return joined;
+}
+
+void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Model>& parts, std::size_t u,
+                                      const MicrobatchShape& microbatch) {
+  const auto owner_in = [&](const Model& each) {
+    const std::int32_t shared = each.units[u].shares;
+    return shared < 0 ? nullptr : &each.units[static_cast<std::size_t>(shared)];
+  };
+  const Unit& unit = model.units[u];
+  SCOPED_TRACE(unit.name);
+  const GraphShape shape = shape_of(model, microbatch);
+  const RankOfUnit::Given given = given_to(model, microbatch);
+  std::vector<RankOfUnit> whole, ranks;
+  whole.emplace_back(unit, owner_in(model), derive(model.graph_of(unit)), shape);
+  for (RankOfUnit::Part& part : whole.front().parts()) fill(part, 5);
+  for (const Model& part : parts) {
+    const Unit& own = part.units[u];
+    RankOfUnit& added = ranks.emplace_back(own, owner_in(part), part.passes[own.kind], shape);
+    for (std::size_t p = 0; p < added.parts().size(); ++p)
+      take_part(whole.front().parts()[p], added.parts()[p]);
+  }
+  const bool is_head = u + 1 == model.units.size();
+  for (const bool saves : {true, false}) {
     for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
-      for (RankOfUnit& rank : *group) {
-        rank.input = random_values(kShape.tokens() * architecture.hidden, 6);
-        rank.output_gradient = random_values(kShape.tokens() * architecture.hidden, 7);
-        rank.constants = constants;
-      }
+      for (RankOfUnit& rank : *group) rank.begin(given, saves);
+      run_together(*group, &RankOfUnit::forward);
     }
-    for (const bool saves : {true, false}) {
-      for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
-        for (RankOfUnit& rank : *group) rank.begin(saves);
-        run_together(*group, &RankOfUnit::forward);
-        run_together(*group, &RankOfUnit::backward);
+    const auto expect_equal = [&](Region region) {
+      for (const RankOfUnit& rank : ranks) {
+        EXPECT_LE(difference(rank.values(region), whole.front().values(region)), kTolerance);
+        EXPECT_EQ(rank.values(region), ranks.front().values(region)) << "ranks go on with the same values";
       }
-      std::vector<float> gradient(whole.front().parameter.size()), expected = whole.front().gradient();
-      for (std::size_t r = 0; r < ranks.size(); ++r) {
-        EXPECT_LE(difference(ranks[r].output(), whole.front().output()), kTolerance);
-        EXPECT_LE(difference(ranks[r].input_gradient(), whole.front().input_gradient()), kTolerance);
-        EXPECT_EQ(ranks[r].output(), ranks.front().output()) << "ranks go on with the same values";
-        const std::vector<float> part = ranks[r].gradient();
-        for (const TensorSpec& own : ranks[r].unit.tensors) {
-          if (own.flat == Flat::frozen) continue;
-          const TensorSpec& all = tensor_of(model.units[u], own);
-          EXPECT_FALSE(own.is_split() && own.sums_gradient);
-          for_each_element(all, own, [&](std::size_t of_whole, std::size_t of_part) {
-            if (own.is_split() || own.sums_gradient) {
-              gradient[of_whole] += part[of_part];
-            } else {
-              gradient[of_whole] = part[of_part];
-            }
-          });
-        }
-      }
-      for (const TensorSpec& tensor : model.units[u].tensors) {
+    };
+    expect_equal(is_head ? Region::losses : Region::output);
+    for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
+      if (is_head)
+        for (RankOfUnit& rank : *group) rank.begin(given, saves);
+      run_together(*group, &RankOfUnit::backward);
+    }
+    if (is_head) expect_equal(Region::losses);
+    if (u > 0) expect_equal(Region::input_gradient);
+    for (std::size_t p = 0; p < whole.front().parts().size(); ++p) {
+      const Region region = p == 0 ? Region::gradient : Region::shared_gradient;
+      const Unit& all = whole.front().parts()[p].unit;
+      const std::vector<float> found = join(ranks, all, p, region), expected = whole.front().values(region);
+      for (const TensorSpec& tensor : all.tensors) {
         if (tensor.flat == Flat::frozen) continue;
         const auto of = [&](const std::vector<float>& flat) {
           return std::span(flat).subspan(static_cast<std::size_t>(tensor.offset),
                                          static_cast<std::size_t>(tensor.elements));
         };
-        EXPECT_LE(difference(of(gradient), of(expected)), kTolerance) << tensor.hf_name;
+        EXPECT_LE(difference(of(found), of(expected)), kTolerance) << tensor.hf_name;
       }
     }
+  }
+}
+
+void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ranks,
+                                     const std::vector<std::string>& freeze) {
+  architecture.expert_intermediate *= 2;  // so that it divides
+  const Model model = build_model(architecture, freeze);
+  std::vector<Model> parts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    parts.push_back(split_model(model, tensor_split(ranks, rank)));
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const bool is_layer = 0 < u && u + 1 < model.units.size();
+    expect_what_the_whole_unit_makes(model, parts, u, is_layer ? kShape : kLongShape);
   }
 }
 
 class SplitUnitOf : public testing::TestWithParam<TinyArchitecture> {};
 
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
-  expect_what_the_whole_one_makes(GetParam().architecture, {});
+  const Architecture& architecture = GetParam().architecture;
+  expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {});
 }
 
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
-  std::vector<std::string> patterns = {"*q_proj.weight", "*k_proj.weight", "*o_proj.weight", "*norm*.weight"};
-  if (GetParam().architecture.family == Family::gpt2) patterns = {"*c_attn.weight", "*mlp.c_proj*", "*ln_1*"};
+  std::vector<std::string> patterns = {"*q_proj.weight", "*k_proj.weight", "*o_proj.weight", "*norm*.weight",
+                                       "*embed_tokens.weight"};
+  if (GetParam().architecture.family == Family::gpt2)
+    patterns = {"*c_attn.weight", "*mlp.c_proj*", "*ln_1*", "*wte.weight", "*wpe.weight"};
   if (GetParam().name == "phi3") patterns = {"*qkv_proj.weight", "*down_proj.weight"};
   for (const std::string& pattern : patterns) {
     SCOPED_TRACE(pattern);
-    expect_what_the_whole_one_makes(GetParam().architecture, {pattern});
+    expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {pattern});
   }
+}
+
+/// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
+  Architecture architecture = GetParam().architecture;
+  if (architecture.heads == architecture.kv_heads) GTEST_SKIP() << "has no fewer heads of keys";
+  architecture.heads = 4;
+  architecture.kv_heads = 2;
+  architecture.intermediate = 16;
+  architecture.expert_intermediate *= 2;
+  if (GetParam().name == "phi3") {
+    EXPECT_THROW(split_model(build_model(architecture), tensor_split(4, 0)), ConfigError);
+    return;
+  }
+  expect_what_the_whole_one_makes(architecture, 4, {});
+  expect_what_the_whole_one_makes(architecture, 4, {"*k_proj.weight"});
 }
 
 std::vector<TinyArchitecture> architectures_that_split() {

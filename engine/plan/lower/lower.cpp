@@ -282,7 +282,8 @@ class Lowering {
   }
 
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
-  /// Segments of several visits take turns.
+  /// Several visits take turns where ranks exchange something, but for loops over rows: so gradients sum
+  /// microbatches in their order.
   void run_passes(std::span<const Visit> visits, const UnitPass& pass, std::size_t level) {
     Value workspace = make_value(fmt::format("{}/workspace", unit(visits.front().unit).name),
                                  BufferKind::workspace, ElementType::byte, pass.workspace_bytes());
@@ -292,13 +293,27 @@ class Lowering {
     if (is_cut) {
       for (Value& each : workspaces) builder_.make_resident(each, false);
     }
-    auto exchange = pass.exchanges().begin();
-    for (std::size_t i = 0; i <= pass.segments().size(); ++i) {
-      for (; exchange != pass.exchanges().end() && exchange->before == i; ++exchange) {
-        for (std::size_t v = 0; v < visits.size(); ++v) add_up(visits[v], *exchange, workspaces[v]);
+    const std::span<const PlacedExchange> exchanges = pass.exchanges();
+    std::size_t segment = 0, exchange = 0;  // the next ones
+    const auto is_next = [&](std::size_t e, std::size_t s) {
+      return e < exchanges.size() && exchanges[e].before == s;
+    };
+    while (segment < pass.segments().size() || exchange < exchanges.size()) {
+      while (is_next(exchange, segment) && !exchanges[exchange].is_in_loop) {
+        for (std::size_t v = 0; v < visits.size(); ++v) add_up(visits[v], exchanges[exchange], workspaces[v]);
+        ++exchange;
       }
-      if (i == pass.segments().size()) break;
-      for (std::size_t v = 0; v < visits.size(); ++v) run_segment(visits[v], pass, level, i, workspaces[v]);
+      if (segment == pass.segments().size()) break;
+      std::size_t s = segment, e = exchange;
+      for (std::size_t v = 0; v < visits.size(); ++v) {
+        s = segment, e = exchange;
+        run_segment(visits[v], pass, level, s++, workspaces[v]);
+        while (is_next(e, s) && exchanges[e].is_in_loop) {
+          while (is_next(e, s) && exchanges[e].is_in_loop) add_up(visits[v], exchanges[e++], workspaces[v]);
+          if (s < pass.segments().size()) run_segment(visits[v], pass, level, s++, workspaces[v]);
+        }
+      }
+      segment = s, exchange = e;
     }
   }
 
@@ -326,15 +341,16 @@ class Lowering {
     const Segment::PlacedOperand& tensor = exchange.source;
     const bool is_in_workspace = tensor.region == Region::workspace;
     Value& value = is_in_workspace ? workspace : value_of(tensor.region, visit.unit, visit.microbatch);
-    builder_.add_up(visit.unit, visit.microbatch, role_of(tensor.region), value,
+    builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, role_of(tensor.region), value,
                     {element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset});
   }
 
   /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.
   void add_up_gradients(std::int32_t u) {
     for (const TensorSpec& tensor : unit(u).tensors) {
-      if (!tensor.sums_gradient || tensor.flat != Flat::trained) continue;
-      builder_.add_up(u, -1, Role::gradient, unit_values(u).gradient,
+      if (tensor.summed_ranks == 1 || tensor.flat != Flat::trained) continue;
+      const DataGroup group = tensor.summed_ranks < mesh().tensor ? DataGroup::keys : DataGroup::tensor;
+      builder_.add_up(group, u, -1, Role::gradient, unit_values(u).gradient,
                       {ElementType::fp32, tensor.elements, tensor.offset * size_of(ElementType::fp32)});
     }
   }

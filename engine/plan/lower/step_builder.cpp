@@ -74,14 +74,14 @@ void StepBuilder::all_reduce_on_host(std::int32_t unit, DataGroup group, Role ro
                    {{role, &value, Access::update}});
 }
 
-void StepBuilder::add_up(std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
+void StepBuilder::add_up(DataGroup group, std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
                          const Use::Part& part) {
-  const Bytes sent = sent_in_sum(part.elements, size_of(part.type), ranks_of(DataGroup::tensor));
+  const Bytes sent = sent_in_sum(part.elements, size_of(part.type), ranks_of(group));
   builder_.on_device({.operation = Operation::all_reduce,
                       .lane = Lane::tensor,
                       .unit = unit,
                       .microbatch = microbatch,
-                      .exchange = {.group = number(DataGroup::tensor), .sent = sent}},
+                      .exchange = {.group = number(group), .sent = sent}},
                      {{role, &value, Access::update, part}});
 }
 

@@ -41,7 +41,8 @@ class StepBuilder {
   /// Sums of the group's ranks, of a few numbers on the host.
   void all_reduce_on_host(std::int32_t unit, DataGroup group, Role role, Value& value);
   /// Part of a value becomes the sum of what ranks that share the unit's passes have made.
-  void add_up(std::int32_t unit, std::int32_t microbatch, Role role, Value& value, const Use::Part& part);
+  void add_up(DataGroup group, std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
+              const Use::Part& part);
   /// Brings a unit's shards together.
   void all_gather(std::int32_t unit, Value& shard, Value& whole);
 

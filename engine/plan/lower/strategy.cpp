@@ -19,6 +19,8 @@ std::vector<RankGroup> groups_of(const Mesh& mesh) {
                                    group("world", mesh.ranks(), 1)};
   if (mesh.pipeline > 1 || mesh.tensor > 1) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
   if (mesh.tensor > 1) groups.push_back(group("tensor", mesh.tensor, 1));
+  if (mesh.key_copies > 1 && mesh.key_copies < mesh.tensor)
+    groups.push_back(group("keys", mesh.key_copies, 1));
   return groups;
 }
 
@@ -70,7 +72,8 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : config.parallel.data,
                    .shard = shares_out ? config.parallel.data / config.parallel.replicate : 1,
                    .pipeline = config.parallel.pipeline,
-                   .tensor = config.parallel.tensor};
+                   .tensor = config.parallel.tensor,
+                   .key_copies = model.key_copies};
   strategy.pipeline = {config.parallel.schedule, cut_into_stages(config, model), stage};
   strategy.divides_backward =
       config.parallel.pipeline > 1 && config.parallel.schedule == PipelineSchedule::zero_bubble;

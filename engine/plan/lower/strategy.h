@@ -19,6 +19,8 @@ namespace strata {
 /// hold.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
+  /// Of the ranks that share layers so many neighbours have the same heads of keys.
+  std::int64_t key_copies = 1;
 
   std::int64_t data() const { return replicate * shard; }
   std::int64_t ranks() const { return data() * pipeline * tensor; }
@@ -131,7 +133,8 @@ enum class DataGroup : std::int32_t {
   replicate,  ///< ranks that hold the same shard
   world,
   pipeline,  ///< a rank of each stage, if there are several
-  tensor     ///< ranks that share units' passes, if there are several
+  tensor,    ///< ranks that share units' passes, if there are several
+  keys       ///< those of them that have the same heads of keys, if they are neither one nor all
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 
