@@ -84,7 +84,9 @@ std::string stage_heading(const Plan& plan, const Model& model) {
 void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   const Strategy& first = plans.front().strategy;
   if (plans.size() > 1) {
-    const PipelineShape shape = pipeline_shape(first, first.microbatches);
+    // Of what goes on from step to step two steps show more than one.
+    PipelineShape shape = pipeline_shape(first, first.microbatches);
+    if (first.is_asynchronous()) shape.microbatches *= 2;
     std::cout << print_table(shape, training_passes(shape));
   }
   for (const Plan& plan : plans) {

@@ -55,12 +55,21 @@ void add_parallel(std::vector<Key>& keys) {
                      constexpr std::int64_t kMost = 4096;
                      return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
                    });
-  section.add<Word<PipelineSchedule>>(
-      "schedule", &S::schedule, "",
-      "Of a pipeline. gpipe: all microbatches forward, then all backward. 1f1b: one forward and one backward "
-      "in turn, so that fewer activations wait. interleaved: likewise, with several parallel.chunks on each "
-      "stage. zero_bubble: 1f1b whose weight gradients fill the time in which stages would wait. "
-      "breadth_first: all microbatches pass a chunk before the next chunk, which goes with offloading.");
+  require(section.add<Word<PipelineSchedule>>(
+              "schedule", &S::schedule, "",
+              "Of a pipeline. gpipe: all microbatches forward, then all backward. 1f1b: one forward and one "
+              "backward in turn, so that fewer activations wait. interleaved: likewise, with several "
+              "parallel.chunks on each stage. zero_bubble: 1f1b whose weight gradients fill the time in "
+              "which stages would wait. breadth_first: all microbatches pass a chunk before the next chunk, "
+              "which goes with offloading. Two go on from step to step without waiting, and train with "
+              "weights that lack the latest updates, which changes the mathematics: pipedream_2bw: an update "
+              "each step, of weights one step old. pipedream: an update each microbatch, of weights that on "
+              "stage s of p lack the last p - 1 - s."),
+          {"parallel.pipeline"}, [](const RunConfig& c) -> std::string {
+            return is_asynchronous(c.parallel.schedule) && c.parallel.pipeline == 1
+                       ? "pipedream and pipedream_2bw need parallel.pipeline, more than 1 stage"
+                       : "";
+          });
   require(section.add<Int>("chunks", &S::chunks, "",
                            "Chunks of units on each stage of a pipeline, for interleaved and breadth_first. "
                            "Chunk c of all is stage c mod pipeline's.",

@@ -18,7 +18,21 @@ namespace strata {
 enum class Recompute : std::uint8_t { none, full, automatic };
 enum class Order : std::uint8_t { layer_major, microbatch_major };
 /// In which order the stages of a pipeline pass microbatches on.
-enum class PipelineSchedule : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble, breadth_first };
+enum class PipelineSchedule : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  zero_bubble,
+  breadth_first,
+  pipedream,
+  pipedream_2bw
+};
+/// Whether forward passes go on while updates of earlier ones are still to be made, with weights that lack
+/// them.
+constexpr bool is_asynchronous(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::pipedream || schedule == PipelineSchedule::pipedream_2bw;
+}
+
 enum class LaneMode : std::uint8_t { serial, overlapped };
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 /// How files of the NVMe tier are read and written.

@@ -29,8 +29,8 @@ struct Words<Order> {
 };
 template <>
 struct Words<PipelineSchedule> {
-  static constexpr std::array<std::string_view, 5> list = {"gpipe", "1f1b", "interleaved", "zero_bubble",
-                                                           "breadth_first"};
+  static constexpr std::array<std::string_view, 7> list = {
+      "gpipe", "1f1b", "interleaved", "zero_bubble", "breadth_first", "pipedream", "pipedream_2bw"};
 };
 template <>
 struct Words<LaneMode> {

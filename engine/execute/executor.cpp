@@ -150,7 +150,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
     const Clock::time_point now = Clock::now();
     StepReport report = operations_.report();
     report.seconds = seconds_between(last_report_, now);
-    report.begins = round == rounds_.first_step;
+    report.begins = step_of(instruction, round) == rounds_.first_step;
     last_report_ = now;
     if (*on_step_) (*on_step_)(report);
   }

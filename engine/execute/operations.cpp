@@ -152,6 +152,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return loss(instruction, step);
     case Operation::step_scalars:
       return step_scalars(instruction, step);
+    case Operation::stash:
+      return stash(instruction);
     case Operation::grad_norm:
       return grad_norm(instruction, step);
     case Operation::adamw:
@@ -208,7 +210,8 @@ void Operations::run_pass(const Instruction& instruction) {
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];
   const UnitPass& pass = pass_of(level, instruction.operation);
   const Segment& segment = pass.segments()[static_cast<std::size_t>(instruction.segment)];
-  segment.run(kernels_, memory, 1.0F / static_cast<float>(setup_.program->loss_terms));
+  const std::int64_t terms = setup_.program->loss_terms / setup_.program->updates;
+  segment.run(kernels_, memory, 1.0F / static_cast<float>(terms));
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {
@@ -366,8 +369,10 @@ double Operations::squares(const Instruction& instruction) const {
   return sum;
 }
 
-/// For updates that are decided by the norm of gradients whose loss had a scale.
-void Operations::write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step) const {
+/// For updates, by their number in the step, that are decided by the norm of gradients whose loss had a
+/// scale.
+void Operations::write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step,
+                               std::int64_t update) const {
   const StepScalars to(span<std::byte>(scalars).data());
   const OptimizerSettings& optimizer = setup_.optimizer;
   const bool skip = !std::isfinite(norm);
@@ -382,25 +387,42 @@ void Operations::write_scalars(const Operand& scalars, double norm, double scale
          .epsilon = static_cast<float>(optimizer.epsilon),
          .weight_decay = static_cast<float>(policy.weight_decay),
          .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
-         .step = counters_.updates + 1,
+         .step = (counters_.updates + step - counters_.step) * setup_.program->updates + update + 1,
          .seed = optimizer.seed});
   }
 }
 
+void Operations::stash(const Instruction& instruction) {
+  if (instruction.lane != Lane::cpu)
+    return kernels_.run(Cast{flat(instruction.reads[0]), flat(instruction.writes[0])});
+  const Operand &source = instruction.reads[0], &destination = instruction.writes[0];
+  const std::byte* from = address(source.buffer);
+  std::byte* to = address(destination.buffer);
+  meter().touch(from, source.bytes());
+  meter().touch(to, destination.bytes());
+  constexpr std::int64_t kPart = 256 * KiB;
+  workers_.execute([&] {
+    for_ranges(source.bytes(), kPart, [&](std::int64_t first, std::int64_t last, int) {
+      std::copy(from + first, from + last, to + first);
+    });
+  });
+}
+
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
-  write_scalars(*instruction.find_operand(Role::step_scalars), std::sqrt(squares(instruction)), 1, step);
+  write_scalars(*instruction.find_operand(Role::step_scalars), std::sqrt(squares(instruction)), 1, step,
+                std::max(instruction.microbatch, 0));
 }
 
 void Operations::grad_norm(const Instruction& instruction, std::int64_t step) {
   auto* loss_scale = value<LossScale>(instruction, Role::loss_scale);
   const double scale = loss_scale == nullptr ? 1 : loss_scale->scale;
-  const double norm = std::sqrt(squares(instruction)) / scale;
+  const double norm = std::sqrt(squares(instruction) / static_cast<double>(setup_.program->updates)) / scale;
   report_.grad_norm = norm;
   report_.loss_scale = scale;
   report_.skipped = !std::isfinite(norm);
   report_.learning_rate = learning_rate(setup_.optimizer.schedule, step);
   if (const Operand* scalars = instruction.find_operand(Role::step_scalars))
-    write_scalars(*scalars, norm, scale, step);
+    write_scalars(*scalars, norm, scale, step, 0);
   if (loss_scale != nullptr)
     *loss_scale = next_loss_scale(*loss_scale, setup_.optimizer.loss_scale, !report_.skipped);
   ++counters_.step;

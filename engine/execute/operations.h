@@ -118,7 +118,9 @@ class Operations {
   void sum_losses(const Instruction& instruction);
   void loss(const Instruction& instruction, std::int64_t step);
   double squares(const Instruction& instruction) const;
-  void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step) const;
+  void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step,
+                     std::int64_t update) const;
+  void stash(const Instruction& instruction);
   void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
   void save(const Instruction& instruction, std::int64_t step);

@@ -197,10 +197,11 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
   training_.emplace(plan_.training, *training_operations_, streams_, executor);
 }
 
-/// Other lanes may be in the next step already: all ranks finish that one.
+/// Other lanes may be in the next step already, and in an asynchronous pipeline in the one behind it: all
+/// ranks finish that.
 void Trainer::agree_to_stop(std::int64_t step) {
   stop_agreed_ = true;
-  training_->end_after(step + 1);
+  training_->end_after(step + (plan_.strategy.is_asynchronous() ? 2 : 1));
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
@@ -214,8 +215,13 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   check_space(listener);
   const Counters& counters = training_operations_->counters();
   validate(listener);
+  // What goes on from a checkpoint begins with the weights that it has, and so does the run that saves it.
+  const std::int64_t drains_every = plan_.strategy.is_asynchronous() ? config_.checkpoint.every : 0;
   while (counters.step < config_.train.steps && !stopped()) {
-    run_steps(next_multiple(counters.step, config_.train.validate_every, config_.train.steps), listener);
+    const auto next = [&](std::int64_t every) {
+      return next_multiple(counters.step, every, config_.train.steps);
+    };
+    run_steps(std::min(next(config_.train.validate_every), next(drains_every)), listener);
     validate(listener);
   }
   save(listener);  // also if a stop came before the first step

@@ -36,6 +36,30 @@ std::int64_t count_units(const Plan& plan, bool on_device) {
   return count;
 }
 
+/// Parameters as they were before later updates, as many of them as are kept at once.
+Bytes stashed_bytes(const Plan& plan) {
+  Bytes of_step = 0;
+  for (const Instruction& instruction : plan.training.program.instructions)
+    if (instruction.operation == Operation::stash) of_step += instruction.writes[0].bytes();
+  return of_step / plan.strategy.updates() * plan.strategy.updates_behind();
+}
+
+/// What an asynchronous schedule does to the run.
+std::string stale_text(const Plan& plan) {
+  const Strategy& strategy = plan.strategy;
+  const std::int64_t behind = strategy.updates_behind(), stages = strategy.mesh.pipeline;
+  const std::string kept =
+      fmt::format("{} version{} of weights {} kept here, {} more than one takes", behind + 1,
+                  behind == 0 ? "" : "s", behind == 0 ? "is" : "are", format_bytes(stashed_bytes(plan)));
+  if (strategy.updates() == 1)
+    return fmt::format("{} changes the mathematics: each step's gradients are of weights one step old; {}",
+                       word_of(strategy.pipeline.schedule), kept);
+  return fmt::format(
+      "{} changes the mathematics: {} updates a step, one a microbatch, whose gradients on stage s are of "
+      "weights that lack the last {} - s; {}",
+      word_of(strategy.pipeline.schedule), strategy.updates(), stages - 1, kept);
+}
+
 }  // namespace
 
 std::vector<Tier> used_tiers(const Plan& plan) {
@@ -123,6 +147,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
                    strategy.microbatch.batch, strategy.microbatch.sequence, order_of(strategy),
                    strata::name_of(strategy.precision), saved_text(plan, model)));
+  if (strategy.is_asynchronous()) line("weights  " + stale_text(plan));
   line(fmt::format(
       "state    {} bytes per {}; {} of {} units keep theirs on the device, the others on the host",
       strategy.state_format.state_bytes(strategy.precision),
@@ -173,6 +198,13 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };
+  if (plan.strategy.is_asynchronous()) {
+    json["stale_weights"] = {{"changes", stale_text(plan)},
+                             {"updates_behind", plan.strategy.updates_behind()},
+                             {"updates_per_step", plan.strategy.updates()},
+                             {"versions", plan.strategy.updates_behind() + 1},
+                             {"stashed_bytes", stashed_bytes(plan)}};
+  }
   if (plan.strategy.gathers()) {
     json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
   }

@@ -80,7 +80,9 @@ void perform(const Instruction& instruction, std::int64_t round, const Rounds& r
   }
   std::string inputs = fmt::format("{} {} {} {}", name_of(instruction.operation), instruction.unit,
                                    instruction.microbatch, instruction.piece.first);
-  if (instruction.operation == Operation::load_data) inputs += fmt::format(" step {}", step);
+  const bool is_from_outside =
+      instruction.operation == Operation::load_data || instruction.operation == Operation::receive;
+  if (is_from_outside) inputs += fmt::format(" step {}", step);
   for (const Operand& operand : instruction.reads) {
     inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
   }

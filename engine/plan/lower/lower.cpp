@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/graph/data_array.h"
+#include "engine/plan/lower/carried.h"
 #include "engine/plan/lower/regions.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/lower/state_layout.h"
@@ -40,11 +41,18 @@ class Lowering {
   }
 
   Program training() {
-    load();
-    list_rows();
+    const Schedule schedule = training_schedule(strategy_, work_);
+    if (strategy_.is_asynchronous()) {
+      builder_.program().updates = strategy_.updates();
+      keep_on_device(schedule, step_, builder_);
+    } else {
+      load();
+      list_rows();
+    }
     if (strategy_.updates_late) state_.carry_what_late_updates_read();
-    walk(training_schedule(strategy_, work_), true);
+    walk(schedule, true);
     updates_.finish();
+    if (strategy_.is_asynchronous()) carry_between_rounds(builder_.program());
     return std::move(builder_.program());
   }
 
@@ -71,7 +79,8 @@ class Lowering {
       const std::int32_t u = visit.unit;
       // A gathered parameter serves all visits in a row of a unit in one pass.
       const bool has_parameters =
-          !strategy_.gathers() || (visit.pass == last_visit_.pass && u == last_visit_.unit);
+          !strategy_.gathers() ||
+          (visit.pass == last_visit_.pass && u == last_visit_.unit && visit.stash == last_visit_.stash);
       if (visit.message == Message::none) last_visit_ = visit;
       builder_.set_serves(visit.serves);
       switch (visit.pass) {
@@ -82,7 +91,7 @@ class Lowering {
           const std::size_t level = trains ? this->level(u) : 0;
           const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
           if (begins_backward(visit)) zero_gradients(u);
-          if (!has_parameters) gather_parameters(u, pass);
+          if (!has_parameters) gather_parameters(visit, pass);
           run_passes(visits, pass, level);
           break;
         }
@@ -90,7 +99,11 @@ class Lowering {
           finish_gradient(u);
           break;
         case Pass::reduce_gradient:
-          reduce_gradient(u);
+          reduce_gradient(u, visit.microbatch);
+          break;
+        case Pass::sums:
+          sum_losses();
+          updates_.sum_norms();
           break;
         case Pass::loss:
           loss();
@@ -98,12 +111,18 @@ class Lowering {
         case Pass::gradient_norm:
           updates_.grad_norm();
           break;
+        case Pass::stash:
+          updates_.stash(visit);
+          break;
         case Pass::update:
-          updates_.update(u);
+          updates_.update(visit);
           break;
         case Pass::send:
         case Pass::receive:
           builder_.message(visit, step_);
+          break;
+        case Pass::load:
+          load(visit.microbatch);
           break;
       }
     }
@@ -113,7 +132,8 @@ class Lowering {
   std::span<const Visit> together(std::span<const Visit> visits) const {
     const bool take_turns = strategy_.interleaves && visits.size() > 1 && visits[0].microbatch >= 0 &&
                             visits[0].message == Message::none && visits[1].message == Message::none &&
-                            visits[0].pass == visits[1].pass && visits[0].unit == visits[1].unit;
+                            visits[0].pass == visits[1].pass && visits[0].unit == visits[1].unit &&
+                            visits[0].serves == visits[1].serves;
     return visits.first(take_turns ? 2 : 1);
   }
 
@@ -128,31 +148,45 @@ class Lowering {
   }
 
   /// What the pass reads, for the visits in a row that begin with this one.
-  void gather_parameters(std::int32_t u, const UnitPass& pass) {
-    const auto gather = [&](Region region, std::int32_t owner, Value UnitValues::*shard,
-                            Value UnitValues::*whole) {
+  void gather_parameters(const Visit& visit, const UnitPass& pass) {
+    const auto gather = [&](Region region, std::int32_t owner, Value& shard, Value& whole) {
       if (!pass.touches(region)) return;
-      builder_.make_resident(unit_values(owner).*whole, false);
-      builder_.all_gather(owner, unit_values(owner).*shard, unit_values(owner).*whole);
+      builder_.make_resident(whole, false);
+      builder_.all_gather(owner, shard, whole);
     };
     const auto gather_of = [&](std::int32_t owner, Region parameter, Region frozen) {
-      gather(parameter, owner, &UnitValues::parameter_shard, &UnitValues::parameter);
-      gather(frozen, owner, &UnitValues::frozen_shard, &UnitValues::frozen);
+      if (owner < 0) return;
+      UnitValues& values = unit_values(owner);
+      UnitValues::Stash* const stash = stash_of(owner, visit.stash);
+      gather(parameter, owner, stash != nullptr ? stash->parameter_shard : values.parameter_shard,
+             stash != nullptr ? stash->parameter : values.parameter);
+      gather(frozen, owner, values.frozen_shard, values.frozen);
     };
-    gather_of(u, Region::parameter, Region::frozen);
-    gather_of(unit(u).shares, Region::shared_parameter, Region::shared_frozen);
+    gather_of(visit.unit, Region::parameter, Region::frozen);
+    gather_of(unit(visit.unit).shares, Region::shared_parameter, Region::shared_frozen);
+  }
+
+  /// Null if the pass uses what updates write.
+  UnitValues::Stash* stash_of(std::int32_t u, std::int32_t number) {
+    std::vector<UnitValues::Stash>& stashes = unit_values(u).stashes;
+    return number < 0 || stashes.empty() ? nullptr : &stashes[index(number)];
+  }
+  Value& parameter_of(std::int32_t u, std::int32_t stash) {
+    UnitValues::Stash* const stashed = stash_of(u, stash);
+    return stashed != nullptr ? stashed->parameter : unit_values(u).parameter;
   }
 
   void load() {
-    for (std::int64_t mb = 0; mb < microbatches_; ++mb) {
-      std::vector<Use> uses;
-      for (std::size_t array = 0; array < step_.data.size(); ++array) {
-        if (!step_.data[array].empty())
-          uses.push_back({role_of(data_region(array)), &step_.data[array][index(mb)], Access::write});
-      }
-      if (uses.empty()) return;
-      builder_.on_host(Operation::load_data, Lane::data, -1, mb, uses);
+    for (std::int64_t mb = 0; mb < microbatches_; ++mb) load(mb);
+  }
+
+  void load(std::int64_t mb) {
+    std::vector<Use> uses;
+    for (std::size_t array = 0; array < step_.data.size(); ++array) {
+      if (!step_.data[array].empty())
+        uses.push_back({role_of(data_region(array)), &step_.data[array][index(mb)], Access::write});
     }
+    if (!uses.empty()) builder_.on_host(Operation::load_data, Lane::data, -1, mb, uses);
   }
 
   void list_rows() {
@@ -168,13 +202,14 @@ class Lowering {
   }
 
   /// What a region is in a pass of the unit.
-  Value& value_of(Region region, std::int32_t u, std::int64_t mb) {
+  Value& value_of(Region region, const Visit& visit) {
+    const std::int32_t u = visit.unit, mb = visit.microbatch;
     UnitValues& values = unit_values(u);
     switch (region) {
       case Region::parameter:
-        return values.parameter;
+        return parameter_of(u, visit.stash);
       case Region::shared_parameter:
-        return unit_values(unit(u).shares).parameter;
+        return parameter_of(unit(u).shares, visit.stash);
       case Region::frozen:
         return values.frozen;
       case Region::shared_frozen:
@@ -244,9 +279,9 @@ class Lowering {
     }
   }
 
-  /// The first of a step that may add to the unit's gradient.
+  /// The first of an update that may add to the unit's gradient.
   bool begins_backward(const Visit& visit) const {
-    if (visit.pass == Pass::forward || visit.microbatch > 0) return false;
+    if (visit.pass == Pass::forward || (visit.microbatch > 0 && strategy_.updates() == 1)) return false;
     return visit.pass != Pass::weight_gradient || !work_[index(visit.unit)].input_gradient;
   }
 
@@ -323,8 +358,8 @@ class Lowering {
     std::vector<Use> uses;
     for (const Region region : regions_of(visit.pass)) {
       if (!segment.touches(region)) continue;
-      uses.push_back({role_of(region), &value_of(region, visit.unit, visit.microbatch),
-                      access_to(region, visit.pass, pass, number)});
+      uses.push_back(
+          {role_of(region), &value_of(region, visit), access_to(region, visit.pass, pass, number)});
     }
     uses.push_back({Role::workspace, &workspace, number == 0 ? Access::write : Access::update});
     builder_.on_device({.operation = operation_of(visit.pass),
@@ -340,7 +375,7 @@ class Lowering {
   void add_up(const Visit& visit, const PlacedExchange& exchange, Value& workspace) {
     const Segment::PlacedOperand& tensor = exchange.source;
     const bool is_in_workspace = tensor.region == Region::workspace;
-    Value& value = is_in_workspace ? workspace : value_of(tensor.region, visit.unit, visit.microbatch);
+    Value& value = is_in_workspace ? workspace : value_of(tensor.region, visit);
     builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, role_of(tensor.region), value,
                     {element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset});
   }
@@ -385,8 +420,9 @@ class Lowering {
   }
 
   /// From a rank's own gradient to the one that all ranks have given, and its sum of squares.
-  void reduce_gradient(std::int32_t u) {
+  void reduce_gradient(std::int32_t u, std::int32_t microbatch) {
     UnitValues& values = unit_values(u);
+    Value& norm = values.norm_of(microbatch);
     Value& own = strategy_.reduces_as_fp32() ? values.gradient : values.cast_gradient;
     Value& sum = strategy_.is_sharded() ? values.reduced_gradient : own;
     if (sends_rows(u)) {
@@ -401,14 +437,14 @@ class Lowering {
     }
     if (strategy_.reduces_as_fp32() && !strategy_.travels_as_fp32()) cast_gradient(u, sum);
     const std::vector<Use> uses = {{Role::gradient, &state_.final_gradient(u), Access::read},
-                                   {Role::norm, &values.norm, Access::write}};
+                                   {Role::norm, &norm, Access::write}};
     if (on_device(u)) {
       builder_.on_compute(Operation::sum_of_squares, u, uses);
     } else {
       builder_.on_host(Operation::sum_of_squares, Lane::cpu, u, -1, uses);
     }
-    builder_.all_reduce_on_host(u, DataGroup::shard, Role::norm, values.norm);
-    if (mesh().tensor > 1) builder_.all_reduce_on_host(u, DataGroup::tensor, Role::norm, values.norm);
+    builder_.all_reduce_on_host(u, DataGroup::shard, Role::norm, norm);
+    if (mesh().tensor > 1) builder_.all_reduce_on_host(u, DataGroup::tensor, Role::norm, norm);
   }
 
   /// Copies those rows of a gradient that have values on this rank.
@@ -438,11 +474,15 @@ class Lowering {
          {Role::destination, &sum, Access::write}});
   }
 
-  void loss() {
+  void sum_losses() {
     std::vector<Use> uses;
     for (Value& losses : step_.losses) uses.push_back({Role::losses, &losses, Access::read});
     uses.push_back({Role::step_sums, &step_.step_sums, Access::write});
     builder_.on_host(Operation::sum_losses, Lane::cpu, -1, -1, uses);
+  }
+
+  void loss() {
+    if (strategy_.updates() == 1) sum_losses();
     builder_.all_reduce_on_host(-1, DataGroup::world, Role::step_sums, step_.step_sums);
     builder_.on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -76,6 +78,8 @@ StagePasses passes_of_stage(const PipelineShape& shape, std::int32_t stage) {
       return breadth_first(shape, stage);
     case PipelineSchedule::one_f_one_b:
     case PipelineSchedule::interleaved:
+    case PipelineSchedule::pipedream:
+    case PipelineSchedule::pipedream_2bw:
       return interleaved(shape, stage);
     case PipelineSchedule::zero_bubble:
       return zero_bubble(shape, stage);
@@ -171,7 +175,16 @@ std::string check_pipeline(const PipelineShape& shape) {
         "interleaved takes microbatches in groups of parallel.pipeline, {}, and a step has {} on each data "
         "rank; {} would fit, or another parallel.schedule",
         stages, microbatches, next_multiple_of(stages, microbatches));
+  if (is_asynchronous(schedule) && microbatches < stages)
+    return fmt::format(
+        "pipedream and pipedream_2bw need at least as many microbatches in a step as parallel.pipeline, {}, "
+        "and a step has {} on each data rank",
+        stages, microbatches);
   return "";
+}
+
+std::int32_t passes_ahead(const PipelineShape& shape, std::int32_t stage) {
+  return shape.stages - stage - 1;
 }
 
 PipelinePasses training_passes(const PipelineShape& shape) {
@@ -279,7 +292,8 @@ class MessageOrder {
     return std::ranges::any_of(passes_[0], [](const ChunkPass& pass) { return pass.pass != Pass::forward; });
   }
 
-  void add(double time, bool is_pass, const StageStep& step) {
+  void add(double time, bool is_pass, StageStep step) {
+    step.time = time;
     steps_.push_back({time, is_pass, static_cast<std::int32_t>(steps_.size()), step});
   }
 
@@ -303,6 +317,48 @@ class MessageOrder {
 
 std::vector<std::vector<StageStep>> with_messages(const PipelineShape& shape, const PipelinePasses& passes) {
   return MessageOrder(shape, passes).make();
+}
+
+std::vector<std::vector<StageStep>> training_round(const PipelineShape& shape) {
+  if (!is_asynchronous(shape.schedule)) return with_messages(shape, training_passes(shape));
+  // Of several steps one that has others before it and behind it.
+  constexpr std::int32_t kSteps = 3, kStep = 1;
+  PipelineShape run = shape;
+  run.microbatches *= kSteps;
+  std::vector<std::vector<StageStep>> stages = with_messages(run, training_passes(run));
+  const auto step_of = [&](const StageStep& step) {
+    return (step.is_message ? step.message.microbatch : step.pass.microbatch) / shape.microbatches;
+  };
+  const auto behind_last = [&](std::vector<StageStep>& stage, std::int32_t number) {
+    return std::find_if(stage.rbegin(), stage.rend(),
+                        [&](const StageStep& step) { return step_of(step) <= number; })
+        .base();
+  };
+  const auto time_behind_last_of_first_stage = [&](std::int32_t number) {
+    const StageStep& last = *std::prev(behind_last(stages[0], number));
+    return last.time + units_of_time(last.pass.pass);
+  };
+  const std::array border_times = {time_behind_last_of_first_stage(kStep - 1),
+                                   time_behind_last_of_first_stage(kStep)};
+  // Stages meet at borders, where no message may be on its way: what the stage before has sent is received.
+  const auto border = [&](std::int32_t number, std::int32_t behind) {
+    std::vector<StageStep>& stage = stages[static_cast<std::size_t>(number)];
+    if (shape.schedule == PipelineSchedule::pipedream)
+      return std::ranges::lower_bound(stage, border_times[static_cast<std::size_t>(behind)], {},
+                                      &StageStep::time);
+    const auto found = behind_last(stage, kStep - 1 + behind);
+    const bool is_next_input = found != stage.end() && found->is_message && found->message.to == number;
+    return is_next_input ? found + 1 : found;
+  };
+  for (std::int32_t number = 0; number < shape.stages; ++number) {
+    std::vector<StageStep>& stage = stages[static_cast<std::size_t>(number)];
+    stage = {border(number, 0), border(number, 1)};
+    for (StageStep& step : stage) {
+      step.serves = step_of(step) == kStep ? Serves::step_before : Serves::step;
+      (step.is_message ? step.message.microbatch : step.pass.microbatch) %= shape.microbatches;
+    }
+  }
+  return stages;
 }
 
 std::int32_t most_in_flight(const std::vector<ChunkPass>& passes) {

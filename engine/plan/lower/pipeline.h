@@ -38,10 +38,14 @@ struct ChunkPass {
   friend bool operator==(const ChunkPass&, const ChunkPass&) = default;
 };
 
-/// By stage, what it does in a training step. Gradients sum microbatches 0, 1, … under every schedule.
+/// By stage, what it does in a training step, or under an asynchronous schedule in a run of so many
+/// microbatches, of whichever steps. Gradients sum microbatches 0, 1, … under every schedule.
 /// REQUIRES: check_pipeline() finds nothing wrong.
 using PipelinePasses = std::vector<std::vector<ChunkPass>>;
 PipelinePasses training_passes(const PipelineShape& shape);
+/// Under an asynchronous schedule, how many microbatches' forward passes a stage is ahead of its backward
+/// passes.
+std::int32_t passes_ahead(const PipelineShape& shape, std::int32_t stage);
 /// Forward passes only.
 PipelinePasses validation_passes(const PipelineShape& shape);
 
@@ -69,11 +73,19 @@ struct StageStep {
   bool is_message = false;
   ChunkPass pass = {};           ///< if it is none
   BoundaryMessage message = {};  ///< if it is one
+  Serves serves = Serves::step;
+  double time = 0;  ///< at which it begins, as in pipeline_timeline()
 };
 /// All stages' passes and messages have one order, of which each stage has its part. So ranks never wait in a
 /// circle, not even if each does one thing at a time and a send waits for its receive: whatever comes first
 /// of all that is left can be done. A message arrives one pass before it is needed if it is there by then.
 std::vector<std::vector<StageStep>> with_messages(const PipelineShape& shape, const PipelinePasses& passes);
+/// A round of training. Under an asynchronous schedule it is the steady state: a step's passes but for the
+/// first ones, which the round before has done, and the next step's first ones. With pipedream rounds of all
+/// stages end at one time, that of the first stage's last pass of a step; with pipedream_2bw each stage's
+/// ends with its own and the next input, so that a step's backward passes, which add up one gradient, are of
+/// one round.
+std::vector<std::vector<StageStep>> training_round(const PipelineShape& shape);
 
 /// The most microbatches whose forward pass through a chunk a stage has done and whose activations it still
 /// needs, counted per chunk.

@@ -47,7 +47,9 @@ void ProgramBuilder::on_device(Instruction instruction, const std::vector<Use>& 
     BufferId id = value.resident;
     const bool travels = id < 0 && !value.scratch;
     if (id < 0) id = add(value, Tier::device, false);
-    const bool is_made_late = use.access == Access::write && instruction.serves == Serves::step_before;
+    const bool is_made_late = travels && use.access == Access::write &&
+                              instruction.serves == Serves::step_before &&
+                              program.buffer(home(value)).persistent;
     if (travels && (use.access != Access::write || is_made_late))
       copy(Operation::copy_to_device, Lane::h2d, instruction, value, home(value), id,
            is_made_late ? Serves::first_step : instruction.serves);

@@ -57,7 +57,8 @@ class ProgramBuilder {
   BufferId home(Value& value);
 
   /// An instruction on the device's memory: fetch what it reads, run, write back what it wrote. Its operands
-  /// are `uses`. What it makes for the step before is fetched for the first step, which finds it at home.
+  /// are `uses`. What it makes of state for the step before is fetched for the first step, which finds it at
+  /// home.
   void on_device(Instruction instruction, const std::vector<Use>& uses);
   /// An instruction on the homes. What lives on the device too is brought from there and back.
   void on_host(Instruction instruction, const std::vector<Use>& uses);

@@ -35,18 +35,28 @@ class TrainingSchedule {
       : strategy_(strategy),
         work_(work),
         was_visited_(work.size(), 0),
+        is_asynchronous_(strategy.is_asynchronous()),
         units_(static_cast<std::int32_t>(work.size())),
         microbatches_(static_cast<std::int32_t>(strategy.microbatches)) {}
 
   Schedule make() {
     strategy_.mesh.pipeline > 1 ? passes_of_stage() : passes_in_order();
-    add({Pass::loss});
-    finish_step();
+    if (is_asynchronous_) serves_ = Serves::step_before;
+    // The loss waits for all stages, which then no update waits for that need not.
+    const bool are_updates_first = is_asynchronous_ && !strategy_.global_norm;
+    if (!are_updates_first) add({Pass::loss});
+    if (!updates_each_microbatch()) update_rest();
+    if (are_updates_first) add({Pass::loss});
+    if (!strategy_.global_norm) add({Pass::gradient_norm});
+    send_copies();
     return std::move(schedule_);
   }
 
  private:
-  void add(const Visit& visit) { schedule_.push_back(visit); }
+  void add(Visit visit) {
+    if (is_asynchronous_) visit.serves = serves_;
+    schedule_.push_back(visit);
+  }
   const UnitWork& work(std::int32_t u) const { return work_[static_cast<std::size_t>(u)]; }
   bool on_device(std::int32_t u) const {
     return strategy_.state[static_cast<std::size_t>(u)] == Tier::device;
@@ -81,12 +91,19 @@ class TrainingSchedule {
 
   void passes_of_stage() {
     const PipelineShape shape = pipeline_shape(strategy_, microbatches_);
-    const auto steps = with_messages(shape, training_passes(shape));
+    ahead_ = passes_ahead(shape, strategy_.pipeline.stage);
+    const auto steps = training_round(shape);
     for (const StageStep& step : steps[static_cast<std::size_t>(strategy_.pipeline.stage)]) {
+      serves_ = step.serves;
       if (step.is_message) {
         message(step.message);
       } else {
         pass_chunk(step.pass);
+        if (updates_each_microbatch() && step.pass.pass != Pass::forward) {
+          update_rest();
+          // Behind it the next step's passes may come, and all stages meet only at the round's end.
+          if (step.pass.microbatch == microbatches_ - 1) add({Pass::sums});
+        }
       }
     }
     if (has_trained_copy()) add(message_of(Pass::send, Message::gradient));
@@ -95,6 +112,7 @@ class TrainingSchedule {
   void pass_chunk(const ChunkPass& pass) {
     const auto [first, end] = units_of_chunk(strategy_.pipeline, pass.chunk, units_);
     if (pass.pass == Pass::forward) {
+      if (is_asynchronous_) add({.pass = Pass::load, .microbatch = pass.microbatch});
       for (std::int32_t u = first; u < std::min(end, units_ - 1); ++u) forward(u, pass.microbatch);
       return;
     }
@@ -133,7 +151,15 @@ class TrainingSchedule {
 
   void forward(std::int32_t u, std::int32_t mb) {
     update_late(u);
-    add({Pass::forward, u, mb});
+    add({.pass = Pass::forward, .unit = u, .microbatch = mb, .stash = stash_of(Pass::forward, mb)});
+  }
+
+  bool updates_each_microbatch() const { return strategy_.updates() > 1; }
+  /// What a pass of the microbatch uses if its unit is updated.
+  std::int32_t stash_of(Pass pass, std::int32_t mb) const {
+    if (!is_asynchronous_) return -1;
+    if (updates_each_microbatch()) return pass == Pass::forward || ahead_ == 0 ? -1 : mb;
+    return serves_ == Serves::step_before ? 0 : -1;
   }
 
   /// The last unit's includes its forward pass.
@@ -141,12 +167,13 @@ class TrainingSchedule {
     if (!has_backward(u)) return;
     update_late(u);
     if (!strategy_.divides_backward) {
-      add({Pass::backward, u, mb});
+      add({.pass = Pass::backward, .unit = u, .microbatch = mb, .stash = stash_of(Pass::backward, mb)});
     } else {
       if (work(u).input_gradient) add({Pass::input_gradient, u, mb});
       if (work(u).weight_gradient) add({Pass::weight_gradient, u, mb});
     }
-    if (mb == microbatches_ - 1) gradient_is_done(u);
+    updated_for_ = mb;
+    if (mb == microbatches_ - 1 || updates_each_microbatch()) gradient_is_done(u);
   }
 
   void part_of_backward(std::int32_t u, std::int32_t mb, Pass part) {
@@ -176,11 +203,32 @@ class TrainingSchedule {
   }
 
   void reduce_gradient(std::int32_t u) {
-    add({Pass::reduce_gradient, u});
-    if (!strategy_.global_norm && !on_device(u)) add({Pass::update, u});
+    add({.pass = Pass::reduce_gradient,
+         .unit = u,
+         .microbatch = updates_each_microbatch() ? updated_for_ : -1});
+    if (!strategy_.global_norm && !on_device(u)) update(u);
   }
 
-  void finish_step() {
+  /// The parameters as they are go to whoever has begun with them, or will begin.
+  void update(std::int32_t u) {
+    if (!updates_each_microbatch()) {
+      if (is_asynchronous_)
+        schedule_.push_back({.pass = Pass::stash, .unit = u, .serves = Serves::step, .stash = 0});
+      return add({Pass::update, u});
+    }
+    if (ahead_ > 0) {
+      const std::int32_t begun = updated_for_ + ahead_, mb = begun % microbatches_;
+      schedule_.push_back({.pass = Pass::stash,
+                           .unit = u,
+                           .microbatch = mb,
+                           .serves = begun < microbatches_ ? serves_ : Serves::step,
+                           .stash = mb});
+    }
+    add({.pass = Pass::update, .unit = u, .microbatch = updated_for_});
+  }
+
+  /// What waits for the last gradient of all.
+  void update_rest() {
     if (reduces_last()) {
       for (std::int32_t u = units_ - 1; u >= 0; --u) {
         if (is_updated(u)) reduce_gradient(u);
@@ -189,10 +237,8 @@ class TrainingSchedule {
     if (strategy_.global_norm) add({Pass::gradient_norm});
     for (std::int32_t u = 0; u < units_; ++u) {
       const bool is_at_end = (strategy_.global_norm && !strategy_.updates_late_of(u)) || on_device(u);
-      if (is_updated(u) && is_at_end) add({Pass::update, u});
+      if (is_updated(u) && is_at_end) update(u);
     }
-    if (!strategy_.global_norm) add({Pass::gradient_norm});
-    send_copies();
   }
 
   /// All ranks have met before: whoever still waited for one of them would wait for this, too.
@@ -205,7 +251,11 @@ class TrainingSchedule {
   const Strategy& strategy_;
   const std::vector<UnitWork>& work_;
   std::vector<char> was_visited_;
+  const bool is_asynchronous_;
   std::int32_t units_, microbatches_;
+  std::int32_t ahead_ = 0;  ///< forward passes, of backward ones
+  Serves serves_ = Serves::step;
+  std::int32_t updated_for_ = -1;  ///< the microbatch of the latest backward pass
   Schedule schedule_;
   std::int32_t unfinished_ = -1;  ///< unit whose gradient is done on this rank only
 };
@@ -229,10 +279,10 @@ Schedule validation_of_stage(const Strategy& strategy, std::int32_t units, std::
 }  // namespace
 
 std::string_view name_of(Pass pass) {
-  constexpr std::array<std::string_view, 11> names = {
-      "forward",         "backward", "input_gradient", "weight_gradient", "finish_gradient",
-      "reduce_gradient", "loss",     "gradient_norm",  "update",          "send",
-      "receive"};
+  constexpr std::array<std::string_view, 14> names = {
+      "forward", "backward", "input_gradient", "weight_gradient", "finish_gradient", "reduce_gradient",
+      "sums",    "loss",     "gradient_norm",  "stash",           "update",          "send",
+      "receive", "load"};
   return names[static_cast<std::size_t>(pass)];
 }
 
@@ -285,6 +335,7 @@ std::string print(const Schedule& schedule, const std::vector<std::string>& unit
     if (visit.microbatch >= 0) text += fmt::format(" mb={}", visit.microbatch);
     if (visit.message != Message::none)
       text += fmt::format(" {} stage {}", visit.pass == Pass::send ? "to" : "from", visit.stage);
+    if (visit.stash >= 0 && visit.pass != Pass::stash) text += fmt::format(" stash={}", visit.stash);
     text += text_of(visit.serves);
     text += '\n';
   }

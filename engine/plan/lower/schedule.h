@@ -17,11 +17,14 @@ enum class Pass : std::uint8_t {
   weight_gradient,  ///< and what only gradients of parameters need
   finish_gradient,  ///< of a unit: what this rank's microbatches have given, in the form in which it travels
   reduce_gradient,  ///< of a unit: what all ranks' microbatches have given, and its sum of squares
+  sums,             ///< this rank's, of losses and of gradients' squares, where they are visits of their own
   loss,             ///< of all microbatches
   gradient_norm,    ///< of all units
+  stash,            ///< of a unit: its parameters, for passes behind the update that follows
   update,           ///< of a unit: the optimizer
   send,             ///< to another stage of the pipeline
-  receive
+  receive,
+  load  ///< a microbatch's data; where it is no visit, a step begins with that of all microbatches
 };
 std::string_view name_of(Pass pass);
 
@@ -42,6 +45,7 @@ struct Visit {
   Serves serves = Serves::step;
   Message message = Message::none;  ///< that it sends or receives
   std::int32_t stage = -1;          ///< and to or from whom
+  std::int32_t stash = -1;  ///< the stashed parameters that it makes or uses; -1: those that updates write
   friend bool operator==(const Visit&, const Visit&) = default;
 };
 
@@ -65,6 +69,10 @@ std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 /// reduced; on the device that update would wait for its scalars to come from the host, and all that follows
 /// with it. If strategy.updates_late, a unit of the host is updated for the step before, right before it is
 /// first used.
+///
+/// Of an asynchronous pipeline it is a round (training_round()): all serves the step before the round's, but
+/// for what is done ahead. What was updated since a microbatch's forward pass, or since the
+/// step before its own, is found stashed by its passes.
 Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only, likewise.

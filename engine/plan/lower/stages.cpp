@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "engine/config/words.h"
 #include "engine/graph/segment.h"
 #include "engine/plan/lower/pipeline.h"
 
@@ -155,6 +156,24 @@ std::vector<std::int32_t> cut_into_stages(const RunConfig& config, const Model& 
     bytes.push_back(unit.elements + unit.frozen_elements);
   }
   return balanced_cut(work, bytes, chunks);
+}
+
+void check_asynchronous(const RunConfig& config, const Model& model, std::int32_t copied) {
+  const std::string_view schedule = word_of(config.parallel.schedule);
+  if (copied >= 0)
+    throw ConfigError(fmt::format(
+        "parallel.schedule: {} keeps versions of its weights on each stage, and {} shares those of {}, on "
+        "another one; take a model with weights of its own there, or 1f1b",
+        schedule, model.units.back().name, model.units[static_cast<std::size_t>(copied)].name));
+  if (config.precision() == DType::fp16)
+    throw ConfigError(fmt::format(
+        "parallel.schedule: {} waits for no step, and the loss scale of fp16 for each one's gradients; take "
+        "train.precision bf16 or fp32, or 1f1b",
+        schedule));
+  if (config.parallel.schedule == PipelineSchedule::pipedream && config.optimizer.clip_norm > 0)
+    throw ConfigError(
+        "parallel.schedule: pipedream updates each stage before others have their gradients, so there is no "
+        "norm of all to clip by; set optimizer.clip_norm to 0, or take pipedream_2bw");
 }
 
 }  // namespace strata

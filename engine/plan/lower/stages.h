@@ -20,4 +20,8 @@ std::vector<std::int32_t> balanced_cut(std::span<const double> work, std::span<c
 /// ConfigError that says what would fit, also if the schedule cannot take the run's microbatches.
 std::vector<std::int32_t> cut_into_stages(const RunConfig& config, const Model& model);
 
+/// Throws ConfigError if the run cannot have an asynchronous schedule; `copied` is a unit whose parameters
+/// two stages have, or -1.
+void check_asynchronous(const RunConfig& config, const Model& model, std::int32_t copied);
+
 }  // namespace strata

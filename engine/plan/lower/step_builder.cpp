@@ -14,38 +14,39 @@ std::int32_t number(DataGroup group) {
 }  // namespace
 
 void StepBuilder::on_device(Instruction instruction, const std::vector<Use>& uses) {
+  instruction.serves = serves_;
   builder_.on_device(std::move(instruction), uses);
 }
 
 void StepBuilder::on_compute(Operation operation, std::int32_t unit, const std::vector<Use>& uses) {
-  builder_.on_device({.operation = operation, .unit = unit, .serves = serves_}, uses);
+  on_device({.operation = operation, .unit = unit}, uses);
 }
 
 void StepBuilder::on_host(Instruction instruction, const std::vector<Use>& uses) {
+  instruction.serves = serves_;
   builder_.on_host(std::move(instruction), uses);
 }
 
 void StepBuilder::on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t microbatch,
                           const std::vector<Use>& uses, When when) {
-  builder_.on_host({.operation = operation,
-                    .lane = lane,
-                    .unit = unit,
-                    .microbatch = static_cast<std::int32_t>(microbatch),
-                    .when = when,
-                    .serves = serves_},
-                   uses);
+  on_host({.operation = operation,
+           .lane = lane,
+           .unit = unit,
+           .microbatch = static_cast<std::int32_t>(microbatch),
+           .when = when},
+          uses);
 }
 
-void StepBuilder::on_host(Operation operation, std::int32_t unit, const std::vector<Use>& uses,
-                          Effect effect) {
-  builder_.on_host({.operation = operation, .lane = Lane::cpu, .unit = unit, .effect = effect}, uses);
+void StepBuilder::on_host(Operation operation, std::int32_t unit, std::int32_t microbatch,
+                          const std::vector<Use>& uses, Effect effect) {
+  on_host(
+      {.operation = operation, .lane = Lane::cpu, .unit = unit, .microbatch = microbatch, .effect = effect},
+      uses);
 }
 
 void StepBuilder::on_comm(Operation operation, std::int32_t unit, Exchange exchange,
                           const std::vector<Use>& uses) {
-  builder_.on_device(
-      {.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange, .serves = serves_},
-      uses);
+  on_device({.operation = operation, .lane = Lane::comm, .unit = unit, .exchange = exchange}, uses);
 }
 
 std::int64_t StepBuilder::ranks_of(DataGroup group) const {
@@ -67,22 +68,22 @@ Exchange StepBuilder::exchange_of_sums(DataGroup group, const Value& value) cons
 
 void StepBuilder::all_reduce_on_host(std::int32_t unit, DataGroup group, Role role, Value& value) {
   if (ranks_of(group) == 1) return;
-  builder_.on_host({.operation = Operation::all_reduce,
-                    .lane = Lane::cpu,
-                    .unit = unit,
-                    .exchange = exchange_of_sums(group, value)},
-                   {{role, &value, Access::update}});
+  on_host({.operation = Operation::all_reduce,
+           .lane = Lane::cpu,
+           .unit = unit,
+           .exchange = exchange_of_sums(group, value)},
+          {{role, &value, Access::update}});
 }
 
 void StepBuilder::add_up(DataGroup group, std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
                          const Use::Part& part) {
   const Bytes sent = sent_in_sum(part.elements, size_of(part.type), ranks_of(group));
-  builder_.on_device({.operation = Operation::all_reduce,
-                      .lane = Lane::tensor,
-                      .unit = unit,
-                      .microbatch = microbatch,
-                      .exchange = {.group = number(group), .sent = sent}},
-                     {{role, &value, Access::update, part}});
+  on_device({.operation = Operation::all_reduce,
+             .lane = Lane::tensor,
+             .unit = unit,
+             .microbatch = microbatch,
+             .exchange = {.group = number(group), .sent = sent}},
+            {{role, &value, Access::update, part}});
 }
 
 void StepBuilder::all_gather(std::int32_t unit, Value& shard, Value& whole) {
@@ -116,15 +117,14 @@ void StepBuilder::message(const Visit& visit, StepValues& step) {
 void StepBuilder::message(const Visit& visit, Value& value) {
   if (value.elements == 0) return;
   const bool sends = visit.pass == Pass::send;
-  builder_.on_device(
-      {.operation = sends ? Operation::send : Operation::receive,
-       .lane = sends ? Lane::send : Lane::receive,
-       .unit = visit.unit,
-       .microbatch = visit.microbatch,
-       .exchange = {.group = number(DataGroup::pipeline),
-                    .peer = visit.stage,
-                    .sent = sends ? value.bytes() : 0}},
-      {{sends ? Role::source : Role::destination, &value, sends ? Access::read : Access::write}});
+  on_device({.operation = sends ? Operation::send : Operation::receive,
+             .lane = sends ? Lane::send : Lane::receive,
+             .unit = visit.unit,
+             .microbatch = visit.microbatch,
+             .exchange = {.group = number(DataGroup::pipeline),
+                          .peer = visit.stage,
+                          .sent = sends ? value.bytes() : 0}},
+            {{sends ? Role::source : Role::destination, &value, sends ? Access::read : Access::write}});
 }
 
 }  // namespace strata

@@ -30,7 +30,8 @@ class StepBuilder {
   void on_host(Operation operation, Lane lane, std::int32_t unit, std::int64_t microbatch,
                const std::vector<Use>& uses, When when = When::every_step);
   /// On the lane cpu.
-  void on_host(Operation operation, std::int32_t unit, const std::vector<Use>& uses, Effect effect);
+  void on_host(Operation operation, std::int32_t unit, std::int32_t microbatch, const std::vector<Use>& uses,
+               Effect effect);
   /// An exchange of the lane comm: `sent` bytes leave each rank of the group.
   void on_comm(Operation operation, std::int32_t unit, Exchange exchange, const std::vector<Use>& uses);
 

@@ -37,6 +37,12 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   return state;
 }
 
+/// How often parameters of a unit are kept apart from those that updates write: all that a step's passes use
+/// are one step old, or those that a microbatch's backward pass uses are as old as its forward pass.
+std::int64_t stashes_of(const Unit& unit, const Strategy& strategy) {
+  return unit.elements == 0 || strategy.updates_behind() == 0 ? 0 : strategy.updates();
+}
+
 /// `rows` of its gradient are sent; `scalar_bytes` of its own are what its update needs of a step.
 UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::int64_t rows,
                      std::int64_t scalar_bytes, const Strategy& strategy, const UnitCompute& compute,
@@ -65,7 +71,22 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
   values.state = state_of(unit, tier, strategy);
   values.gradient.pinned = strategy.pins.gradients;
-  values.norm = named("norm", BufferKind::communication, ElementType::fp64, 1);
+  for (std::int64_t update = 0; update < strategy.updates(); ++update) {
+    const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", update);
+    values.norms.push_back(make_value(fmt::format("{}/norm{}", unit.name, number), BufferKind::communication,
+                                      ElementType::fp64, 1));
+  }
+  for (std::int64_t stash = 0; stash < stashes_of(unit, strategy); ++stash) {
+    const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", stash);
+    const auto stashed = [&](const char* what, std::int64_t elements) {
+      Value value = make_value(fmt::format("{}/{}{}", unit.name, what, number), BufferKind::parameter,
+                               precision, elements);
+      value.pinned = strategy.pins.parameters;
+      return value;
+    };
+    values.stashes.push_back(
+        {stashed("stashed_parameter", whole), stashed("stashed_parameter_shard", shard)});
+  }
   values.step_scalars = named("step_scalars", BufferKind::communication, ElementType::byte, scalar_bytes);
   for (std::int64_t mb = 0; mb < microbatches; ++mb) {
     const auto of_microbatch = [&](const char* what, Bytes bytes) {

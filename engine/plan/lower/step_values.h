@@ -17,11 +17,21 @@ struct StatePiece {
 /// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated. What
 /// a unit does not have, of what is trained or of what is frozen, has no elements.
 struct UnitValues {
-  Value parameter, parameter_shard, frozen, frozen_shard, gradient, reduced_gradient, cast_gradient, norm,
+  Value parameter, parameter_shard, frozen, frozen_shard, gradient, reduced_gradient, cast_gradient,
       step_scalars;
+  std::vector<Value> norms;  ///< per update of a step
+  /// Parameters as they were before an update, by number: of an asynchronous pipeline, if it has updates.
+  struct Stash {
+    Value parameter, parameter_shard;
+  };
+  std::vector<Stash> stashes;
   std::vector<StatePiece> state;
   /// What another stage has given of its gradient.
   Value received_gradient;
+  /// Of the update for a microbatch, or of a step's only one.
+  Value& norm_of(std::int32_t microbatch) {
+    return norms[norms.size() == 1 ? 0 : static_cast<std::size_t>(microbatch)];
+  }
   /// This stage updates something of it.
   bool trains() const { return !state.empty(); }
   std::vector<Value> input, input_gradient, saved, pending;  ///< per microbatch

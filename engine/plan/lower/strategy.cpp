@@ -81,9 +81,11 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
     const std::int32_t shared = model.units[u].shares, own = strategy.stage_of(static_cast<std::int32_t>(u));
     if (shared >= 0 && strategy.stage_of(shared) != own) strategy.pipeline.copy = {shared, own};
   }
+  if (strategy.is_asynchronous()) check_asynchronous(config, model, strategy.pipeline.copy.unit);
   strategy.zero_stage = config.parallel.zero_stage;
   strategy.reduce_dtype = config.parallel.reduce_dtype == ReduceDtype::bf16 ? DType::bf16 : DType::fp32;
-  strategy.sparse_gradients = config.parallel.sparse_gradients;
+  // Rows are listed for a whole step, whose data are there only one microbatch after another.
+  strategy.sparse_gradients = config.parallel.sparse_gradients && !strategy.is_asynchronous();
   strategy.order = config.plan.order.value_or(Order::layer_major);
   strategy.precision = config.precision();
   strategy.state_format = {

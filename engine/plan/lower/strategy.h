@@ -118,6 +118,17 @@ struct Strategy {
   bool updates_late_of(std::int32_t unit) const {
     return updates_late && !on_device(unit) && unit != pipeline.copy.unit;
   }
+  /// Forward passes go on while updates are still to be made.
+  bool is_asynchronous() const { return mesh.pipeline > 1 && strata::is_asynchronous(pipeline.schedule); }
+  /// Of each unit in a step.
+  std::int64_t updates() const {
+    return is_asynchronous() && pipeline.schedule == PipelineSchedule::pipedream ? microbatches : 1;
+  }
+  /// How many updates the weights of a step's passes lack, or those of a microbatch's if each is updated for.
+  std::int64_t updates_behind() const {
+    if (!is_asynchronous()) return 0;
+    return pipeline.schedule == PipelineSchedule::pipedream ? mesh.pipeline - 1 - pipeline.stage : 1;
+  }
   bool travels_as_fp32() const { return precision == DType::fp32; }
   bool reduces_as_fp32() const { return reduce_dtype == DType::fp32; }
   /// A parameter is its master, rounded.

@@ -19,21 +19,34 @@ void UpdateLowering::finish() {
   finish_checkpoint();
 }
 
-void UpdateLowering::grad_norm() {
+std::vector<Use> UpdateLowering::norms() {
   std::vector<Use> uses;
   for (UnitValues& values : step_.units) {
-    if (values.trains()) uses.push_back({Role::norm, &values.norm, Access::read});
+    if (!values.trains()) continue;
+    for (Value& norm : values.norms) uses.push_back({Role::norm, &norm, Access::read});
   }
+  return uses;
+}
+
+void UpdateLowering::sum_norms() {
+  std::vector<Use> uses = norms();
+  uses.push_back({Role::norm, &step_.stage_norm, Access::write});
+  builder_.on_host(Operation::sum_norms, Lane::cpu, -1, -1, uses);
+}
+
+void UpdateLowering::grad_norm() {
+  std::vector<Use> uses;
   if (strategy_.mesh.pipeline > 1) {
-    uses.push_back({Role::norm, &step_.stage_norm, Access::write});
-    builder_.on_host(Operation::sum_norms, Lane::cpu, -1, -1, uses);
+    if (strategy_.updates() == 1) sum_norms();
     builder_.all_reduce_on_host(-1, DataGroup::pipeline, Role::norm, step_.stage_norm);
     uses = {{Role::norm, &step_.stage_norm, Access::read}};
+  } else {
+    uses = norms();
   }
   if (strategy_.global_norm) uses.push_back({Role::step_scalars, &step_.step_scalars, Access::write});
   if (strategy_.scales_loss()) uses.push_back({Role::loss_scale, &step_.loss_scale, Access::update});
   if (strategy_.saves) uses.push_back({Role::step_record, &step_.step_record, Access::write});
-  builder_.on_host(Operation::grad_norm, -1, uses, Effect::reports);
+  builder_.on_host(Operation::grad_norm, -1, -1, uses, Effect::reports);
   if (strategy_.saves) {
     // Behind all that ranks exchange in a round, so that they meet there also if they do one thing at a time.
     if (last_late_unit() >= 0) {
@@ -46,21 +59,23 @@ void UpdateLowering::grad_norm() {
   }
 }
 
-void UpdateLowering::update(std::int32_t u) {
+void UpdateLowering::update(const Visit& visit) {
+  const std::int32_t u = visit.unit;
   UnitValues& values = step_.units[static_cast<std::size_t>(u)];
   Value& scalars = strategy_.global_norm ? step_.step_scalars : values.step_scalars;
   if (!strategy_.global_norm) {
-    builder_.on_host(
-        Operation::step_scalars, u,
-        {{Role::norm, &values.norm, Access::read}, {Role::step_scalars, &scalars, Access::write}},
-        Effect::decides);
+    builder_.on_host(Operation::step_scalars, u, visit.microbatch,
+                     {{Role::norm, &values.norm_of(visit.microbatch), Access::read},
+                      {Role::step_scalars, &scalars, Access::write}},
+                     Effect::decides);
   }
   for (StatePiece& piece : values.state) {
     update(u, piece, scalars);
     const bool is_last = &piece == &values.state.back();
     if (is_last && strategy_.is_sharded() && !strategy_.gathers())
       builder_.all_gather(u, values.parameter_shard, values.parameter);
-    if (!strategy_.saves) continue;
+    const bool is_last_of_step = visit.microbatch < 0 || visit.microbatch + 1 == strategy_.microbatches;
+    if (!strategy_.saves || !is_last_of_step) continue;
     for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
   }
   if (u == last_late_unit()) save_frozen();
@@ -81,12 +96,23 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
     if (parameter.resident < 0) builder_.make_resident(parameter, false);
     builder_.on_compute(Operation::adamw, u, uses);
   } else {
-    builder_.on_host({.operation = Operation::adamw,
-                      .lane = Lane::cpu,
-                      .unit = u,
-                      .serves = builder_.serves(),
-                      .piece = piece.piece},
+    builder_.on_host({.operation = Operation::adamw, .lane = Lane::cpu, .unit = u, .piece = piece.piece},
                      uses);
+  }
+}
+
+void UpdateLowering::stash(const Visit& visit) {
+  const std::int32_t u = visit.unit;
+  UnitValues& values = step_.units[static_cast<std::size_t>(u)];
+  UnitValues::Stash& stash = values.stashes[static_cast<std::size_t>(visit.stash)];
+  const bool is_shard = strategy_.gathers();
+  const std::vector<Use> uses = {
+      {Role::source, is_shard ? &values.parameter_shard : &values.parameter, Access::read},
+      {Role::destination, is_shard ? &stash.parameter_shard : &stash.parameter, Access::write}};
+  if (strategy_.on_device(u)) {
+    builder_.on_compute(Operation::stash, u, uses);
+  } else {
+    builder_.on_host(Operation::stash, Lane::cpu, u, -1, uses);
   }
 }
 
@@ -107,13 +133,9 @@ void UpdateLowering::finish_checkpoint() {
 /// next step needs, would wait for the disk.
 void UpdateLowering::save(std::int32_t u, const Piece& piece, const std::vector<Use>& part) {
   if (StateLayout::is_at_home(part)) {
-    builder_.on_host({.operation = Operation::save,
-                      .lane = Lane::save,
-                      .unit = u,
-                      .when = When::saving,
-                      .serves = builder_.serves(),
-                      .piece = piece},
-                     part);
+    builder_.on_host(
+        {.operation = Operation::save, .lane = Lane::save, .unit = u, .when = When::saving, .piece = piece},
+        part);
     return;
   }
   const Operand room{Role::workspace, ElementType::byte, state_.room_for_saving(),

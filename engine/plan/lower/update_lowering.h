@@ -21,8 +21,12 @@ class UpdateLowering {
         builder_(builder),
         strategy_(builder.strategy()) {}
 
+  /// Adds up what this stage's gradients have.
+  void sum_norms();
   void grad_norm();
-  void update(std::int32_t u);
+  void update(const Visit& visit);
+  /// Keeps a unit's parameters as they are before an update.
+  void stash(const Visit& visit);
   /// Behind the last visit.
   void finish();
 
@@ -30,6 +34,7 @@ class UpdateLowering {
   std::int32_t unit_count() const { return static_cast<std::int32_t>(model_.units.size()); }
   /// The last unit whose update belongs to the round behind its step's, or -1.
   std::int32_t last_late_unit() const;
+  std::vector<Use> norms();
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
   void save_frozen();  ///< behind all updates
   void finish_checkpoint();

@@ -46,8 +46,8 @@ class Staging {
       const Operand home = operand;
       const bool is_made = !has_instance(home.buffer);
       operand.buffer = instance(home.buffer);
-      // The first step finds on the nvme tier what is made for later ones.
-      if (is_made && instruction.serves == Serves::step_before)
+      // The first step finds on the nvme tier what is made of state for later ones.
+      if (is_made && program_.buffer(home.buffer).persistent && instruction.serves == Serves::step_before)
         transfer(reads_, Operation::read, Lane::read, instruction, home, operand, Serves::first_step);
       transfer(writes_, Operation::write, Lane::write, instruction, operand, home);
     }
@@ -111,7 +111,7 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       // A parameter that does not live on the host only passes through it.
-      const bool passes = kind == BufferKind::parameter && !buffer.persistent;
+      const bool passes = kind == BufferKind::parameter && !buffer.persistent && !buffer.carried;
       if (buffer.tier == Tier::host && buffer.kind == kind && !passes)
         buffers.push_back(static_cast<BufferId>(b));
     }

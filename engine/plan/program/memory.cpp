@@ -39,10 +39,16 @@ void verify_data_flow(const Program& program) {
   std::vector<bool> only_when_saving(program.buffers.size(), false);
   std::vector<RoundSet> written;
   for (const Buffer& buffer : program.buffers) written.push_back(rounds_filled(buffer));
+  // What the round's own step has made is found by the round behind.
+  std::vector<bool> is_of_step(program.buffers.size(), false);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     const RoundSet rounds = rounds_of(instruction.serves);
     for (const Operand& operand : instruction.reads) {
+      if (instruction.serves == Serves::step_before && is_of_step[static_cast<std::size_t>(operand.buffer)]) {
+        defect(program, i,
+               program.buffer(operand.buffer).name + " is read for the step before, behind the step's own");
+      }
       if (!is_within(rounds, written[static_cast<std::size_t>(operand.buffer)])) {
         defect(program, i, program.buffer(operand.buffer).name + " is read before it is written");
       }
@@ -51,6 +57,8 @@ void verify_data_flow(const Program& program) {
       }
     }
     for (const Operand& operand : instruction.writes) {
+      is_of_step[static_cast<std::size_t>(operand.buffer)] =
+          program.buffer(operand.buffer).carried && instruction.serves == Serves::step;
       written[static_cast<std::size_t>(operand.buffer)] |= rounds;
       only_when_saving[static_cast<std::size_t>(operand.buffer)] = instruction.when == When::saving;
     }

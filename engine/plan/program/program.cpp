@@ -25,35 +25,13 @@ std::string_view name_of(BufferKind kind) {
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array names = std::to_array<std::string_view>({"load_data",
-                                                                "copy_to_device",
-                                                                "copy_to_host",
-                                                                "read",
-                                                                "write",
-                                                                "zero",
-                                                                "forward",
-                                                                "backward",
-                                                                "input_gradient",
-                                                                "weight_gradient",
-                                                                "cast_gradient",
-                                                                "list_rows",
-                                                                "copy_rows",
-                                                                "sum_rows",
-                                                                "sum_of_squares",
-                                                                "all_gather",
-                                                                "reduce_scatter",
-                                                                "all_reduce",
-                                                                "send",
-                                                                "receive",
-                                                                "add_gradient",
-                                                                "sum_norms",
-                                                                "sum_losses",
-                                                                "loss",
-                                                                "step_scalars",
-                                                                "grad_norm",
-                                                                "adamw",
-                                                                "save",
-                                                                "finish_checkpoint"});
+  constexpr std::array names = std::to_array<std::string_view>(
+      {"load_data",     "copy_to_device", "copy_to_host", "read",           "write",
+       "zero",          "forward",        "backward",     "input_gradient", "weight_gradient",
+       "cast_gradient", "list_rows",      "copy_rows",    "sum_rows",       "sum_of_squares",
+       "all_gather",    "reduce_scatter", "all_reduce",   "send",           "receive",
+       "add_gradient",  "sum_norms",      "sum_losses",   "loss",           "step_scalars",
+       "stash",         "grad_norm",      "adamw",        "save",           "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
@@ -137,6 +115,7 @@ Program Program::outline() const {
   result.groups = groups;
   result.state = state;
   result.loss_terms = loss_terms;
+  result.updates = updates;
   return result;
 }
 
@@ -243,6 +222,7 @@ std::string print(const Program& program) {
                    place.buffer);
   }
   fmt::format_to(std::back_inserter(text), "loss: mean of {} terms\n", program.loss_terms);
+  if (program.updates > 1) fmt::format_to(std::back_inserter(text), "updates: {}\n", program.updates);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
     fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}", b, name_of(buffer.tier),

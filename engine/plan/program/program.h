@@ -77,6 +77,7 @@ enum class Operation : std::uint8_t {
   sum_losses,         ///< the microbatches' losses → the step's sums
   loss,               ///< the step's mean loss, from the sums of all ranks
   step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
+  stash,              ///< a unit's parameters as they are → a copy for passes behind their next update
   grad_norm,          ///< the global norm; if updates wait for it also their scalars
   adamw,              ///< of one unit's state
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
@@ -100,7 +101,8 @@ enum class When : std::uint8_t { every_step, saving };
 /// Which step an instruction works for, of the two that meet in a round of the program: rounds.h.
 enum class Serves : std::uint8_t {
   step,         ///< the round's own
-  step_before,  ///< an update, with all that goes with it, right before the next forward pass
+  step_before,  ///< what it leaves to the round behind its own: updates right before the next forward pass,
+                ///< or all that its first forward passes of a round are followed by
   both,         ///< a fetch for instructions of either
   first_step    ///< a fetch of what in other rounds an instruction of the step before makes
 };
@@ -265,6 +267,7 @@ struct Program {
   /// Where state lives. Of a unit's parameter, the places that updates write come first.
   std::vector<StatePlace> state;
   std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them
+  std::int64_t updates = 1;     ///< of each unit in a step, each of equally many of the loss's terms
 
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
   Buffer& buffer(BufferId id) { return buffers[static_cast<std::size_t>(id)]; }

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/plan/program/rounds.h"
+
 namespace strata {
 namespace {
 
@@ -16,8 +18,9 @@ constexpr auto kLaneCount = static_cast<std::int32_t>(kLanes.size());
 
 class RankTasks {
  public:
-  RankTasks(std::span<const RankProgram> ranks, int rounds, const InstructionSeconds& seconds)
-      : ranks_(ranks), seconds_(seconds) {
+  RankTasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds)
+      : ranks_(ranks), seconds_(seconds), rounds_{.steps = steps} {
+    const int rounds = steps + rounds_of_all_behind(ranks);
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t number = 0; number < ranks.size(); ++number) add_round(round, number);
     }
@@ -30,8 +33,9 @@ class RankTasks {
   struct Meeting {
     std::int32_t number = 0;
     std::int64_t ends = 0, expected = 0;
-    std::size_t rank = 0;  ///< the first, and its instruction
+    std::size_t rank = 0;  ///< the first, its instruction, and the step that it comes for
     const Instruction* instruction = nullptr;
+    std::int64_t step = 0;
   };
   /// Group, set of it, lane and parts of a message, and how manieth of these.
   using Key = std::tuple<std::int32_t, std::int64_t, Lane, std::int64_t, std::int64_t, std::int64_t>;
@@ -44,17 +48,24 @@ class RankTasks {
     first_task_[{round, number}] = static_cast<std::int32_t>(tasks_.size());
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const Instruction& instruction = instructions[i];
+      const bool is_performed = rounds_.performs(instruction, round);
       const auto lane = rank.dependencies == nullptr ? 0 : static_cast<std::int32_t>(instruction.lane);
       Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
-                   .seconds = seconds_(number, instruction)};
+                   .seconds = is_performed ? seconds_(number, instruction) : 0};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
       // One at a time, stages of which only some update late would wait at each other's ends of checkpoints.
       const bool finishes =
           instruction.operation == Operation::finish_checkpoint && rank.dependencies != nullptr;
-      if (is_message(instruction.operation) || instruction.exchange.sent > 0 || finishes)
-        task.meeting = meeting(number, instruction);
+      if (is_performed && (is_message(instruction.operation) || instruction.exchange.sent > 0 || finishes))
+        task.meeting = meeting(number, instruction, step_of(instruction, round));
       tasks_.push_back(std::move(task));
     }
+  }
+
+  static int rounds_of_all_behind(std::span<const RankProgram> ranks) {
+    std::int64_t behind = 0;
+    for (const RankProgram& rank : ranks) behind = std::max(behind, rounds_behind(*rank.program));
+    return static_cast<int>(behind);
   }
 
   std::vector<std::int32_t> waits(int round, std::size_t number, std::size_t i) const {
@@ -74,9 +85,9 @@ class RankTasks {
     return fmt::format("rank {}: {}", ranks_[number].rank, print(*ranks_[number].program, instruction));
   }
 
-  std::int32_t meeting(std::size_t number, const Instruction& instruction) {
+  std::int32_t meeting(std::size_t number, const Instruction& instruction, std::int64_t step) {
     if (instruction.operation == Operation::finish_checkpoint) {  // all ranks make one folder a checkpoint
-      return meeting(number, instruction, {-1, 0, instruction.lane, -1, -1, 0}, std::ssize(ranks_));
+      return meeting(number, instruction, {-1, 0, instruction.lane, -1, -1, 0}, std::ssize(ranks_), step);
     }
     const auto group_number = static_cast<std::size_t>(instruction.exchange.group);
     const RankGroup& group = ranks_[number].program->groups[group_number];
@@ -85,21 +96,23 @@ class RankTasks {
       const bool sends = instruction.operation == Operation::send;
       const std::int64_t peer = instruction.exchange.peer, from = sends ? part : peer,
                          to = sends ? peer : part;
-      return meeting(number, instruction, {instruction.exchange.group, set, Lane::send, from, to, 0}, 2);
+      return meeting(number, instruction, {instruction.exchange.group, set, Lane::send, from, to, 0}, 2,
+                     step);
     }
     const std::int64_t expected = std::ranges::count_if(
         ranks_, [&](const RankProgram& other) { return group.set_of(other.rank) == set; });
     return meeting(number, instruction, {instruction.exchange.group, set, instruction.lane, -1, -1, 0},
-                   expected);
+                   expected, step);
   }
 
-  std::int32_t meeting(std::size_t number, const Instruction& instruction, Key key, std::int64_t expected) {
+  std::int32_t meeting(std::size_t number, const Instruction& instruction, Key key, std::int64_t expected,
+                       std::int64_t step) {
     std::get<5>(key) = met_[{number, key}]++;
     const auto [found, is_first] = meetings_.try_emplace(
-        key, Meeting{static_cast<std::int32_t>(meetings_.size()), 0, expected, number, &instruction});
+        key, Meeting{static_cast<std::int32_t>(meetings_.size()), 0, expected, number, &instruction, step});
     Meeting& meeting = found->second;
     ++meeting.ends;
-    if (!is_first && !fit(*meeting.instruction, instruction))
+    if (!is_first && (meeting.step != step || !fit(*meeting.instruction, instruction)))
       throw std::logic_error(fmt::format("ranks meet in what does not fit: {}, and {}",
                                          text_of(meeting.rank, *meeting.instruction),
                                          text_of(number, instruction)));
@@ -113,9 +126,9 @@ class RankTasks {
       return instruction.reads.empty() ? instruction.writes[0] : instruction.reads[0];
     };
     const bool are_messages = is_message(one.operation);
-    if (are_messages ? one.operation == other.operation || one.unit != other.unit ||
-                           one.microbatch != other.microbatch || one.serves != other.serves
-                     : one.operation != other.operation)
+    if (are_messages
+            ? one.operation == other.operation || one.unit != other.unit || one.microbatch != other.microbatch
+            : one.operation != other.operation)
       return false;
     return first(one).type == first(other).type && first(one).elements == first(other).elements;
   }
@@ -130,6 +143,7 @@ class RankTasks {
 
   std::span<const RankProgram> ranks_;
   const InstructionSeconds& seconds_;
+  const Rounds rounds_;
   std::map<std::pair<int, std::size_t>, std::int32_t> first_task_;
   std::map<std::pair<std::size_t, Key>, std::int64_t> met_;  ///< how often a rank was there
   std::map<Key, Meeting> meetings_;
@@ -138,9 +152,9 @@ class RankTasks {
 
 void verify_no_circle(std::span<const RankProgram> ranks) {
   // What waits for the round before waits for it in the second.
-  constexpr int kRounds = 2;
+  constexpr int kSteps = 2;
   const Timeline timeline =
-      run_tasks(rank_tasks(ranks, kRounds, [](std::size_t, const Instruction&) { return 0.0; }));
+      run_tasks(rank_tasks(ranks, kSteps, [](std::size_t, const Instruction&) { return 0.0; }));
   if (timeline.stuck.empty()) return;
   std::size_t all = 0;
   for (const RankProgram& rank : ranks) all += rank.program->instructions.size();
@@ -157,9 +171,9 @@ void verify_no_circle(std::span<const RankProgram> ranks) {
 
 }  // namespace
 
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int rounds,
+std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps,
                              const InstructionSeconds& seconds) {
-  return RankTasks(ranks, rounds, seconds).take();
+  return RankTasks(ranks, steps, seconds).take();
 }
 
 void verify_ranks(std::span<const RankProgram> ranks) {

@@ -22,11 +22,11 @@ struct RankProgram {
 /// How long an instruction of the number-th of the ranks takes.
 using InstructionSeconds = std::function<double(std::size_t number, const Instruction& instruction)>;
 
-/// Tasks of `rounds` rounds: round after round, rank after rank, in program order. Each lane of each rank is
-/// a lane: number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that
-/// are given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another
-/// kind.
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int rounds,
+/// Tasks of a run of `steps` steps, none of which saves: round after round, rank after rank, in program
+/// order. What a round does not perform takes no time and meets nobody. Each lane of each rank is a lane:
+/// number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that are
+/// given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another kind.
+std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps,
                              const InstructionSeconds& seconds);
 
 /// Throws std::logic_error, naming what waits, if ranks that meet wait for each other in a circle, or for

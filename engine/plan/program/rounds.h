@@ -1,6 +1,7 @@
 // A run goes through its program round after round, once for each step. If some instructions work for the
 // step before the round's, there is one more round at the end: the first has no step before it, and the last
-// no step of its own.
+// no step of its own. So a pipeline that goes on from step to step has its steady state in each round, is
+// filled in the first and drained in the last.
 #pragma once
 
 #include <algorithm>

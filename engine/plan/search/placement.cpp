@@ -286,7 +286,9 @@ Bytes moved_by_drives(const Placement& placement) {
 /// nothing if nobody waits for them elsewhere, or if it takes more: `shared` is how it is without that.
 std::optional<Placement> with_late_updates(const Model& model, const Placement& placement,
                                            const Placement& shared, const RunConfig& config) {
-  if (!placement.strategy.global_norm || !reads_parameters(shared.training)) return std::nullopt;
+  if (!placement.strategy.global_norm || placement.strategy.is_asynchronous() ||
+      !reads_parameters(shared.training))
+    return std::nullopt;
   Placement late = placement;
   late.strategy.updates_late = true;
   Program plain = leanest_training(model, late.strategy, config);

@@ -1,0 +1,87 @@
+#include "engine/plan/lower/carried.h"
+
+#include <map>
+#include <vector>
+
+namespace strata {
+namespace {
+
+class KeptOnDevice {
+ public:
+  KeptOnDevice(StepValues& step, StepBuilder& builder)
+      : step_(step), builder_(builder), strategy_(builder.strategy()) {}
+
+  void keep_stashes() {
+    for (std::size_t u = 0; u < step_.units.size(); ++u) {
+      if (!strategy_.on_device(static_cast<std::int32_t>(u))) continue;
+      for (UnitValues::Stash& stash : step_.units[u].stashes)
+        keep(strategy_.gathers() ? stash.parameter_shard : stash.parameter);
+    }
+  }
+
+  /// What visits of different rounds share.
+  void touch(const Visit& visit) {
+    if (visit.microbatch < 0) return;
+    if (visit.pass == Pass::forward) {
+      touch(visit, visit.unit, &UnitValues::input);
+      touch(visit, visit.unit, &UnitValues::saved);
+      touch(visit, visit.unit + 1, &UnitValues::input);
+    } else if (visit.pass == Pass::backward) {
+      touch(visit, visit.unit, &UnitValues::input);
+      touch(visit, visit.unit, &UnitValues::saved);
+      touch(visit, visit.unit, &UnitValues::input_gradient);
+      touch(visit, visit.unit + 1, &UnitValues::input_gradient);
+    } else if (visit.message == Message::input) {
+      touch(visit, visit.unit, &UnitValues::input);
+    } else if (visit.message == Message::input_gradient) {
+      touch(visit, visit.unit, &UnitValues::input_gradient);
+    }
+  }
+
+ private:
+  void keep(Value& value) {
+    if (value.elements > 0 && value.resident < 0) builder_.make_resident(value, false);
+  }
+
+  /// The unit behind the stage's last is another one's, and its input goes with that last one's state.
+  void touch(const Visit& visit, std::int32_t u, std::vector<Value> UnitValues::*values) {
+    if (u == static_cast<std::int32_t>(step_.units.size())) return;
+    if (!strategy_.on_device(strategy_.has(u) ? u : u - 1)) return;
+    std::vector<Value>& all = step_.units[static_cast<std::size_t>(u)].*values;
+    if (all.empty()) return;
+    Value& value = all[static_cast<std::size_t>(visit.microbatch)];
+    if (serves_.try_emplace(&value, visit.serves).first->second != visit.serves) keep(value);
+  }
+
+  StepValues& step_;
+  StepBuilder& builder_;
+  const Strategy& strategy_;
+  std::map<const Value*, Serves> serves_;  ///< of the first visit that touches a value
+};
+
+}  // namespace
+
+void keep_on_device(const Schedule& schedule, StepValues& step, StepBuilder& builder) {
+  KeptOnDevice kept(step, builder);
+  kept.keep_stashes();
+  for (const Visit& visit : schedule) kept.touch(visit);
+}
+
+void carry_between_rounds(Program& program) {
+  std::vector<bool> is_written(program.buffers.size(), false), is_of_step = is_written, is_found = is_written;
+  for (const Instruction& instruction : program.instructions) {
+    const bool is_step_before = instruction.serves == Serves::step_before;
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      const auto buffer = static_cast<std::size_t>(operand.buffer);
+      if (instruction.serves == Serves::step) is_of_step[buffer] = true;
+      if (is_step_before && !writes && !is_written[buffer]) is_found[buffer] = true;
+      if (is_step_before && writes) is_written[buffer] = true;
+    });
+  }
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    Buffer& buffer = program.buffers[b];
+    buffer.carried = !buffer.persistent && is_of_step[b] && is_found[b];
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,18 @@
+// What a round of an asynchronous pipeline leaves to the next: stashed parameters, and what the first passes
+// of a step have made.
+#pragma once
+
+#include "engine/plan/lower/schedule.h"
+#include "engine/plan/lower/step_builder.h"
+#include "engine/plan/lower/step_values.h"
+
+namespace strata {
+
+/// Gives such values of units with state on the device a place there.
+void keep_on_device(const Schedule& schedule, StepValues& step, StepBuilder& builder);
+
+/// Marks the buffers of a plain program in which the step before the round's finds what the round before has
+/// left.
+void carry_between_rounds(Program& program);
+
+}  // namespace strata
