@@ -106,6 +106,7 @@ class Lowering {
           updates_.sum_norms();
           break;
         case Pass::loss:
+          if (!trains || strategy_.updates() == 1) sum_losses();
           loss();
           break;
         case Pass::gradient_norm:
@@ -482,7 +483,6 @@ class Lowering {
   }
 
   void loss() {
-    if (strategy_.updates() == 1) sum_losses();
     builder_.all_reduce_on_host(-1, DataGroup::world, Role::step_sums, step_.step_sums);
     builder_.on_host(Operation::loss, Lane::cpu, -1, -1, {{Role::step_sums, &step_.step_sums, Access::read}});
   }
