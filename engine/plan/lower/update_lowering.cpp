@@ -106,10 +106,11 @@ void UpdateLowering::stash(const Visit& visit) {
   UnitValues& values = step_.units[static_cast<std::size_t>(u)];
   UnitValues::Stash& stash = values.stashes[static_cast<std::size_t>(visit.stash)];
   const bool is_shard = strategy_.gathers();
-  const std::vector<Use> uses = {
-      {Role::source, is_shard ? &values.parameter_shard : &values.parameter, Access::read},
-      {Role::destination, is_shard ? &stash.parameter_shard : &stash.parameter, Access::write}};
-  if (strategy_.on_device(u)) {
+  Value& newest = is_shard ? values.parameter_shard : values.parameter;
+  Value& stashed = is_shard ? stash.parameter_shard : stash.parameter;
+  const std::vector<Use> uses = {{Role::source, &newest, Access::read},
+                                 {Role::destination, &stashed, Access::write}};
+  if (newest.resident >= 0) {
     builder_.on_compute(Operation::stash, u, uses);
   } else {
     builder_.on_host(Operation::stash, Lane::cpu, u, -1, uses);
