@@ -76,7 +76,7 @@ Model load_model_of_rank(const RunConfig& config, std::int64_t rank) {
   Model whole = load_model(config);
   if (tensor == 1) return whole;
   try {
-    return split_model(whole, tensor_split(tensor, rank % tensor));
+    return split_model(whole, tensor_split(tensor, rank % tensor, config.parallel.sequence));
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("parallel.tensor: {}", error.what()));
   }

@@ -48,6 +48,21 @@ void add_parallel(std::vector<Key>& keys) {
         constexpr std::int64_t kMost = 4096;
         return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
       });
+  require(
+      section.add<Boolean>(
+          "sequence", &S::sequence, "",
+          "Ranks that share each layer share out the tokens of what lies between (sequence parallelism): "
+          "norms, sums, and what goes from layer to layer and is saved for the backward pass. It takes as "
+          "much exchanging forward and half as much again backward. Of no effect if parallel.tensor is 1."),
+      {"parallel.tensor", "train.microbatch", "data.sequence_length"}, [](const RunConfig& c) {
+        const std::int64_t ranks = c.parallel.tensor;
+        if (!c.parallel.sequence || ranks <= 1) return std::string();
+        if (c.train.microbatch % ranks * (c.data.sequence_length % ranks) % ranks == 0) return std::string();
+        return fmt::format(
+            "the {} · {} tokens of a microbatch do not divide among {} ranks of parallel.tensor; "
+            "make train.microbatch times data.sequence_length a multiple of {}",
+            c.train.microbatch, c.data.sequence_length, ranks, ranks);
+      });
   section.add<Int>("pipeline", &S::pipeline, "ranks",
                    "Stages of a pipeline: ranks that have the model's units one after another, and pass "
                    "microbatches on.",

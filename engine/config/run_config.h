@@ -115,6 +115,7 @@ struct RunConfig {
     std::int64_t replicate = 1;              ///< of them hold the same shard
     std::optional<std::int64_t> shard = {};  ///< if given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
+    bool sequence = false;  ///< ranks of `tensor` share out tokens wherever they do not share a layer
     PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
     std::int64_t chunks = 1;          ///< of units, on each stage of the pipeline
     std::vector<std::string> stages;  ///< units of each chunk, or the first of each; empty: balanced

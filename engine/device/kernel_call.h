@@ -55,7 +55,33 @@ struct ColumnSum {
   }
 };
 
+/// out[0, row] = sum over columns of a · b (· factor), of a row each.
+struct RowDots {
+  Matrix a, b;               ///< [rows, columns]; may be one
+  Matrix weight = {};        ///< optional [1, columns]: the factor
+  bool unit_offset = false;  ///< it is 1 + weight
+  Matrix out;                ///< fp32 [1, rows], written
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, a, b, weight, out);
+  }
+};
+
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
+
+/// deviation = 1 / sqrt(squares / columns + epsilon): of rows from their sums of squares.
+struct RowDeviation {
+  Matrix squares;  ///< fp32 [1, rows]
+  std::int64_t columns;
+  float epsilon;
+  Matrix deviation;  ///< fp32 [1, rows], written
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, squares, deviation);
+  }
+};
 
 /// out = norm(input (+ addend)) · weight (+ bias), row by row. LayerNorm: Ba et al. 2016; RMSNorm: Zhang &
 /// Sennrich 2019.
@@ -70,7 +96,9 @@ struct NormForward {
   Matrix bias = {};          ///< optional [1, columns]; layer_norm only
   Matrix out;                ///< [rows, columns]; may be `input` itself
   Matrix mean = {};          ///< fp32 [1, rows], written; layer_norm only
-  Matrix reciprocal_deviation;  ///< fp32 [1, rows], written: 1 / sqrt(variance or mean square + epsilon)
+  Matrix reciprocal_deviation;   ///< fp32 [1, rows], written: 1 / sqrt(variance or mean square + epsilon)
+  bool given_deviation = false;  ///< it is read instead: that of rows of which `input` is some columns;
+                                 ///< rms_norm only
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -92,11 +120,15 @@ struct NormBackward {
   Matrix input_gradient;        ///< may be `out_gradient` or `addend` itself
   Matrix weight_gradient = {};  ///< optional fp32 [1, columns]
   Matrix bias_gradient = {};    ///< optional fp32 [1, columns]; if the forward had a bias
+  /// Optional fp32 [1, rows], if `input` is some columns of rows of `whole_columns`: their sums of input ·
+  /// out_gradient · factor. rms_norm only.
+  Matrix projections = {};
+  std::int64_t whole_columns = 0;
 
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, input, weight, mean, reciprocal_deviation, out_gradient, addend, input_gradient,
-               weight_gradient, bias_gradient);
+               weight_gradient, bias_gradient, projections);
   }
 };
 
@@ -543,11 +575,11 @@ struct SumOfSquares {
 
 /// One call of any kind.
 using KernelCall =
-    std::variant<Product, ColumnSum, NormForward, NormBackward, AttentionForward, AttentionBackward, Rope,
-                 ActivationForward, ActivationBackward, GatedForward, GatedBackward, CrossEntropy,
-                 SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale,
-                 Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows,
-                 CombineRows, CombineRowsBackward, GroupedProduct, GroupedWeightGradient, AdamWUpdate,
-                 SumOfSquares>;
+    std::variant<Product, ColumnSum, RowDots, RowDeviation, NormForward, NormBackward, AttentionForward,
+                 AttentionBackward, Rope, ActivationForward, ActivationBackward, GatedForward, GatedBackward,
+                 CrossEntropy, SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward,
+                 Addition, Scale, Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance,
+                 GroupRows, CountRows, CombineRows, CombineRowsBackward, GroupedProduct,
+                 GroupedWeightGradient, AdamWUpdate, SumOfSquares>;
 
 }  // namespace strata

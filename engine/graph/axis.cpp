@@ -15,7 +15,8 @@ Extent product(Extent a, Extent b) {
   if (!is_fixed && (a.per == b.per || a.per == Per::token || b.per == Per::token))
     throw std::logic_error("an axis has two lengths of one kind from the microbatch");
   return {checked_product(a.count, b.count),
-          is_fixed ? (a.per == Per::microbatch ? b.per : a.per) : Per::token};
+          is_fixed ? (a.per == Per::microbatch ? b.per : a.per) : Per::token,
+          checked_product(a.parts, b.parts)};
 }
 
 Extent product(std::span<const Dimension> dimensions) {
@@ -62,8 +63,14 @@ Axis Axis::slice(std::int64_t first, std::int64_t count) const {
 Axis Axis::divided(AxisName name, std::int64_t ranks) const {
   Axis part = *this;
   for (Dimensions& dimensions : part.parts_) {
-    for (Dimension& dimension : dimensions)
-      if (dimension.name == name) dimension.length.count = (dimension.length.count + ranks - 1) / ranks;
+    for (Dimension& dimension : dimensions) {
+      if (dimension.name != name) continue;
+      if (dimension.length.per == Extent::Per::microbatch) {
+        dimension.length.count = (dimension.length.count + ranks - 1) / ranks;
+      } else {
+        dimension.length.parts *= ranks;
+      }
+    }
   }
   return part;
 }
@@ -91,7 +98,7 @@ Axis operator*(const Axis& outer, const Axis& inner) {
 }
 
 Axis token_axis() {
-  return Axis("sequences", per_sequence(1)) * Axis("positions", per_position(1));
+  return Axis("sequences", per_sequence(1)) * Axis(kTokens, per_position(1));
 }
 
 std::string to_string(const Axis& axis) {

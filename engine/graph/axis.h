@@ -11,21 +11,24 @@
 
 namespace strata {
 
-/// A length: a fixed count, or one for each sequence, position or token of a microbatch.
+/// A length: a fixed count, or one for each sequence, position or token of a microbatch, or for one of
+/// several equal parts of these.
 struct Extent {
   enum class Per : std::uint8_t { microbatch, sequence, position, token };
 
   std::int64_t count = 1;
   Per per = Per::microbatch;
+  std::int64_t parts = 1;
 
+  /// REQUIRES: parts divide it.
   std::int64_t in(const MicrobatchShape& shape) const {
     switch (per) {
       case Per::sequence:
-        return checked_product(count, shape.batch);
+        return checked_product(count, shape.batch) / parts;
       case Per::position:
-        return checked_product(count, shape.sequence);
+        return checked_product(count, shape.sequence) / parts;
       case Per::token:
-        return checked_product(count, shape.tokens());
+        return checked_product(count, shape.tokens()) / parts;
       default:
         return count;
     }
@@ -35,7 +38,7 @@ struct Extent {
     const bool per_batch = per == Per::sequence || per == Per::token;
     const bool per_place = per == Per::position || per == Per::token;
     return static_cast<double>(count) * (per_batch ? static_cast<double>(shape.batch) : 1.0) *
-           (per_place ? static_cast<double>(shape.sequence) : 1.0);
+           (per_place ? static_cast<double>(shape.sequence) : 1.0) / static_cast<double>(parts);
   }
   friend bool operator==(const Extent&, const Extent&) = default;
 };
@@ -97,7 +100,7 @@ class Axis {
 
   /// `count` elements from `first` on. REQUIRES: they are whole parts.
   Axis slice(std::int64_t first, std::int64_t count) const;
-  /// A rank's share: every dimension of this name is shorter by the factor, rounded up.
+  /// A rank's share: every dimension of this name is shorter by the factor; a fixed one is rounded up.
   Axis divided(AxisName name, std::int64_t ranks) const;
   /// Without the innermost dimension of each part.
   Axis outer() const;
@@ -114,6 +117,9 @@ class Axis {
 
 /// Tokens stand sequence by sequence.
 Axis token_axis();
+/// Its dimension by which ranks have parts of tokens: of all that stand one behind another, whatever the
+/// sequences' borders.
+inline constexpr AxisName kTokens = "positions";
 
 /// "kv_heads 2 · queries 4 · 64 | kv_heads 2 · 64".
 std::string to_string(const Axis& axis);

@@ -1,12 +1,11 @@
 #include "engine/graph/derive.h"
 
 #include "engine/graph/derivation.h"
-#include "engine/graph/fuse.h"
 
 namespace strata {
 
-DerivedGraph derive(const UnitGraph& graph) {
-  UnitGraph forward = fuse(graph);
+DerivedGraph derive(const UnitGraph& graph, Fusing fusing) {
+  UnitGraph forward = fuse(graph, fusing);
   UnitGraph backward = Derivation(forward).finish();
   return {std::move(forward), std::move(backward)};
 }

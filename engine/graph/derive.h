@@ -1,7 +1,7 @@
 // Both passes of a unit as graphs, from which its passes are made.
 #pragma once
 
-#include "engine/graph/unit_graph.h"
+#include "engine/graph/fuse.h"
 
 namespace strata {
 
@@ -10,6 +10,6 @@ struct DerivedGraph {
   UnitGraph backward;  ///< its first tensors are those of forward
 };
 
-DerivedGraph derive(const UnitGraph& graph);
+DerivedGraph derive(const UnitGraph& graph, Fusing fusing = Fusing::all);
 
 }  // namespace strata

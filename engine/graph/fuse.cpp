@@ -62,8 +62,9 @@ void merge_neighbours(UnitGraph& graph, const Merge& merge) {
 
 }  // namespace
 
-UnitGraph fuse(UnitGraph graph) {
+UnitGraph fuse(UnitGraph graph, Fusing fusing) {
   merge_neighbours(graph, fuse_norm);
+  if (fusing == Fusing::norms) return graph;
   merge_neighbours(graph, [&](const Node& node, Node& next) { return fuse_linear(graph, node, next); });
   return graph;
 }

@@ -7,6 +7,11 @@
 
 namespace strata {
 
-UnitGraph fuse(UnitGraph graph);
+enum class Fusing : std::uint8_t {
+  all,
+  norms  ///< products stay alone: what they make has to travel before it is added to something
+};
+
+UnitGraph fuse(UnitGraph graph, Fusing fusing = Fusing::all);
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "engine/graph/legality.h"
@@ -95,6 +96,8 @@ class Propagation {
   void bring(TensorId id, const Layout& wanted) {
     State& state = this->state(id);
     if (state.now == wanted || state.now.form == Form::whole || state.is_gathered) return;
+    if (state.now.form == Form::split && wanted.form == Form::split)
+      throw std::logic_error(graph_.tensor(id).name + " would have to be split on another axis");
     const auto exchange = [&](ExchangeKind kind) { exchanges_.push_back({kind, id, number_}); };
     if (state.now.form == Form::partial_sum) {
       exchange(wanted.form == Form::split ? ExchangeKind::reduce_scatter : ExchangeKind::all_reduce);
@@ -105,14 +108,31 @@ class Propagation {
     }
   }
 
-  /// Parameters decide on which axis a node is split; without one that is, what it reads first.
+  /// Losses are of all tokens, and chunks of rows are.
+  bool takes_all_tokens(const Node& node) const {
+    return std::ranges::any_of(node.operands, [&](const TensorView& view) {
+      return view && (graph_.tensor(view).in_chunks || graph_.tensor(view).region == Region::losses);
+    });
+  }
+
+  /// Whether the variable of a dimension has those outside of it, too: then a rank's stretch is in one piece.
+  static bool has_all_outside(const std::vector<BoundDimension>& bound, const BoundDimension& inner) {
+    return std::ranges::none_of(bound, [&](const BoundDimension& each) {
+      return each.operand == inner.operand && each.axis == inner.axis && each.part == inner.part &&
+             each.depth < inner.depth && each.variable != inner.variable;
+    });
+  }
+
+  /// Parameters decide on which axis a node is split; without one that is, what it reads first, and if that
+  /// is sums only, the axis that these would be split on.
   NodeSplit find_split(const Node& node, const Legality& legality, const std::vector<Touch>& touches) {
     const std::vector<BoundDimension> bound = bind_axes(node, graph_, legality);
     NodeSplit split;
     split.is_divided.resize(node.operands.size());
     const auto can_split_on = [&](AxisName axis) {
       return std::ranges::any_of(bound, [&](const BoundDimension& each) {
-        return each.dimension.name == axis && can_split(legality, bound, each.variable, axis);
+        return each.dimension.name == axis && can_split(legality, bound, each.variable, axis) &&
+               (axis != kTokens || (!takes_all_tokens(node) && has_all_outside(bound, each)));
       });
     };
     bool is_decided = false;
@@ -122,6 +142,15 @@ class Propagation {
       if (now.form != Form::split || !can_split_on(now.axis)) continue;
       is_decided = is_parameter(graph_.tensor(node.operands[i]));
       if (is_decided || !split.axis) split.axis = now.axis;
+    }
+    for (std::size_t i = 0; i < node.operands.size() && !split.axis; ++i) {
+      if (!node.operands[i] || touches[i] == Touch::writes) continue;
+      const TensorId id = node.operands[i].tensor;
+      const Layout wanted = split_of(graph_.tensor(id));
+      if (state(id).now.form != Form::partial_sum || wanted.form != Form::split || !can_split_on(wanted.axis))
+        continue;
+      const bool can_travel_on = legality.operands[i].is_linear && can_wait(node, id, legality, touches);
+      if (!can_travel_on) split.axis = wanted.axis;
     }
     for (const BoundDimension& each : bound) {
       if (each.dimension.name != split.axis) continue;

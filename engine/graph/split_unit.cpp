@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/graph/share_norms.h"
 
 namespace strata {
 namespace {
@@ -150,20 +151,18 @@ class Splitting {
   SplitUnit run(const Unit& unit) {
     SplitUnit result{whole_, unit};
     place_parameters(result.unit);
-    std::vector<Tensor> tensors;
-    tensors.reserve(whole_.backward.tensors.size());
-    for (TensorId id = 0; id < std::ssize(whole_.backward.tensors); ++id) tensors.push_back(local(id));
-    result.graph.backward.tensors = tensors;
-    tensors.resize(whole_.forward.tensors.size());
-    result.graph.forward.tensors = std::move(tensors);
-    result.graph.forward.nodes =
-        local(whole_.forward.nodes, layout_.forward_nodes, layout_.forward_exchanges);
-    result.graph.backward.nodes =
-        local(whole_.backward.nodes, layout_.backward_nodes, layout_.backward_exchanges);
+    split_forward(result.graph.forward);
+    split_backward(result.graph.forward, result.graph.backward);
     return result;
   }
 
  private:
+  /// A tensor as the rank has it: its stretch, all of it (or a part of the sum), or both.
+  struct Versions {
+    TensorId stretch = -1, whole = -1;
+    TensorId gathered = -1;  ///< by the forward pass, and not changed since
+  };
+
   const Tensor& tensor(TensorId id) const { return whole_.backward.tensors[static_cast<std::size_t>(id)]; }
   const Layout& layout(TensorId id) const { return layout_.tensors[static_cast<std::size_t>(id)]; }
 
@@ -173,29 +172,65 @@ class Splitting {
 
   Tensor local(TensorId id) const {
     Tensor local = tensor(id);
-    if (layout(id).form == Form::split) {
-      local.rows = local.rows.divided(layout(id).axis, split_.ranks);
-      local.columns = local.columns.divided(layout(id).axis, split_.ranks);
-    }
+    if (layout(id).form == Form::split) divide(local, layout(id).axis);
     const Region region = local.region == Region::gradient ? Region::parameter : local.region;
     if (const auto moved = offsets_.find({region, local.offset}); moved != offsets_.end())
       local.offset = moved->second;
     return local;
   }
 
+  void divide(Tensor& tensor, AxisName axis) const {
+    tensor.rows = tensor.rows.divided(axis, split_.ranks);
+    tensor.columns = tensor.columns.divided(axis, split_.ranks);
+  }
+
+  void split_forward(UnitGraph& forward) {
+    const std::size_t count = whole_.forward.tensors.size();
+    add_tensors(0, count);
+    forward.nodes = local(whole_.forward.nodes, layout_.forward_nodes, layout_.forward_exchanges);
+    forward.tensors = tensors_;
+    if (forward.output >= 0) forward.output = handed_over(whole_.forward.output);
+    for (Versions& versions : versions_) {
+      if (versions.stretch < 0) continue;
+      versions.gathered = std::exchange(versions.whole, -1);
+    }
+  }
+
+  /// Its first tensors are those of the forward pass, of which there may be more now.
+  void split_backward(const UnitGraph& forward, UnitGraph& backward) {
+    add_tensors(whole_.forward.tensors.size(), whole_.backward.tensors.size());
+    backward.nodes = local(whole_.backward.nodes, layout_.backward_nodes, layout_.backward_exchanges);
+    backward.tensors = tensors_;
+    backward.output = forward.output;
+    const auto given = std::ranges::find(whole_.backward.tensors, Region::input_gradient, &Tensor::region);
+    if (given != whole_.backward.tensors.end())
+      handed_over(static_cast<TensorId>(given - whole_.backward.tensors.begin()));
+  }
+
+  /// Tensors of the whole unit.
+  void add_tensors(std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      const auto id = static_cast<TensorId>(i), own = static_cast<TensorId>(tensors_.size());
+      tensors_.push_back(local(id));
+      const bool is_split = layout(id).form == Form::split;
+      versions_.push_back({is_split ? own : -1, is_split ? -1 : own});
+    }
+  }
+
+  Versions& versions(TensorId id) { return versions_[static_cast<std::size_t>(id)]; }
+  /// What the next unit takes.
+  TensorId handed_over(TensorId id) {
+    if (versions(id).stretch < 0 && tokens_of(id).form == Form::split)
+      throw std::logic_error(tensor(id).name + " is whole, and the next unit takes a stretch");
+    return versions(id).stretch >= 0 ? versions(id).stretch : versions(id).whole;
+  }
+
   std::vector<Node> local(const std::vector<Node>& nodes, const std::vector<NodeLayout>& layouts,
-                          const std::vector<TensorExchange>& exchanges) const {
+                          const std::vector<TensorExchange>& exchanges) {
     std::vector<Node> result;
-    auto exchange = exchanges.begin();
+    auto next = exchanges.begin();
     const auto exchange_before = [&](std::size_t number) {
-      for (; exchange != exchanges.end() && exchange->before == number; ++exchange) {
-        if (exchange->kind != ExchangeKind::all_reduce)
-          throw ConfigError(
-              fmt::format("ranks would need an {} of {} within each layer, and can add up only: this model's "
-                          "layers cannot be shared",
-                          name_of(exchange->kind), tensor(exchange->tensor).name));
-        result.push_back({std::make_shared<ExchangeRule>(exchange->kind), {{exchange->tensor}}});
-      }
+      for (; next != exchanges.end() && next->before == number; ++next) exchange(*next, result);
     };
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       exchange_before(i);
@@ -205,18 +240,81 @@ class Splitting {
     return result;
   }
 
-  Node local(Node node, const NodeLayout& layout) const {
+  void exchange(const TensorExchange& exchange, std::vector<Node>& nodes) {
+    Versions& versions = this->versions(exchange.tensor);
+    const auto rule = std::make_shared<ExchangeRule>(exchange.kind);
+    const Layout wanted = tokens_of(exchange.tensor);
+    if (exchange.kind == ExchangeKind::all_reduce) {
+      nodes.push_back({rule, {{versions.whole}}});
+      return;
+    }
+    if (wanted.form != Form::split)
+      throw ConfigError(
+          fmt::format("ranks would need an {} of {} within each layer, and have parts of nothing but tokens: "
+                      "this model's layers cannot be shared",
+                      name_of(exchange.kind), tensor(exchange.tensor).name));
+    if (exchange.kind == ExchangeKind::reduce_scatter) {
+      versions.stretch = add_stretch(versions.whole, wanted.axis);
+      nodes.push_back({rule, {{versions.whole}, {versions.stretch}}});
+      versions.whole = -1;
+    } else if (versions.gathered >= 0) {  // whoever makes the passes gathers it again
+      versions.whole = versions.gathered;
+    } else {
+      versions.whole = add_whole(exchange.tensor, versions.stretch);
+      nodes.push_back({rule, {{versions.stretch}, {versions.whole}}});
+    }
+  }
+
+  /// How a tensor is split if ranks share out its tokens.
+  Layout tokens_of(TensorId id) const {
+    if (std::ranges::find(split_.axes, kTokens) == split_.axes.end()) return {};
+    const bool has_tokens = tensor(id).rows.has(kTokens) || tensor(id).columns.has(kTokens);
+    const bool is_split = layout(id).form == Form::split && layout(id).axis != kTokens;
+    return has_tokens && !is_split ? Layout{Form::split, kTokens} : Layout{};
+  }
+
+  /// The rank's stretch of a sum, which lies where the sum would.
+  TensorId add_stretch(TensorId sum, AxisName axis) {
+    Tensor stretch = tensors_[static_cast<std::size_t>(sum)];
+    tensors_[static_cast<std::size_t>(sum)].region = Region::workspace;
+    tensors_[static_cast<std::size_t>(sum)].name += ".part";
+    divide(stretch, axis);
+    tensors_.push_back(std::move(stretch));
+    return static_cast<TensorId>(tensors_.size()) - 1;
+  }
+
+  TensorId add_whole(TensorId id, TensorId stretch) {
+    Tensor whole = tensors_[static_cast<std::size_t>(stretch)];
+    whole.name += ".whole";
+    whole.rows = tensor(id).rows;
+    whole.columns = tensor(id).columns;
+    whole.region = Region::workspace;
+    whole.offset = 0;
+    tensors_.push_back(std::move(whole));
+    return static_cast<TensorId>(tensors_.size()) - 1;
+  }
+
+  Node local(Node node, const NodeLayout& layout) {
+    const std::vector<Touch> touches = node.rule->touches();
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       TensorView& view = node.operands[i];
       if (!view) continue;
-      const bool is_split = this->layout(view.tensor).form == Form::split;
-      if (is_split != layout.is_divided[i])
+      Versions& versions = this->versions(view.tensor);
+      const bool is_split = layout.is_divided[i];
+      const TensorId own = is_split ? versions.stretch : versions.whole;
+      if (own < 0)
         throw std::logic_error(fmt::format("{} takes {} of {}, which ranks do not have", node.rule->name(),
-                                           is_split ? "all" : "a stretch", tensor(view.tensor).name));
+                                           is_split ? "a stretch" : "all", tensor(view.tensor).name));
+      if (touches[i] != Touch::reads) {
+        versions.gathered = -1;
+        (is_split ? versions.whole : versions.stretch) = -1;
+      }
       if (is_split && !view.is_whole()) {
         const std::vector<Stretch> columns = stretches_of(tensor(view.tensor).columns, split_);
         const std::int64_t end = view.first + view.columns;
-        view = {view.tensor, common(columns, 0, view.first), common(columns, view.first, end)};
+        view = {own, common(columns, 0, view.first), common(columns, view.first, end)};
+      } else {
+        view.tensor = own;
       }
     }
     if (!layout.variable.empty())
@@ -313,6 +411,8 @@ class Splitting {
   const DerivedGraph& whole_;
   const AxisSplit& split_;
   UnitLayout layout_;
+  std::vector<Tensor> tensors_;     ///< of the rank
+  std::vector<Versions> versions_;  ///< by tensor of the whole unit
   /// Has those of parameters in a rank's flat parameters, by those in the whole ones.
   std::map<std::pair<Region, std::int64_t>, std::int64_t> offsets_;
 };
@@ -321,6 +421,11 @@ class Splitting {
 
 std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split) {
   return StretchFinder(axis, split).find();
+}
+
+DerivedGraph derive_shared(const UnitGraph& graph, std::span<const AxisName> axes) {
+  const bool splits_tokens = std::ranges::find(axes, kTokens) != axes.end();
+  return derive(share_norms(graph, axes), splits_tokens ? Fusing::norms : Fusing::all);
 }
 
 SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split) {

@@ -26,14 +26,17 @@ struct AxisSplit {
 /// What a rank has of an axis: stretches of it, in their order; neighbours are joined.
 std::vector<Stretch> stretches_of(const Axis& axis, const AxisSplit& split);
 
+/// The passes of a whole unit whose axes are going to be split: written so that ranks exchange little.
+DerivedGraph derive_shared(const UnitGraph& graph, std::span<const AxisName> axes);
+
 struct SplitUnit {
   DerivedGraph graph;
   /// What the rank has a part of stands before what all ranks have alike.
   Unit unit;
 };
 
-/// One rank's part. `unit` is any of those that `whole` is the graph of. Throws ConfigError if an axis cannot
-/// be split so often.
+/// One rank's part. `unit` is any of those that `whole`, from derive_shared(), is the graph of. Throws
+/// ConfigError if an axis cannot be split so often.
 SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split);
 
 }  // namespace strata

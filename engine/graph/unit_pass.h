@@ -20,6 +20,8 @@ struct PlacedExchange {
   std::size_t before;                          ///< number of the segment that comes next
   /// Between two parts of a loop over rows, whose passes add to the same gradients one after another.
   bool is_in_loop = false;
+
+  bool touches(Region region) const { return source.region == region || destination.region == region; }
 };
 
 class UnitPass {

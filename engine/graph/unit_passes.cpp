@@ -14,6 +14,7 @@ class PassMaker {
  public:
   PassMaker(const DerivedGraph& graph, const GraphShape& shape)
       : shape_(shape), forward_(graph.forward), derived_(graph.backward) {
+    has_chunks_ = std::ranges::any_of(forward_.tensors, &Tensor::in_chunks);
     find_needed();
     for (const TensorId id : needed_)
       if (!can_be_remade(id)) kept_.insert(id);
@@ -49,6 +50,12 @@ class PassMaker {
         if (touch != Touch::writes && is_made(view.tensor)) needed_.insert(view.tensor);
       });
     }
+    for (const Node& node : forward_.nodes) {  // what is gathered again is needed in parts
+      const auto* exchange = dynamic_cast<const ExchangeRule*>(node.rule.get());
+      if (exchange == nullptr || exchange->kind() != ExchangeKind::all_gather) continue;
+      const TensorId part = node[ExchangeRule::source].tensor;
+      if (needed_.contains(node[ExchangeRule::destination].tensor) && is_made(part)) needed_.insert(part);
+    }
   }
 
   static bool touches(const Node& node, TensorId id, bool (*how)(Touch)) {
@@ -81,9 +88,12 @@ class PassMaker {
     return inputs;
   }
 
+  /// What is gathered again cannot be between chunks of rows.
   bool can_be_remade(TensorId id) const {
     return std::ranges::all_of(makers_of(id), [&](const Node& maker) {
-      return maker.rule->is_cheap() && std::ranges::all_of(made_inputs(maker), [&](TensorId input) {
+      const bool is_exchange = dynamic_cast<const ExchangeRule*>(maker.rule.get()) != nullptr;
+      return maker.rule->is_cheap() && !(has_chunks_ && is_exchange) &&
+             std::ranges::all_of(made_inputs(maker), [&](TensorId input) {
                return needed_.contains(input) || can_be_remade(input);
              });
     });
@@ -304,6 +314,7 @@ class PassMaker {
 
   const GraphShape& shape_;
   const UnitGraph &forward_, &derived_;
+  bool has_chunks_ = false;
   std::set<TensorId> needed_;  ///< by the backward pass, of the forward pass
   std::set<TensorId> kept_;
 };

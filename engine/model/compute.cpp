@@ -17,7 +17,8 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
     }
   }
   for (const DerivedGraph& passes : model.passes) passes_.push_back(make_passes(passes, sizes));
-  for (const UnitGraph& graph : model.graphs) {
+  for (const DerivedGraph& passes : model.passes) {
+    const UnitGraph& graph = passes.forward;
     const bool has_input = graph.input >= 0;
     input_bytes_.push_back(has_input ? bytes_of(size_of(graph.tensor(graph.input), sizes)) : 0);
     for (const Tensor& tensor : graph.tensors)

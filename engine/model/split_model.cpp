@@ -50,8 +50,10 @@ void take_copies(Unit& own, const Unit& whole, const AxisSplit& split, std::int6
 
 }  // namespace
 
-AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank) {
-  return {{"kv_heads", "intermediate", "vocabulary"}, ranks, rank, {"vocabulary"}};
+AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank, bool sequence) {
+  AxisSplit split{{"kv_heads", "intermediate", "vocabulary"}, ranks, rank, {"vocabulary"}};
+  if (sequence) split.axes.push_back(kTokens);
+  return split;
 }
 
 Model split_model(const Model& whole, const AxisSplit& split) {
@@ -61,7 +63,7 @@ Model split_model(const Model& whole, const AxisSplit& split) {
   part.computes = make_unit_computes();
   std::vector<DerivedGraph> passes;
   for (const UnitGraph& graph : part.graphs)
-    passes.push_back(derive(split_losses(graph, split.axes, split.ranks)));
+    passes.push_back(derive_shared(split_losses(graph, split.axes, split.ranks), split.axes));
   for (std::size_t u = 0; u < part.units.size(); ++u) {
     SplitUnit of_rank = split_unit(part.units[u], passes[part.units[u].kind], split);
     part.passes[part.units[u].kind] = std::move(of_rank.graph);

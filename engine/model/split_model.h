@@ -9,7 +9,9 @@ namespace strata {
 /// The axes that tensor parallelism splits: heads with the keys that they share, and the columns between the
 /// products of an MLP, of which two sums over ranks in each pass of a layer are exchanged, and the vocabulary
 /// of embedding and head (Shoeybi et al., Megatron-LM, 2019). That need not divide.
-AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank);
+/// With `sequence` tokens are split, too, wherever a layer is not: what goes from unit to unit, norms and
+/// sums (Korthikanti et al. 2022).
+AxisSplit tensor_split(std::int64_t ranks, std::int64_t rank, bool sequence = false);
 
 /// Units with the rank's tensors and passes. If there are more ranks than heads of keys, neighbours have the
 /// same head, and each a part of its gradient. Throws ConfigError that names an axis which cannot be split so

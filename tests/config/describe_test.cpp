@@ -58,6 +58,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.replicate", "2"},
     {"parallel.shard", "1"},
     {"parallel.pipeline", "2"},
+    {"parallel.sequence", "true"},
     {"parallel.schedule", "zero_bubble"},
     {"parallel.chunks", "3"},
     {"parallel.stages", "[embedding, block.1]"},
@@ -180,6 +181,7 @@ parallel:
   replicate: 1
   # shard: (not given)
   tensor: 1
+  sequence: false
   pipeline: 1
   schedule: 1f1b
   chunks: 1

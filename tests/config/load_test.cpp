@@ -412,6 +412,16 @@ TEST(Pipelines, TakeTheirPartOfTheRanksThatWereStarted) {
       2);
 }
 
+TEST(SequenceParallelism, TakesTokensThatDivide) {
+  const std::string tokens =
+      kMinimal + "train: {batch: 3, microbatch: 3}\nparallel: {tensor: 4, sequence: true}\n";
+  EXPECT_THAT(refusal(tokens, {"data.sequence_length=30"}),
+              HasSubstr("parallel.sequence: the 3 · 30 tokens of a microbatch do not divide among 4 ranks of "
+                        "parallel.tensor; make train.microbatch times data.sequence_length a multiple of 4"));
+  EXPECT_EQ(refusal(tokens, {"data.sequence_length=32"}), "accepted");
+  EXPECT_EQ(refusal(tokens, {"data.sequence_length=30", "parallel.tensor=1"}), "accepted");
+}
+
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
               HasSubstr("device.link slows down the CPU device's copies only"));

@@ -50,6 +50,8 @@ TEST_P(Agreement, Norm) {
         expect_agrees(norm_scenario(kind, dtype, rows, columns, false, padding_unit, /*unit_offset=*/true));
       }
       expect_agrees(norm_in_place_scenario(dtype, rows, columns, padding_unit));
+      for (const bool unit_offset : {false, true})
+        expect_agrees(shared_norm_scenario(dtype, rows, columns, padding_unit, unit_offset));
     }
   }
 }

@@ -19,6 +19,7 @@ std::vector<Scenario> every_kernel() {
       matmul_scenario({.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = bf16}),
       column_sums_scenario(bf16, 300, 768),
       norm_scenario(NormKind::layer_norm, bf16, 100, 768, true),
+      shared_norm_scenario(bf16, 100, 768),
       norm_backward_scenario(NormKind::layer_norm, bf16, 100, 768, GradientPlace::own),
       attention_scenario(shape, bf16),
       attention_backward_scenario(shape, bf16),

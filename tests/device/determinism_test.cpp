@@ -34,6 +34,7 @@ TEST(AnyThreadCount, GivesTheSameNorms) {
     expect_same_bits_for_any_thread_count(
         norm_backward_scenario(NormKind::rms_norm, dtype, 130, 1030, GradientPlace::over_addend));
     expect_same_bits_for_any_thread_count(column_sums_scenario(dtype, 700, 600));
+    expect_same_bits_for_any_thread_count(shared_norm_scenario(dtype, 300, 768));
   }
 }
 

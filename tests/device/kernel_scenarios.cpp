@@ -141,6 +141,47 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
           }};
 }
 
+Scenario shared_norm_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding_unit,
+                              bool unit_offset) {
+  OperandMemory squares(DType::fp32, 1, rows), deviations(DType::fp32, 1, rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    squares.set(0, row, static_cast<float>(columns) * (1 + 0.01F * static_cast<float>(row % 50)));
+    deviations.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
+  }
+  return {
+      fmt::format("shared norm {} {}x{}{}", name_of(dtype), rows, columns, flag(unit_offset, "unit offset")),
+      {random_operand(1, dtype, rows, columns, 5 * padding_unit), random_operand(2, dtype, 1, columns),
+       random_operand(3, dtype, rows, columns, 2 * padding_unit), squares, deviations,
+       random_operand(4, DType::fp32, 1, rows), poisoned_operand(DType::fp32, 1, rows),
+       poisoned_operand(DType::fp32, 1, rows), poisoned_operand(DType::fp32, 1, rows),
+       poisoned_operand(dtype, rows, columns, padding_unit),
+       poisoned_operand(dtype, rows, columns, 3 * padding_unit), random_operand(5, DType::fp32, 1, columns)},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.run(RowDots{.a = x[0], .b = x[0], .out = x[6]});
+        kernels.run(
+            RowDeviation{.squares = x[3], .columns = 3 * columns, .epsilon = 1e-5F, .deviation = x[7]});
+        kernels.run(RowDots{.a = x[0], .b = x[2], .weight = x[1], .unit_offset = unit_offset, .out = x[8]});
+        kernels.run(NormForward{.kind = NormKind::rms_norm,
+                                .epsilon = 1e-5F,
+                                .input = x[0],
+                                .weight = x[1],
+                                .unit_offset = unit_offset,
+                                .out = x[9],
+                                .reciprocal_deviation = x[4],
+                                .given_deviation = true});
+        kernels.run(NormBackward{.kind = NormKind::rms_norm,
+                                 .input = x[0],
+                                 .weight = x[1],
+                                 .unit_offset = unit_offset,
+                                 .reciprocal_deviation = x[4],
+                                 .out_gradient = x[2],
+                                 .input_gradient = x[10],
+                                 .weight_gradient = x[11],
+                                 .projections = x[5],
+                                 .whole_columns = 3 * columns});
+      }};
+}
+
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
                                 GradientPlace place, std::int64_t padding_unit, bool unit_offset,
                                 NormGradients gradients) {

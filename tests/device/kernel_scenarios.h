@@ -31,6 +31,11 @@ enum class GradientPlace { own, over_out_gradient, over_addend };
 struct NormGradients {
   bool weight = true, bias = true;
 };
+/// A norm of some columns of rows, forward and backward: the sums that it needs of its own columns, and what
+/// it makes of those of all.
+Scenario shared_norm_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
+                              std::int64_t padding_unit = 1, bool unit_offset = false);
+
 Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns,
                                 GradientPlace place, std::int64_t padding_unit = 1, bool unit_offset = false,
                                 NormGradients gradients = {});

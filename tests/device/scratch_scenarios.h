@@ -19,6 +19,7 @@ inline std::vector<Scenario> calls_with_scratch() {
     calls.push_back(column_sums_scenario(dtype, 700, 96));
     calls.push_back(column_sums_scenario(dtype, 3, 96));
     calls.push_back(norm_scenario(NormKind::layer_norm, dtype, 40, 768, true));
+    calls.push_back(shared_norm_scenario(dtype, 40, 768));
     for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
       for (const std::int64_t padding : {0, 1})
         calls.push_back(norm_backward_scenario(kind, dtype, 300, 768, GradientPlace::own, padding));

@@ -47,7 +47,8 @@ Model model_of(const RunConfig& config) {
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
   const std::int64_t tensor = config.parallel.tensor;
-  const Model model = split_model(model_of(config), tensor_split(tensor, rank % tensor));
+  const Model model =
+      split_model(model_of(config), tensor_split(tensor, rank % tensor, config.parallel.sequence));
   const BatchLoader data(config, model.architecture.vocabulary);
   std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -29,14 +30,16 @@ struct Layout {
   Recompute recompute = Recompute::full;
   int vocabulary = 128;
   bool tied = true;
+  bool sequence = false;
   int ranks() const { return tensor * stages * data; }
 };
 
 std::string name_of(const Layout& layout) {
-  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}", layout.architecture,
+  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}", layout.architecture,
                      layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor, layout.stages,
                      layout.data, layout.replicate, layout.zero_stage,
-                     layout.recompute == Recompute::full ? "recomputed" : "saved");
+                     layout.recompute == Recompute::full ? "recomputed" : "saved",
+                     layout.sequence ? "_sequence" : "");
 }
 
 /// What `architecture`'s config says otherwise than llama's.
@@ -86,6 +89,7 @@ class TensorTest : public ::testing::Test {
     config.parallel.zero_stage = layout.zero_stage;
     config.parallel.pipeline = layout.stages;
     config.parallel.tensor = layout.tensor;
+    config.parallel.sequence = layout.sequence;
     return config;
   }
   RunConfig alone(const Layout& layout) const {
@@ -100,6 +104,29 @@ class TensorTest : public ::testing::Test {
 };
 
 class TensorRun : public TensorTest, public ::testing::WithParamInterface<Layout> {};
+
+constexpr Layout with_sequence(Layout layout) {
+  layout.sequence = true;
+  return layout;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SplitTokens, TensorRun,
+    ::testing::Values(
+        with_sequence({}), with_sequence({.recompute = Recompute::none}),
+        with_sequence({.data = 2, .zero_stage = 0, .tied = false}),
+        with_sequence({.data = 2, .zero_stage = 1}),
+        with_sequence({.data = 2, .zero_stage = 2, .recompute = Recompute::none}),
+        with_sequence({.data = 4, .zero_stage = 3, .replicate = 2}),
+        with_sequence({.stages = 2, .data = 2, .recompute = Recompute::none}),
+        with_sequence({.stages = 2, .architecture = "gpt2", .vocabulary = 131}),
+        with_sequence({.tensor = 4, .architecture = "gpt2", .recompute = Recompute::none, .vocabulary = 131}),
+        with_sequence({.architecture = "gemma2", .vocabulary = 131}),
+        with_sequence({.architecture = "qwen3", .recompute = Recompute::none}),
+        with_sequence({.data = 2, .architecture = "olmo2"}),
+        with_sequence({.data = 2, .architecture = "mixtral"}),
+        with_sequence({.architecture = "qwen3_moe", .recompute = Recompute::none, .tied = false})),
+    [](const auto& info) { return name_of(info.param); });
 
 TEST_P(TensorRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   const RunConfig config = this->config(GetParam());
@@ -126,6 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{.stages = 2}, Layout{.stages = 2, .data = 2, .recompute = Recompute::none},
                       Layout{.data = 2, .architecture = "qwen3"},
                       Layout{.data = 2, .architecture = "mixtral"},
+                      Layout{.data = 2, .architecture = "olmo2"},
+                      Layout{.stages = 2, .architecture = "olmo2", .recompute = Recompute::none},
                       Layout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
                       Layout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
                       Layout{.architecture = "granite", .tied = false},
@@ -189,23 +218,96 @@ TEST_F(TensorTest, TakesTurnsBetweenMicrobatches) {
 }
 
 /// Wherever state lives, whatever is made again, in whatever order lanes run.
-TEST_F(TensorTest, HasTheSameBitsWhereverStateLives) {
+class TensorPlaces : public TensorTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(TensorPlaces, ChangeNoBit) {
   std::set<std::string> hashes;
-  for (const Recompute recompute : {Recompute::full, Recompute::none}) {
+  const auto run_with = [&](RunConfig config) {
+    config.train.steps = 3;
+    for (const RunOutcome& rank : run_ranks(config, config.ranks())) {
+      hashes.insert(rank.result.state_hash);
+      expect_the_plan_was_exact(rank);
+    }
+  };
+  for (const Recompute recompute : {Recompute::full, Recompute::none, Recompute::automatic}) {
+    const RunConfig config = this->config({.data = 2, .recompute = recompute, .sequence = GetParam()});
     for (const bool on_host : {false, true}) {
       for (const LaneMode lanes : {LaneMode::overlapped, LaneMode::serial}) {
-        RunConfig config = this->config({.data = 2, .recompute = recompute});
-        config.train.steps = 3;
-        config.plan.lanes = lanes;
-        if (on_host) config.memory.device = test::smallest_bytes(config);
-        for (const RunOutcome& rank : run_ranks(config, 4)) {
-          hashes.insert(rank.result.state_hash);
-          expect_the_plan_was_exact(rank);
-        }
+        RunConfig placed = config;
+        placed.plan.lanes = lanes;
+        if (on_host) placed.memory.device = test::smallest_bytes(config);
+        run_with(placed);
+      }
+    }
+    if (!test::why_no_drive(folder_.path()).empty()) continue;
+    RunConfig on_drive = config;
+    on_drive.memory.nvme_path = {folder_.path().string()};
+    on_drive.memory.parameters = on_drive.memory.optimizer_state = TierChoice::nvme;
+    run_with(on_drive);
+  }
+  EXPECT_EQ(hashes.size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokens, TensorPlaces, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "split" : "whole"; });
+
+/// With t ranks a part of tokens is 1/t of them. Forward each layer gathers twice and scatters twice;
+/// backward its products' inputs are gathered once more. The embedding scatters and gathers once, and so does
+/// the head.
+TEST_F(TensorTest, SendsPartsOfTokens) {
+  const Layout layout = {.recompute = Recompute::none, .sequence = true};
+  RunConfig config = this->config(layout);
+  config.train.steps = 1;
+  const std::int64_t layers = 3, others = 1, hidden = 32;
+  const std::int64_t part = config.data.sequence_length / 2 * hidden * size_of(DType::fp32);
+  const std::int64_t per_part = others * part * config.microbatches();
+  for (const RunOutcome& rank : run_ranks(config, 2)) {
+    EXPECT_EQ(rank.plan.training.moved(Link::all_gather), per_part * (6 * layers + 2));
+    EXPECT_EQ(rank.plan.training.moved(Link::reduce_scatter), per_part * (4 * layers + 2));
+    expect_the_plan_was_exact(rank);
+  }
+}
+
+/// Between stages a rank sends its part of the tokens, and a divided backward pass makes the same bits.
+TEST_F(TensorTest, PassesPartsOfTokensFromStageToStage) {
+  std::set<std::string> hashes;
+  std::map<bool, Bytes> sent;
+  for (const bool sequence : {false, true}) {
+    for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zero_bubble}) {
+      RunConfig config = this->config({.stages = 2, .sequence = sequence});
+      config.parallel.schedule = schedule;
+      config.parallel.stages = {"embedding", "block.1"};
+      config.train.steps = 2;
+      for (const RunOutcome& rank : run_ranks(config, 4)) {
+        sent[sequence] = std::max(sent[sequence], rank.plan.training.moved(Link::send));
+        if (sequence) hashes.insert(rank.result.state_hash);
+        expect_the_plan_was_exact(rank);
       }
     }
   }
   EXPECT_EQ(hashes.size(), 1U);
+  const std::int64_t input = 24 * 32 * size_of(DType::fp32), microbatches = 8;
+  EXPECT_EQ(sent[false] - sent[true], microbatches * input / 2);
+}
+
+TEST_F(TensorTest, ValidatesWithPartsOfTokens) {
+  const Layout layout = {.data = 2, .recompute = Recompute::none, .tied = false, .sequence = true};
+  RunConfig config = this->config(layout), alone = this->alone(layout);
+  for (RunConfig* run : {&config, &alone}) {
+    run->train.steps = 4;
+    run->train.validate_every = 2;
+    run->train.validation_batches = 3;
+    run->data.validation_fraction = 0.1;
+  }
+  const RunOutcome expected = run(alone);
+  for (const RunOutcome& rank : run_ranks(config, 4)) {
+    ASSERT_EQ(rank.result.validation.size(), expected.result.validation.size());
+    for (std::size_t i = 0; i < expected.result.validation.size(); ++i) {
+      const double loss = expected.result.validation[i].loss;
+      EXPECT_NEAR(rank.result.validation[i].loss, loss, 1e-5 * loss);
+    }
+    expect_the_plan_was_exact(rank);
+  }
 }
 
 /// A product of which some projections are frozen is several, of which ranks have their parts alike.

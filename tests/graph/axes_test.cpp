@@ -11,6 +11,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/share_norms.h"
 #include "engine/graph/unit_builder.h"
 #include "tests/graph/split_proof.h"
 #include "tests/support/declared_axes.h"
@@ -74,6 +75,14 @@ UnitBuilder layer() {
       builder.activate(builder.linear(routed, {{"plain", intermediate()}}), Activation::gelu_tanh);
   builder.output(builder.add(gated, builder.scale(builder.linear(plain, {{"last", hidden()}}), 0.5)));
   return builder;
+}
+
+/// A norm over the columns of several ranks.
+UnitGraph shared_norm() {
+  UnitBuilder builder("norms", "");
+  const TensorView x = builder.linear(builder.input(hidden()), {{"in", intermediate()}});
+  builder.output(builder.linear(builder.norm(x, "norm", {}), {{"out", hidden()}}));
+  return share_norms(builder.finish().graph, std::array<AxisName, 1>{"intermediate"});
 }
 
 UnitBuilder embedding() {
@@ -172,6 +181,7 @@ void visit_all_nodes(const Walk::Visit& visit) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }
+  Walk(shared_norm(), visit);
 }
 
 TEST(DeclaredAxes, AreTrue) {
@@ -248,6 +258,9 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("norm", "t c+, t c, t c, 1 c, 1 c, t c, 1 t, 1 t"),  // and are no sums of its parts'
         std::pair("norm", "+t c^, +t c, +t c, 1 c, 1 c, +t c, 1 t, 1 t"),
         std::pair("norm_gradient", "t c^, 1 c, 1 t, 1 t, t c, t c, t c, 1 c, 1 c"),
+        std::pair("row_squares", "t c, 1 t"), std::pair("shared_norm", "t c+, 1 t, 1 c, t c"),
+        std::pair("row_projection", "t c^, +t c, 1 c, 1 t"),  // it is linear in the gradient, not in x
+        std::pair("shared_norm_gradient", "t c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c"),
         std::pair("head_norm", "+t (g q^ d^)|(g d), 1 d, 1 d, +t (g q d)|(g d), (g q)|g t"),
         std::pair("attention", "(s p) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p"),
         std::pair("attention_gradient",

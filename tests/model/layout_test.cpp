@@ -12,6 +12,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/legality.h"
 #include "engine/graph/operators/cross_entropy.h"
+#include "engine/graph/share_norms.h"
 #include "tests/model/tiny_model.h"
 #include "tests/support/declared_axes.h"
 
@@ -140,6 +141,30 @@ TEST(TensorParallel, WithSplitSequencesGathersAndScatters) {
                           "all_gather sum_gradient before linear_weight_gradient",
                           "all_gather input_layernorm before linear_weight_gradient",
                           "reduce_scatter input_layernorm_gradient before norm_gradient"));
+}
+
+/// What products have made is scattered before it is added to what tokens have, so products stay alone.
+TEST(TensorParallel, WithSplitSequencesScattersWhatNormsRead) {
+  const Exchanges found = exchanges(fuse(graph_of(tiny("gemma2"), 1), Fusing::norms), kWithSequences);
+  EXPECT_THAT(found.forward, ElementsAre("all_gather input_layernorm before linear",
+                                         "reduce_scatter self_attn.o_proj before norm",
+                                         "all_gather pre_feedforward_layernorm before linear",
+                                         "reduce_scatter mlp.down_proj before norm"));
+}
+
+/// Of norms over all heads a number per token travels each way.
+TEST(TensorParallel, AddsUpSquaresOfNormsOverAllHeads) {
+  const UnitGraph graph = fuse(share_norms(graph_of(tiny("olmo2"), 1), kTensorParallel));
+  const Exchanges found = exchanges(graph, kTensorParallel);
+  EXPECT_THAT(found.forward,
+              ElementsAre("all_reduce self_attn.q_norm.squares before row_deviation",
+                          "all_reduce self_attn.k_norm.squares before row_deviation",
+                          "all_reduce self_attn.o_proj before norm", "all_reduce mlp.down_proj before norm"));
+  EXPECT_THAT(found.backward,
+              ElementsAre("all_reduce sum_gradient before norm_gradient",
+                          "all_reduce self_attn.k_norm.deviation_gradient before shared_norm_gradient",
+                          "all_reduce self_attn.q_norm.deviation_gradient before shared_norm_gradient",
+                          "all_reduce input_gradient before the end"));
 }
 
 TEST(TensorParallel, RefusesWhatDoesNotDivide) {

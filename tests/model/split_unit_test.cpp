@@ -17,8 +17,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr MicrobatchShape kShape{2, 7};
-constexpr MicrobatchShape kLongShape{5, 30};  ///< logits of three chunks
+/// Parts of its tokens do not end where sequences do.
+constexpr MicrobatchShape kShape{3, 4};
+constexpr MicrobatchShape kLongShape{6, 24};  ///< logits of three chunks
 constexpr double kTolerance = 1e-5;
 
 /// Calls visit(element of the whole tensor, element of the rank's part).
@@ -129,15 +130,30 @@ class RankOfUnit {
   ReferenceKernels kernels_;
 };
 
-void add_up(std::vector<RankOfUnit>& ranks, const std::vector<const PlacedExchange*>& exchanges) {
-  std::vector<float> sum(ranks.front().values(exchanges.front()->source).size());
+void exchange(std::vector<RankOfUnit>& ranks, const std::vector<const PlacedExchange*>& exchanges) {
+  const bool gathers = exchanges.front()->kind == ExchangeKind::all_gather;
+  std::vector<float> all;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::span<const float> values = ranks[r].values(exchanges[r]->source);
-    ASSERT_EQ(values.size(), sum.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+    if (gathers || r == 0) {
+      all.insert(all.end(), values.begin(), values.end());
+    } else {
+      ASSERT_EQ(values.size(), all.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] += values[i];
+    }
   }
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    std::ranges::copy(sum, ranks[r].values(exchanges[r]->source).begin());
+  const bool scatters = exchanges.front()->kind == ExchangeKind::reduce_scatter;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const std::span<float> made = ranks[r].values(exchanges[r]->destination);
+    ASSERT_EQ(made.size() * (scatters ? ranks.size() : 1), all.size());
+    std::ranges::copy(std::span(all).subspan(scatters ? r * made.size() : 0, made.size()), made.begin());
+  }
+}
+
+/// A rank's part of tokens.
+std::vector<float> part_of(const std::vector<float>& all, std::int64_t parts, std::int64_t part) {
+  const auto count = std::ssize(all) / parts;
+  return {all.begin() + part * count, all.begin() + (part + 1) * count};
 }
 
 void run_together(std::vector<RankOfUnit>& ranks, const UnitPass& (RankOfUnit::*pass)() const) {
@@ -154,7 +170,7 @@ void run_together(std::vector<RankOfUnit>& ranks, const UnitPass& (RankOfUnit::*
       std::vector<const PlacedExchange*> exchange;
       exchange.reserve(ranks.size());
       for (RankOfUnit& rank : ranks) exchange.push_back(&(rank.*pass)().exchanges()[next]);
-      add_up(ranks, exchange);
+      strata::test::exchange(ranks, exchange);
     }
     if (s == segments) break;
     for (RankOfUnit& rank : ranks) rank.run((rank.*pass)().segments()[s]);
@@ -232,7 +248,7 @@ std::vector<float> join(std::vector<RankOfUnit>& ranks, const Unit& whole, std::
 }
 
 void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Model>& parts, std::size_t u,
-                                      const MicrobatchShape& microbatch) {
+                                      const MicrobatchShape& microbatch, bool splits_tokens) {
   const auto owner_in = [&](const Model& each) {
     const std::int32_t shared = each.units[u].shares;
     return shared < 0 ? nullptr : &each.units[static_cast<std::size_t>(shared)];
@@ -250,24 +266,34 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
     for (std::size_t p = 0; p < added.parts().size(); ++p)
       take_part(whole.front().parts()[p], added.parts()[p]);
   }
+  const std::int64_t count = std::ssize(ranks), token_parts = splits_tokens ? count : 1;
+  std::vector<RankOfUnit::Given> given_to_ranks(ranks.size(), given);
+  for (std::int64_t r = 0; r < count; ++r) {
+    RankOfUnit::Given& of_rank = given_to_ranks[static_cast<std::size_t>(r)];
+    for (std::vector<float>* values : {&of_rank.input, &of_rank.output_gradient})
+      *values = part_of(*values, token_parts, r % token_parts);
+  }
+  const auto begin = [&](bool saves) {
+    whole.front().begin(given, saves);
+    for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].begin(given_to_ranks[r], saves);
+  };
   const bool is_head = u + 1 == model.units.size();
   for (const bool saves : {true, false}) {
-    for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
-      for (RankOfUnit& rank : *group) rank.begin(given, saves);
-      run_together(*group, &RankOfUnit::forward);
-    }
+    begin(saves);
+    for (std::vector<RankOfUnit>* group : {&whole, &ranks}) run_together(*group, &RankOfUnit::forward);
     const auto expect_equal = [&](Region region) {
-      for (const RankOfUnit& rank : ranks) {
-        EXPECT_LE(difference(rank.values(region), whole.front().values(region)), kTolerance);
-        EXPECT_EQ(rank.values(region), ranks.front().values(region)) << "ranks go on with the same values";
+      const bool is_split = splits_tokens && region != Region::losses;
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::vector<float> all = whole.front().values(region),
+                                 found = ranks[static_cast<std::size_t>(r)].values(region);
+        EXPECT_LE(difference(found, is_split ? part_of(all, count, r) : all), kTolerance);
+        if (is_split) continue;
+        EXPECT_EQ(found, ranks.front().values(region)) << "ranks go on with the same values";
       }
     };
     expect_equal(is_head ? Region::losses : Region::output);
-    for (std::vector<RankOfUnit>* group : {&whole, &ranks}) {
-      if (is_head)
-        for (RankOfUnit& rank : *group) rank.begin(given, saves);
-      run_together(*group, &RankOfUnit::backward);
-    }
+    if (is_head) begin(saves);
+    for (std::vector<RankOfUnit>* group : {&whole, &ranks}) run_together(*group, &RankOfUnit::backward);
     if (is_head) expect_equal(Region::losses);
     if (u > 0) expect_equal(Region::input_gradient);
     for (std::size_t p = 0; p < whole.front().parts().size(); ++p) {
@@ -287,15 +313,15 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
 }
 
 void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ranks,
-                                     const std::vector<std::string>& freeze) {
+                                     const std::vector<std::string>& freeze, bool splits_tokens = false) {
   architecture.expert_intermediate *= 2;  // so that it divides
   const Model model = build_model(architecture, freeze);
   std::vector<Model> parts;
   for (std::int64_t rank = 0; rank < ranks; ++rank)
-    parts.push_back(split_model(model, tensor_split(ranks, rank)));
+    parts.push_back(split_model(model, tensor_split(ranks, rank, splits_tokens)));
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const bool is_layer = 0 < u && u + 1 < model.units.size();
-    expect_what_the_whole_unit_makes(model, parts, u, is_layer ? kShape : kLongShape);
+    expect_what_the_whole_unit_makes(model, parts, u, is_layer ? kShape : kLongShape, splits_tokens);
   }
 }
 
@@ -306,6 +332,11 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakes) {
   expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {});
 }
 
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesOfPartsOfTokens) {
+  const Architecture& architecture = GetParam().architecture;
+  expect_what_the_whole_one_makes(architecture, architecture.kv_heads, {}, /*splits_tokens=*/true);
+}
+
 TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
   std::vector<std::string> patterns = {"*q_proj.weight", "*k_proj.weight", "*o_proj.weight", "*norm*.weight",
                                        "*embed_tokens.weight"};
@@ -314,7 +345,9 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
   if (GetParam().name == "phi3") patterns = {"*qkv_proj.weight", "*down_proj.weight"};
   for (const std::string& pattern : patterns) {
     SCOPED_TRACE(pattern);
-    expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {pattern});
+    for (const bool splits_tokens : {false, true})
+      expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {pattern},
+                                      splits_tokens);
   }
 }
 
@@ -332,25 +365,55 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithCopiesOfKeys) {
   }
   expect_what_the_whole_one_makes(architecture, 4, {});
   expect_what_the_whole_one_makes(architecture, 4, {"*k_proj.weight"});
+  expect_what_the_whole_one_makes(architecture, 4, {}, /*splits_tokens=*/true);
 }
 
-std::vector<TinyArchitecture> architectures_that_split() {
-  std::vector<TinyArchitecture> result;
-  for (const TinyArchitecture& each : tiny_architectures())
-    if (each.name != "olmo2") result.push_back(each);
-  return result;
-}
-
-INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitOf, testing::ValuesIn(architectures_that_split()),
+INSTANTIATE_TEST_SUITE_P(Architectures, SplitUnitOf, testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
 
-/// Its norms of queries and keys are over all heads, so ranks would gather these.
-TEST(SplitUnit, TakesSumsOnly) {
-  for (const TinyArchitecture& each : tiny_architectures()) {
-    if (each.name != "olmo2") continue;
-    const Model model = build_model(each.architecture);
-    EXPECT_THROW(split_unit(model.units[1], derive(model.graph_of(model.units[1])), tensor_split(2, 0)),
-                 ConfigError);
+/// all_reduces, reduce_scatters and all_gathers.
+std::array<int, 3> exchanges_of(const UnitPass& pass) {
+  std::array<int, 3> counts = {};
+  for (const PlacedExchange& exchange : pass.exchanges()) ++counts[static_cast<std::size_t>(exchange.kind)];
+  return counts;
+}
+
+/// Of a layer: forward, backward, and backward with the forward pass made again, whose last sum nobody needs.
+TEST(SplitTokens, ExchangeWhatTheFormulasSay) {
+  const std::vector<TinyArchitecture> all = tiny_architectures();
+  for (const char* name : {"gpt2", "llama_untied"}) {
+    SCOPED_TRACE(name);
+    const Model model = build_model(std::ranges::find(all, name, &TinyArchitecture::name)->architecture);
+    const auto passes = [&](bool splits_tokens) {
+      const Model part = split_model(model, tensor_split(model.architecture.kv_heads, 0, splits_tokens));
+      return UnitCompute(part, DType::fp32, kShape).passes(part.units[1]);
+    };
+    const UnitPasses whole = passes(false), parts = passes(true);
+    EXPECT_THAT(exchanges_of(whole.saving_all().forward), ElementsAre(2, 0, 0));
+    EXPECT_THAT(exchanges_of(whole.saving_all().backward), ElementsAre(2, 0, 0));
+    EXPECT_THAT(exchanges_of(whole.saving_nothing().backward), ElementsAre(3, 0, 0));
+    EXPECT_THAT(exchanges_of(parts.saving_all().forward), ElementsAre(0, 2, 2));
+    EXPECT_THAT(exchanges_of(parts.saving_all().backward), ElementsAre(0, 2, 4));
+    EXPECT_EQ(exchanges_of(parts.saving_nothing().backward)[1], 3);
+    EXPECT_GE(exchanges_of(parts.saving_nothing().backward)[2], 4);
+    EXPECT_LE(exchanges_of(parts.saving_nothing().backward)[2], 6);
+  }
+}
+
+/// What is saved is shared out with the tokens: norms' inputs, too, which all ranks have without that.
+TEST(SplitTokens, ShareOutAllThatIsSaved) {
+  constexpr MicrobatchShape kEven{3, 64};
+  for (const char* name : {"gpt2", "llama_untied", "gemma2", "qwen3", "olmo2"}) {
+    SCOPED_TRACE(name);
+    const std::vector<TinyArchitecture> all = tiny_architectures();
+    const Model model = build_model(std::ranges::find(all, name, &TinyArchitecture::name)->architecture);
+    const std::int64_t ranks = model.architecture.kv_heads;
+    const Model part = split_model(model, tensor_split(ranks, 0, true));
+    const UnitCompute whole(model, DType::fp32, kEven), of_rank(part, DType::fp32, kEven);
+    EXPECT_EQ(ranks * of_rank.input_bytes(part.units[1]), whole.input_bytes(model.units[1]));
+    EXPECT_NEAR(static_cast<double>(ranks * of_rank.passes(part.units[1]).saving_all().saved_bytes),
+                static_cast<double>(whole.passes(model.units[1]).saving_all().saved_bytes),
+                static_cast<double>(8 * ranks * 256));
   }
 }
 

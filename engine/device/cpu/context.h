@@ -41,6 +41,8 @@ ScratchBytes scratch_on_cpu(const Call& /*call*/, int /*threads*/) {
 
 void run_on_cpu(CpuContext& context, const Product& product);
 void run_on_cpu(CpuContext& context, const ColumnSum& call);
+void run_on_cpu(CpuContext& context, const RowDots& call);
+void run_on_cpu(CpuContext& context, const RowDeviation& call);
 void run_on_cpu(CpuContext& context, const NormForward& norm);
 void run_on_cpu(CpuContext& context, const NormBackward& norm);
 void run_on_cpu(CpuContext& context, const AttentionForward& attention);

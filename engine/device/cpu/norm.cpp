@@ -67,10 +67,12 @@ HWY_INLINE void norm_rows(const NormForward& norm, std::int64_t begin, std::int6
   for (std::int64_t row = begin; row < end; ++row) {
     const float total = gather_row<T>(norm, row, values);
     const float mean = centered ? total / static_cast<float>(columns) : 0.0F;
-    const float variance = squares(values, columns, mean) / static_cast<float>(columns);
-    const float reciprocal = 1.0F / std::sqrt(variance + norm.epsilon);
+    float& reciprocal = norm.reciprocal_deviation.row<float>(0)[row];
+    if (!norm.given_deviation) {
+      const float variance = squares(values, columns, mean) / static_cast<float>(columns);
+      reciprocal = 1.0F / std::sqrt(variance + norm.epsilon);
+    }
     if (centered) norm.mean.row<float>(0)[row] = mean;
-    norm.reciprocal_deviation.row<float>(0)[row] = reciprocal;
     T* out = norm.out.row<T>(row);
     for_vectors(columns, [&](auto access, std::int64_t i) HWY_ATTR {
       const Float normalised =
@@ -128,7 +130,9 @@ HWY_INLINE void norm_backward_rows(const NormBackward& norm, std::int64_t begin,
     const RowSums sums = sum_row<T>(norm, row, mean, reciprocal, weight_sums, bias_sums);
     // dx = r·(g - mean(g) - x̂·mean(g·x̂)); RMSNorm has no mean(g).
     const float offset = centered ? sums.gradient / static_cast<float>(columns) : 0.0F;
-    const float projection = sums.projected / static_cast<float>(columns);
+    const float projection = norm.projections ? norm.projections.row<float>(0)[row] * reciprocal /
+                                                    static_cast<float>(norm.whole_columns)
+                                              : sums.projected / static_cast<float>(columns);
     const T* input = norm.input.row<T>(row);
     const T* gradient = norm.out_gradient.row<T>(row);
     const T* addend = norm.addend ? norm.addend.row<T>(row) : nullptr;
@@ -149,6 +153,26 @@ void norm_backward(const NormBackward& norm, std::int64_t begin, std::int64_t en
   with_storage_type(norm.input.dtype, [&]<typename T>(T) HWY_ATTR {
     norm_backward_rows<T>(norm, begin, end, weight_sums, bias_sums);
   });
+}
+
+template <typename T>
+HWY_INLINE void dot_rows_of(const RowDots& call, std::int64_t begin, std::int64_t end) {
+  const Factors<T> factors{call.weight ? call.weight.row<T>(0) : nullptr, call.unit_offset};
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* a = call.a.row<T>(row);
+    const T* b = call.b.row<T>(row);
+    Float total = hn::Zero(FloatTag());
+    for_vectors(call.a.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+      Float value = access.load(b + i);
+      if (factors.weight != nullptr) value = hn::Mul(value, factors.load(access, i));
+      total = hn::MulAdd(access.load(a + i), value, total);
+    });
+    call.out.row<float>(0)[row] = sum(total);
+  }
+}
+
+void dot_rows(const RowDots& call, std::int64_t begin, std::int64_t end) {
+  with_storage_type(call.a.dtype, [&]<typename T>(T) HWY_ATTR { dot_rows_of<T>(call, begin, end); });
 }
 
 /// to[columns] += from row 0, 1, … in order.
@@ -175,6 +199,7 @@ namespace {
 
 HWY_EXPORT(norm_forward);
 HWY_EXPORT(norm_backward);
+HWY_EXPORT(dot_rows);
 HWY_EXPORT(add_rows);
 
 /// Sums over rows: at most this many partial ones, of blocks of at least kSumRows rows.
@@ -240,6 +265,20 @@ void run_on_cpu(CpuContext& context, const NormBackward& norm) {
   });
   if (norm.weight_gradient) combine(context, weights, norm.weight_gradient);
   if (norm.bias_gradient) combine(context, biases, norm.bias_gradient);
+}
+
+void run_on_cpu(CpuContext& context, const RowDots& call) {
+  context.pool.for_ranges(call.a.rows, rows_per_task(call.a.columns),
+                          [&](std::int64_t begin, std::int64_t end, int) {
+                            HWY_DYNAMIC_DISPATCH(dot_rows)(call, begin, end);
+                          });
+}
+
+void run_on_cpu(CpuContext&, const RowDeviation& call) {
+  const float* squares = call.squares.row<float>(0);
+  float* deviation = call.deviation.row<float>(0);
+  for (std::int64_t row = 0; row < call.squares.columns; ++row)
+    deviation[row] = 1.0F / std::sqrt(squares[row] / static_cast<float>(call.columns) + call.epsilon);
 }
 
 ScratchBytes scratch_on_cpu(const ColumnSum& call, int /*threads*/) {

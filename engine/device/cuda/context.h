@@ -34,6 +34,8 @@ Bytes scratch_on_cuda(const Call& /*call*/) {
 }
 
 void run_on_cuda(const CudaContext& context, const ColumnSum& call);
+void run_on_cuda(const CudaContext& context, const RowDots& call);
+void run_on_cuda(const CudaContext& context, const RowDeviation& call);
 void run_on_cuda(const CudaContext& context, const NormForward& norm);
 void run_on_cuda(const CudaContext& context, const NormBackward& norm);
 /// Attention is in plain fp32 arithmetic: for what cuDNN does not support, and what it is compared with.

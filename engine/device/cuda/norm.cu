@@ -27,6 +27,7 @@ struct NormOperands {
   const T *weight, *bias;  ///< bias may be null
   bool unit_offset;
   float *mean, *reciprocal_deviation;
+  bool given_deviation;
 };
 
 /// Columns [column, column + width) of what is normalised, in the storage dtype; writes `sum`.
@@ -91,8 +92,9 @@ __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x
     });
     variance = block_sum(squares) / columns;
   }
-  const float reciprocal_deviation = 1.0F / sqrtf(variance + x.epsilon);
-  if (threadIdx.x == 0) {
+  const float reciprocal_deviation =
+      x.given_deviation ? x.reciprocal_deviation[row] : 1.0F / sqrtf(variance + x.epsilon);
+  if (threadIdx.x == 0 && !x.given_deviation) {
     if (x.centred) x.mean[row] = mean;
     x.reciprocal_deviation[row] = reciprocal_deviation;
   }
@@ -103,6 +105,27 @@ __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x
     for (int i = 0; i < width; ++i) value[i] = (value[i] - mean) * reciprocal_deviation;
     write_output<width>(x, row, column, value);
   });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kUnalignedNormThreads)
+    row_dots_kernel(Rows<const T> a, Rows<const T> b, std::int64_t columns, const T* weight, bool unit_offset,
+                    float* out) {
+  const std::int64_t row = blockIdx.x;
+  float sum = 0;
+  for (std::int64_t column = threadIdx.x; column < columns; column += blockDim.x) {
+    const float factor = weight == nullptr ? 1.0F : to_float(weight[column]) + (unit_offset ? 1.0F : 0.0F);
+    sum += to_float(a.row(row)[column]) * to_float(b.row(row)[column]) * factor;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) out[row] = sum;
+}
+
+__global__ void __launch_bounds__(kUnalignedNormThreads)
+    row_deviation_kernel(const float* squares, std::int64_t rows, float columns, float epsilon,
+                         float* deviation) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (row < rows) deviation[row] = 1.0F / sqrtf(squares[row] / columns + epsilon);
 }
 
 template <int width, int runs, typename T>
@@ -127,6 +150,25 @@ void launch_aligned_norm(const CudaContext& context, const NormOperands<T>& x) {
 
 }  // namespace
 
+void run_on_cuda(const CudaContext& context, const RowDots& call) {
+  if (call.a.elements() == 0) return;
+  with_storage_type(call.a.dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(row_dots_kernel<T>, dim3(static_cast<unsigned>(call.a.rows)),
+           dim3(static_cast<unsigned>(whole_warps(std::min(call.a.columns, kUnalignedNormThreads)))), 0,
+           context.stream, rows_of<const T>(call.a), rows_of<const T>(call.b), call.a.columns,
+           rows_of<const T>(call.weight).data, call.unit_offset, rows_of<float>(call.out).data);
+  });
+}
+
+void run_on_cuda(const CudaContext& context, const RowDeviation& call) {
+  const std::int64_t rows = call.squares.columns;
+  if (rows == 0) return;
+  launch(row_deviation_kernel, dim3(static_cast<unsigned>(divide_rounding_up(rows, kUnalignedNormThreads))),
+         dim3(kUnalignedNormThreads), 0, context.stream, call.squares.row<const float>(0), rows,
+         static_cast<float>(call.columns), call.epsilon, call.deviation.row<float>(0));
+}
+
 void run_on_cuda(const CudaContext& context, const NormForward& norm) {
   if (norm.input.elements() == 0) return;
   with_storage_type(norm.input.dtype, [&](auto element) {
@@ -143,7 +185,8 @@ void run_on_cuda(const CudaContext& context, const NormForward& norm) {
                                .bias = rows_of<const T>(norm.bias).data,
                                .unit_offset = norm.unit_offset,
                                .mean = rows_of<float>(norm.mean).data,
-                               .reciprocal_deviation = rows_of<float>(norm.reciprocal_deviation).data};
+                               .reciprocal_deviation = rows_of<float>(norm.reciprocal_deviation).data,
+                               .given_deviation = norm.given_deviation};
     constexpr int kWidth = 16 / sizeof(T);
     if (x.columns % kWidth == 0 && is_aligned<kWidth>(x.input) && is_aligned<kWidth>(x.addend) &&
         is_aligned<kWidth>(x.sum) && is_aligned<kWidth>(x.out) && is_aligned<kWidth>(x.weight) &&

@@ -30,7 +30,8 @@ struct GradientOperands {
   Rows<T> input_gradient;
   const T* weight;
   bool unit_offset;
-  const float *mean, *reciprocal_deviation;
+  const float *mean, *reciprocal_deviation, *projections;  ///< the last may be null
+  std::int64_t whole_columns;
   float *weight_sums, *bias_sums;  ///< [chunks, columns], or null
 };
 
@@ -156,7 +157,9 @@ __device__ __forceinline__ void backward_row(const GradientOperands<T>& x, std::
   });
   each_over_block<Sum>(averages);
   averages[0] = x.centred ? averages[0] / static_cast<float>(x.columns) : 0.0F;
-  averages[1] /= static_cast<float>(x.columns);
+  averages[1] = x.projections == nullptr
+                    ? averages[1] / static_cast<float>(x.columns)
+                    : x.projections[row] * of_row.reciprocal_deviation / static_cast<float>(x.whole_columns);
   values.for_each(read, [&](int i, std::int64_t column, const Kept& run) {
     of_row.unpack(run, column, gradient, scaled, normalised);
     parameters.add(i, column, gradient, normalised);
@@ -257,6 +260,8 @@ void run_on_cuda(const CudaContext& context, const NormBackward& norm) {
         .unit_offset = norm.unit_offset,
         .mean = rows_of<const float>(norm.mean).data,
         .reciprocal_deviation = rows_of<const float>(norm.reciprocal_deviation).data,
+        .projections = rows_of<const float>(norm.projections).data,
+        .whole_columns = norm.whole_columns,
         .weight_sums = nullptr,
         .bias_sums = nullptr};
     constexpr int kWidth = 16 / sizeof(T);

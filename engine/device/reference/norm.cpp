@@ -9,13 +9,31 @@ using namespace reference;
 
 namespace {
 
-/// What a column of the normalised row is multiplied by. Norm: NormForward or NormBackward.
+/// What a column of the normalised row is multiplied by. Norm: a call that has a weight.
 template <typename Norm>
 double factor(const Norm& norm, std::int64_t column) {
   return load(norm.weight, 0, column) + (norm.unit_offset ? 1 : 0);
 }
 
 }  // namespace
+
+void run_on_reference(const RowDots& call) {
+  expect(is_like(call.b, call.a) && is_fp32(call.out, 1, call.a.rows), "rows alike, and fp32 sums");
+  for (std::int64_t row = 0; row < call.a.rows; ++row) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < call.a.columns; ++c)
+      sum += load(call.a, row, c) * load(call.b, row, c) * (call.weight ? factor(call, c) : 1);
+    store(call.out, 0, row, sum);
+  }
+}
+
+void run_on_reference(const RowDeviation& call) {
+  expect(is_fp32(call.deviation, 1, call.squares.columns), "fp32 deviations of [1, rows]");
+  for (std::int64_t row = 0; row < call.squares.columns; ++row) {
+    const double square = load(call.squares, 0, row) / static_cast<double>(call.columns);
+    store(call.deviation, 0, row, 1 / std::sqrt(square + call.epsilon));
+  }
+}
 
 void run_on_reference(const NormForward& norm) {
   const bool centred = norm.kind == NormKind::layer_norm;
@@ -27,6 +45,7 @@ void run_on_reference(const NormForward& norm) {
          "weight and bias of [1, columns]");
   expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
          "fp32 statistics of [1, rows]");
+  expect(!norm.given_deviation || !centred, "a deviation from elsewhere without means");
   const Matrix& source = norm.addend ? norm.sum : norm.input;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t c = 0; norm.addend && c < columns; ++c) {
@@ -38,7 +57,8 @@ void run_on_reference(const NormForward& norm) {
     double variance = 0;
     for (std::int64_t c = 0; c < columns; ++c) variance += std::pow(load(source, row, c) - mean, 2);
     variance /= static_cast<double>(columns);
-    const double reciprocal_deviation = 1 / std::sqrt(variance + norm.epsilon);
+    const double reciprocal_deviation = norm.given_deviation ? load(norm.reciprocal_deviation, 0, row)
+                                                             : 1 / std::sqrt(variance + norm.epsilon);
     if (centred) store(norm.mean, 0, row, mean);
     store(norm.reciprocal_deviation, 0, row, reciprocal_deviation);
     for (std::int64_t c = 0; c < columns; ++c) {
@@ -63,6 +83,8 @@ void run_on_reference(const NormBackward& norm) {
          "weight and fp32 gradients of [1, columns]");
   expect(is_fp32(norm.reciprocal_deviation, 1, rows) && (!centred || is_fp32(norm.mean, 1, rows)),
          "fp32 statistics of [1, rows]");
+  expect(is_fp32_or_absent(norm.projections, 1, rows) && (!norm.projections || !centred),
+         "fp32 projections of [1, rows], without means");
   const auto normalised = [&](std::int64_t row, std::int64_t c) {
     return (load(norm.input, row, c) - (centred ? load(norm.mean, 0, row) : 0)) *
            load(norm.reciprocal_deviation, 0, row);
@@ -85,6 +107,10 @@ void run_on_reference(const NormBackward& norm) {
       const double gradient = load(norm.out_gradient, row, c) * factor(norm, c);
       if (centred) average += gradient / static_cast<double>(columns);
       projection += gradient * normalised(row, c) / static_cast<double>(columns);
+    }
+    if (norm.projections) {
+      projection = load(norm.projections, 0, row) * load(norm.reciprocal_deviation, 0, row) /
+                   static_cast<double>(norm.whole_columns);
     }
     for (std::int64_t c = 0; c < columns; ++c) {
       const double gradient = load(norm.out_gradient, row, c) * factor(norm, c);

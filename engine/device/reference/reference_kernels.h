@@ -10,6 +10,8 @@ namespace strata {
 
 void run_on_reference(const Product& product);
 void run_on_reference(const ColumnSum& call);
+void run_on_reference(const RowDots& call);
+void run_on_reference(const RowDeviation& call);
 void run_on_reference(const NormForward& norm);
 void run_on_reference(const NormBackward& norm);
 void run_on_reference(const AttentionForward& attention);

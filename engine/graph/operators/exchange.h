@@ -24,6 +24,8 @@ class ExchangeRule final : public Operator {
   std::string_view name() const override { return name_of(kind_); }
   std::vector<Touch> touches() const override;
   std::string_view axes() const override;
+  /// What was gathered is gathered again where it is needed: saved are the ranks' parts.
+  bool is_cheap() const override { return kind_ == ExchangeKind::all_gather; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 

@@ -69,6 +69,69 @@ void NormGradientRule::run(Kernels& kernels, const Operands& operands) const {
                            .bias_gradient = operands[bias_gradient]});
 }
 
+void RowSquaresRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(RowDots{.a = operands[x], .b = operands[x], .out = operands[squares]});
+}
+
+void RowDeviationRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(RowDeviation{.squares = operands[squares],
+                           .columns = columns_,
+                           .epsilon = static_cast<float>(epsilon_),
+                           .deviation = operands[deviation]});
+}
+
+void SharedNormRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(NormForward{.kind = NormKind::rms_norm,
+                          .epsilon = static_cast<float>(options_.epsilon),
+                          .input = operands[x],
+                          .weight = operands[weight],
+                          .unit_offset = options_.unit_offset,
+                          .out = operands[out],
+                          .reciprocal_deviation = operands[deviation],
+                          .given_deviation = true});
+}
+
+void SharedNormRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  const bool is_wanted = derivation.wants(node[x]) || derivation.wants(node[weight]);
+  if (!out_gradient || !is_wanted) return;
+  const TensorView projections = derivation.unwanted_gradient(node[deviation]);
+  derivation.add(std::make_shared<RowProjectionRule>(options_),
+                 {node[x], out_gradient, node[weight], projections});
+  const auto make = [&](const TensorView& to, const TensorView& before) {
+    derivation.add(std::make_shared<SharedNormGradientRule>(options_, columns_),
+                   {node[x], node[weight], node[deviation], projections, out_gradient, before, to,
+                    derivation.parameter_gradient(node[weight])});
+  };
+  if (derivation.wants(node[x])) {
+    derivation.give(node[x], make);
+  } else {
+    make(derivation.unwanted_gradient(node[x]), {});
+  }
+}
+
+void RowProjectionRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(RowDots{.a = operands[x],
+                      .b = operands[out_gradient],
+                      .weight = operands[weight],
+                      .unit_offset = options_.unit_offset,
+                      .out = operands[projections]});
+}
+
+void SharedNormGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(NormBackward{.kind = NormKind::rms_norm,
+                           .input = operands[x],
+                           .weight = operands[weight],
+                           .unit_offset = options_.unit_offset,
+                           .reciprocal_deviation = operands[deviation],
+                           .out_gradient = operands[out_gradient],
+                           .addend = operands[addend],
+                           .input_gradient = operands[input_gradient],
+                           .weight_gradient = operands[weight_gradient],
+                           .projections = operands[projections],
+                           .whole_columns = columns_});
+}
+
 void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
   const std::int64_t dimension = operands[query_weight].columns, heads = operands[x].columns / dimension;
   for (std::int64_t head = 0; head < heads; ++head) {

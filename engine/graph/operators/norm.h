@@ -32,6 +32,8 @@ class NormRule final : public Operator {
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
+  const NormOptions& options() const { return options_; }
+
  private:
   NormOptions options_;
 };
@@ -66,6 +68,108 @@ class NormGradientRule final : public GradientOperator {
 
  private:
   NormOptions options_;
+};
+
+// An RMS norm whose columns ranks share out, so that they add up one number per row each way: squares,
+// deviation, out; and back projections, input_gradient. All gradients are SharedNormRule's.
+
+/// squares = Σ x² of each row, fp32 [1, rows].
+class RowSquaresRule final : public Operator {
+ public:
+  enum : int { x, squares };
+
+  std::string_view name() const override { return "row_squares"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  std::string_view axes() const override { return "t c+, 1 t"; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node&, Derivation&) const override {}
+};
+
+/// deviation = 1 / √(squares / columns + ε), fp32 [1, rows].
+class RowDeviationRule final : public Operator {
+ public:
+  enum : int { squares, deviation };
+
+  /// `columns`: those of all ranks.
+  RowDeviationRule(double epsilon, std::int64_t columns) : epsilon_(epsilon), columns_(columns) {}
+
+  std::string_view name() const override { return "row_deviation"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::writes}; }
+  /// Whole: ranks that have parts of the tokens add up a number for each, which is less than two exchanges.
+  std::string_view axes() const override { return "1 t^, 1 t"; }
+  bool is_cheap() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node&, Derivation&) const override {}
+
+ private:
+  double epsilon_;
+  std::int64_t columns_;
+};
+
+/// out = x · deviation · weight.
+class SharedNormRule final : public Operator {
+ public:
+  enum : int { x, deviation, weight, out };
+
+  /// `columns`: those of all ranks.
+  SharedNormRule(const NormOptions& options, std::int64_t columns) : options_(options), columns_(columns) {}
+
+  std::string_view name() const override { return "shared_norm"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
+  }
+  std::string_view axes() const override { return "t c, 1 t, 1 c, t c"; }
+  std::vector<InPlace> in_place() const override { return {{out, x}}; }
+  bool is_cheap() const override { return true; }
+  bool goes_by_rows() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  NormOptions options_;
+  std::int64_t columns_;
+};
+
+/// projections = Σ x · out_gradient · weight of each row, fp32 [1, rows].
+class RowProjectionRule final : public GradientOperator {
+ public:
+  enum : int { x, out_gradient, weight, projections };
+
+  explicit RowProjectionRule(const NormOptions& options) : options_(options) {}
+
+  std::string_view name() const override { return "row_projection"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
+  }
+  std::string_view axes() const override { return "t c+, t c, 1 c, 1 t"; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+
+ private:
+  NormOptions options_;
+};
+
+class SharedNormGradientRule final : public GradientOperator {
+ public:
+  enum : int { x, weight, deviation, projections, out_gradient, addend, input_gradient, weight_gradient };
+
+  SharedNormGradientRule(const NormOptions& options, std::int64_t columns)
+      : options_(options), columns_(columns) {}
+
+  std::string_view name() const override { return "shared_norm_gradient"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads,  Touch::reads,
+            Touch::reads, Touch::reads, Touch::writes, Touch::updates};
+  }
+  std::string_view axes() const override { return "t+ c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c"; }
+  std::vector<InPlace> in_place() const override {
+    return {{input_gradient, addend}, {input_gradient, out_gradient}};
+  }
+  void run(Kernels& kernels, const Operands& operands) const override;
+
+ private:
+  NormOptions options_;
+  std::int64_t columns_;
 };
 
 /// The norm (RMS) of each head's columns. In front stand `queries_per_key` heads for each one of the rest;

@@ -302,19 +302,36 @@ class Lowering {
 
   /// How a segment of a pass touches a region.
   static Access access_to(Region region, Pass kind, const UnitPass& pass, std::size_t segment) {
-    const std::vector<Segment>& segments = pass.segments();
-    const auto touches = [&](const Segment& other) { return other.touches(region); };
-    const auto now = segments.begin() + static_cast<std::ptrdiff_t>(segment);
+    const auto now = pass.segments().begin() + static_cast<std::ptrdiff_t>(segment);
     if (region == Region::gradient || region == Region::shared_gradient) return Access::update;
     const bool is_found = (region == Region::saved && kind != Pass::forward) ||
                           (region == Region::pending && kind == Pass::weight_gradient);
     if (is_found) {  // it may be used up, and then nobody needs it
-      const bool is_last = kind != Pass::input_gradient && std::none_of(now + 1, segments.end(), touches);
+      const bool is_last = kind != Pass::input_gradient && !is_touched_behind(region, pass, segment);
       return now->writes(region) && !is_last ? Access::update : Access::read;
     }
     if (!now->writes(region)) return Access::read;
     if (region == Region::tally) return now->reads(region) ? Access::update : Access::write;
-    return std::none_of(segments.begin(), now, touches) ? Access::write : Access::update;
+    return is_touched_before(region, pass, segment) ? Access::update : Access::write;
+  }
+
+  /// Whether a segment or an exchange in front of a segment touches the region; of the exchanges right in
+  /// front of it, those before this one.
+  static bool is_touched_before(Region region, const UnitPass& pass, std::size_t segment,
+                                const PlacedExchange* exchange = nullptr) {
+    const auto touches = [&](const auto& other) { return other.touches(region); };
+    const auto end = std::ranges::find_if(pass.exchanges(), [&](const PlacedExchange& other) {
+      return &other == exchange || other.before > segment;
+    });
+    return std::any_of(pass.exchanges().begin(), end, touches) ||
+           std::ranges::any_of(std::span(pass.segments()).first(segment), touches);
+  }
+  static bool is_touched_behind(Region region, const UnitPass& pass, std::size_t segment) {
+    return std::ranges::any_of(std::span(pass.segments()).subspan(segment + 1),
+                               [&](const Segment& other) { return other.touches(region); }) ||
+           std::ranges::any_of(pass.exchanges(), [&](const PlacedExchange& exchange) {
+             return exchange.before > segment && exchange.touches(region);
+           });
   }
 
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
@@ -336,7 +353,8 @@ class Lowering {
     };
     while (segment < pass.segments().size() || exchange < exchanges.size()) {
       while (is_next(exchange, segment) && !exchanges[exchange].is_in_loop) {
-        for (std::size_t v = 0; v < visits.size(); ++v) add_up(visits[v], exchanges[exchange], workspaces[v]);
+        for (std::size_t v = 0; v < visits.size(); ++v)
+          this->exchange(visits[v], pass, exchanges[exchange], workspaces[v]);
         ++exchange;
       }
       if (segment == pass.segments().size()) break;
@@ -345,7 +363,8 @@ class Lowering {
         s = segment, e = exchange;
         run_segment(visits[v], pass, level, s++, workspaces[v]);
         while (is_next(e, s) && exchanges[e].is_in_loop) {
-          while (is_next(e, s) && exchanges[e].is_in_loop) add_up(visits[v], exchanges[e++], workspaces[v]);
+          while (is_next(e, s) && exchanges[e].is_in_loop)
+            this->exchange(visits[v], pass, exchanges[e++], workspaces[v]);
           if (s < pass.segments().size()) run_segment(visits[v], pass, level, s++, workspaces[v]);
         }
       }
@@ -362,7 +381,8 @@ class Lowering {
       uses.push_back(
           {role_of(region), &value_of(region, visit), access_to(region, visit.pass, pass, number)});
     }
-    uses.push_back({Role::workspace, &workspace, number == 0 ? Access::write : Access::update});
+    const bool begins = number == 0 && !is_touched_before(Region::workspace, pass, 0);
+    uses.push_back({Role::workspace, &workspace, begins ? Access::write : Access::update});
     builder_.on_device({.operation = operation_of(visit.pass),
                         .unit = visit.unit,
                         .microbatch = visit.microbatch,
@@ -372,13 +392,26 @@ class Lowering {
                        uses);
   }
 
-  /// What ranks that share the pass have made parts of.
-  void add_up(const Visit& visit, const PlacedExchange& exchange, Value& workspace) {
-    const Segment::PlacedOperand& tensor = exchange.source;
-    const bool is_in_workspace = tensor.region == Region::workspace;
-    Value& value = is_in_workspace ? workspace : value_of(tensor.region, visit);
-    builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, role_of(tensor.region), value,
-                    {element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset});
+  /// What ranks that share the pass have made parts of, or have parts of.
+  void exchange(const Visit& visit, const UnitPass& pass, const PlacedExchange& exchange, Value& workspace) {
+    const auto value = [&](const Segment::PlacedOperand& tensor) -> Value& {
+      return tensor.region == Region::workspace ? workspace : value_of(tensor.region, visit);
+    };
+    const auto part = [](const Segment::PlacedOperand& tensor) {
+      return Use::Part{element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset};
+    };
+    const Segment::PlacedOperand &source = exchange.source, &destination = exchange.destination;
+    if (exchange.kind == ExchangeKind::all_reduce)
+      return builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, role_of(source.region),
+                             value(source), part(source));
+    const bool is_begun = is_touched_before(destination.region, pass, exchange.before, &exchange) ||
+                          source.region == destination.region;
+    builder_.gather_or_scatter(
+        exchange.kind == ExchangeKind::all_gather ? Operation::all_gather : Operation::reduce_scatter,
+        visit.unit, visit.microbatch,
+        {{Role::source, &value(source), Access::read, part(source)},
+         {Role::destination, &value(destination), is_begun ? Access::update : Access::write,
+          part(destination)}});
   }
 
   /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.

@@ -86,6 +86,19 @@ void StepBuilder::add_up(DataGroup group, std::int32_t unit, std::int32_t microb
             {{role, &value, Access::update, part}});
 }
 
+void StepBuilder::gather_or_scatter(Operation operation, std::int32_t unit, std::int32_t microbatch,
+                                    const std::vector<Use>& uses) {
+  const Use::Part& part = *uses[operation == Operation::all_gather ? 0 : 1].part;
+  on_device(
+      {.operation = operation,
+       .lane = Lane::tensor,
+       .unit = unit,
+       .microbatch = microbatch,
+       .exchange = {.group = number(DataGroup::tensor),
+                    .sent = sent_in_parts(part.elements * size_of(part.type), ranks_of(DataGroup::tensor))}},
+      uses);
+}
+
 void StepBuilder::all_gather(std::int32_t unit, Value& shard, Value& whole) {
   on_comm(Operation::all_gather, unit, exchange_of_parts(shard.bytes()),
           {{Role::source, &shard, Access::read}, {Role::destination, &whole, Access::write}});

@@ -44,6 +44,10 @@ class StepBuilder {
   /// Part of a value becomes the sum of what ranks that share the unit's passes have made.
   void add_up(DataGroup group, std::int32_t unit, std::int32_t microbatch, Role role, Value& value,
               const Use::Part& part);
+  /// Parts of ranks that share the unit's passes become the whole, or what they have made becomes each one's
+  /// part of the sum. REQUIRES: two uses of parts, a source and a destination.
+  void gather_or_scatter(Operation operation, std::int32_t unit, std::int32_t microbatch,
+                         const std::vector<Use>& uses);
   /// Brings a unit's shards together.
   void all_gather(std::int32_t unit, Value& shard, Value& whole);
 

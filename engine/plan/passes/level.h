@@ -13,8 +13,12 @@ struct Level {
   Operation fetch, write_back;
   /// A write-back that has this many instructions to run under is not what others wait for.
   std::int32_t write_back_slack;
-  /// Brings a value's shards together on the near tier: a fetch, too, from other ranks.
+  /// Brings a value's shards together on the near tier, on the lane comm: a fetch, too, from other ranks.
   std::optional<Operation> gather = {};
+
+  bool gathers(const Instruction& instruction) const {
+    return gather == instruction.operation && instruction.lane == Lane::comm;
+  }
 
   bool is_transfer(const Instruction& instruction) const {
     return instruction.operation == fetch || instruction.operation == write_back;

@@ -35,8 +35,7 @@ std::vector<bool> find_gathered(const Program& program, const Level& level, cons
   std::vector<std::int32_t> writes(program.buffers.size(), 0);
   for (const Instruction& instruction : program.instructions) {
     for (const Operand& operand : instruction.writes) ++writes[static_cast<std::size_t>(operand.buffer)];
-    if (instruction.operation == *level.gather)
-      gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (level.gathers(instruction)) gathered[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
   }
   for (std::size_t b = 0; b < gathered.size(); ++b) {
     const Buffer& buffer = program.buffers[b];

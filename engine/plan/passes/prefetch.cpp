@@ -74,7 +74,7 @@ class Prefetch {
 
   /// Whether it gathers a parameter for passes, after which the whole parameter is gone.
   bool is_gathering(const Instruction& instruction, const std::vector<bool>& written_back) const {
-    if (level_.gather != instruction.operation) return false;
+    if (!level_.gathers(instruction)) return false;
     const BufferId whole = instruction.writes[0].buffer;
     return program_.buffer(whole).kind == BufferKind::parameter && !program_.buffer(whole).persistent &&
            !written_back[static_cast<std::size_t>(whole)];

@@ -72,7 +72,7 @@ void Residency::find_visits() {
       const BufferId home = id < 0 ? operand.buffer : visit(id).home;
       if (home >= 0) latest_whole[static_cast<std::size_t>(home)] = -1;
     }
-    if (level_.gather == instruction.operation && is_gathered(instruction.writes[0].buffer))
+    if (level_.gathers(instruction) && is_gathered(instruction.writes[0].buffer))
       note_gathering(instruction, position, latest_whole, visit_of);
   }
 }

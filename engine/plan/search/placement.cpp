@@ -49,9 +49,8 @@ std::optional<Program> fit_prefetched(const Program& resident, const Level& leve
 }
 
 std::ptrdiff_t gatherings(const Program& program, const Level& level) {
-  return std::ranges::count_if(program.instructions, [&](const Instruction& instruction) {
-    return level.gather == instruction.operation;
-  });
+  return std::ranges::count_if(program.instructions,
+                               [&](const Instruction& instruction) { return level.gathers(instruction); });
 }
 
 /// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing if
