@@ -90,8 +90,9 @@ TEST(AsynchronousRounds, AreOneScheduleOfAllMicrobatchesWithItsFillAndItsDrain) 
   }
 }
 
-/// Only blocks take time, a forward pass of a stage 1 and its backward pass 2: a run fills and drains once,
-/// and no step waits.
+/// Only blocks take time, a forward pass of a stage 1 and its backward pass 2. With pipedream a run fills and
+/// drains once, and no step waits. With 2bw the first backward pass of a step waits for the last of the step
+/// before, whose gradient it would add to: 2p - 3 in each step, where a flush is 3(p - 1).
 TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const auto& [stages, listed] :
@@ -112,9 +113,14 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
         return is_of_block ? of_block * passes : 0;
       };
       for (const int steps : {1, 2, 5}) {
-        EXPECT_EQ(run_tasks(rank_tasks(ranks, steps, seconds)).seconds,
-                  3.0 * kMicrobatches * steps + 3 * (stages - 1))
-            << stages << " stages, " << steps << " steps";
+        SCOPED_TRACE(fmt::format("{} stages, {} steps", stages, steps));
+        const double taken = run_tasks(rank_tasks(ranks, steps, seconds)).seconds;
+        const double once = 3.0 * kMicrobatches * steps + 3 * (stages - 1);
+        if (schedule == pipedream) {
+          EXPECT_EQ(taken, once);
+        } else {
+          EXPECT_EQ(taken, once + (steps - 1) * (2 * stages - 3));
+        }
       }
     }
   }
@@ -190,6 +196,7 @@ TEST(AsynchronousPrograms, KeepAsManyVersionsOfWeightsAsTheFormulasSay) {
       for (std::size_t b = 0; b < live.size(); ++b) {
         const Buffer& buffer = placed.buffers[b];
         if (buffer.kind != BufferKind::parameter || buffer.tier != Tier::device) continue;
+        if (buffer.name.starts_with("embedding/")) continue;  // no backward pass reads it
         if (buffer.persistent) newest += buffer.bytes;
         live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
           change[static_cast<std::size_t>(first)] += buffer.bytes;
