@@ -48,7 +48,9 @@ std::string described_key(const Key& key, const std::string& indent) {
   const std::string value = key.get(RunConfig());
   std::string text = fmt::format("{}{}:  {}", indent, leaf_of(key.path), key.type);
   if (!key.unit.empty()) text += fmt::format(" ({})", key.unit);
-  text += value.empty() ? "; no default\n" : fmt::format("; default {}\n", value);
+  const std::string standard = value.empty() ? "no default" : fmt::format("default {}", value);
+  const bool fits = text.size() + 2 + standard.size() <= kWidth;
+  text += (fits ? "; " : fmt::format(";\n{}    ", indent)) + standard + "\n";
   return text + wrapped(key.doc, indent + "    ", kWidth);
 }
 

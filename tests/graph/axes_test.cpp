@@ -181,7 +181,7 @@ void visit_all_nodes(const Walk::Visit& visit) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }
-  Walk(shared_norm(), visit);
+  Walk(shared_norm(), visit).run();
 }
 
 TEST(DeclaredAxes, AreTrue) {

@@ -91,8 +91,7 @@ TEST(AsynchronousRounds, AreOneScheduleOfAllMicrobatchesWithItsFillAndItsDrain) 
 }
 
 /// Only blocks take time, a forward pass of a stage 1 and its backward pass 2. With pipedream a run fills and
-/// drains once, and no step waits. With 2bw the first backward pass of a step waits for the last of the step
-/// before, whose gradient it would add to: 2p - 3 in each step, where a flush is 3(p - 1).
+/// drains once, and no step waits. With 2bw each step waits 2p - 3, where a flush is 3(p - 1).
 TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const auto& [stages, listed] :
