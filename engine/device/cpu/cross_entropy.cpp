@@ -16,18 +16,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
 
-/// A row's maximum; relative to it the sum of exponentials and the target's logit, so that large logits do
-/// not cost the digits of their differences.
+/// A row's maximum, the sum of exponentials relative to it, and the target's logit. Of logits only
+/// differences from the maximum are computed with, so that large ones do not cost their digits.
 struct SoftmaxSum {
   float most, total, target_logit;
+
+  /// The target's cross entropy.
+  float loss(float log_total) const { return log_total - (target_logit - most); }
 };
 
-/// Writes the exponentials, too. `target` is a column or, if it is in another part, outside of the row.
+/// Writes the exponentials, too. `target` is a column or, if it is in another part, outside of the row: its
+/// logit is then 0.
 template <typename T>
 HWY_INLINE SoftmaxSum sum_row(const T* logits, std::int64_t count, std::int64_t target, float* exponentials) {
   const float most = row_maximum(logits, count);
   const bool has_target = 0 <= target && target < count;
-  const float target_logit = has_target ? static_cast<float>(logits[target]) - most : 0.0F;
+  const float target_logit = has_target ? static_cast<float>(logits[target]) : 0.0F;
   return {most, write_exponentials(logits, count, most, exponentials), target_logit};
 }
 
@@ -46,7 +50,7 @@ HWY_INLINE void write_gradient(T* logits, std::int64_t count, std::int64_t targe
   const Float scale = broadcast(factor / sum.total);
   const bool has_target = 0 <= target && target < count;
   // Computed apart from the rest: p - 1 of a rounded p would lose the digits of a confident prediction.
-  const float of_target = std::expm1(sum.target_logit - log_total) * factor;
+  const float of_target = std::expm1(-sum.loss(log_total)) * factor;
   if (soft_cap > 0) {
     const SoftCap cap{soft_cap};
     const float target_raw = has_target ? static_cast<float>(logits[target]) : 0.0F;
@@ -70,7 +74,7 @@ inline float factor_of(float gradient_scale, const float* loss_scale) {
 
 inline void write_loss(const Matrix& losses, std::int64_t row, const SoftmaxSum& sum, float log_total,
                        const float* penalty) {
-  const float loss = log_total - sum.target_logit;
+  const float loss = sum.loss(log_total);
   losses.row<float>(0)[row] = penalty == nullptr ? loss : loss + *penalty;
 }
 
@@ -100,13 +104,12 @@ HWY_INLINE void softmax_part_rows(const SoftmaxPart& call, std::int64_t begin, s
                                   float* exponentials) {
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
-    const bool has_target = 0 <= target && target < call.logits.columns;
     const SoftmaxSum sum =
         sum_capped_row(call.logits.row<T>(row), call.logits.columns, target, call.soft_cap, exponentials);
     float* statistics = call.statistics.row<float>(row);
     statistics[0] = sum.most;
     statistics[1] = sum.total;
-    statistics[2] = has_target ? sum.most + sum.target_logit : 0.0F;
+    statistics[2] = sum.target_logit;
   }
 }
 
@@ -126,7 +129,6 @@ inline SoftmaxSum join_parts(const Matrix& statistics, std::int64_t row) {
     all.total += part[1] * std::exp(part[0] - all.most);
     all.target_logit += part[2];
   }
-  all.target_logit -= all.most;
   return all;
 }
 
