@@ -144,18 +144,29 @@ Scenario norm_in_place_scenario(DType dtype, std::int64_t rows, std::int64_t col
 Scenario shared_norm_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding_unit,
                               bool unit_offset) {
   OperandMemory squares(DType::fp32, 1, rows), deviations(DType::fp32, 1, rows);
+  OperandMemory projections(DType::fp32, 1, rows);
+  const OperandMemory input = random_operand(1, dtype, rows, columns, 5 * padding_unit);
+  const OperandMemory weight = random_operand(2, dtype, 1, columns);
+  // A gradient along input · factor: dots of independent rows would be what is left of large sums that
+  // cancel, and as inexact as those.
+  OperandMemory out_gradient = random_operand(3, dtype, rows, columns, 2 * padding_unit);
   for (std::int64_t row = 0; row < rows; ++row) {
     squares.set(0, row, static_cast<float>(columns) * (1 + 0.01F * static_cast<float>(row % 50)));
     deviations.set(0, row, 0.5F + 0.01F * static_cast<float>(row % 50));
+    double projection = 0;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const float along = input.at(row, c) * (weight.at(0, c) + (unit_offset ? 1.0F : 0.0F));
+      out_gradient.set(row, c, out_gradient.at(row, c) + along);
+      projection += along * out_gradient.at(row, c);
+    }
+    projections.set(0, row, static_cast<float>(3 * projection));
   }
   return {
       fmt::format("shared norm {} {}x{}{}", name_of(dtype), rows, columns, flag(unit_offset, "unit offset")),
-      {random_operand(1, dtype, rows, columns, 5 * padding_unit), random_operand(2, dtype, 1, columns),
-       random_operand(3, dtype, rows, columns, 2 * padding_unit), squares, deviations,
-       random_operand(4, DType::fp32, 1, rows), poisoned_operand(DType::fp32, 1, rows),
+      {input, weight, out_gradient, squares, deviations, projections, poisoned_operand(DType::fp32, 1, rows),
        poisoned_operand(DType::fp32, 1, rows), poisoned_operand(DType::fp32, 1, rows),
        poisoned_operand(dtype, rows, columns, padding_unit),
-       poisoned_operand(dtype, rows, columns, 3 * padding_unit), random_operand(5, DType::fp32, 1, columns)},
+       poisoned_operand(dtype, rows, columns, 3 * padding_unit), random_operand(4, DType::fp32, 1, columns)},
       [=](Kernels& kernels, const Views& x) {
         kernels.run(RowDots{.a = x[0], .b = x[0], .out = x[6]});
         kernels.run(
