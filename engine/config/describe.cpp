@@ -46,11 +46,12 @@ std::string wrapped(std::string_view text, const std::string& indent, std::size_
 std::string described_key(const Key& key, const std::string& indent) {
   constexpr std::size_t kWidth = 100;
   const std::string value = key.get(RunConfig());
-  std::string text = fmt::format("{}{}:  {}", indent, leaf_of(key.path), key.type);
-  if (!key.unit.empty()) text += fmt::format(" ({})", key.unit);
-  const std::string standard = value.empty() ? "no default" : fmt::format("default {}", value);
-  const bool fits = text.size() + 2 + standard.size() <= kWidth;
-  text += (fits ? "; " : fmt::format(";\n{}    ", indent)) + standard + "\n";
+  const std::string unit = key.unit.empty() ? "" : fmt::format(" ({})", key.unit);
+  const std::string values =
+      fmt::format("{}{}; {}", key.type, unit, value.empty() ? "no default" : "default " + value);
+  std::string text = fmt::format("{}{}:  {}\n", indent, leaf_of(key.path), values);
+  if (text.size() > kWidth + 1)
+    text = fmt::format("{}{}:\n{}", indent, leaf_of(key.path), wrapped(values, indent + "      ", kWidth));
   return text + wrapped(key.doc, indent + "    ", kWidth);
 }
 
