@@ -227,7 +227,7 @@ void Operations::list_rows(const Instruction& instruction) {
       if (first <= row && row < first + count) *end++ = row - static_cast<std::int32_t>(first);
   }
   std::sort(rows.begin(), end);
-  std::fill(std::unique(rows.begin(), end), end, kNoRow);
+  std::fill(std::unique(rows.begin(), end), rows.end(), kNoRow);
 }
 
 /// The instruction's row numbers, and a matrix of what stands in those rows.
