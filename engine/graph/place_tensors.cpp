@@ -143,6 +143,7 @@ class Placing {
                            const Storage& before = storages_[number];
                            if (!tensor(id).in_chunks && in_loop(before.last) && before.last < i)
                              share({id}, next);
+                           if (storage(next)->first != i) break;  // it has a place, and only one
                          }
                        });
     }
