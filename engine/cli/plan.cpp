@@ -84,7 +84,7 @@ std::string stage_heading(const Plan& plan, const Model& model) {
 void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   const Strategy& first = plans.front().strategy;
   if (plans.size() > 1) {
-    // Of what goes on from step to step two steps show more than one.
+    // Two steps show what goes on from one to the next.
     PipelineShape shape = pipeline_shape(first, first.microbatches);
     if (first.is_asynchronous()) shape.microbatches *= 2;
     std::cout << print_table(shape, training_passes(shape));

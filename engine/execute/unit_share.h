@@ -21,8 +21,8 @@ struct UpdatedPart {
 struct UnitShare {
   std::size_t kind = 0;    ///< the unit's
   std::int64_t first = 0;  ///< the shard's first element, counted in the unit
-  /// Of the shard's elements those that count in the gradient's norm here: what several ranks have counts for
-  /// one of them. Padding may be among them.
+  /// The shard's elements that count in the gradient's norm here: what several ranks have counts for one of
+  /// them. Padding may be among them.
   std::vector<Stretch> counted;
   std::vector<UpdatedPart> parts;
   /// Those rows that the rank has of a table whose gradient has values in few rows.

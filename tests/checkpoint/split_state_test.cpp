@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// So many ranks share each unit.
+/// A model, and how many ranks share each unit.
 struct SplitModel {
   const char* architecture;
   int tensor = 2;

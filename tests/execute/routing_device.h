@@ -10,7 +10,7 @@
 
 namespace strata::test {
 
-/// Of each token its experts, the one with the largest logit first.
+/// Each token's experts, the one with the largest logit first.
 using Routes = std::vector<std::vector<std::int32_t>>;
 
 class RoutingDevice final : public Device {

@@ -152,7 +152,7 @@ TEST(TensorParallel, WithSplitSequencesScattersWhatNormsRead) {
                                          "reduce_scatter mlp.down_proj before norm"));
 }
 
-/// Of norms over all heads a number per token travels each way.
+/// For norms over all heads a number per token travels each way.
 TEST(TensorParallel, AddsUpSquaresOfNormsOverAllHeads) {
   const UnitGraph graph = fuse(share_norms(graph_of(tiny("olmo2"), 1), kTensorParallel));
   const Exchanges found = exchanges(graph, kTensorParallel);

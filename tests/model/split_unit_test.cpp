@@ -378,7 +378,8 @@ std::array<int, 3> exchanges_of(const UnitPass& pass) {
   return counts;
 }
 
-/// Of a layer: forward, backward, and backward with the forward pass made again, whose last sum nobody needs.
+/// Exchanges of a layer: forward, backward, and backward with the forward pass made again, whose last sum
+/// nobody needs.
 TEST(SplitTokens, ExchangeWhatTheFormulasSay) {
   const std::vector<TinyArchitecture> all = tiny_architectures();
   for (const char* name : {"gpt2", "llama_untied"}) {

@@ -118,7 +118,7 @@ void softmax_part(const SoftmaxPart& call, std::int64_t begin, std::int64_t end,
                     [&]<typename T>(T) HWY_ATTR { softmax_part_rows<T>(call, begin, end, exponentials); });
 }
 
-/// Of all parts together, in their order.
+/// The softmax of all parts together, in their order.
 inline SoftmaxSum join_parts(const Matrix& statistics, std::int64_t row) {
   const float* begin = statistics.row<float>(row);
   const float* end = begin + statistics.columns;

@@ -193,7 +193,7 @@ Softmax softmax_of(const Matrix& logits, std::int64_t row, std::int64_t target, 
   return softmax;
 }
 
-/// Of all parts together.
+/// The softmax of all parts together.
 Softmax softmax_of(const Matrix& statistics, std::int64_t row) {
   Softmax all{load(statistics, row, 0), 0, 0};
   for (std::int64_t part = 0; part < statistics.columns; part += kSoftmaxStatistics)

@@ -321,7 +321,7 @@ std::vector<std::vector<StageStep>> with_messages(const PipelineShape& shape, co
 
 std::vector<std::vector<StageStep>> training_round(const PipelineShape& shape) {
   if (!is_asynchronous(shape.schedule)) return with_messages(shape, training_passes(shape));
-  // Of several steps one that has others before it and behind it.
+  // One step that has others before it and behind it.
   constexpr std::int32_t kSteps = 3, kStep = 1;
   PipelineShape run = shape;
   run.microbatches *= kSteps;

@@ -70,9 +70,9 @@ std::vector<UnitWork> unit_work(const Model& model, const Strategy& strategy);
 /// with it. If strategy.updates_late, a unit of the host is updated for the step before, right before it is
 /// first used.
 ///
-/// Of an asynchronous pipeline it is a round (training_round()): all serves the step before the round's, but
-/// for what is done ahead. What was updated since a microbatch's forward pass, or since the
-/// step before its own, is found stashed by its passes.
+/// An asynchronous pipeline has a round instead (training_round()): all serves the step before the round's,
+/// but for what is done ahead. What was updated since a microbatch's forward pass, or since the step before
+/// its own, is found stashed by its passes.
 Schedule training_schedule(const Strategy& strategy, const std::vector<UnitWork>& units);
 
 /// The mean loss of `microbatches` held-out microbatches: forward passes only, likewise.

@@ -28,7 +28,7 @@ struct UnitValues {
   std::vector<StatePiece> state;
   /// What another stage has given of its gradient.
   Value received_gradient;
-  /// Of the update for a microbatch, or of a step's only one.
+  /// That of the update for a microbatch, or of a step's only one.
   Value& norm_of(std::int32_t microbatch) {
     return norms[norms.size() == 1 ? 0 : static_cast<std::size_t>(microbatch)];
   }

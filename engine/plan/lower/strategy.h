@@ -19,7 +19,7 @@ namespace strata {
 /// hold.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
-  /// Of the ranks that share layers so many neighbours have the same heads of keys.
+  /// How many neighbours, among the ranks that share layers, have the same heads of keys.
   std::int64_t key_copies = 1;
 
   std::int64_t data() const { return replicate * shard; }
@@ -120,7 +120,7 @@ struct Strategy {
   }
   /// Forward passes go on while updates are still to be made.
   bool is_asynchronous() const { return mesh.pipeline > 1 && strata::is_asynchronous(pipeline.schedule); }
-  /// Of each unit in a step.
+  /// How often a step updates each unit.
   std::int64_t updates() const {
     return is_asynchronous() && pipeline.schedule == PipelineSchedule::pipedream ? microbatches : 1;
   }
