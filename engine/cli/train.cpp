@@ -195,10 +195,13 @@ int train(const TrainCommand& command, Job& job) {
 
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
   const TrainResult result = trainer.train(stop_requested, listeners);
+  std::vector<nlohmann::json> ranks;
+  for (const std::string& text : texts_of_ranks(job.world(), [&] { return rank_json(plan, result).dump(); }))
+    ranks.push_back(nlohmann::json::parse(text));
   const bool failed = result.interrupted || learned_nothing(result);
   if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
-  const TrainReport report{plan, result, rates};
+  const TrainReport report{plan, result, rates, std::move(ranks)};
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
   if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';

@@ -218,19 +218,28 @@ void add_plan(std::vector<Key>& keys) {
       "nominal rates, the same on every machine, and this one's memory.");
 }
 
-std::string check_link(const RunConfig& config) {
-  const bool limited = config.device.h2d_per_second || config.device.d2h_per_second;
-  return limited && config.device.kind != DeviceKind::cpu
-             ? "device.link slows down the CPU device's copies only: leave it out with another device.kind"
+std::string check_limits(const RunConfig& config) {
+  const auto& device = config.device;
+  const bool limited =
+      device.h2d_per_second || device.d2h_per_second || device.sent_per_second || device.flops_per_second > 0;
+  return limited && device.kind != DeviceKind::cpu
+             ? "device.link and device.flops slow down the CPU device only: leave them out with another "
+               "device.kind"
              : "";
 }
 
 void add_device(std::vector<Key>& keys) {
   using S = RunConfig::DeviceSection;
-  SectionKeys<S>(keys, "device", &RunConfig::device)
-      .add<Word<DeviceKind>>(
-          "kind", &S::kind, "",
-          "The device that computes: the CPU, or an NVIDIA GPU if this program was built with CUDA.");
+  SectionKeys<S> section(keys, "device", &RunConfig::device);
+  section.add<Word<DeviceKind>>(
+      "kind", &S::kind, "",
+      "The device that computes: the CPU, or an NVIDIA GPU if this program was built with CUDA.");
+  require(section.add<Number>(
+              "flops", &S::flops_per_second, "FLOP/s",
+              "Fastest computing of the CPU device, to study how ranks wait for one another on fewer cores "
+              "than they would have; 0: as fast as it goes. Plans do not reckon with it.",
+              not_below_zero),
+          {"device.kind"}, check_limits);
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
   require(
       link.add<Rate>(
@@ -238,9 +247,14 @@ void add_device(std::vector<Key>& keys) {
           "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
           "goes.",
           some_rate),
-      {"device.kind"}, check_link);
+      {"device.kind"}, check_limits);
   require(link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate),
-          {"device.kind"}, check_link);
+          {"device.kind"}, check_limits);
+  require(link.add<Rate>("ranks", &S::sent_per_second, "",
+                         "Fastest sending to other ranks: each exchange takes that much longer. Plans do not "
+                         "reckon with it.",
+                         some_rate),
+          {"device.kind"}, check_limits);
 }
 
 void add_checkpoint(std::vector<Key>& keys) {

@@ -151,6 +151,8 @@ struct RunConfig {
   struct DeviceSection {
     DeviceKind kind = DeviceKind::cpu;
     std::optional<Bytes> h2d_per_second, d2h_per_second;  ///< throttle of the link
+    std::optional<Bytes> sent_per_second;                 ///< likewise of that to other ranks
+    double flops_per_second = 0;                          ///< throttle of computing; 0: none
     friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
   } device;
 

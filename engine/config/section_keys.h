@@ -33,6 +33,10 @@ inline std::string at_least_one(const std::int64_t& value) {
   return value < 1 ? "must be at least 1" : no_larger_count(value);
 }
 
+inline std::string not_below_zero(const double& value) {
+  return value < 0 ? "must not be negative" : "";
+}
+
 /// Appends the keys of one section.
 template <typename S>
 class SectionKeys {

@@ -8,9 +8,6 @@ namespace {
 
 using namespace value;  // NOLINT(google-build-using-namespace): the table below reads as a table
 
-std::string not_below_zero(const double& value) {
-  return value < 0 ? "must not be negative" : "";
-}
 std::string fraction(const double& value) {
   return value < 0 || value > 1 ? "must be between 0 and 1" : "";
 }

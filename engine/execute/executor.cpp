@@ -132,7 +132,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
       issue(*stream, index, round, is_performed);
     } else if (is_performed) {
       const Clock::time_point start = Clock::now();
-      operations_.perform(instruction, step_of(instruction, round));
+      perform(instruction, round);
       add_busy(lane, seconds_between(start, Clock::now()));
     }
   } catch (const EndedByRankError& error) {
@@ -157,6 +157,19 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
   return is_performed;
 }
 
+/// What is sent waits before it leaves, so that whoever receives it waits, too.
+void Executor::perform(const Instruction& instruction, std::int64_t round) {
+  using Seconds = PacingClock::Seconds;
+  if (options_.sent_per_second > 0 && instruction.exchange.sent > 0) {
+    const Seconds way(static_cast<double>(instruction.exchange.sent) / options_.sent_per_second);
+    pacing_.sleep_until(pacing_.now() + way);
+  }
+  const bool is_slowed = options_.flops_per_second > 0 && instruction.flops > 0;
+  const Seconds start = is_slowed ? pacing_.now() : Seconds(0);
+  operations_.perform(instruction, step_of(instruction, round));
+  if (is_slowed) pacing_.sleep_until(start + Seconds(instruction.flops / options_.flops_per_second));
+}
+
 /// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
 /// before, too.
 void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs) {
@@ -164,7 +177,7 @@ void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, boo
   Issued& issued = issued_[static_cast<std::size_t>(index)];
   stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
   stream.record(*issued.start);
-  if (performs) operations_.perform(instruction, step_of(instruction, round));
+  if (performs) perform(instruction, round);
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;

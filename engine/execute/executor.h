@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "base/pacing_clock.h"
 #include "engine/execute/operations.h"
 #include "engine/plan/program/rounds.h"
 
@@ -38,6 +39,9 @@ class Executor {
     double watchdog_seconds =
         900;                  ///< a wait for the device longer than this, in which it ends nothing, fails
     SaveSchedule saves = {};  ///< the steps that perform what others skip
+    /// An instruction takes no less time than its FLOPs do, and so much longer than the bytes that it sends
+    /// to other ranks. 0: as fast as it goes. REQUIRES: streams perform at once.
+    double flops_per_second = 0, sent_per_second = 0;
     /// Called when the first lane fails, by it: other lanes may wait for other ranks, or for long.
     std::function<void(const std::exception&)> on_failure = {};
     /// Why other ranks will not come any more, if so: asked while the device waits, perhaps for them.
@@ -82,6 +86,7 @@ class Executor {
   void run_rounds(std::size_t lane);
   void wait_until_idle(std::size_t lane);
   bool execute(std::size_t lane, std::int32_t index, std::int64_t round);
+  void perform(const Instruction& instruction, std::int64_t round);
   void issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index);
@@ -118,6 +123,7 @@ class Executor {
   std::vector<Issued> issued_;       ///< per instruction; without events for host lanes
   std::vector<std::string> labels_;  ///< per instruction, for profilers
   Measurements measurements_;
+  const PacingClock pacing_ = PacingClock::steady();
 
   std::mutex mutex_;
   std::condition_variable progress_;

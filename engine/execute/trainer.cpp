@@ -176,7 +176,11 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
     training.on_stop_agreed = [this](std::int64_t step) { agree_to_stop(step); };
   }
   training_operations_.emplace(std::move(training));
-  Executor::Options executor{.mode = config_.plan.lanes, .watchdog_seconds = options_.watchdog_seconds};
+  Executor::Options executor{.mode = config_.plan.lanes,
+                             .watchdog_seconds = options_.watchdog_seconds,
+                             .flops_per_second = config_.device.flops_per_second};
+  if (config_.device.sent_per_second)
+    executor.sent_per_second = static_cast<double>(*config_.device.sent_per_second);
   executor.on_failure = [this](const std::exception& error) {
     if (options_.on_failure) options_.on_failure(error);
     if (ranks_) options_.world->abort(error.what());

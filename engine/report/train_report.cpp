@@ -69,6 +69,19 @@ double TrainReport::hfu() const {
   return mfu() * plan.flops.executed / plan.flops.model;
 }
 
+nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
+  nlohmann::json busy;
+  for (const Lane lane : kLanes)
+    busy[std::string(name_of(lane))] = result.measured.busy_seconds[static_cast<std::size_t>(lane)];
+  return {{"memory", by_tier([&](Tier tier) {
+             return nlohmann::json{
+                 {"planned_peak_bytes", plan.arena_bytes(tier)},
+                 {"measured_peak_bytes", result.measured.count.peak_bytes[static_cast<std::size_t>(tier)]}};
+           })},
+          {"busy_seconds", busy},
+          {"differences_from_plan", differences_from_plan(plan, result)}};
+}
+
 std::string summary_text(const TrainReport& report) {
   std::string text;
   const auto line = [&](const std::string& content) { text += content + '\n'; };
@@ -111,6 +124,10 @@ std::string summary_text(const TrainReport& report) {
   }
   for (const std::string& difference : differences_from_plan(report.plan, result))
     line("plan wrong " + difference);
+  for (std::size_t rank = 1; rank < report.ranks.size(); ++rank) {
+    for (const auto& difference : report.ranks[rank]["differences_from_plan"])
+      line(fmt::format("plan wrong on rank {}: {}", rank, difference.get<std::string>()));
+  }
   line("state hash " + result.state_hash);
   return text;
 }
@@ -143,6 +160,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"traffic", by_link([&](Link each) { return link(report, each); })},
       {"scratch", scratch(report)},
       {"differences_from_plan", differences_from_plan(report.plan, result)},
+      {"ranks", report.ranks},
       {"state_hash", result.state_hash},
   };
 }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/bound.h"
@@ -14,6 +15,7 @@ struct TrainReport {
   const Plan& plan;
   const TrainResult& result;
   const MachineRates& rates;
+  std::vector<nlohmann::json> ranks = {};  ///< rank_json() of each
 
   /// step_time() of the run (engine/report/step_time.h).
   double median_step_seconds() const;
@@ -24,6 +26,8 @@ struct TrainReport {
   double hfu() const;
 };
 
+/// A rank's own figures, for the report of the first one.
+nlohmann::json rank_json(const Plan& plan, const TrainResult& result);
 std::string summary_text(const TrainReport& report);
 /// Keys as documented in docs/formats.md. Traffic is that of all steps together.
 nlohmann::json train_json(const TrainReport& report);

@@ -49,7 +49,9 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
                      "bound_by",     "mfu",           "hfu",
                      "flops",        "machine",       "memory",
                      "traffic",      "scratch",       "differences_from_plan",
-                     "state_hash"});
+                     "ranks",        "state_hash"});
+  ASSERT_EQ(json["ranks"].size(), 1U);
+  expect_keys(json["ranks"][0], {"memory", "busy_seconds", "differences_from_plan"});
   for (const char* per_step : {"loss", "grad_norm", "learning_rate", "step_seconds", "drain_seconds"}) {
     EXPECT_EQ(json[per_step].size(), 6U) << per_step;
   }

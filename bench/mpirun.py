@@ -1,0 +1,29 @@
+"""Runs of several ranks for the benchmarks beside this file: a run file as a Python value in, the report out."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def train(ranks, run, strata=ROOT / "build/strata"):
+    """The report of a run that must succeed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, report = pathlib.Path(folder) / "run.yaml", pathlib.Path(folder) / "report.json"
+        file.write_text(json.dumps(run))
+        command = ["mpirun", "--oversubscribe", "-n", str(ranks), str(strata), "train", str(file), "--fresh", "--json", str(report)]
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        process = subprocess.run(command, capture_output=True, text=True, env=os.environ | as_root)
+        if process.returncode != 0:
+            sys.exit(process.stderr)
+        return json.loads(report.read_text())
+
+
+def step_seconds(report):
+    """The median of the steps after the first."""
+    return statistics.median(report["step_seconds"][1:])
