@@ -9,6 +9,7 @@
 #include <span>
 #include <variant>
 
+#include "base/context_part.h"
 #include "engine/device/matrix.h"
 #include "optim/adamw_state.h"
 #include "optim/step_scalars.h"
@@ -143,6 +144,12 @@ struct AttentionShape {
   std::int64_t window = 0;  ///< token t sees (t - window, t]; 0: all of [0, t]
   float scale = 1;          ///< factor on q·k
   float soft_cap = 0;  ///< c > 0: a score s = scale · q·k counts as c · tanh(s / c), as in Gemma 2; 0: as s
+  /// The tokens are a part of longer sequences, and keys are those that it meets in this step of a ring.
+  ContextPart context = {};
+  std::int64_t step = 0;
+
+  constexpr Positions queries() const { return context.positions(sequence); }
+  constexpr Positions keys() const { return context.behind(step).positions(sequence); }
 };
 
 /// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al.
@@ -155,24 +162,30 @@ struct AttentionForward {
   Matrix out;          ///< like query
   Matrix log_sum_exp;  ///< fp32 [batch·heads, sequence], written: log of the softmax denominator, scale and
                        ///< cap included
+  /// Optional: what attention to other keys has given, to which that to these is joined. `before` is fp32
+  /// and may be `out`, which may be fp32 whatever the others are; its log_sum_exp may be `log_sum_exp`. Each
+  /// token must have seen a key by then.
+  Matrix before = {}, log_sum_exp_before = {};
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, query, key, value, out, log_sum_exp);
+    visit_each(visit, query, key, value, out, log_sum_exp, before, log_sum_exp_before);
   }
 };
 
-/// The gradients of AttentionForward's operands.
+/// The gradients of AttentionForward's operands, from what it has made of all keys.
 struct AttentionBackward {
   AttentionShape shape;
   Matrix query, key, value, out, log_sum_exp;  ///< as in the forward
   Matrix out_gradient;
-  Matrix query_gradient, key_gradient, value_gradient;  ///< overwritten
+  /// Overwritten. Each may be fp32 whatever the others are.
+  Matrix query_gradient, key_gradient, value_gradient;
+  Matrix query_gradient_before = {};  ///< optional, fp32: joins the query's; may be query_gradient
 
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, query, key, value, out, log_sum_exp, out_gradient, query_gradient, key_gradient,
-               value_gradient);
+               value_gradient, query_gradient_before);
   }
 };
 
@@ -363,7 +376,7 @@ struct Scale {
   }
 };
 
-/// out = x in out's dtype (round to nearest even). Contiguous operands.
+/// out = x in out's dtype (round to nearest even).
 struct Cast {
   Matrix x, out;
 

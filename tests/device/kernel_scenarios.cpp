@@ -50,7 +50,14 @@ const char* name_of(Activation kind) {
 std::string describe(const AttentionShape& shape, DType dtype) {
   return fmt::format("{} batch {} sequence {} heads {}/{} dimension {} window {} cap {}", name_of(dtype),
                      shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dimension,
-                     shape.window, shape.soft_cap);
+                     shape.window, shape.soft_cap) +
+         (shape.context.ranks > 1
+              ? fmt::format(" step {} of rank {} of {}", shape.step, shape.context.rank, shape.context.ranks)
+              : "");
+}
+/// What is made of some keys only is fp32.
+DType out_dtype(const AttentionShape& shape, DType dtype) {
+  return shape.step + 1 < shape.context.ranks ? DType::fp32 : dtype;
 }
 
 }  // namespace
@@ -237,19 +244,27 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
 
 Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
   const std::int64_t rows = shape.batch * shape.sequence;
-  return {"attention " + describe(shape, dtype),
-          {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
-           poisoned_operand(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
-           poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit)},
-          [shape](Kernels& kernels, const Views& x) {
-            const Fused fused = split(x[0], shape);
-            kernels.run(AttentionForward{.shape = shape,
-                                         .query = fused.query,
-                                         .key = fused.key,
-                                         .value = fused.value,
-                                         .out = x[1],
-                                         .log_sum_exp = x[2]});
-          }};
+  Scenario scenario = {
+      "attention " + describe(shape, dtype),
+      {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
+       poisoned_operand(out_dtype(shape, dtype), rows, shape.heads * shape.head_dimension, padding_unit),
+       poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
+       random_operand(2, DType::fp32, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
+       random_operand(3, DType::fp32, shape.batch * shape.heads, shape.sequence, padding_unit)},
+      [shape](Kernels& kernels, const Views& x) {
+        const Fused fused = split(x[0], shape);
+        kernels.run(AttentionForward{.shape = shape,
+                                     .query = fused.query,
+                                     .key = fused.key,
+                                     .value = fused.value,
+                                     .out = x[1],
+                                     .log_sum_exp = x[2],
+                                     .before = shape.step > 0 ? x[3] : Matrix(),
+                                     .log_sum_exp_before = shape.step > 0 ? x[4] : Matrix()});
+      }};
+  if (shape.context.ranks > 1)
+    scenario.fp32_tolerance = scenario.tolerance(dtype);  // made of narrower numbers
+  return scenario;
 }
 
 Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
@@ -261,17 +276,24 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
       OperandMemory(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
       OperandMemory(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
       random_operand(2, dtype, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
-      poisoned_operand(dtype, rows, fused_columns(shape), 5 * padding_unit)};
+      poisoned_operand(out_dtype(shape, dtype), rows, fused_columns(shape), 5 * padding_unit),
+      random_operand(3, DType::fp32, rows, shape.heads * shape.head_dimension, padding_unit),
+      random_operand(4, DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit)};
   // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,
   // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
+  if (shape.context.ranks > 1)
+    scenario.fp32_tolerance = scenario.tolerance(dtype);  // made of narrower numbers
   const Fused forward = split(scenario.operands[0].view(), shape);
-  run_on_reference(AttentionForward{.shape = shape,
-                                    .query = forward.query,
-                                    .key = forward.key,
-                                    .value = forward.value,
-                                    .out = scenario.operands[1].view(),
-                                    .log_sum_exp = scenario.operands[2].view()});
+  run_on_reference(
+      AttentionForward{.shape = shape,
+                       .query = forward.query,
+                       .key = forward.key,
+                       .value = forward.value,
+                       .out = scenario.operands[1].view(),
+                       .log_sum_exp = scenario.operands[2].view(),
+                       .before = shape.step > 0 ? scenario.operands[5].view() : Matrix(),
+                       .log_sum_exp_before = shape.step > 0 ? scenario.operands[6].view() : Matrix()});
   scenario.call = [shape](Kernels& kernels, const Views& x) {
     const Fused fused = split(x[0], shape);
     const Fused gradient = split(x[4], shape);
@@ -284,7 +306,8 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
                                   .out_gradient = x[3],
                                   .query_gradient = gradient.query,
                                   .key_gradient = gradient.key,
-                                  .value_gradient = gradient.value});
+                                  .value_gradient = gradient.value,
+                                  .query_gradient_before = shape.step > 0 ? x[5] : Matrix()});
   };
   return scenario;
 }

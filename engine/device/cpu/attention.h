@@ -13,13 +13,16 @@ namespace strata {
 /// Queries that are handled together; they meet the keys panel by panel.
 constexpr std::int64_t kQueryRows = 64;
 
-/// Keys [first, last) that token `query` sees.
+/// Keys [first, last) that token `query` sees. Keys stand in the order of their positions, and so do
+/// queries: neither end ever falls from one query to the next.
 struct VisibleKeys {
   std::int64_t first;
   std::int64_t last;
 };
 constexpr VisibleKeys visible_keys(const AttentionShape& shape, std::int64_t query) {
-  return {shape.window > 0 ? std::max<std::int64_t>(0, query - shape.window + 1) : 0, query + 1};
+  const Positions keys = shape.keys();
+  const std::int64_t position = shape.queries().at(query);
+  return {shape.window > 0 ? keys.below(position - shape.window + 1) : 0, keys.below(position + 1)};
 }
 
 /// Rows of one sequence and columns of one head.

@@ -230,6 +230,11 @@ class BackwardTask {
     const std::int64_t first = visible_keys(shape_, row).first / kPanelColumns * kPanelColumns;
     const std::int64_t last = visible_keys(shape_, row + rows - 1).last;
     std::fill_n(scratch_.query_sums, rows * scratch_.out_stride, 0.0F);
+    if (call_.query_gradient_before) {
+      const Matrix before = head_of(call_.query_gradient_before, shape_, batch_, head).row_slice(row, rows);
+      for (std::int64_t i = 0; i < rows; ++i)
+        std::copy_n(before.row<float>(i), before.columns, scratch_.query_sums + i * scratch_.out_stride);
+    }
     for (std::int64_t key = first; key < last; key += kChunkKeys) {
       meet(row, rows, key, std::min(kChunkKeys, last - key));
     }

@@ -214,15 +214,18 @@ class ForwardTask {
         key_(head_of(call.key, shape_, batch, head / (shape_.heads / shape_.kv_heads))),
         value_(head_of(call.value, shape_, batch, head / (shape_.heads / shape_.kv_heads))),
         out_(head_of(call.out, shape_, batch, head)),
-        log_sum_exp_(call.log_sum_exp.row<float>(batch * shape_.heads + head)) {}
+        log_sum_exp_(call.log_sum_exp.row<float>(batch * shape_.heads + head)) {
+    if (!call.before) return;
+    before_ = head_of(call.before, shape_, batch, head);
+    log_sum_exp_before_ = call.log_sum_exp_before.row<float>(batch * shape_.heads + head);
+  }
 
   void run(std::int64_t begin, std::int64_t end) {
-    std::fill_n(scratch_.maximum, end - begin, -std::numeric_limits<float>::infinity());
-    std::fill_n(scratch_.total, end - begin, 0.0F);
-    std::fill_n(scratch_.out, (end - begin) * scratch_.out_stride, 0.0F);
+    start(begin, end);
     const std::int64_t first_key = visible_keys(shape_, begin).first / kChunkKeys * kChunkKeys;
-    for (std::int64_t key = first_key; key < end; key += kChunkKeys) {
-      const std::int64_t keys = std::min(kChunkKeys, end - key);
+    const std::int64_t end_key = visible_keys(shape_, end - 1).last;
+    for (std::int64_t key = first_key; key < end_key; key += kChunkKeys) {
+      const std::int64_t keys = std::min(kChunkKeys, end_key - key);
       pack_row_panels(key_.row_slice(key, keys), scratch_.key_panels);
       pack_column_panels(value_.row_slice(key, keys), scratch_.value_panels);
       for (std::int64_t row = begin; row < end; row += kQueryRows) {
@@ -233,6 +236,21 @@ class ForwardTask {
   }
 
  private:
+  /// Results of other keys are sums that were divided by one: their total is 1 if log_sum_exp is the maximum.
+  void start(std::int64_t begin, std::int64_t end) {
+    std::fill_n(scratch_.out, (end - begin) * scratch_.out_stride, 0.0F);
+    if (log_sum_exp_before_ == nullptr) {
+      std::fill_n(scratch_.maximum, end - begin, -std::numeric_limits<float>::infinity());
+      std::fill_n(scratch_.total, end - begin, 0.0F);
+      return;
+    }
+    std::copy(log_sum_exp_before_ + begin, log_sum_exp_before_ + end, scratch_.maximum);
+    std::fill_n(scratch_.total, end - begin, 1.0F);
+    for (std::int64_t row = begin; row < end; ++row)
+      std::copy_n(before_.row<float>(row), before_.columns,
+                  scratch_.out + (row - begin) * scratch_.out_stride);
+  }
+
   /// Queries [row, row + rows) meet the packed keys [key, key + keys).
   void meet(std::int64_t begin, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys) {
     const std::int64_t first = std::max(visible_keys(shape_, row).first, key);
@@ -312,8 +330,9 @@ class ForwardTask {
   const ForwardScratch& scratch_;
   DType dtype_;  ///< of packed operands
   BlockProductFunction block_product_;
-  Matrix query_, key_, value_, out_;
+  Matrix query_, key_, value_, out_, before_ = {};
   float* log_sum_exp_;
+  const float* log_sum_exp_before_ = nullptr;
 };
 
 }  // namespace

@@ -26,12 +26,26 @@ __host__ __device__ int tiles_of(const Shape& shape) {
 
 /// The first tile of keys that some query from `query` on sees.
 __device__ int first_key_tile(const Shape& shape, int query) {
-  return shape.window == 0 ? 0 : std::max(0, query - shape.window + 1) / kTile * kTile;
+  if (shape.window == 0) return 0;
+  return shape.keys.below(shape.queries.at(query) - shape.window + 1) / kTile * kTile;
+}
+
+/// One past the last key that some query of the tile at `query_first` sees.
+__device__ int end_of_keys(const Shape& shape, int query_first) {
+  const int last = std::min(shape.sequence, query_first + kTile) - 1;
+  return shape.keys.below(shape.queries.at(last) + 1);
+}
+
+/// The first tile of queries that sees some key of the tile at `key_first`.
+__device__ int first_query_tile(const Shape& shape, int key_first) {
+  return shape.queries.below(shape.keys.at(key_first)) / kTile * kTile;
 }
 
 /// One past the last query that sees some key of the tile at `key_first`.
 __device__ int end_of_queries(const Shape& shape, int key_first) {
-  return shape.window == 0 ? shape.sequence : std::min(shape.sequence, key_first + kTile - 1 + shape.window);
+  if (shape.window == 0) return shape.sequence;
+  const int last = std::min(shape.sequence, key_first + kTile) - 1;
+  return shape.queries.below(shape.keys.at(last) + shape.window);
 }
 
 /// What softmax is given for a product of query and key.
@@ -73,16 +87,39 @@ __device__ void add_to_softmax(const Shape& shape, int query_first, int key_firs
   }
 }
 
-template <typename T>
+template <typename T, typename Out>
 struct ForwardOperands {
   Operand<const T> query, key, value;
-  Operand<T> out;
+  Operand<Out> out;
   Rows<float> log_sum_exp;
+  Operand<const float> before;  ///< null: none
+  Rows<const float> log_sum_exp_before;
 };
 
-template <typename T, int slices>
+/// Goes on from what other keys have given: sums that were divided by a total, whose logarithm is known.
+template <int slices>
+__device__ void continue_from(const Head<const float>& before, const float* log_sum_exp, int first_row,
+                              RunningSoftmax& softmax, Sums<slices>& sums) {
+#pragma unroll
+  for (int i = 0; i < kMine; ++i) {
+    const int row = first_row + my_row(i);
+    if (row >= before.rows) continue;
+    softmax.largest[i] = log_sum_exp[row];
+    softmax.total[i] = 1;
+#pragma unroll
+    for (int s = 0; s < slices; ++s) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int column = s * kSlice + my_slice_column() + j;
+        if (column < before.columns) sums[s][i][j] = before.data[row * before.stride + column];
+      }
+    }
+  }
+}
+
+template <typename T, typename Out, int slices>
 __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
-    attention_kernel(Shape shape, ForwardOperands<T> x) {
+    attention_kernel(Shape shape, ForwardOperands<T, Out> x) {
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
@@ -92,7 +129,13 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   RunningSoftmax softmax;
   for (int i = 0; i < kMine; ++i) softmax.largest[i] = -FLT_MAX, softmax.total[i] = 0;
   Sums<slices> sums = {};
-  for (int key_first = first_key_tile(shape, query_first); key_first <= query_first; key_first += kTile) {
+  const std::int64_t statistics_row = std::int64_t{place.batch} * shape.heads + place.head;
+  if (x.before.data != nullptr) {
+    continue_from<slices>(head_of(x.before, shape, place.batch, place.head),
+                          x.log_sum_exp_before.row(statistics_row), query_first, softmax, sums);
+  }
+  const int key_end = end_of_keys(shape, query_first);
+  for (int key_first = first_key_tile(shape, query_first); key_first < key_end; key_first += kTile) {
     Scores scores = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     float shrink[kMine];
@@ -109,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   float reciprocal[kMine];
   for (int i = 0; i < kMine; ++i) reciprocal[i] = 1 / softmax.total[i];
   store_rows<slices>(sums, reciprocal, head_of(x.out, shape, place.batch, place.head), query_first);
-  float* log_sum_exp = x.log_sum_exp.row(place.batch * shape.heads + place.head);
+  float* log_sum_exp = x.log_sum_exp.row(statistics_row);
   for (int i = 0; i < kMine; ++i) {
     const int token = query_first + my_row(i);
     if (token < shape.sequence && my_score_column(0) == 0) {
@@ -118,26 +161,31 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   }
 }
 
-template <typename T>
+/// `Query` and `Key`: of the gradients of queries, and of keys and values.
+template <typename T, typename Query, typename Key>
 struct BackwardOperands {
   Operand<const T> query, key, value, out, out_gradient;
   Rows<const float> log_sum_exp;
-  Operand<T> query_gradient, key_gradient, value_gradient;
-  float* projection;  ///< [batch · heads, sequence]: out · out_gradient
+  Operand<Query> query_gradient;
+  Operand<Key> key_gradient, value_gradient;
+  Operand<const float> query_gradient_before;  ///< null: none
+  float* projection;                           ///< [batch · heads, sequence]: out · out_gradient
 };
 
 /// Scalars of a query that the backward kernels need.
 struct QueryStatistics {
-  template <typename T>
-  __device__ QueryStatistics(const BackwardOperands<T>& x, const Shape& shape, int batch, int head)
+  template <typename T, typename Query, typename Key>
+  __device__ QueryStatistics(const BackwardOperands<T, Query, Key>& x, const Shape& shape, int batch,
+                             int head)
       : log_sum_exp(x.log_sum_exp.row(batch * shape.heads + head)),
         projection(x.projection + (std::int64_t{batch} * shape.heads + head) * shape.sequence) {}
   const float *log_sum_exp, *projection;
 };
 
 /// A warp per token and head.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) out_projection_kernel(Shape shape, BackwardOperands<T> x) {
+template <typename T, typename Query, typename Key>
+__global__ void __launch_bounds__(kThreads)
+    out_projection_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
   const std::int64_t index = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (index >= std::int64_t{shape.batch} * shape.sequence * shape.heads) return;
   const std::int64_t row = index / shape.heads, head = index % shape.heads;
@@ -150,6 +198,24 @@ __global__ void __launch_bounds__(kThreads) out_projection_kernel(Shape shape, B
   sum = over_warp<Sum>(sum);
   if (threadIdx.x % kWarp == 0) {
     x.projection[(row / shape.sequence * shape.heads + head) * shape.sequence + row % shape.sequence] = sum;
+  }
+}
+
+/// sums = factor · sums + the tile's rows of x.
+template <int slices>
+__device__ void add_rows(const Head<const float>& x, int first_row, float factor, Sums<slices>& sums) {
+#pragma unroll
+  for (int i = 0; i < kMine; ++i) {
+    const int row = first_row + my_row(i);
+    if (row >= x.rows) continue;
+#pragma unroll
+    for (int s = 0; s < slices; ++s) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int column = s * kSlice + my_slice_column() + j;
+        if (column < x.columns) sums[s][i][j] = fmaf(factor, sums[s][i][j], x.data[row * x.stride + column]);
+      }
+    }
   }
 }
 
@@ -169,9 +235,9 @@ struct Weight {
   float value, slope = 1;
 };
 
-template <typename T, int slices>
+template <typename T, typename Query, typename Key, int slices>
 __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
-    query_gradient_kernel(Shape shape, BackwardOperands<T> x) {
+    query_gradient_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
@@ -181,7 +247,8 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
   const QueryStatistics statistics(x, shape, place.batch, place.head);
   Sums<slices> sums = {};
-  for (int key_first = first_key_tile(shape, query_first); key_first <= query_first; key_first += kTile) {
+  const int key_end = end_of_keys(shape, query_first);
+  for (int key_first = first_key_tile(shape, query_first); key_first < key_end; key_first += kTile) {
     Scores scores = {}, weight_gradients = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     add_scores(out_gradient, query_first, value, key_first, shared, weight_gradients);
@@ -202,13 +269,21 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
     add_weighted_rows<slices>(key, key_first, shared, sums);
   }
   const float factors[kMine] = {shape.scale, shape.scale, shape.scale, shape.scale};
+  if (x.query_gradient_before.data != nullptr) {
+    const float ones[kMine] = {1, 1, 1, 1};
+    add_rows<slices>(head_of(x.query_gradient_before, shape, place.batch, place.head), query_first,
+                     shape.scale, sums);
+    store_rows<slices>(sums, ones, head_of(x.query_gradient, shape, place.batch, place.head), query_first);
+    return;
+  }
   store_rows<slices>(sums, factors, head_of(x.query_gradient, shape, place.batch, place.head), query_first);
 }
 
 /// Scores are transposed here: rows are keys. A key/value head collects from all the query heads that read
 /// it, in order.
-template <typename T, int slices>
-__global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shape, BackwardOperands<T> x) {
+template <typename T, typename Query, typename Key, int slices>
+__global__ void __launch_bounds__(kThreads)
+    key_value_gradient_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
   __shared__ Shared shared;
   const int kv_heads = shape.heads / shape.group;
   const Place place(shape, kv_heads);
@@ -221,7 +296,8 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
     const Head<const T> query = head_of(x.query, shape, place.batch, head);
     const Head<const T> out_gradient = head_of(x.out_gradient, shape, place.batch, head);
     const QueryStatistics statistics(x, shape, place.batch, head);
-    for (int query_first = key_first; query_first < query_end; query_first += kTile) {
+    for (int query_first = first_query_tile(shape, key_first); query_first < query_end;
+         query_first += kTile) {
       Scores scores = {}, score_gradients = {};
       add_scores(key, key_first, query, query_first, shared, scores);
       add_scores(value, key_first, out_gradient, query_first, shared, score_gradients);
@@ -258,6 +334,12 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
   store_rows<slices>(key_sums, scales, head_of(x.key_gradient, shape, place.batch, place.head), key_first);
 }
 
+RowPositions row_positions(const Positions& positions) {
+  return {.rows = static_cast<int>(positions.rows),
+          .first = static_cast<int>(positions.first),
+          .gap = static_cast<int>(positions.gap)};
+}
+
 Shape shape_of(const AttentionShape& shape) {
   assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
   return {.batch = static_cast<int>(shape.batch),
@@ -265,15 +347,26 @@ Shape shape_of(const AttentionShape& shape) {
           .heads = static_cast<int>(shape.heads),
           .dimension = static_cast<int>(shape.head_dimension),
           .group = static_cast<int>(shape.heads / shape.kv_heads),
-          .window = static_cast<int>(std::min(shape.window, shape.sequence)),
+          .window = static_cast<int>(std::min(shape.window, shape.context.ranks * shape.sequence)),
           .scale = shape.scale,
-          .soft_cap = shape.soft_cap};
+          .soft_cap = shape.soft_cap,
+          .queries = row_positions(shape.queries()),
+          .keys = row_positions(shape.keys())};
 }
 
 template <typename T>
 Operand<T> operand(const Matrix& x, const Shape& shape) {
   const Rows<T> rows = rows_of<T>(x);
   return {rows.data, rows.stride, shape.dimension % kLoaded == 0 && is_aligned<16 / sizeof(T)>(rows)};
+}
+
+/// Calls call(element) with the type of what is written: that of the operands, or fp32.
+template <typename T, typename Call>
+void with_type_or_fp32(T element, const Matrix& written, const Call& call) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (written.dtype == DType::fp32) return call(float());
+  }
+  call(element);
 }
 
 /// A block for each tile of `heads` heads.
@@ -296,43 +389,52 @@ void with_slices(std::int64_t dimension, const Call& call) {
   }
 }
 
-template <typename T>
+template <typename T, typename Out>
 void attention_of_type(const CudaContext& context, const AttentionForward& call) {
   const Shape shape = shape_of(call.shape);
-  const ForwardOperands<T> x = {.query = operand<const T>(call.query, shape),
-                                .key = operand<const T>(call.key, shape),
-                                .value = operand<const T>(call.value, shape),
-                                .out = operand<T>(call.out, shape),
-                                .log_sum_exp = rows_of<float>(call.log_sum_exp)};
+  ForwardOperands<T, Out> x = {.query = operand<const T>(call.query, shape),
+                               .key = operand<const T>(call.key, shape),
+                               .value = operand<const T>(call.value, shape),
+                               .out = operand<Out>(call.out, shape),
+                               .log_sum_exp = rows_of<float>(call.log_sum_exp),
+                               .before = {},
+                               .log_sum_exp_before = {}};
+  if (call.before) {
+    x.before = operand<const float>(call.before, shape);
+    x.log_sum_exp_before = rows_of<const float>(call.log_sum_exp_before);
+  }
   with_slices(shape.dimension, [&](auto slices) {
-    launch(attention_kernel<T, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
+    launch(attention_kernel<T, Out, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
            shape, x);
   });
 }
 
-template <typename T>
+template <typename T, typename Query, typename Key>
 void attention_backward_of_type(const CudaContext& context, const AttentionBackward& call) {
   const Shape shape = shape_of(call.shape);
   const std::int64_t statistics = call.shape.batch * call.shape.heads * call.shape.sequence;
   std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
-  const BackwardOperands<T> x = {.query = operand<const T>(call.query, shape),
-                                 .key = operand<const T>(call.key, shape),
-                                 .value = operand<const T>(call.value, shape),
-                                 .out = operand<const T>(call.out, shape),
-                                 .out_gradient = operand<const T>(call.out_gradient, shape),
-                                 .log_sum_exp = rows_of<const float>(call.log_sum_exp),
-                                 .query_gradient = operand<T>(call.query_gradient, shape),
-                                 .key_gradient = operand<T>(call.key_gradient, shape),
-                                 .value_gradient = operand<T>(call.value_gradient, shape),
-                                 .projection = reinterpret_cast<float*>(scratch)};
-  launch(out_projection_kernel<T>,
+  BackwardOperands<T, Query, Key> x = {.query = operand<const T>(call.query, shape),
+                                       .key = operand<const T>(call.key, shape),
+                                       .value = operand<const T>(call.value, shape),
+                                       .out = operand<const T>(call.out, shape),
+                                       .out_gradient = operand<const T>(call.out_gradient, shape),
+                                       .log_sum_exp = rows_of<const float>(call.log_sum_exp),
+                                       .query_gradient = operand<Query>(call.query_gradient, shape),
+                                       .key_gradient = operand<Key>(call.key_gradient, shape),
+                                       .value_gradient = operand<Key>(call.value_gradient, shape),
+                                       .query_gradient_before = {},
+                                       .projection = reinterpret_cast<float*>(scratch)};
+  if (call.query_gradient_before)
+    x.query_gradient_before = operand<const float>(call.query_gradient_before, shape);
+  launch(out_projection_kernel<T, Query, Key>,
          dim3(static_cast<unsigned>(divide_rounding_up(statistics, kThreads / kWarp))), dim3(kThreads), 0,
          context.stream, shape, x);
   with_slices(shape.dimension, [&](auto slices) {
-    launch(query_gradient_kernel<T, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
-           shape, x);
-    launch(key_value_gradient_kernel<T, slices()>, grid_of(shape, shape.heads / shape.group), dim3(kThreads),
-           0, context.stream, shape, x);
+    launch(query_gradient_kernel<T, Query, Key, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0,
+           context.stream, shape, x);
+    launch(key_value_gradient_kernel<T, Query, Key, slices()>, grid_of(shape, shape.heads / shape.group),
+           dim3(kThreads), 0, context.stream, shape, x);
   });
 }
 
@@ -340,8 +442,10 @@ void attention_backward_of_type(const CudaContext& context, const AttentionBackw
 
 void run_on_cuda(const CudaContext& context, const AttentionForward& call) {
   if (call.out.rows == 0) return;
-  with_storage_type(call.out.dtype,
-                    [&](auto element) { attention_of_type<decltype(element)>(context, call); });
+  with_storage_type(call.query.dtype, [&](auto element) {
+    with_type_or_fp32(element, call.out,
+                      [&](auto out) { attention_of_type<decltype(element), decltype(out)>(context, call); });
+  });
 }
 
 Bytes scratch_on_cuda(const AttentionBackward& call) {
@@ -351,8 +455,13 @@ Bytes scratch_on_cuda(const AttentionBackward& call) {
 
 void run_on_cuda(const CudaContext& context, const AttentionBackward& call) {
   if (call.out.rows == 0) return;
-  with_storage_type(call.out.dtype,
-                    [&](auto element) { attention_backward_of_type<decltype(element)>(context, call); });
+  with_storage_type(call.query.dtype, [&](auto element) {
+    with_type_or_fp32(element, call.query_gradient, [&](auto query) {
+      with_type_or_fp32(element, call.key_gradient, [&](auto key) {
+        attention_backward_of_type<decltype(element), decltype(query), decltype(key)>(context, call);
+      });
+    });
+  });
 }
 
 }  // namespace strata

@@ -10,9 +10,9 @@
 
 namespace strata {
 
-/// A cap on scores is for the kernels of attention.cu.
+/// A cap on scores, and steps of a ring, are for the kernels of attention.cu.
 inline bool cudnn_computes(const AttentionShape& shape) {
-  return shape.soft_cap == 0;
+  return shape.soft_cap == 0 && shape.context.ranks == 1;
 }
 
 /// What one call computes: whole sequences with all heads, or some key/value heads of one sequence, with the

@@ -20,12 +20,27 @@ constexpr int kMine = 4;  ///< rows of a tile, and columns of its scores, that a
 constexpr int kPairs = kSlice / kSide;  ///< neighbouring columns of a slice that are one thread's
 constexpr int kPadding = 4;             ///< keeps rows aligned to 16 bytes and spreads them over the banks
 
+/// Positions of rows, as strata::Positions has them.
+struct RowPositions {
+  int rows, first, gap;
+
+  __device__ int at(int row) const { return first + row + (row < rows / 2 ? 0 : gap); }
+  __device__ int below(int end) const {
+    const int half = rows / 2;
+    return clamp(end - first, half) + clamp(end - first - half - gap, rows - half);
+  }
+
+ private:
+  __device__ static int clamp(int count, int most) { return count < 0 ? 0 : count < most ? count : most; }
+};
+
 struct Shape {
   int batch, sequence, heads, dimension;
   int group;   ///< query heads of one key/value head
   int window;  ///< 0: none
   float scale;
   float soft_cap;  ///< 0: none
+  RowPositions queries, keys;
 };
 
 /// An operand of the call. `vectors`: all of its heads' rows can be read in steps of 16 bytes.
@@ -82,7 +97,9 @@ __device__ inline int my_slice_column() {
 }
 
 __device__ inline bool visible(const Shape& shape, int query, int key) {
-  return key <= query && query < shape.sequence && (shape.window == 0 || query - key < shape.window);
+  const int distance = shape.queries.at(query) - shape.keys.at(key);
+  return distance >= 0 && query < shape.sequence && key < shape.sequence &&
+         (shape.window == 0 || distance < shape.window);
 }
 
 /// Neighbouring columns that a thread loads of a slice; heads whose size this divides can be read in steps of

@@ -21,9 +21,10 @@ struct Head {
   std::int64_t first_row, query_column, kv_column, statistics_row;
 };
 
-/// The first token that token t sees.
-std::int64_t first_seen(const AttentionShape& shape, std::int64_t t) {
-  return shape.window > 0 ? std::max<std::int64_t>(0, t - shape.window + 1) : 0;
+/// Whether token t sees key s.
+bool sees(const AttentionShape& shape, std::int64_t t, std::int64_t s) {
+  const std::int64_t distance = shape.queries().at(t) - shape.keys().at(s);
+  return distance >= 0 && (shape.window == 0 || distance < shape.window);
 }
 
 /// What softmax is given for a product of query and key, and its derivative by that product.
@@ -50,7 +51,8 @@ void expect_shapes(const AttentionShape& shape, const Matrix& query, const Matri
                    const Matrix& out, const Matrix& log_sum_exp) {
   const std::int64_t rows = shape.batch * shape.sequence;
   expect(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
-  expect(is_shape(query, rows, shape.heads * shape.head_dimension) && is_like(out, query),
+  expect(is_shape(query, rows, shape.heads * shape.head_dimension) &&
+             (is_like(out, query) || is_fp32(out, query.rows, query.columns)),
          "query and out of [tokens, heads * head_dimension]");
   expect(is_shape(key, rows, shape.kv_heads * shape.head_dimension) && is_like(value, key) &&
              key.dtype == query.dtype,
@@ -62,29 +64,35 @@ void expect_shapes(const AttentionShape& shape, const Matrix& query, const Matri
 }  // namespace
 
 void run_on_reference(const AttentionForward& attention) {
-  const auto& [shape, query, key, value, out, log_sum_exp] = attention;
+  const auto& [shape, query, key, value, out, log_sum_exp, before, log_sum_exp_before] = attention;
   expect_shapes(shape, query, key, value, out, log_sum_exp);
+  expect(!before || (is_fp32(before, out.rows, out.columns) && is_like(log_sum_exp_before, log_sum_exp)),
+         "fp32 results of other keys, of the same shape");
   std::vector<double> scores(static_cast<std::size_t>(shape.sequence));
   for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
     const Head head(shape, index / shape.heads, index % shape.heads);
     for (std::int64_t t = 0; t < shape.sequence; ++t) {
-      const std::int64_t first = first_seen(shape, t);
-      double largest = -INFINITY;
-      for (std::int64_t s = first; s <= t; ++s) {
+      const double normaliser_before = before ? load(log_sum_exp_before, head.statistics_row, t) : -INFINITY;
+      double largest = normaliser_before;
+      for (std::int64_t s = 0; s < shape.sequence; ++s) {
         double& score = scores[static_cast<std::size_t>(s)];
+        score = -INFINITY;
+        if (!sees(shape, t, s)) continue;
         score = Score(shape, dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
                                  head.kv_column, shape.head_dimension))
                     .value;
         largest = std::max(largest, score);
       }
-      double sum = 0;
-      for (std::int64_t s = first; s <= t; ++s)
-        sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
+      double sum = before ? std::exp(normaliser_before - largest) : 0;
+      for (std::int64_t s = 0; s < shape.sequence; ++s)
+        if (sees(shape, t, s)) sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
       const double normaliser = largest + std::log(sum);
       store(log_sum_exp, head.statistics_row, t, normaliser);
+      const double share_before = before ? std::exp(normaliser_before - normaliser) : 0;
       for (std::int64_t d = 0; d < shape.head_dimension; ++d) {
-        double result = 0;
-        for (std::int64_t s = first; s <= t; ++s) {
+        double result = before ? share_before * load(before, head.first_row + t, head.query_column + d) : 0;
+        for (std::int64_t s = 0; s < shape.sequence; ++s) {
+          if (!sees(shape, t, s)) continue;
           result += std::exp(scores[static_cast<std::size_t>(s)] - normaliser) *
                     load(value, head.first_row + s, head.kv_column + d);
         }
@@ -102,9 +110,13 @@ void run_on_reference(const AttentionBackward& attention) {
   const auto& a = attention;
   const AttentionShape& shape = a.shape;
   expect_shapes(shape, a.query, a.key, a.value, a.out, a.log_sum_exp);
-  expect(is_like(a.out_gradient, a.out) && is_like(a.query_gradient, a.query) &&
-             is_like(a.key_gradient, a.key) && is_like(a.value_gradient, a.value),
-         "gradients like their values");
+  const auto is_gradient = [](const Matrix& gradient, const Matrix& of) {
+    return is_like(gradient, of) || is_fp32(gradient, of.rows, of.columns);
+  };
+  expect(is_like(a.out_gradient, a.out) && is_gradient(a.query_gradient, a.query) &&
+             is_gradient(a.key_gradient, a.key) && is_gradient(a.value_gradient, a.value) &&
+             (!a.query_gradient_before || is_fp32(a.query_gradient_before, a.query.rows, a.query.columns)),
+         "gradients of the shapes of their values, in their dtype or in fp32");
   const std::int64_t dimension = shape.head_dimension;
   const auto elements = [&](const Matrix& x) { return static_cast<std::size_t>(x.rows * x.columns); };
   std::vector<double> query_sums(elements(a.query)), key_sums(elements(a.key)), value_sums(elements(a.value));
@@ -114,7 +126,8 @@ void run_on_reference(const AttentionBackward& attention) {
       const std::int64_t query_row = head.first_row + t;
       const double out_projection =
           dot(a.out, query_row, head.query_column, a.out_gradient, query_row, head.query_column, dimension);
-      for (std::int64_t s = first_seen(shape, t); s <= t; ++s) {
+      for (std::int64_t s = 0; s < shape.sequence; ++s) {
+        if (!sees(shape, t, s)) continue;
         const std::int64_t key_row = head.first_row + s;
         const Score score(
             shape, dot(a.query, query_row, head.query_column, a.key, key_row, head.kv_column, dimension));
@@ -138,6 +151,12 @@ void run_on_reference(const AttentionBackward& attention) {
       store(gradient, row, column, sums[static_cast<std::size_t>(row * gradient.columns + column)]);
     });
   };
+  if (a.query_gradient_before) {
+    for_each_element(a.query_gradient, [&](std::int64_t row, std::int64_t column) {
+      query_sums[static_cast<std::size_t>(row * a.query.columns + column)] +=
+          load(a.query_gradient_before, row, column);
+    });
+  }
   write(query_sums, a.query_gradient);
   write(key_sums, a.key_gradient);
   write(value_sums, a.value_gradient);
