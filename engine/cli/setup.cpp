@@ -14,6 +14,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/model/dropout.h"
+#include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
 #include "offload/spill_folder.h"
 
@@ -73,12 +74,16 @@ Model load_model(const RunConfig& config) {
 
 Model load_model_of_rank(const RunConfig& config, std::int64_t rank) {
   const std::int64_t tensor = config.parallel.tensor;
-  Model whole = load_model(config);
-  if (tensor == 1) return whole;
+  Model model = load_model(config);
   try {
-    return split_model(whole, tensor_split(tensor, rank % tensor, config.parallel.sequence));
+    if (tensor > 1) model = split_model(model, tensor_split(tensor, rank % tensor, config.parallel.sequence));
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("parallel.tensor: {}", error.what()));
+  }
+  try {
+    return split_context(std::move(model), context_part(config, rank));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("parallel.context: {}", error.what()));
   }
 }
 

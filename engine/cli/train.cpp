@@ -105,16 +105,16 @@ Setup prepare(const TrainCommand& command, const RunConfig& agreed, const Job& j
   if (config.ranks() != job.size()) {
     const RunConfig::ParallelSection& parallel = config.parallel;
     std::string stages;
+    if (parallel.context > 1) stages += fmt::format(" of {} context ranks", parallel.context);
     if (parallel.pipeline > 1) stages += fmt::format(" of {} pipeline stages", parallel.pipeline);
     if (parallel.tensor > 1) stages += fmt::format(" of {} tensor ranks", parallel.tensor);
-    throw ConfigError(
-        fmt::format("parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
-                    "mpirun -n {}{}",
-                    parallel.data, parallel.data == 1 && !stages.empty() ? "" : "s", stages, job.size(),
-                    job.size() == 1 ? "was" : "were", config.ranks(),
-                    job.size() % (parallel.pipeline * parallel.tensor) == 0
-                        ? ", or leave parallel.data and parallel.shard out"
-                        : ""));
+    throw ConfigError(fmt::format(
+        "parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
+        "mpirun -n {}{}",
+        parallel.data, parallel.data == 1 && !stages.empty() ? "" : "s", stages, job.size(),
+        job.size() == 1 ? "was" : "were", config.ranks(),
+        job.size() % config.ranks_of_data_rank() == 0 ? ", or leave parallel.data and parallel.shard out"
+                                                      : ""));
   }
   if (job.is_first()) check_json_path("--json", command.json);
   setup.model = load_model_of_rank(config, job.rank());
@@ -170,7 +170,7 @@ int train(const TrainCommand& command, Job& job) {
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
       measure_machine(*setup.device, config.precision(), link_limit(config), host_threads(config));
-  Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data),
+  Trainer trainer(config, setup.model, plan, *setup.device, training_data(*setup.data, setup.model.context),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .world = job.world(),

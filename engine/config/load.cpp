@@ -52,8 +52,9 @@ class Loader {
 
   RunConfig checked() {
     RunConfig::ParallelSection& parallel = config_.parallel;
+    const auto at_least_one = [](std::int64_t count) { return std::max<std::int64_t>(1, count); };
     const std::int64_t of_one =
-        std::max<std::int64_t>(1, parallel.pipeline * std::max<std::int64_t>(1, parallel.tensor));
+        at_least_one(parallel.context) * at_least_one(parallel.pipeline) * at_least_one(parallel.tensor);
     if (!places_.contains("parallel.data") && ranks_ % of_one == 0) parallel.data = ranks_ / of_one;
     if (parallel.shard && !places_.contains("parallel.data") &&
         __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {

@@ -9,6 +9,36 @@ std::string some_bytes(const Bytes& value) {
   return value < 1 ? "must be more than 0 bytes" : "";
 }
 
+std::string between_one_and_most(const std::int64_t& ranks) {
+  constexpr std::int64_t kMost = 4096;
+  return ranks > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(ranks);
+}
+
+/// Ranks of a layer share out the tokens of a microbatch.
+std::string check_sequence(const RunConfig& config) {
+  const std::int64_t ranks = config.parallel.tensor,
+                     holders = std::max<std::int64_t>(config.parallel.context, 1);
+  if (!config.parallel.sequence || ranks <= 1) return "";
+  const std::int64_t length = config.data.sequence_length / holders;
+  if (config.train.microbatch % ranks * (length % ranks) % ranks == 0) return "";
+  return fmt::format(
+      "the {} · {} tokens of a microbatch do not divide among {} ranks of parallel.tensor; "
+      "make train.microbatch times data.sequence_length a multiple of {}",
+      config.train.microbatch, length, ranks, ranks * holders);
+}
+
+/// Each rank has two stretches of a sequence.
+std::string check_context(const RunConfig& config) {
+  const std::int64_t stretches = 2 * config.parallel.context, length = config.data.sequence_length;
+  if (config.parallel.context <= 1 || length % stretches == 0) return "";
+  const std::int64_t below = length / stretches * stretches;
+  return fmt::format(
+      "{} ranks have 2 stretches each of a sequence, and data.sequence_length, {}, does not divide by {}; {} "
+      "would fit",
+      config.parallel.context, length, stretches,
+      below > 0 ? fmt::format("{} or {}", below, below + stretches) : fmt::format("{}", stretches));
+}
+
 void add_parallel(std::vector<Key>& keys) {
   using S = RunConfig::ParallelSection;
   using Int = Integer<std::int64_t>;
@@ -40,36 +70,26 @@ void add_parallel(std::vector<Key>& keys) {
             return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
                                parallel.replicate, parallel.data);
           });
-  section.add<Int>(
-      "tensor", &S::tensor, "ranks",
-      "Ranks that share each layer: its heads, and the columns between the products of its MLP; and "
-      "the vocabulary of embedding and head.",
-      [](const std::int64_t& value) -> std::string {
-        constexpr std::int64_t kMost = 4096;
-        return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
-      });
+  section.add<Int>("tensor", &S::tensor, "ranks",
+                   "Ranks that share each layer: its heads, and the columns between the products of its "
+                   "MLP; and the vocabulary of embedding and head.",
+                   between_one_and_most);
   require(
       section.add<Boolean>(
           "sequence", &S::sequence, "",
           "Ranks that share each layer share out the tokens of what lies between (sequence parallelism): "
           "norms, sums, and what goes from layer to layer and is saved for the backward pass. It takes as "
           "much exchanging forward and half as much again backward. Of no effect if parallel.tensor is 1."),
-      {"parallel.tensor", "train.microbatch", "data.sequence_length"}, [](const RunConfig& c) {
-        const std::int64_t ranks = c.parallel.tensor;
-        if (!c.parallel.sequence || ranks <= 1) return std::string();
-        if (c.train.microbatch % ranks * (c.data.sequence_length % ranks) % ranks == 0) return std::string();
-        return fmt::format(
-            "the {} · {} tokens of a microbatch do not divide among {} ranks of parallel.tensor; "
-            "make train.microbatch times data.sequence_length a multiple of {}",
-            c.train.microbatch, c.data.sequence_length, ranks, ranks);
-      });
+      {"parallel.tensor", "parallel.context", "train.microbatch", "data.sequence_length"}, check_sequence);
+  require(section.add<Int>("context", &S::context, "ranks",
+                           "Ranks that share each sequence, for long ones: each has two stretches of it, one "
+                           "from the front and one from the back, and keys and values go round them.",
+                           between_one_and_most),
+          {"data.sequence_length"}, check_context);
   section.add<Int>("pipeline", &S::pipeline, "ranks",
                    "Stages of a pipeline: ranks that have the model's units one after another, and pass "
                    "microbatches on.",
-                   [](const std::int64_t& value) -> std::string {
-                     constexpr std::int64_t kMost = 4096;
-                     return value > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(value);
-                   });
+                   between_one_and_most);
   require(section.add<Word<PipelineSchedule>>(
               "schedule", &S::schedule, "",
               "Of a pipeline. gpipe: all microbatches forward, then all backward. 1f1b: one forward and one "
@@ -88,11 +108,7 @@ void add_parallel(std::vector<Key>& keys) {
   require(section.add<Int>("chunks", &S::chunks, "",
                            "Chunks of units on each stage of a pipeline, for interleaved and breadth_first. "
                            "Chunk c of all is stage c mod pipeline's.",
-                           [](const std::int64_t& value) -> std::string {
-                             constexpr std::int64_t kMost = 4096;
-                             return value > kMost ? fmt::format("must be at most {}", kMost)
-                                                  : at_least_one(value);
-                           }),
+                           between_one_and_most),
           {"parallel.pipeline"}, [](const RunConfig& c) -> std::string {
             return c.parallel.chunks > 1 && c.parallel.pipeline == 1
                        ? "more than 1 chunk needs parallel.pipeline, more than 1 stage"

@@ -115,7 +115,8 @@ struct RunConfig {
     std::int64_t replicate = 1;              ///< of them hold the same shard
     std::optional<std::int64_t> shard = {};  ///< if given, data / replicate
     std::int64_t tensor = 1, pipeline = 1;
-    bool sequence = false;  ///< ranks of `tensor` share out tokens wherever they do not share a layer
+    bool sequence = false;     ///< ranks of `tensor` share out tokens wherever they do not share a layer
+    std::int64_t context = 1;  ///< ranks that share each sequence
     PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
     std::int64_t chunks = 1;          ///< of units, on each stage of the pipeline
     std::vector<std::string> stages;  ///< units of each chunk, or the first of each; empty: balanced
@@ -174,7 +175,9 @@ struct RunConfig {
   DType precision() const { return train.precision.value(); }
 
   /// Ranks of the run.
-  std::int64_t ranks() const { return parallel.data * parallel.pipeline * parallel.tensor; }
+  std::int64_t ranks() const { return parallel.data * ranks_of_data_rank(); }
+  /// Of them, those that have one data rank's samples together.
+  std::int64_t ranks_of_data_rank() const { return parallel.context * parallel.pipeline * parallel.tensor; }
 
   /// Microbatches that each rank accumulates per optimizer step.
   std::int64_t microbatches() const { return train.batch / (train.microbatch * parallel.data); }

@@ -108,21 +108,23 @@ BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::opt
 }
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
-                       std::span<std::int32_t> targets) const {
+                       std::span<std::int32_t> targets, const ContextPart& part) const {
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(training_, split_.training, sampler_.sample(first + i), row(tokens, i), row(targets, i));
+    fill_sequence(training_, split_.training, sampler_.sample(first + i), row(tokens, i), row(targets, i),
+                  part);
   }
 }
 
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
-                                  std::span<std::int32_t> targets) const {
+                                  std::span<std::int32_t> targets, const ContextPart& part) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   const TokenSource& source = held_out_ ? *held_out_ : training_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
     const std::int64_t sample = (microbatch * microbatch_ + i) % split_.validation.count;
-    fill_sequence(source, split_.validation, (*validation_order_)(sample), row(tokens, i), row(targets, i));
+    fill_sequence(source, split_.validation, (*validation_order_)(sample), row(tokens, i), row(targets, i),
+                  part);
   }
 }
 
@@ -140,20 +142,32 @@ std::int64_t BatchLoader::validation_microbatches() const {
 }
 
 void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                                std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+                                std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                                const ContextPart& part) const {
   const std::int64_t first = range.begin + sequence * sequence_length_;
-  if (tokens.empty()) return source.read(first + 1, targets);
-  source.read(first, tokens);
-  if (targets.empty()) return;
-  std::ranges::copy(tokens.subspan(1), targets.begin());
-  source.read(first + sequence_length_, targets.last(1));
+  const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
+  for (std::int64_t at = 0; at < rows; at += stretch) {
+    const std::int64_t position = first + part.positions(rows).at(at);
+    const auto in = [&](std::span<std::int32_t> all) {
+      return all.empty() ? all : all.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch));
+    };
+    const std::span<std::int32_t> of_tokens = in(tokens), of_targets = in(targets);
+    if (of_tokens.empty()) {
+      source.read(position + 1, of_targets);
+      continue;
+    }
+    source.read(position, of_tokens);
+    if (of_targets.empty()) continue;
+    std::ranges::copy(of_tokens.subspan(1), of_targets.begin());
+    source.read(position + stretch, of_targets.last(1));
+  }
 }
 
+/// A sequence's, or what a rank has of it.
 std::span<std::int32_t> BatchLoader::row(std::span<std::int32_t> matrix, std::int64_t index) const {
   if (matrix.empty()) return {};
-  assert(static_cast<std::int64_t>(matrix.size()) == microbatch_ * sequence_length_);
-  return matrix.subspan(static_cast<std::size_t>(index * sequence_length_),
-                        static_cast<std::size_t>(sequence_length_));
+  const std::size_t length = matrix.size() / static_cast<std::size_t>(microbatch_);
+  return matrix.subspan(static_cast<std::size_t>(index) * length, length);
 }
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/context_part.h"
 #include "engine/config/run_config.h"
 #include "engine/data/sampler.h"
 #include "engine/data/token_source.h"
@@ -39,16 +40,17 @@ class BatchLoader {
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
   /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
-  /// [size, sequence_length], row-major; one of them may be empty. Allocates nothing. Throws ConfigError for
-  /// an id beyond the vocabulary.
+  /// [size, sequence_length], row-major, or what a rank has of each sequence; one of them may be empty. A
+  /// target is the token behind, whoever has that. Allocates nothing. Throws ConfigError for an id beyond the
+  /// vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
-            std::span<std::int32_t> targets) const;
+            std::span<std::int32_t> targets, const ContextPart& part = {}) const;
 
   /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
   /// all that is held out. The last one begins anew with the first held-out samples if they do not fill
   /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
-                       std::span<std::int32_t> targets) const;
+                       std::span<std::int32_t> targets, const ContextPart& part = {}) const;
 
   /// What a user should know about the data: a batch of more sequences than there are holds some of them
   /// twice.
@@ -65,7 +67,8 @@ class BatchLoader {
  private:
   BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out);
   void fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                     std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+                     std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                     const ContextPart& part) const;
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;

@@ -2,14 +2,15 @@
 
 namespace strata {
 
-TrainingData training_data(const BatchLoader& loader) {
+TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
   return {.training =
-              [&loader](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
-                loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1));
+              [&loader, part](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
+                loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part);
               },
           .validation =
-              [&loader](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
-                loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1));
+              [&loader, part](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
+                loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1),
+                                       part);
               },
           .sampler =
               [&loader](std::int64_t step) {

@@ -46,7 +46,8 @@ struct TrainingData {
   SamplerPosition sampler;
 };
 
-/// Text: tokens are array 0, targets array 1. `loader` must outlive the result.
-TrainingData training_data(const BatchLoader& loader);
+/// Text: tokens are array 0, targets array 1; what a rank has of each sequence. `loader` must outlive the
+/// result.
+TrainingData training_data(const BatchLoader& loader, const ContextPart& part = {});
 
 }  // namespace strata

@@ -19,7 +19,7 @@ class LaneStreams {
     for (const Lane lane : {Lane::compute, Lane::h2d, Lane::d2h})
       streams_[static_cast<std::size_t>(lane)] = meter_stream(device.make_stream(), *meter_);
     if (!device_exchanges) return;
-    for (const Lane lane : {Lane::comm, Lane::send, Lane::receive, Lane::tensor})
+    for (const Lane lane : {Lane::comm, Lane::send, Lane::receive, Lane::tensor, Lane::context})
       streams_[static_cast<std::size_t>(lane)] = device.make_stream();
   }
 

@@ -139,6 +139,8 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::reduce_scatter:
     case Operation::all_reduce:
       return exchange(instruction);
+    case Operation::ring_shift:
+      return pass_around(instruction);
     case Operation::send:
     case Operation::receive:
       return pass_on(instruction);
@@ -311,6 +313,23 @@ void Operations::pass_on(const Instruction& instruction) {
   sends ? group.send(data, bytes, Element::byte, 1) : group.receive(data, bytes, Element::byte, 0);
 }
 
+/// All ranks of the group send and receive at once.
+void Operations::pass_around(const Instruction& instruction) {
+  Communicator& group = group_of(instruction);
+  const Operand& source = instruction.reads[0];
+  const Operand& destination = instruction.writes[0];
+  const std::byte* from = address(source.buffer) + source.offset;
+  std::byte* to = address(destination.buffer) + destination.offset;
+  meter().touch(from, source.bytes());
+  meter().touch(to, destination.bytes());
+  const auto bytes = static_cast<std::size_t>(source.bytes());
+  const int ranks = group.size(), rank = group.rank();
+  group.begin_group();
+  group.send(from, bytes, Element::byte, (rank + 1) % ranks);
+  group.receive(to, bytes, Element::byte, (rank + ranks - 1) % ranks);
+  group.end_group();
+}
+
 void Operations::exchange(const Instruction& instruction) {
   Communicator& group = group_of(instruction);
   const Operand& source = instruction.reads[0];
@@ -341,7 +360,7 @@ void Operations::sum_losses(const Instruction& instruction) {
   double sum = 0;
   std::int64_t microbatch = setup_.data_rank;
   for (const Operand& losses : instruction.reads) {
-    if (microbatch * losses.elements >= terms || !setup_.counts_losses) break;
+    if (microbatch * losses.elements * setup_.context_ranks >= terms || !setup_.counts_losses) break;
     for (const float loss : span<float>(losses)) sum += loss;
     microbatch += setup_.data_ranks;
   }

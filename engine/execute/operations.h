@@ -62,6 +62,7 @@ class Operations {
     StateSaver* saver = nullptr;                 ///< of a program that saves
     Ranks* ranks = nullptr;                      ///< of a program that exchanges values with others
     std::int64_t data_rank = 0, data_ranks = 1;  ///< those that share out microbatches
+    std::int64_t context_ranks = 1;              ///< and those that share each
     bool counts_losses = true;                   ///< which ranks that share a unit's passes all have
     std::function<bool()> stop_requested = {};   ///< of this rank, if there are several
     std::function<void(std::int64_t step)> on_stop_agreed =
@@ -113,6 +114,7 @@ class Operations {
   std::pair<std::span<const std::int32_t>, Matrix> rows_of(const Instruction& instruction) const;
   Communicator& group_of(const Instruction& instruction) const;
   void pass_on(const Instruction& instruction);
+  void pass_around(const Instruction& instruction);
   void exchange(const Instruction& instruction);
   void load_data(const Instruction& instruction, std::int64_t step);
   void sum_losses(const Instruction& instruction);

@@ -167,8 +167,8 @@ FlatRange RunState::saved(std::size_t unit, Flat flat) const {
   if (!plan_.strategy.has(static_cast<std::int32_t>(unit))) return {0, 0, flat};
   const FlatRange range = held(unit, flat);
   const bool is_on_all = flat == Flat::frozen && !plan_.strategy.gathers();
-  const std::int64_t holders = is_on_all ? mesh().data() : mesh().replicate;
-  const std::int64_t number = is_on_all ? mesh().data_rank(rank_) : mesh().replica(rank_);
+  const std::int64_t holders = is_on_all ? mesh().holders() : mesh().replicate;
+  const std::int64_t number = is_on_all ? mesh().holder(rank_) : mesh().replica(rank_);
   const auto border = [&](std::int64_t r) { return range.count * r / holders; };
   return {range.first + border(number), border(number + 1) - border(number), flat};
 }

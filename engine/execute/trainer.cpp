@@ -167,6 +167,7 @@ Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, 
                              .ranks = ranks_ ? &*ranks_ : nullptr,
                              .data_rank = data_rank,
                              .data_ranks = data_ranks,
+                             .context_ranks = strategy.mesh.context,
                              .counts_losses = strategy.mesh.tensor_rank(rank()) == 0,
                              .threads = host_threads(config_)};
   };

@@ -94,6 +94,8 @@ class Operator {
   virtual bool is_cheap() const { return false; }
   /// Its rows depend on the same rows of its operands only.
   virtual bool goes_by_rows() const { return false; }
+  /// It waits for what ranks exchange, and the nodes before it need not: it is the first of its segment.
+  virtual bool begins_segment() const { return false; }
   /// The node that makes what `node` has made, if all else that it wrote is there.
   virtual Node again(const Node& node) const { return node; }
   /// The operand in whose gradient's place the gradient of what is written may lie: `written` has the same

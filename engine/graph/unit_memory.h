@@ -6,12 +6,14 @@
 #include <cstdint>
 
 #include "base/checked.h"
+#include "base/context_part.h"
 
 namespace strata {
 
 struct MicrobatchShape {
   std::int64_t batch = 0;     ///< sequences
   std::int64_t sequence = 0;  ///< tokens of each
+  ContextPart context = {};   ///< which tokens, if ranks share sequences; of no meaning to a plan
   std::int64_t tokens() const { return checked_product(batch, sequence); }
 };
 
@@ -37,13 +39,29 @@ enum class Region : std::uint8_t {
   data_3,
   losses,      ///< fp32: the run's loss is the mean of all
   loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
-  tally        ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
+  tally,       ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
+  ring_0,      ///< what a rank has got of a ring in a pass, and in the other what it gets next (ring.h):
+  ring_1,      ///< keys and values,
+  ring_2,      ///< and their gradients, in fp32
+  ring_3
 };
-constexpr std::size_t kRegions = 21;
+constexpr std::size_t kRegions = 25;
+constexpr std::size_t kRings = 4;
 
 constexpr bool is_of_parameters(Region region) {
   return region == Region::parameter || region == Region::shared_parameter || region == Region::frozen ||
          region == Region::shared_frozen;
+}
+
+/// REQUIRES: number < kRings.
+constexpr Region ring_region(std::size_t number) {
+  return static_cast<Region>(static_cast<std::size_t>(Region::ring_0) + number);
+}
+constexpr bool is_ring(Region region) {
+  return Region::ring_0 <= region && region <= Region::ring_3;
+}
+constexpr std::size_t ring_number(Region region) {
+  return static_cast<std::size_t>(region) - static_cast<std::size_t>(Region::ring_0);
 }
 
 /// How many arrays of data a model may read.

@@ -186,6 +186,7 @@ class UnitPassMaker {
     for (const TensorView& view : node(i).operands) step.operands.push_back(place_operand(view, chunk));
     const auto* exchange = dynamic_cast<const ExchangeRule*>(step.rule.get());
     if (exchange == nullptr) {
+      if (step.rule->begins_segment()) end_segment();
       steps_.push_back(std::move(step));
       return;
     }
@@ -195,6 +196,12 @@ class UnitPassMaker {
                                 .destination = step.operands.back(),
                                 .before = pass_.segments_.size(),
                                 .is_in_loop = chunk.has_value()});
+    for (const PlacedOperand& operand :
+         {pass_.exchanges_.back().source, pass_.exchanges_.back().destination}) {
+      if (!is_ring(operand.region)) continue;
+      Bytes& bytes = pass_.ring_bytes_[ring_number(operand.region)];
+      bytes = std::max(bytes, bytes_of(operand.size));
+    }
   }
 
   void end_segment() {

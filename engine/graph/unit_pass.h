@@ -2,6 +2,7 @@
 // what ranks exchange. Values; usable from any thread.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <vector>
@@ -38,6 +39,8 @@ class UnitPass {
   const std::vector<PlacedExchange>& exchanges() const { return exchanges_; }
   /// From the first segment to the last.
   Bytes workspace_bytes() const { return workspace_bytes_; }
+  /// Of the region of this number, between segments and exchanges.
+  Bytes ring_bytes(std::size_t number) const { return ring_bytes_[number]; }
 
   bool is_empty() const { return segments_.empty(); }
   double flops() const;
@@ -59,6 +62,7 @@ class UnitPass {
   std::vector<PlacedExchange> exchanges_;
   Bytes workspace_bytes_ = 0;
   std::int64_t chunk_rows_ = 0;
+  std::array<Bytes, kRings> ring_bytes_ = {};
 };
 
 }  // namespace strata

@@ -39,9 +39,11 @@ class PassMaker {
   }
 
  private:
-  /// Made by this unit's forward pass.
+  /// Made by this unit's forward pass, and gone with it if it is not kept.
   bool is_made(TensorId id) const {
-    return id < std::ssize(forward_.tensors) && forward_.tensor(id).region == Region::workspace;
+    if (id >= std::ssize(forward_.tensors)) return false;
+    const Region region = forward_.tensor(id).region;
+    return region == Region::workspace || is_ring(region);
   }
 
   void find_needed() {

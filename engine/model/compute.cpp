@@ -7,7 +7,8 @@
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
-    : rotations_(model.rotations), sequence_(shape.sequence) {
+    : rotations_(model.rotations), sequence_(shape.sequence), context_(model.context) {
+  shape.context = model.context;
   GraphShape sizes = {.precision = precision, .microbatch = shape};
   Bytes constants = 0;
   for (const Rotation& rotation : rotations_) {
@@ -36,7 +37,7 @@ void UnitCompute::fill_constants(std::span<std::byte> host) const {
   std::size_t at = 0;
   for (const Rotation& rotation : rotations_) {
     const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, sequence_));
-    fill_rotary_tables(rotation, sequence_, host.subspan(at, bytes));
+    fill_rotary_tables(rotation, sequence_, host.subspan(at, bytes), context_);
     at += bytes;
   }
 }

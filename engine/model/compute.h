@@ -31,6 +31,7 @@ class UnitCompute {
  private:
   std::vector<Rotation> rotations_;
   std::int64_t sequence_;
+  ContextPart context_;
   std::vector<UnitPasses> passes_;  ///< by kind
   std::vector<Bytes> input_bytes_;
   std::int64_t tally_elements_ = 0;

@@ -26,6 +26,7 @@ struct Model {
   std::vector<Rotation> rotations;        ///< their tables are the constants, a cosine and a sine each
   std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
+  ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
 
   std::int64_t key_copies = 1;  ///< neighbouring ranks with the same heads of keys, if ranks share layers
 

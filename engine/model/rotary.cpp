@@ -51,17 +51,18 @@ RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std:
           {memory + rotary_table_bytes(rotation, sequence), DType::fp32, sequence, half}};
 }
 
-void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory) {
+void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory,
+                        const ContextPart& part) {
   assert(static_cast<Bytes>(memory.size()) >= 2 * rotary_table_bytes(rotation, sequence));
   const RotaryTables tables = rotary_tables(rotation, sequence, memory.data());
   const auto& long_rope = rotation.options.long_rope;
   const double scale = long_rope ? long_rope->attention_factor : 1;
   for (std::int64_t index = 0; index < rotation.head_dimension / 2; ++index) {
-    const float step = frequency(rotation, sequence, index);
-    for (std::int64_t position = 0; position < sequence; ++position) {
-      const float angle = static_cast<float>(position) * step;
-      tables.cosine.row<float>(position)[index] = static_cast<float>(scale * std::cos(double{angle}));
-      tables.sine.row<float>(position)[index] = static_cast<float>(scale * std::sin(double{angle}));
+    const float step = frequency(rotation, part.ranks * sequence, index);
+    for (std::int64_t row = 0; row < sequence; ++row) {
+      const float angle = static_cast<float>(part.positions(sequence).at(row)) * step;
+      tables.cosine.row<float>(row)[index] = static_cast<float>(scale * std::cos(double{angle}));
+      tables.sine.row<float>(row)[index] = static_cast<float>(scale * std::sin(double{angle}));
     }
   }
 }

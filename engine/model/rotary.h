@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "base/context_part.h"
 #include "engine/device/matrix.h"
 #include "engine/model/architecture.h"
 
@@ -31,7 +32,9 @@ RotaryTables rotary_tables(const Rotation& rotation, std::int64_t sequence, std:
 
 /// Fills both tables as transformers does (LlamaRotaryEmbedding, _compute_llama3_parameters,
 /// _compute_longrope_parameters): its frequencies
-/// and angles are fp32, and at large positions their rounding shows, so ours round at the same places.
-void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory);
+/// and angles are fp32, and at large positions their rounding shows, so ours round at the same places. The
+/// `sequence` rows are a rank's part of each sequence.
+void fill_rotary_tables(const Rotation& rotation, std::int64_t sequence, std::span<std::byte> memory,
+                        const ContextPart& part = {});
 
 }  // namespace strata

@@ -113,6 +113,25 @@ TEST_F(RanksOfProcesses, ThatShareLayersTrainAsOneProcessDoesAndItGoesOn) {
             shared["traffic"]["all_reduce"]["planned_bytes"]);
 }
 
+/// Beside stages and tensor ranks.
+TEST_F(RanksOfProcesses, ThatShareSequencesTrainAsOneProcessDoesAndItGoesOn) {
+  const nlohmann::json alone = report(run({"train.steps=3"}));
+  Arguments arguments = run({"parallel.context=2", "parallel.tensor=2", "parallel.pipeline=2",
+                             "checkpoint.path=out", "train.steps=2"});
+  arguments.insert(arguments.end(), {"--json", "report.json"});
+  const Outcome outcome = strata_on_ranks(8, arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const nlohmann::json shared = nlohmann::json::parse(std::ifstream(path("report.json")));
+  const nlohmann::json rest = report(run({"checkpoint.path=out", "train.steps=3"}));
+  ASSERT_EQ(rest["loss"].size(), 1U);
+  for (std::size_t step = 0; step < 3; ++step) {
+    const double loss = alone["loss"][step];
+    EXPECT_NEAR((step < 2 ? shared["loss"][step] : rest["loss"][step - 2]).get<double>(), loss, 1e-5 * loss);
+  }
+  EXPECT_GT(shared["traffic"]["send"]["planned_bytes"], 0);
+  EXPECT_EQ(shared["traffic"]["send"]["measured_bytes"], shared["traffic"]["send"]["planned_bytes"]);
+}
+
 TEST_F(RanksOfProcesses, AreRefusedWithOneSentence) {
   const Outcome odd_heads = strata_on_ranks(3, run({"parallel.tensor=3"}));
   EXPECT_EQ(odd_heads.status, 2);

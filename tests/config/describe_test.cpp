@@ -25,7 +25,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.validation_fraction", "0.25"},
     {"data.tokenizer", "none"},
     {"data.token_bytes", "4"},
-    {"data.sequence_length", "123"},
+    {"data.sequence_length", "124"},
     {"data.shuffle", "false"},
     {"train.steps", "1099511627776"},
     {"train.batch", "24"},
@@ -58,6 +58,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
     {"parallel.shard", "1"},
+    {"parallel.context", "2"},
     {"parallel.pipeline", "2"},
     {"parallel.sequence", "true"},
     {"parallel.schedule", "zero_bubble"},
@@ -183,6 +184,7 @@ parallel:
   # shard: (not given)
   tensor: 1
   sequence: false
+  context: 1
   pipeline: 1
   schedule: 1f1b
   chunks: 1

@@ -115,6 +115,19 @@ TEST(LoadRunConfig, ReadsEveryKeyFromJsonWithItsWordsInQuotes) {
   EXPECT_EQ(parse_run_config(json.dump(1, '\t'), "run.json"), config);
 }
 
+TEST(LoadRunConfig, SharesOutSequencesThatDivide) {
+  const auto refusal_of = [](const std::string& length, const std::string& ranks) {
+    return refusal(kMinimal + "parallel: {context: " + ranks + "}\n", {"data.sequence_length=" + length});
+  };
+  EXPECT_EQ(refusal_of("96", "4"), "accepted");
+  EXPECT_THAT(
+      refusal_of("100", "4"),
+      HasSubstr("parallel.context: 4 ranks have 2 stretches each of a sequence, and data.sequence_length, "
+                "100, does not divide by 8; 96 or 104 would fit"));
+  EXPECT_THAT(refusal_of("6", "4"), HasSubstr("; 8 would fit"));
+  EXPECT_THAT(refusal_of("96", "0"), HasSubstr("parallel.context"));
+}
+
 TEST(LoadRunConfig, ReadsTheEscapesOfJson) {
   const auto path_of = [](const std::string& text) {
     return parse_run_config(R"({"model": {"path": "m"}, "data": {"path": )" + text + "}}", "run.json")

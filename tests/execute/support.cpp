@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/execute/plan_check.h"
+#include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
 #include "engine/plan/lower/lower.h"
 
@@ -44,11 +45,15 @@ Model model_of(const RunConfig& config) {
   return build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer);
 }
 
+Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank) {
+  const std::int64_t tensor = config.parallel.tensor;
+  return split_context(split_model(whole, tensor_split(tensor, rank % tensor, config.parallel.sequence)),
+                       context_part(config, rank));
+}
+
 RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t rank = options.world == nullptr ? 0 : options.world->rank();
-  const std::int64_t tensor = config.parallel.tensor;
-  const Model model =
-      split_model(model_of(config), tensor_split(tensor, rank % tensor, config.parallel.sequence));
+  const Model model = model_of_rank(config, model_of(config), rank);
   const BatchLoader data(config, model.architecture.vocabulary);
   std::vector<Plan> plans = make_plans(config, model, planning_rates(config));
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
@@ -56,7 +61,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   if (options.change_plan) options.change_plan(outcome.plan);
   CpuDevice device({.threads = options.device_threads, .link = options.link});
   Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : device,
-                  training_data(data),
+                  training_data(data, model.context),
                   {.fresh = options.fresh,
                    .watchdog_seconds = options.watchdog_seconds,
                    .faults = options.faults,
@@ -75,7 +80,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
 std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
                                   const std::function<RunOptions(int rank)>& options,
                                   const ThreadCommunicatorOptions& communicators) {
-  config.parallel.data = ranks / (config.parallel.pipeline * config.parallel.tensor);
+  config.parallel.data = ranks / config.ranks_of_data_rank();
   const auto worlds = make_thread_communicators(ranks, communicators);
   std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
   std::exception_ptr first_error;
@@ -143,12 +148,12 @@ void expect_the_plan_was_exact(const RunOutcome& outcome) {
 
 Bytes resident_bytes(RunConfig config) {
   config.memory.device = kUnlimited;
-  return make_plan(config, model_of(config)).arena_bytes(Tier::device);
+  return make_plan(config, model_of_rank(config, model_of(config), 0)).arena_bytes(Tier::device);
 }
 
 Bytes named_budget(const RunConfig& config) {
   try {
-    make_plan(config, split_model(model_of(config), tensor_split(config.parallel.tensor, 0)));
+    make_plan(config, model_of_rank(config, model_of(config), 0));
   } catch (const ConfigError& error) {
     const std::string text = error.what();
     return std::stoll(text.substr(text.find('(') + 1));

@@ -16,6 +16,8 @@ namespace strata::test {
 /// A run file's values: a small Llama on some kilobytes of text in `folder`.
 RunConfig tiny_run(const std::filesystem::path& folder);
 Model model_of(const RunConfig& config);
+/// Its part of a model, if ranks share layers or sequences.
+Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank);
 
 struct RunOptions {
   int device_threads = 2;

@@ -24,6 +24,22 @@ double product_flops(const AttentionShape& attention) {
   return 2 * pairs * static_cast<double>(attention.heads * attention.head_dimension);
 }
 
+AttentionShape shape_in_step(const AttentionShape& attention, std::int64_t step, const Operands& operands) {
+  AttentionShape shape = shape_of(attention, operands);
+  shape.context = operands.shape().context;
+  shape.step = step;
+  return shape;
+}
+
+/// Ranks share out the products of whole sequences, and each its own over the steps: evenly, but for a
+/// window.
+double product_flops_of_step(AttentionShape attention, const Operands& operands) {
+  const std::int64_t ranks = operands.shape().context.ranks;
+  attention = shape_of(attention, operands);
+  attention.sequence *= ranks;
+  return product_flops(attention) / static_cast<double>(ranks * ranks);
+}
+
 }  // namespace
 
 void AttentionRule::run(Kernels& kernels, const Operands& operands) const {
@@ -57,6 +73,43 @@ void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) cons
 /// Five products: the scores are computed again.
 double AttentionGradientRule::flops(const Operands& operands) const {
   return 5 * product_flops(shape_of(attention_, operands));
+}
+
+void RingAttentionRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(AttentionForward{.shape = shape_in_step(attention_, step_, operands),
+                               .query = operands[query],
+                               .key = operands[key],
+                               .value = operands[value],
+                               .out = operands[out],
+                               .log_sum_exp = operands[log_sum_exp],
+                               .before = operands[before],
+                               .log_sum_exp_before = operands[log_sum_exp_before]});
+}
+
+double RingAttentionRule::flops(const Operands& operands) const {
+  return 2 * product_flops_of_step(attention_, operands);
+}
+
+void RingAttentionRule::differentiate(const Node&, Derivation&) const {
+  throw std::logic_error("a pass over a ring of ranks has been derived before");
+}
+
+void RingAttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(AttentionBackward{.shape = shape_in_step(attention_, step_, operands),
+                                .query = operands[query],
+                                .key = operands[key],
+                                .value = operands[value],
+                                .out = operands[out],
+                                .log_sum_exp = operands[log_sum_exp],
+                                .out_gradient = operands[out_gradient],
+                                .query_gradient = operands[query_gradient],
+                                .key_gradient = operands[key_gradient],
+                                .value_gradient = operands[value_gradient],
+                                .query_gradient_before = operands[query_gradient_before]});
+}
+
+double RingAttentionGradientRule::flops(const Operands& operands) const {
+  return 5 * product_flops_of_step(attention_, operands);
 }
 
 void RopeRule::run(Kernels& kernels, const Operands& operands) const {

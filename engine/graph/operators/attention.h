@@ -13,6 +13,7 @@ class AttentionRule final : public Operator {
   /// Batch and sequence follow the microbatch, numbers of heads the operands.
   explicit AttentionRule(const AttentionShape& attention) : attention_(attention) {}
 
+  const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
@@ -44,6 +45,7 @@ class AttentionGradientRule final : public GradientOperator {
 
   explicit AttentionGradientRule(const AttentionShape& attention) : attention_(attention) {}
 
+  const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention_gradient"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads, Touch::reads,
@@ -58,6 +60,72 @@ class AttentionGradientRule final : public GradientOperator {
 
  private:
   AttentionShape attention_;
+};
+
+/// Attention of a rank's tokens to those keys that have come to it in a step of a ring, joined to what it has
+/// seen before (ring.h). log_sum_exp: as in AttentionRule; out is fp32 if it is not the last step's. Stands
+/// in passes over rings only, as an exchange does.
+class RingAttentionRule final : public Operator {
+ public:
+  enum : int { query, key, value, before, log_sum_exp_before, out, log_sum_exp };
+
+  RingAttentionRule(const AttentionShape& attention, std::int64_t step)
+      : attention_(attention), step_(step) {}
+
+  std::string_view name() const override { return "ring_attention"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads,  Touch::reads, Touch::reads,
+            Touch::reads, Touch::writes, Touch::writes};
+  }
+  std::string_view axes() const override { return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, h^ p^"; }
+  std::vector<InPlace> in_place() const override {
+    return {{out, before}, {log_sum_exp, log_sum_exp_before}};
+  }
+  bool begins_segment() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+ private:
+  AttentionShape attention_;
+  std::int64_t step_;
+};
+
+/// What those keys are to the gradients: the query's joins what it was before.
+class RingAttentionGradientRule final : public GradientOperator {
+ public:
+  enum : int {
+    query,
+    key,
+    value,
+    out,
+    log_sum_exp,
+    out_gradient,
+    query_gradient_before,
+    query_gradient,
+    key_gradient,
+    value_gradient
+  };
+
+  RingAttentionGradientRule(const AttentionShape& attention, std::int64_t step)
+      : attention_(attention), step_(step) {}
+
+  std::string_view name() const override { return "ring_attention_gradient"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,
+            Touch::reads, Touch::reads, Touch::writes, Touch::writes, Touch::writes};
+  }
+  std::string_view axes() const override {
+    return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, t^ c^, t^ c^, t^ k^, t^ k^";
+  }
+  std::vector<InPlace> in_place() const override { return {{query_gradient, query_gradient_before}}; }
+  bool begins_segment() const override { return true; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+
+ private:
+  AttentionShape attention_;
+  std::int64_t step_;
 };
 
 /// Rotates heads to their positions, or back, in place. cosine, sine: fp32 [sequence, head_dimension / 2].

@@ -1,5 +1,7 @@
 #include "engine/graph/operators/embedding.h"
 
+#include <algorithm>
+
 #include "engine/graph/derivation.h"
 
 namespace strata {
@@ -12,6 +14,30 @@ std::shared_ptr<const Operator> rule_of_rows(std::string_view variable, const Ax
   return std::make_shared<Rule>(padding_token, static_cast<std::int32_t>(part.first));
 }
 
+/// Rows of a microbatch whose positions follow one another from `position`, and begin again every `sequence`.
+struct Stretch {
+  std::int64_t row, rows, position, sequence;
+  std::span<const std::int32_t> tokens;
+};
+
+/// All of a microbatch is one, of equal sequences; if ranks share sequences each half of what this one has of
+/// each. REQUIRES: operand 0 is the tokens.
+template <typename Visit>
+void for_each_stretch(const Operands& operands, const Visit& visit) {
+  const MicrobatchShape& shape = operands.shape();
+  const bool is_whole = shape.context.ranks == 1;
+  const std::int64_t rows = is_whole ? shape.tokens() : shape.sequence / 2;
+  for (std::int64_t row = 0; row < shape.tokens(); row += rows)
+    visit(
+        Stretch{row, rows, is_whole ? 0 : shape.context.positions(shape.sequence).at(row % shape.sequence),
+                std::min(rows, shape.sequence),
+                operands.indices(0).subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(rows))});
+}
+
+Matrix from_row(const Matrix& table, std::int64_t row) {
+  return table ? table.row_slice(row, table.rows - row) : table;
+}
+
 }  // namespace
 
 std::shared_ptr<const Operator> EmbeddingRule::of_part(std::string_view variable,
@@ -20,8 +46,10 @@ std::shared_ptr<const Operator> EmbeddingRule::of_part(std::string_view variable
 }
 
 void EmbeddingRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(EmbeddingForward{operands.indices(tokens), operands[table], operands[positions],
-                               operands.shape().sequence, operands[out], first_row_});
+  for_each_stretch(operands, [&](const Stretch& at) {
+    kernels.run(EmbeddingForward{at.tokens, operands[table], from_row(operands[positions], at.position),
+                                 at.sequence, operands[out].row_slice(at.row, at.rows), first_row_});
+  });
 }
 
 void EmbeddingRule::differentiate(const Node& node, Derivation& derivation) const {
@@ -50,11 +78,13 @@ void EmbeddingGradientRule::run(Kernels& kernels, const Operands& operands) cons
 }
 
 void PositionsGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(EmbeddingBackward{.tokens = operands.indices(tokens),
-                                .sequence = operands.shape().sequence,
-                                .out_gradient = operands[out_gradient],
-                                .table_gradient = {},
-                                .positions_gradient = operands[positions_gradient]});
+  for_each_stretch(operands, [&](const Stretch& at) {
+    kernels.run(EmbeddingBackward{.tokens = at.tokens,
+                                  .sequence = at.sequence,
+                                  .out_gradient = operands[out_gradient].row_slice(at.row, at.rows),
+                                  .table_gradient = {},
+                                  .positions_gradient = from_row(operands[positions_gradient], at.position)});
+  });
 }
 
 }  // namespace strata

@@ -5,7 +5,8 @@
 namespace strata {
 
 std::string_view name_of(ExchangeKind kind) {
-  constexpr std::array<std::string_view, 3> names = {"all_reduce", "reduce_scatter", "all_gather"};
+  constexpr std::array<std::string_view, 4> names = {"all_reduce", "reduce_scatter", "all_gather",
+                                                     "ring_shift"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -9,7 +9,8 @@ namespace strata {
 enum class ExchangeKind : std::uint8_t {
   all_reduce,      ///< partial sum → whole, in place
   reduce_scatter,  ///< partial sum → split
-  all_gather       ///< split → whole
+  all_gather,      ///< split → whole
+  ring_shift       ///< each rank's goes to the next, and the last one's to the first
 };
 std::string_view name_of(ExchangeKind kind);
 

@@ -36,7 +36,8 @@ class Lowering {
         updates_(model, work_, step_, state_, builder_) {
     for (const Unit& unit : model.units) builder_.program().units.push_back(unit.name);
     builder_.program().groups = groups_of(strategy.mesh);
-    builder_.program().loss_terms = all_microbatches * loss_terms_of(model.graphs).in(strategy.microbatch);
+    builder_.program().loss_terms =
+        all_microbatches * loss_terms_of(model.graphs).in(strategy.microbatch) * strategy.mesh.context;
     state_.make_persistent();
   }
 
@@ -245,6 +246,10 @@ class Lowering {
       case Region::tally:
         return step_.tally[index(mb)];
       case Region::workspace:
+      case Region::ring_0:
+      case Region::ring_1:
+      case Region::ring_2:
+      case Region::ring_3:
         break;
     }
     throw std::logic_error("a workspace is made for each pass");
@@ -291,12 +296,17 @@ class Lowering {
     static constexpr auto kForward = std::to_array<Region>(
         {Region::parameter, Region::frozen, Region::input, Region::shared_parameter, Region::shared_frozen,
          Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::output,
-         Region::saved, Region::tally, Region::constants});
-    static constexpr auto kBackward = std::to_array<Region>(
-        {Region::parameter, Region::frozen, Region::input, Region::input_gradient, Region::data_0,
-         Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::loss_scale,
-         Region::output_gradient, Region::saved, Region::pending, Region::gradient, Region::shared_parameter,
-         Region::shared_frozen, Region::shared_gradient, Region::tally, Region::constants});
+         Region::saved, Region::tally, Region::constants, Region::ring_0, Region::ring_1, Region::ring_2,
+         Region::ring_3});
+    static constexpr auto kBackward =
+        std::to_array<Region>({Region::parameter,      Region::frozen,          Region::input,
+                               Region::input_gradient, Region::data_0,          Region::data_1,
+                               Region::data_2,         Region::data_3,          Region::losses,
+                               Region::loss_scale,     Region::output_gradient, Region::saved,
+                               Region::pending,        Region::gradient,        Region::shared_parameter,
+                               Region::shared_frozen,  Region::shared_gradient, Region::tally,
+                               Region::constants,      Region::ring_0,          Region::ring_1,
+                               Region::ring_2,         Region::ring_3});
     return pass == Pass::forward ? std::span<const Region>(kForward) : kBackward;
   }
 
@@ -311,7 +321,8 @@ class Lowering {
       return now->writes(region) && !is_last ? Access::update : Access::read;
     }
     if (!now->writes(region)) return Access::read;
-    if (region == Region::tally) return now->reads(region) ? Access::update : Access::write;
+    if (region == Region::tally || is_ring(region))
+      return now->reads(region) ? Access::update : Access::write;
     return is_touched_before(region, pass, segment) ? Access::update : Access::write;
   }
 
@@ -334,18 +345,42 @@ class Lowering {
            });
   }
 
+  /// What a visit has of its own.
+  struct VisitMemory {
+    Value workspace;
+    std::array<Value, kRings> rings = {};  ///< without elements if nothing goes round
+  };
+
+  VisitMemory memory_of(const Visit& visit, const UnitPass& pass) {
+    const auto make = [&](const std::string& what, Bytes bytes) {
+      Value value = make_value(fmt::format("{}/{}", unit(visit.unit).name, what), BufferKind::workspace,
+                               ElementType::byte, bytes);
+      value.scratch = true;
+      return value;
+    };
+    VisitMemory memory{make("workspace", pass.workspace_bytes())};
+    const bool is_cut = pass.segments().size() > 1 || !pass.exchanges().empty();
+    if (is_cut) builder_.make_resident(memory.workspace, false);
+    for (std::size_t i = 0; i < kRings; ++i) {
+      memory.rings[i] = make(fmt::format("ring[{}]", i), pass.ring_bytes(i));
+      if (pass.ring_bytes(i) > 0) builder_.make_resident(memory.rings[i], false);
+    }
+    return memory;
+  }
+
+  Value& value_of(Region region, const Visit& visit, VisitMemory& memory) {
+    if (region == Region::workspace) return memory.workspace;
+    return is_ring(region) ? memory.rings[ring_number(region)]
+                           : value_of(region, visit.unit, visit.microbatch);
+  }
+
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
   /// Several visits take turns where ranks exchange something, but for loops over rows: so gradients sum
   /// microbatches in their order.
   void run_passes(std::span<const Visit> visits, const UnitPass& pass, std::size_t level) {
-    Value workspace = make_value(fmt::format("{}/workspace", unit(visits.front().unit).name),
-                                 BufferKind::workspace, ElementType::byte, pass.workspace_bytes());
-    workspace.scratch = true;
-    std::vector<Value> workspaces(visits.size(), workspace);
-    const bool is_cut = pass.segments().size() > 1 || !pass.exchanges().empty();
-    if (is_cut) {
-      for (Value& each : workspaces) builder_.make_resident(each, false);
-    }
+    std::vector<VisitMemory> memories;
+    memories.reserve(visits.size());
+    for (const Visit& visit : visits) memories.push_back(memory_of(visit, pass));
     const std::span<const PlacedExchange> exchanges = pass.exchanges();
     std::size_t segment = 0, exchange = 0;  // the next ones
     const auto is_next = [&](std::size_t e, std::size_t s) {
@@ -354,18 +389,18 @@ class Lowering {
     while (segment < pass.segments().size() || exchange < exchanges.size()) {
       while (is_next(exchange, segment) && !exchanges[exchange].is_in_loop) {
         for (std::size_t v = 0; v < visits.size(); ++v)
-          this->exchange(visits[v], pass, exchanges[exchange], workspaces[v]);
+          this->exchange(visits[v], pass, exchanges[exchange], memories[v]);
         ++exchange;
       }
       if (segment == pass.segments().size()) break;
       std::size_t s = segment, e = exchange;
       for (std::size_t v = 0; v < visits.size(); ++v) {
         s = segment, e = exchange;
-        run_segment(visits[v], pass, level, s++, workspaces[v]);
+        run_segment(visits[v], pass, level, s++, memories[v]);
         while (is_next(e, s) && exchanges[e].is_in_loop) {
           while (is_next(e, s) && exchanges[e].is_in_loop)
-            this->exchange(visits[v], pass, exchanges[e++], workspaces[v]);
-          if (s < pass.segments().size()) run_segment(visits[v], pass, level, s++, workspaces[v]);
+            this->exchange(visits[v], pass, exchanges[e++], memories[v]);
+          if (s < pass.segments().size()) run_segment(visits[v], pass, level, s++, memories[v]);
         }
       }
       segment = s, exchange = e;
@@ -373,16 +408,16 @@ class Lowering {
   }
 
   void run_segment(const Visit& visit, const UnitPass& pass, std::size_t level, std::size_t number,
-                   Value& workspace) {
+                   VisitMemory& memory) {
     const Segment& segment = pass.segments()[number];
     std::vector<Use> uses;
     for (const Region region : regions_of(visit.pass)) {
       if (!segment.touches(region)) continue;
       uses.push_back(
-          {role_of(region), &value_of(region, visit), access_to(region, visit.pass, pass, number)});
+          {role_of(region), &value_of(region, visit, memory), access_to(region, visit.pass, pass, number)});
     }
     const bool begins = number == 0 && !is_touched_before(Region::workspace, pass, 0);
-    uses.push_back({Role::workspace, &workspace, begins ? Access::write : Access::update});
+    uses.push_back({Role::workspace, &memory.workspace, begins ? Access::write : Access::update});
     builder_.on_device({.operation = operation_of(visit.pass),
                         .unit = visit.unit,
                         .microbatch = visit.microbatch,
@@ -392,26 +427,30 @@ class Lowering {
                        uses);
   }
 
-  /// What ranks that share the pass have made parts of, or have parts of.
-  void exchange(const Visit& visit, const UnitPass& pass, const PlacedExchange& exchange, Value& workspace) {
-    const auto value = [&](const Segment::PlacedOperand& tensor) -> Value& {
-      return tensor.region == Region::workspace ? workspace : value_of(tensor.region, visit);
-    };
-    const auto part = [](const Segment::PlacedOperand& tensor) {
-      return Use::Part{element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset};
+  /// What ranks that share the pass have made parts of, have parts of, or pass on.
+  void exchange(const Visit& visit, const UnitPass& pass, const PlacedExchange& exchange,
+                VisitMemory& memory) {
+    const auto use = [&](Role role, const Segment::PlacedOperand& tensor, Access access) {
+      return Use{role, &value_of(tensor.region, visit, memory), access,
+                 Use::Part{element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset}};
     };
     const Segment::PlacedOperand &source = exchange.source, &destination = exchange.destination;
-    if (exchange.kind == ExchangeKind::all_reduce)
-      return builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, role_of(source.region),
-                             value(source), part(source));
+    if (exchange.kind == ExchangeKind::all_reduce) {
+      const Use sum = use(role_of(source.region), source, Access::update);
+      return builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, sum.role, *sum.value,
+                             *sum.part);
+    }
+    if (exchange.kind == ExchangeKind::ring_shift)
+      return builder_.ring_shift(visit.unit, visit.microbatch,
+                                 use(role_of(source.region), source, Access::read),
+                                 use(role_of(destination.region), destination, Access::write));
     const bool is_begun = is_touched_before(destination.region, pass, exchange.before, &exchange) ||
                           source.region == destination.region;
     builder_.gather_or_scatter(
         exchange.kind == ExchangeKind::all_gather ? Operation::all_gather : Operation::reduce_scatter,
         visit.unit, visit.microbatch,
-        {{Role::source, &value(source), Access::read, part(source)},
-         {Role::destination, &value(destination), is_begun ? Access::update : Access::write,
-          part(destination)}});
+        {use(Role::source, source, Access::read),
+         use(Role::destination, destination, is_begun ? Access::update : Access::write)});
   }
 
   /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.

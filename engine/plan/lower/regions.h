@@ -31,6 +31,10 @@ inline constexpr std::array<std::pair<Region, Role>, kRegions> kRegionRoles = {{
     {Region::losses, Role::losses},
     {Region::loss_scale, Role::loss_scale},
     {Region::tally, Role::tally},
+    {Region::ring_0, Role::ring_0},
+    {Region::ring_1, Role::ring_1},
+    {Region::ring_2, Role::ring_2},
+    {Region::ring_3, Role::ring_3},
 }};
 
 constexpr Role role_of(Region region) {

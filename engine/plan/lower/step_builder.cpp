@@ -99,6 +99,16 @@ void StepBuilder::gather_or_scatter(Operation operation, std::int32_t unit, std:
       uses);
 }
 
+void StepBuilder::ring_shift(std::int32_t unit, std::int32_t microbatch, const Use& from, const Use& to) {
+  const Bytes sent = from.part->elements * size_of(from.part->type);
+  builder_.on_device({.operation = Operation::ring_shift,
+                      .lane = Lane::context,
+                      .unit = unit,
+                      .microbatch = microbatch,
+                      .exchange = {.group = number(DataGroup::context), .sent = sent}},
+                     {from, to});
+}
+
 void StepBuilder::all_gather(std::int32_t unit, Value& shard, Value& whole) {
   on_comm(Operation::all_gather, unit, exchange_of_parts(shard.bytes()),
           {{Role::source, &shard, Access::read}, {Role::destination, &whole, Access::write}});

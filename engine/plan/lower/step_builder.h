@@ -48,6 +48,9 @@ class StepBuilder {
   /// part of the sum. REQUIRES: two uses of parts, a source and a destination.
   void gather_or_scatter(Operation operation, std::int32_t unit, std::int32_t microbatch,
                          const std::vector<Use>& uses);
+  /// Parts of two values: what the rank has goes to the next of those that share its sequences, and what the
+  /// one before has comes.
+  void ring_shift(std::int32_t unit, std::int32_t microbatch, const Use& from, const Use& to);
   /// Brings a unit's shards together.
   void all_gather(std::int32_t unit, Value& shard, Value& whole);
 

@@ -13,14 +13,16 @@ std::vector<RankGroup> groups_of(const Mesh& mesh) {
   const auto group = [&](const char* name, std::int64_t ranks, std::int64_t stride) {
     return RankGroup{.name = name, .sets = mesh.ranks() / ranks, .ranks = ranks, .stride = stride};
   };
-  const std::int64_t neighbour = mesh.data_stride();
+  const std::int64_t neighbour = mesh.holder_stride();
   std::vector<RankGroup> groups = {group("shard", mesh.shard, neighbour),
                                    group("replicate", mesh.replicate, mesh.shard * neighbour),
                                    group("world", mesh.ranks(), 1)};
-  if (mesh.pipeline > 1 || mesh.tensor > 1) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
-  if (mesh.tensor > 1) groups.push_back(group("tensor", mesh.tensor, 1));
-  if (mesh.key_copies > 1 && mesh.key_copies < mesh.tensor)
-    groups.push_back(group("keys", mesh.key_copies, 1));
+  const bool shares_sequences = mesh.context > 1, shares_passes = mesh.tensor > 1 || shares_sequences;
+  const bool shares_keys = mesh.key_copies > 1 && mesh.key_copies < mesh.tensor;
+  if (mesh.pipeline > 1 || shares_passes) groups.push_back(group("pipeline", mesh.pipeline, mesh.tensor));
+  if (shares_passes) groups.push_back(group("tensor", mesh.tensor, 1));
+  if (shares_keys || shares_sequences) groups.push_back(group("keys", mesh.key_copies, 1));
+  if (shares_sequences) groups.push_back(group("context", mesh.context, neighbour));
   return groups;
 }
 
@@ -69,11 +71,13 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
 Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
   Strategy strategy;
   const bool shares_out = config.parallel.zero_stage > 0;
-  strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : config.parallel.data,
-                   .shard = shares_out ? config.parallel.data / config.parallel.replicate : 1,
+  const std::int64_t holders = config.parallel.data * config.parallel.context;
+  strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : holders,
+                   .shard = shares_out ? holders / config.parallel.replicate : 1,
                    .pipeline = config.parallel.pipeline,
                    .tensor = config.parallel.tensor,
-                   .key_copies = model.key_copies};
+                   .key_copies = model.key_copies,
+                   .context = config.parallel.context};
   strategy.pipeline = {config.parallel.schedule, cut_into_stages(config, model), stage};
   strategy.divides_backward =
       config.parallel.pipeline > 1 && config.parallel.schedule == PipelineSchedule::zero_bubble;
@@ -91,7 +95,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
-  strategy.microbatch = {config.train.microbatch, config.data.sequence_length};
+  strategy.microbatch = {config.train.microbatch, config.data.sequence_length / config.parallel.context};
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;

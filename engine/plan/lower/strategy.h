@@ -14,24 +14,29 @@
 
 namespace strata {
 
-/// Arrangement of ranks: replicate × shard data-parallel ones, × pipeline × tensor, of which the last vary
-/// first. The state of a stage of the pipeline is cut into `shard` shards, each of which `replicate` ranks
-/// hold.
+/// Arrangement of ranks: data-parallel ones × context × pipeline × tensor, of which the last vary first. The
+/// state of a stage of the pipeline is shared out among its *holders*, which have other tokens: of other
+/// sequences, or if there are several context ranks of the same. It is cut into `shard` shards, each of which
+/// `replicate` holders have.
 struct Mesh {
   std::int64_t replicate = 1, shard = 1, pipeline = 1, tensor = 1;
   /// How many neighbours, among the ranks that share layers, have the same heads of keys.
   std::int64_t key_copies = 1;
+  std::int64_t context = 1;  ///< neighbouring holders that have parts of the same sequences
 
-  std::int64_t data() const { return replicate * shard; }
-  std::int64_t ranks() const { return data() * pipeline * tensor; }
-  /// Ranks from one of a stage to its neighbour that has another part of the data.
-  std::int64_t data_stride() const { return pipeline * tensor; }
+  std::int64_t holders() const { return replicate * shard; }
+  std::int64_t data() const { return holders() / context; }
+  std::int64_t ranks() const { return holders() * pipeline * tensor; }
+  /// Ranks from one of a stage to the next.
+  std::int64_t holder_stride() const { return pipeline * tensor; }
   std::int64_t stage(std::int64_t rank) const { return rank / tensor % pipeline; }
   std::int64_t tensor_rank(std::int64_t rank) const { return rank % tensor; }
-  std::int64_t data_rank(std::int64_t rank) const { return rank / data_stride(); }
+  std::int64_t holder(std::int64_t rank) const { return rank / holder_stride(); }
+  std::int64_t data_rank(std::int64_t rank) const { return holder(rank) / context; }
+  std::int64_t context_rank(std::int64_t rank) const { return holder(rank) % context; }
   /// Which shard a rank has, and which of the groups that have all of them it is in.
-  std::int64_t shard_rank(std::int64_t rank) const { return data_rank(rank) % shard; }
-  std::int64_t replica(std::int64_t rank) const { return data_rank(rank) / shard; }
+  std::int64_t shard_rank(std::int64_t rank) const { return holder(rank) % shard; }
+  std::int64_t replica(std::int64_t rank) const { return holder(rank) / shard; }
   /// Ranks that add up their gradients first: those of different shards, or if there are none the
   /// replicas.
   std::int64_t reducing() const { return shard > 1 ? shard : replicate; }
@@ -87,8 +92,8 @@ struct Strategy {
   /// between ranks that share the passes. It takes a second workspace.
   bool interleaves = false;
   bool divides_backward = false;  ///< gradients of a unit's input and of its weights are passes of their own
-  MicrobatchShape microbatch;
-  std::int64_t microbatches = 1;             ///< of a training step on each rank: gradient accumulation
+  MicrobatchShape microbatch;     ///< of one rank
+  std::int64_t microbatches = 1;  ///< of a training step on each rank: gradient accumulation
   std::int64_t validation_microbatches = 0;  ///< of a validation, on all ranks together; 0: the run has none
   bool global_norm = true;                   ///< updates wait for the norm of all gradients
   bool updates_late = false;  ///< with a global norm, units of the host are updated before the next step's
@@ -145,7 +150,8 @@ enum class DataGroup : std::int32_t {
   world,
   pipeline,  ///< a rank of each stage, if there are several
   tensor,    ///< ranks that share units' passes, if there are several
-  keys       ///< those of them that have the same heads of keys, if they are neither one nor all
+  keys,      ///< those of them that have the same heads of keys, if they are neither one nor all
+  context    ///< ranks that share sequences, if there are several
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 

@@ -29,15 +29,16 @@ enum class Lane : std::uint8_t {
   send,     ///< to another stage of a pipeline
   receive,  ///< from one; if it waits, nothing else does
   tensor,   ///< between ranks that share a unit's passes
+  context,  ///< between ranks that share sequences
   read,     ///< from the nvme tier
   write,    ///< to it
   data,     ///< loads what microbatches bring
   cpu,
   save  ///< writes checkpoints
 };
-inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,     Lane::d2h,    Lane::comm,
-                                      Lane::send,    Lane::receive, Lane::tensor, Lane::read,
-                                      Lane::write,   Lane::data,    Lane::cpu,    Lane::save};
+inline constexpr std::array kLanes = {Lane::compute, Lane::h2d,    Lane::d2h,     Lane::comm, Lane::send,
+                                      Lane::receive, Lane::tensor, Lane::context, Lane::read, Lane::write,
+                                      Lane::data,    Lane::cpu,    Lane::save};
 
 enum class BufferKind : std::uint8_t {
   parameter,
@@ -70,6 +71,7 @@ enum class Operation : std::uint8_t {
   all_gather,      ///< shards → the whole
   reduce_scatter,  ///< every rank's whole → shards of the sum
   all_reduce,      ///< every rank's → the sum, in place
+  ring_shift,      ///< every rank's → the next rank's, and the last one's → the first's
   send,            ///< to one rank of the group, which receives it
   receive,
   add_gradient,       ///< what another stage has given → the unit's accumulator
@@ -147,7 +149,11 @@ enum class Role : std::uint8_t {
   step_scalars,
   loss_scale,
   step_record,
-  tally,  ///< what a microbatch's forward passes add up for its later passes
+  tally,   ///< what a microbatch's forward passes add up for its later passes
+  ring_0,  ///< what goes from rank to rank within a pass, in the order of Region
+  ring_1,
+  ring_2,
+  ring_3,
 };
 
 /// What is kept of a run from step to step.

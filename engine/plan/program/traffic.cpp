@@ -30,6 +30,7 @@ std::optional<Link> link_of(Operation operation) {
     case Operation::all_reduce:
       return Link::all_reduce;
     case Operation::send:
+    case Operation::ring_shift:
       return Link::send;
     default:
       return std::nullopt;

@@ -17,7 +17,7 @@ enum class Link : std::uint8_t {
   all_gather,
   reduce_scatter,
   all_reduce,
-  send
+  send  ///< messages between stages, and what goes round a ring
 };
 inline constexpr std::array kLinks = {Link::h2d,        Link::d2h,        Link::nvme_read,
                                       Link::nvme_write, Link::all_gather, Link::reduce_scatter,

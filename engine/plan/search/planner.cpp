@@ -90,10 +90,13 @@ Plan finish(Placement best, const RunConfig& config, const Model& model) {
   plan.training = finish(std::move(best.training), plan, config.memory.host.has_value());
   if (best.validation)
     plan.validation = finish(std::move(*best.validation), plan, config.memory.host.has_value());
-  plan.flops = {training_flops(model, plan.strategy.microbatch, plan.strategy.microbatches),
+  const Mesh& mesh = plan.strategy.mesh;
+  MicrobatchShape whole = plan.strategy.microbatch;
+  whole.sequence *= mesh.context;
+  plan.flops = {training_flops(model, whole, plan.strategy.microbatches),
                 executed_flops(plan.training.program)};
-  if (plan.strategy.mesh.pipeline > 1) plan.flops.model *= share_of_flops(model, plan.strategy);
-  plan.flops.model /= static_cast<double>(plan.strategy.mesh.tensor);
+  if (mesh.pipeline > 1) plan.flops.model *= share_of_flops(model, plan.strategy);
+  plan.flops.model /= static_cast<double>(mesh.tensor * mesh.context);
   plan.kept_gathered = find_kept_gathered(model, plan);
   plan.parameters = model.parameters();
   plan.trained_parameters = model.trained_parameters();

@@ -90,7 +90,7 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
   for (const bool interleaves : {true, false}) {
     if (interleaves && strategy.mesh.tensor == 1) continue;
     for (const bool delays : {true, false}) {
-      if (delays && strategy.mesh.data() == 1) continue;
+      if (delays && strategy.mesh.holders() == 1) continue;
       strategy.interleaves = interleaves;
       strategy.delays_reduction = delays;
       consider(strategy);

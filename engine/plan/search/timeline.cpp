@@ -31,6 +31,7 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
       return at(copied(), rates.nvme_write_bytes_per_second);
     case Lane::comm:
     case Lane::tensor:
+    case Lane::context:
     case Lane::send:
       return at(instruction.exchange.sent, rates.h2d_bytes_per_second);
     case Lane::compute:

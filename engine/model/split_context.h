@@ -1,0 +1,16 @@
+// A model as one of the ranks has it that share sequences: context parallelism.
+#pragma once
+
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// The tokens of each sequence that a rank of the run has.
+ContextPart context_part(const RunConfig& config, std::int64_t rank);
+
+/// Passes with rings in the place of attention (engine/graph/ring.h), and the positions of the rank's tokens.
+/// REQUIRES: what else is split, such as layers over ranks, has been. Throws ConfigError for a model whose
+/// loss has a part that no rank knows alone.
+Model split_context(Model model, const ContextPart& part);
+
+}  // namespace strata
