@@ -371,7 +371,7 @@ class Lowering {
   Value& value_of(Region region, const Visit& visit, VisitMemory& memory) {
     if (region == Region::workspace) return memory.workspace;
     return is_ring(region) ? memory.rings[ring_number(region)]
-                           : value_of(region, visit.unit, visit.microbatch);
+                           : value_of(region, visit);
   }
 
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
