@@ -234,13 +234,17 @@ void add_plan(std::vector<Key>& keys) {
       "nominal rates, the same on every machine, and this one's memory.");
 }
 
-std::string check_limits(const RunConfig& config) {
-  const auto& device = config.device;
-  const bool limited =
-      device.h2d_per_second || device.d2h_per_second || device.sent_per_second || device.flops_per_second > 0;
-  return limited && device.kind != DeviceKind::cpu
-             ? "device.link and device.flops slow down the CPU device only: leave them out with another "
-               "device.kind"
+bool is_limit(double value) {
+  return value > 0;
+}
+bool is_limit(const std::optional<Bytes>& value) {
+  return value.has_value();
+}
+
+template <auto kLimit>
+std::string check_cpu_only(const RunConfig& config) {
+  return is_limit(config.device.*kLimit) && config.device.kind != DeviceKind::cpu
+             ? "slows down the CPU device only; leave it out with another device.kind"
              : "";
 }
 
@@ -255,7 +259,7 @@ void add_device(std::vector<Key>& keys) {
               "Fastest computing of the CPU device, to study how ranks wait for one another on fewer cores "
               "than they would have; 0: as fast as it goes. Plans do not reckon with it.",
               not_below_zero),
-          {"device.kind"}, check_limits);
+          {"device.kind"}, check_cpu_only<&S::flops_per_second>);
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
   require(
       link.add<Rate>(
@@ -263,14 +267,14 @@ void add_device(std::vector<Key>& keys) {
           "Fastest copying from host to device, to study a slower link. Left out or unlimited: as fast as it "
           "goes.",
           some_rate),
-      {"device.kind"}, check_limits);
+      {"device.kind"}, check_cpu_only<&S::h2d_per_second>);
   require(link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate),
-          {"device.kind"}, check_limits);
+          {"device.kind"}, check_cpu_only<&S::d2h_per_second>);
   require(link.add<Rate>("ranks", &S::sent_per_second, "",
                          "Fastest sending to other ranks: each exchange takes that much longer. Plans do not "
                          "reckon with it.",
                          some_rate),
-          {"device.kind"}, check_limits);
+          {"device.kind"}, check_cpu_only<&S::sent_per_second>);
 }
 
 void add_checkpoint(std::vector<Key>& keys) {

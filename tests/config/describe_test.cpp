@@ -84,6 +84,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"plan.machine", "machine.json"},
     {"device.link.h2d", "1GB/s"},
     {"device.link.d2h", "3KiB/s"},
+    {"device.link.ranks", "5MB/s"},
+    {"device.flops", "2.5e9"},
     {"checkpoint.path", "out"},
     {"checkpoint.every", "9"},
     {"checkpoint.keep", "8"},
@@ -214,9 +216,11 @@ plan:
   # machine: (not given)
 device:
   kind: cpu
+  flops: 0
   link:
     # h2d: (not given)
     # d2h: (not given)
+    # ranks: (not given)
 checkpoint:
   # path: (not given)
   every: 0

@@ -437,7 +437,9 @@ TEST(SequenceParallelism, TakesTokensThatDivide) {
 
 TEST(PartsThisBuildDoesNotHave, AreRefusedWithTheReason) {
   EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, link: {h2d: 1GB/s}}\n"),
-              HasSubstr("device.link slows down the CPU device's copies only"));
+              HasSubstr("device.link.h2d: slows down the CPU device only"));
+  EXPECT_THAT(refusal(kMinimal + "device: {kind: cuda, flops: 1e9}\n"),
+              HasSubstr("device.flops: slows down the CPU device only"));
 }
 
 TEST(BrokenFiles, AreRefusedWithAPosition) {
