@@ -80,11 +80,7 @@ Model load_model_of_rank(const RunConfig& config, std::int64_t rank) {
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("parallel.tensor: {}", error.what()));
   }
-  try {
-    return split_context(std::move(model), context_part(config, rank));
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("parallel.context: {}", error.what()));
-  }
+  return split_context(std::move(model), context_part(config, rank));
 }
 
 HostResources this_host(const RunConfig& config) {

@@ -192,6 +192,7 @@ class UnitPassMaker {
     }
     end_segment();
     pass_.exchanges_.push_back({.kind = exchange->kind(),
+                                .shared = exchange->shared(),
                                 .source = step.operands.front(),
                                 .destination = step.operands.back(),
                                 .before = pass_.segments_.size(),

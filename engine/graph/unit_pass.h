@@ -17,6 +17,7 @@ namespace strata {
 /// Tensors that ranks exchange, where the pass has them.
 struct PlacedExchange {
   ExchangeKind kind;
+  SharedBy shared;
   Segment::PlacedOperand source, destination;  ///< one place of an all_reduce
   std::size_t before;                          ///< number of the segment that comes next
   /// Between two parts of a loop over rows, whose passes add to the same gradients one after another.

@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "base/error.h"
-#include "engine/graph/ring.h"
+#include "engine/graph/share_sequences.h"
 
 namespace strata {
 
@@ -14,13 +13,9 @@ ContextPart context_part(const RunConfig& config, std::int64_t rank) {
 
 Model split_context(Model model, const ContextPart& part) {
   if (part.ranks == 1) return model;
-  if (model.architecture.balance_coefficient != 0)
-    throw ConfigError(
-        "the auxiliary loss of routing is made of whole sequences, and ranks that share them have parts: set "
-        "the model's router_aux_loss_coef to 0, or leave parallel.context out");
   model.computes = make_unit_computes();
   model.context = part;
-  for (DerivedGraph& passes : model.passes) passes = with_rings(passes, part.ranks);
+  for (DerivedGraph& passes : model.passes) passes = share_sequences(passes, part.ranks);
   return model;
 }
 

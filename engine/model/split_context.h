@@ -8,9 +8,8 @@ namespace strata {
 /// The tokens of each sequence that a rank of the run has.
 ContextPart context_part(const RunConfig& config, std::int64_t rank);
 
-/// Passes with rings in the place of attention (engine/graph/ring.h), and the positions of the rank's tokens.
-/// REQUIRES: what else is split, such as layers over ranks, has been. Throws ConfigError for a model whose
-/// loss has a part that no rank knows alone.
+/// Passes of ranks that share sequences (engine/graph/share_sequences.h), and the positions of the rank's
+/// tokens. REQUIRES: what else is split, such as layers over ranks, has been.
 Model split_context(Model model, const ContextPart& part);
 
 }  // namespace strata

@@ -118,6 +118,7 @@ class Layouts : public ::testing::TestWithParam<Layout> {
     RunConfig config = alone();
     config.parallel.data = count("data");
     config.parallel.tensor = count("tensor");
+    config.parallel.context = count("context");
     config.parallel.pipeline = count("pipeline");
     config.parallel.zero_stage = count("zero_stage");
     config.parallel.schedule = choice_of<PipelineSchedule>(choice("schedule"));

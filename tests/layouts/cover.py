@@ -19,7 +19,7 @@ CHOICES = {
     "data": (1, 2),
     "tensor": (1, 2, 4),
     "pipeline": (1, 2, 4),
-    "context": (1,),
+    "context": (1, 2),
     "zero_stage": (0, 1, 2, 3),
     "schedule": ("gpipe", "1f1b", "interleaved", "zero_bubble", "breadth_first"),
     "placement": ("resident", "host", "nvme"),

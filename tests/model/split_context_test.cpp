@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/error.h"
 #include "tests/model/tiny_model.h"
 
 namespace strata::test {
@@ -58,6 +57,8 @@ class RankOfUnit {
     give(Region::constants, std::move(constants));
     give_bytes(Region::saved, level_.saved_bytes);
     give_bytes(Region::pending, level_.pending_bytes);
+    give(Region::tally, std::vector<float>(static_cast<std::size_t>(compute_.tally_elements())));
+    give(Region::loss_scale, {1});
   }
   void begin(const UnitPass& pass) {
     give_bytes(Region::workspace, pass.workspace_bytes());
@@ -115,6 +116,16 @@ void run_together(Ranks& ranks, const UnitPass UnitPasses::Level::*pass) {
   }
 }
 
+/// As the unit that makes the loss does.
+void add_up_tallies(Ranks& ranks) {
+  std::vector<float> sum = ranks.front()->values(Region::tally);
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    const std::vector<float> part = ranks[r]->values(Region::tally);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  for (const auto& rank : ranks) rank->give(Region::tally, sum);
+}
+
 /// The largest difference as a part of the largest value.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double largest = 0, size = 1e-30;
@@ -167,6 +178,7 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
         rank.begin();
       }
       run_together(ranks, &UnitPasses::Level::forward);
+      add_up_tallies(ranks);
       if (in_two) {
         run_together(ranks, &UnitPasses::Level::input_gradient);
         run_together(ranks, &UnitPasses::Level::weight_gradient);
@@ -186,6 +198,7 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
       SCOPED_TRACE(testing::Message() << model.units[u].name << " on " << count << " ranks"
                                       << (saves ? ", saved" : "") << (in_two ? ", in two" : ""));
       const Ranks ranks = run(count, saves, in_two);
+      EXPECT_LE(difference(ranks[0]->values(Region::tally), one[0]->values(Region::tally)), kTolerance);
       for (const Region region : {Region::output, Region::input_gradient})
         EXPECT_LE(difference(together(ranks, region), one[0]->values(region)), kTolerance);
       std::vector<float> gradient(parameter.size());
@@ -198,22 +211,8 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
   }
 }
 
-std::vector<TinyArchitecture> architectures_without_tally() {
-  std::vector<TinyArchitecture> result;
-  for (const TinyArchitecture& each : tiny_architectures())
-    if (each.architecture.balance_coefficient == 0) result.push_back(each);
-  return result;
-}
-
-INSTANTIATE_TEST_SUITE_P(Architectures, SplitContextOf, testing::ValuesIn(architectures_without_tally()),
+INSTANTIATE_TEST_SUITE_P(Architectures, SplitContextOf, testing::ValuesIn(tiny_architectures()),
                          [](const auto& info) { return info.param.name; });
-
-TEST(SplitContext, RefusesALossOfWholeSequences) {
-  for (const TinyArchitecture& each : tiny_architectures()) {
-    if (each.architecture.balance_coefficient == 0) continue;
-    EXPECT_THROW(split_context(build_model(each.architecture), {2, 0}), ConfigError);
-  }
-}
 
 TEST(SplitContext, SharesOutPositionsFromBothEnds) {
   for (const std::int64_t ranks : {1, 2, 3, 4}) {

@@ -5,10 +5,15 @@
 namespace strata {
 namespace {
 
+/// The microbatch's tokens, which several ranks may share out.
+std::int64_t tokens_of_ranks(const MicrobatchShape& shape) {
+  return shape.tokens() * shape.context.ranks;
+}
+
 LoadBalance load_balance(const BalanceOptions& options, const Operands& operands, const Matrix& tally) {
   return {.counts = tally.row_slice(0, 1),
           .probability_sums = tally.row_slice(1, 1),
-          .rows = static_cast<double>(operands.shape().tokens() * options.layers),
+          .rows = static_cast<double>(tokens_of_ranks(operands.shape()) * options.layers),
           .coefficient = static_cast<float>(options.coefficient)};
 }
 
@@ -30,7 +35,7 @@ void TallyRule::differentiate(const Node& node, Derivation& derivation) const {
 /// The step's loss is the mean over tokens, so a microbatch's has its tokens' part in it.
 void BalanceGradientRule::run(Kernels& kernels, const Operands& operands) const {
   LoadBalance call = load_balance(options_, operands, operands[tally]);
-  call.coefficient *= operands.loss_factor() * static_cast<float>(operands.shape().tokens());
+  call.coefficient *= operands.loss_factor() * static_cast<float>(tokens_of_ranks(operands.shape()));
   call.loss_scale = static_cast<const float*>(operands[loss_scale].data);
   call.balance = operands[gradient];
   kernels.run(call);

@@ -14,14 +14,19 @@ enum class ExchangeKind : std::uint8_t {
 };
 std::string_view name_of(ExchangeKind kind);
 
+/// The ranks among which it is: those that share a layer, or those that share sequences.
+enum class SharedBy : std::uint8_t { layer, sequence };
+
 /// Stands in passes that are laid out over ranks only, so it is neither derived nor split again.
 class ExchangeRule final : public Operator {
  public:
   enum : int { source, destination };  ///< an all_reduce has one
 
-  explicit ExchangeRule(ExchangeKind kind) : kind_(kind) {}
+  explicit ExchangeRule(ExchangeKind kind, SharedBy shared = SharedBy::layer)
+      : kind_(kind), shared_(shared) {}
 
   ExchangeKind kind() const { return kind_; }
+  SharedBy shared() const { return shared_; }
   std::string_view name() const override { return name_of(kind_); }
   std::vector<Touch> touches() const override;
   std::string_view axes() const override;
@@ -32,6 +37,7 @@ class ExchangeRule final : public Operator {
 
  private:
   ExchangeKind kind_;
+  SharedBy shared_;
 };
 
 }  // namespace strata

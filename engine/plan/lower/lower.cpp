@@ -370,8 +370,7 @@ class Lowering {
 
   Value& value_of(Region region, const Visit& visit, VisitMemory& memory) {
     if (region == Region::workspace) return memory.workspace;
-    return is_ring(region) ? memory.rings[ring_number(region)]
-                           : value_of(region, visit);
+    return is_ring(region) ? memory.rings[ring_number(region)] : value_of(region, visit);
   }
 
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
@@ -437,8 +436,8 @@ class Lowering {
     const Segment::PlacedOperand &source = exchange.source, &destination = exchange.destination;
     if (exchange.kind == ExchangeKind::all_reduce) {
       const Use sum = use(role_of(source.region), source, Access::update);
-      return builder_.add_up(DataGroup::tensor, visit.unit, visit.microbatch, sum.role, *sum.value,
-                             *sum.part);
+      return builder_.add_up(exchange.shared == SharedBy::sequence ? DataGroup::context : DataGroup::tensor,
+                             visit.unit, visit.microbatch, sum.role, *sum.value, *sum.part);
     }
     if (exchange.kind == ExchangeKind::ring_shift)
       return builder_.ring_shift(visit.unit, visit.microbatch,

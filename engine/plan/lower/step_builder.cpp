@@ -79,7 +79,7 @@ void StepBuilder::add_up(DataGroup group, std::int32_t unit, std::int32_t microb
                          const Use::Part& part) {
   const Bytes sent = sent_in_sum(part.elements, size_of(part.type), ranks_of(group));
   on_device({.operation = Operation::all_reduce,
-             .lane = Lane::tensor,
+             .lane = group == DataGroup::context ? Lane::context : Lane::tensor,
              .unit = unit,
              .microbatch = microbatch,
              .exchange = {.group = number(group), .sent = sent}},

@@ -1,9 +1,10 @@
-#include "engine/graph/ring.h"
+#include "engine/graph/share_sequences.h"
 
 #include <string>
 #include <utility>
 
 #include "engine/graph/operators/attention.h"
+#include "engine/graph/operators/balance.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/exchange.h"
 
@@ -119,7 +120,7 @@ class Ring {
   }
 
   void shift(const TensorView& from, const TensorView& to) {
-    add(std::make_shared<ExchangeRule>(ExchangeKind::ring_shift), {from, to});
+    add(std::make_shared<ExchangeRule>(ExchangeKind::ring_shift, SharedBy::sequence), {from, to});
   }
 
   std::vector<Tensor>& tensors_;
@@ -130,18 +131,36 @@ class Ring {
   std::int64_t columns_ = 0;
 };
 
+/// The sum of ranks' tensors.
+TensorView add_sum(UnitGraph& graph, const TensorView& part) {
+  Tensor made = graph.tensor(part);
+  made.name += ".sum";
+  made.region = Region::workspace;
+  const TensorView sum{graph.add(std::move(made))};
+  graph.nodes.push_back({std::make_shared<CopyRule>(), {part, sum}});
+  graph.nodes.push_back(
+      {std::make_shared<ExchangeRule>(ExchangeKind::all_reduce, SharedBy::sequence), {sum}});
+  return sum;
+}
+
 }  // namespace
 
-DerivedGraph with_rings(const DerivedGraph& graph, std::int64_t ranks) {
+DerivedGraph share_sequences(const DerivedGraph& graph, std::int64_t ranks) {
   DerivedGraph result = graph;
   UnitGraph &forward = result.forward, &backward = result.backward;
+  TensorView tally, sum;  // if this unit makes a loss of it
   forward.nodes.clear();
-  for (const Node& node : graph.forward.nodes) {
+  for (Node node : graph.forward.nodes) {
     if (dynamic_cast<const AttentionRule*>(node.rule.get()) != nullptr) {
       Ring(forward.tensors, forward.nodes, ranks).forward(node);
-    } else {
-      forward.nodes.push_back(node);
+      continue;
     }
+    if (dynamic_cast<const BalanceLossRule*>(node.rule.get()) != nullptr) {
+      tally = node[BalanceLossRule::tally];
+      sum = add_sum(forward, tally);
+      node.operands[BalanceLossRule::tally] = sum;
+    }
+    forward.nodes.push_back(std::move(node));
   }
   // The backward pass knows all tensors of the forward pass by their numbers, and its own behind them.
   const auto before = std::ssize(graph.forward.tensors), behind = std::ssize(forward.tensors);
@@ -158,6 +177,7 @@ DerivedGraph with_rings(const DerivedGraph& graph, std::int64_t ranks) {
       backward.nodes.push_back(std::move(node));
     }
   }
+  if (tally) backward.nodes.push_back({std::make_shared<CopyRule>(), {sum, tally}});
   return result;
 }
 
