@@ -2,7 +2,7 @@
 """Measures how much of tensor parallelism's exchanges runs under computing: two ranks share each layer and pass microbatches layer by
 layer, over a link on which exchanges take a given part of computing's time.
 
-    bench/overlap.py [--part 0.5] [--microbatches 8] [--rounds 5] [--steps 6]
+    bench/overlap.py [--part 0.5] [--microbatches 4] [--rounds 3] [--steps 4]
 
 hidden = 1 - (step over that link - step over a free one) / time of the exchanges on it. Runs take turns; times are medians of steps, and the
 table has medians of rounds. The same with one instruction at a time hides nothing, so it shows that the figure can fall. Needs a core
@@ -19,9 +19,9 @@ from mpirun import step_seconds, train
 def run_of(arguments):
     return {
         "model": {"architecture": "llama",
-                  "config": {"vocab_size": 256, "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8,
-                             "num_key_value_heads": 8, "intermediate_size": 1408, "max_position_embeddings": 256}},
-        "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 256},
+                  "config": {"vocab_size": 256, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16,
+                             "num_key_value_heads": 16, "intermediate_size": 2816, "max_position_embeddings": 1024}},
+        "data": {"path": "/usr/include/c++/**/*", "tokenizer": "bytes", "sequence_length": 1024},
         "train": {"steps": arguments.steps, "batch": arguments.microbatches, "microbatch": 1, "precision": "fp32", "threads": 1,
                   "recompute": "none"},
         "parallel": {"tensor": 2},
@@ -32,9 +32,9 @@ def run_of(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", type=float, default=0.5, help="time of the exchanges over that of computing")
-    parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--microbatches", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4)
     arguments = parser.parse_args()
     print("| lanes | computing (s) | exchanges (s) | step, free link (s) | step, slow link (s) | hidden |\n|---|--:|--:|--:|--:|--:|")
     for lanes in ("overlapped", "serial"):

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 
 namespace strata {
@@ -27,6 +29,10 @@ class Library {
 };
 
 NcclLibrary load() {
+  // GPUs begin exchanges of different groups in the order of the calls, which is one on all ranks. NCCL before
+  // 2.26 does not know it.
+  constexpr int kOverwrite = 0;
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kOverwrite);
   const Library library;
   NcclLibrary functions{};
   library.find("ncclGetUniqueId", functions.get_unique_id);

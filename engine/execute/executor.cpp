@@ -38,12 +38,15 @@ Executor::Executor(const PlannedProgram& program, Operations& operations, const 
     labels_.push_back(label(program.program, instruction));
     if (Stream* stream = streams.find(instruction.lane))
       issued_[i] = {stream->make_event(), stream->make_event()};
+    const bool takes_turns = issued_[i].end != nullptr && instruction.meets_ranks();
+    turns_.push_back(takes_turns ? std::optional(turns_per_round_++) : std::nullopt);
   }
 }
 
 Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
                                   const std::function<void(const StepReport&)>& on_step) {
   lanes_ = {};
+  turns_taken_ = 0;
   committed_ = first_step - 1;
   last_ = first_step + steps - 1;
   error_ = nullptr;
@@ -110,6 +113,7 @@ void Executor::run_rounds(std::size_t lane) {
       execute(lane, index, round);
       const std::lock_guard lock(mutex_);
       ++lanes_[lane].issued;
+      if (turns_[static_cast<std::size_t>(index)]) ++turns_taken_;
       progress_.notify_all();
     }
   }
@@ -285,7 +289,15 @@ bool Executor::begin(const Instruction& instruction, std::int64_t round) {
 
 /// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
 /// exchange in a step that a stop ends must be begun on none of them.
+/// Ranks whose exchanges come in different orders would wait for one another on devices that do one at a
+/// time, or for handshakes of NCCL's.
+bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
+  const std::optional<std::int64_t>& turn = turns_[static_cast<std::size_t>(index)];
+  return !turn || turns_taken_ == (round - rounds_.first_step) * turns_per_round_ + *turn;
+}
+
 bool Executor::ready(std::int32_t index, std::int64_t round) const {
+  if (!has_its_turn(index, round)) return false;
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   constexpr auto kCpu = static_cast<std::size_t>(Lane::cpu);
   const auto cpu_per_round = static_cast<std::int64_t>(program_.dependencies.lanes[kCpu].size());

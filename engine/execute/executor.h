@@ -3,10 +3,11 @@
 // as far as that allows, but no lane is more than a step ahead of the cpu lane. The threads of device lanes
 // only issue: what they issue waits on the device for other lanes' events, so they run ahead of it by up to a
 // step; a host lane's thread waits for the events itself, and device lanes wait for host lanes before
-// issuing. A failing instruction stops all lanes and surfaces as one error. Lanes wait for one another
-// without a limit, since however long an instruction takes, it may be at work; what an instruction itself
-// waits for is watched where it waits: drives and files by the Watchdog (base/watchdog.h), other ranks by
-// their communicator, the device here.
+// issuing. What the device exchanges with other ranks is issued in the program's order, whatever its lane, so
+// all ranks issue it in one order. A failing instruction stops all lanes and surfaces as one error. Lanes
+// wait for one another without a limit, since however long an instruction takes, it may be at work; what an
+// instruction itself waits for is watched where it waits: drives and files by the Watchdog (base/watchdog.h),
+// other ranks by their communicator, the device here.
 #pragma once
 
 #include <array>
@@ -95,6 +96,7 @@ class Executor {
   bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round);
   bool begin(const Instruction& instruction, std::int64_t round);
   bool ready(std::int32_t index, std::int64_t round) const;
+  bool has_its_turn(std::int32_t index, std::int64_t round) const;
   bool abandoned(std::int64_t step) const;
   bool is_over(std::int64_t round) const;
   void check_deadlock();
@@ -120,7 +122,10 @@ class Executor {
   Operations& operations_;
   const LaneStreams& streams_;
   Options options_;
-  std::vector<Issued> issued_;       ///< per instruction; without events for host lanes
+  std::vector<Issued> issued_;  ///< per instruction; without events for host lanes
+  /// Per instruction, if by it the device exchanges values with other ranks: how many of these are before it.
+  std::vector<std::optional<std::int64_t>> turns_;
+  std::int64_t turns_per_round_ = 0;
   std::vector<std::string> labels_;  ///< per instruction, for profilers
   Measurements measurements_;
   const PacingClock pacing_ = PacingClock::steady();
@@ -128,6 +133,7 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable progress_;
   std::array<LaneState, kLanes.size()> lanes_;
+  std::int64_t turns_taken_ = 0;  ///< over all rounds of this run
   // Steps and rounds count from the first step of all.
   std::int64_t committed_ = -1;    ///< latest step that will be finished whatever happens
   std::int64_t last_ = INT64_MAX;  ///< step of this run

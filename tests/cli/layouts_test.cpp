@@ -1,4 +1,4 @@
-// The real program on eight processes that share data, layers and stages.
+// The real program on eight processes that share data, sequences, layers and stages.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
                               "memory.nvme.path=.",
                               "memory.placement={parameters: nvme, optimizer_state: nvme}"}},
                       Sample{"gpt2",
-                             {"parallel={data: 2, pipeline: 4, zero_stage: 1, schedule: zero_bubble}",
+                             {"parallel={context: 2, pipeline: 4, zero_stage: 1, schedule: zero_bubble}",
                               "train.recompute=full"}},
                       Sample{"qwen3_moe",
                              {"parallel={tensor: 2, pipeline: 4, schedule: interleaved, chunks: 2}",

@@ -79,12 +79,15 @@ using Work = std::function<void(Communicator&)>;
 
 /// Puts the work into the stream as soon as somebody asks for its state a second time.
 ncclResult_t begin(ncclComm_t comm, cudaStream_t stream, Work work) {
-  auto task = [streams = comm->streams, failed = comm->failed, work = std::move(work)] {
+  auto perform = [streams = comm->streams, failed = comm->failed, work = std::move(work)] {
     try {
       work(*streams);
     } catch (const std::exception&) {
       *failed = true;
     }
+  };
+  auto task = [perform, exchanges = stream->exchanges, number = stream->exchanges->issue()] {
+    exchanges->perform(number, perform);
   };
   comm->finished = [stream, task = std::move(task), asked = false]() mutable {
     if (!std::exchange(asked, true)) return false;

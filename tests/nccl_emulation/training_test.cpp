@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "collectives/nccl_communicator.h"
+#include "engine/config/load.h"
 #include "tests/execute/support.h"
 #include "tests/nccl_emulation/nccl_emulation.h"
 #include "tests/support/queued_device.h"
@@ -14,7 +15,9 @@ namespace strata::test {
 namespace {
 
 struct StreamOfDevice final : CUstream_st {
-  explicit StreamOfDevice(Stream& stream) : stream(stream) {}
+  StreamOfDevice(Stream& stream, const std::shared_ptr<OneExchangeAtATime>& of_device) : stream(stream) {
+    exchanges = of_device;
+  }
   void add(std::function<void()> work) override { add_work(stream, std::move(work)); }
   Stream& stream;
 };
@@ -26,13 +29,14 @@ class ExchangingDevice {
     return {.device = &device_,
             .watchdog_seconds = 60,
             .make_device_group = [this](auto on_host, Stream& stream) {
-              CUstream_st& comm = streams_.emplace_back(stream);
+              CUstream_st& comm = streams_.emplace_back(stream, exchanges_);
               return make_nccl_communicator(std::move(on_host), {.stream = &comm});
             }};
   }
 
  private:
   QueuedDevice device_{{.threads = 1, .link = {}}};
+  std::shared_ptr<OneExchangeAtATime> exchanges_ = std::make_shared<OneExchangeAtATime>();
   std::deque<StreamOfDevice> streams_;
 };
 
@@ -50,16 +54,16 @@ class ExchangingRanks : public ::testing::Test {
 
   static std::vector<RunOutcome> run_on_devices(const RunConfig& config,
                                                 TrainListener* last_ranks = nullptr) {
-    std::deque<ExchangingDevice> devices(static_cast<std::size_t>(config.parallel.data));
-    return run_ranks(config, config.parallel.data, [&](int rank) {
+    std::deque<ExchangingDevice> devices(static_cast<std::size_t>(config.ranks()));
+    return run_ranks(config, config.ranks(), [&](int rank) {
       RunOptions options = devices[static_cast<std::size_t>(rank)].options();
-      if (rank + 1 == config.parallel.data) options.listener = last_ranks;
+      if (rank + 1 == config.ranks()) options.listener = last_ranks;
       return options;
     });
   }
 
   static void expect_the_bits_of_the_host(const RunConfig& config) {
-    const std::vector<RunOutcome> expected = run_ranks(config, config.parallel.data);
+    const std::vector<RunOutcome> expected = run_ranks(config, config.ranks());
     for (const RunOutcome& rank : run_on_devices(config)) {
       EXPECT_EQ(rank.result.state_hash, expected[0].result.state_hash);
       expect_the_plan_was_exact(rank);
@@ -95,6 +99,34 @@ TEST_F(ExchangingRanks, HaveTheBitsOfTheHostAsReplicasInSerialLanesAndWithRowsOf
   expect_the_bits_of_the_host(rows);
   rows.parallel.sparse_gradients = false;
   EXPECT_EQ(run_on_devices(rows)[0].result.state_hash, hash);
+}
+
+/// Groups of several kinds work at once, each in a stream of its own: the ranks' programs issue their
+/// exchanges in orders that fit, since these GPUs do one at a time.
+TEST_F(ExchangingRanks, HaveTheBitsOfTheHostInThreeDimensionsAndLongSequences) {
+  for (const char* layout :
+       {"data: 2, tensor: 2", "data: 2, pipeline: 2", "tensor: 2, pipeline: 2, schedule: zero_bubble",
+        "data: 2, tensor: 2, pipeline: 2", "data: 2, tensor: 2, pipeline: 2, sequence: true, zero_stage: 1",
+        "context: 2, tensor: 2, pipeline: 2, schedule: gpipe", "data: 2, context: 2, zero_stage: 2",
+        "data: 2, pipeline: 4, schedule: breadth_first, chunks: 2",
+        "pipeline: 4, schedule: interleaved, chunks: 2", "data: 2, pipeline: 3, schedule: pipedream_2bw",
+        "data: 2, pipeline: 2, schedule: pipedream"}) {
+    SCOPED_TRACE(layout);
+    RunConfig config = this->config(3, 1);
+    config.model.config["num_hidden_layers"] = 6;
+    config.train.steps = 2;
+    config.parallel =
+        parse_run_config(std::string("model: {path: m}\ndata: {path: d}\nparallel: {") + layout + "}\n",
+                         layout)
+            .parallel;
+    const bool is_asynchronous = strata::is_asynchronous(config.parallel.schedule);
+    config.model.config["tie_word_embeddings"] = !is_asynchronous;
+    if (is_asynchronous) config.optimizer.clip_norm = 0;
+    for (const bool spilled : {false, true}) {
+      if (spilled) config.memory.device = smallest_bytes(config);
+      expect_the_bits_of_the_host(config);
+    }
+  }
 }
 
 TEST_F(ExchangingRanks, EndTogetherWhereOneFails) {

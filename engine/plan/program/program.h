@@ -252,6 +252,8 @@ struct Instruction {
   BufferId find(Role role) const;
   /// Likewise the operand, or null.
   const Operand* find_operand(Role role) const;
+  /// Whether other ranks have a part in it, by a message or an exchange.
+  bool meets_ranks() const { return is_message(operation) || exchange.sent > 0; }
 };
 
 /// A persistent buffer, and what is in it.

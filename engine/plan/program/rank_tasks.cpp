@@ -56,7 +56,7 @@ class RankTasks {
       // One at a time, stages of which only some update late would wait at each other's ends of checkpoints.
       const bool finishes =
           instruction.operation == Operation::finish_checkpoint && rank.dependencies != nullptr;
-      if (is_performed && (is_message(instruction.operation) || instruction.exchange.sent > 0 || finishes))
+      if (is_performed && (instruction.meets_ranks() || finishes))
         task.meeting = meeting(number, instruction, step_of(instruction, round));
       tasks_.push_back(std::move(task));
     }
