@@ -41,7 +41,7 @@ def main():
         free = run_of(arguments)
         free["plan"]["lanes"] = lanes
         first = train(2, free)
-        computing = max(rank["busy_seconds"]["compute"] for rank in first["ranks"]) / arguments.steps
+        computing = statistics.mean(rank["busy_seconds"]["compute"] for rank in first["ranks"]) / arguments.steps
         sent = first["traffic"]["all_reduce"]["planned_bytes"] / arguments.steps
         exchanges = arguments.part * computing
         slow = copy.deepcopy(free)

@@ -211,11 +211,11 @@ TEST_F(TensorTest, TakesTurnsBetweenMicrobatches) {
   ASSERT_TRUE(plan.strategy.interleaves);
   std::vector<std::pair<std::int32_t, std::int32_t>> forward;  // microbatch, segment
   for (const Instruction& instruction : plan.training.program.instructions) {
-    if (instruction.operation == Operation::forward && instruction.unit == 1 && instruction.microbatch < 2)
+    if (instruction.operation == Operation::forward && instruction.unit == 1 && instruction.microbatch < 3)
       forward.emplace_back(instruction.microbatch, instruction.segment);
   }
-  EXPECT_THAT(forward,
-              ::testing::ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(0, 1), std::pair(1, 1)));
+  EXPECT_THAT(forward, ::testing::ElementsAre(std::pair(0, 0), std::pair(1, 0), std::pair(0, 1),
+                                              std::pair(2, 0), std::pair(1, 1), std::pair(2, 1)));
 }
 
 /// Wherever state lives, whatever is made again, in whatever order lanes run.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -130,13 +131,16 @@ class Lowering {
     }
   }
 
-  /// The visits in front whose segments take turns, so that one computes while another's values travel.
+  /// The visits in front whose segments take turns.
   std::span<const Visit> together(std::span<const Visit> visits) const {
-    const bool take_turns = strategy_.interleaves && visits.size() > 1 && visits[0].microbatch >= 0 &&
-                            visits[0].message == Message::none && visits[1].message == Message::none &&
-                            visits[0].pass == visits[1].pass && visits[0].unit == visits[1].unit &&
-                            visits[0].serves == visits[1].serves;
-    return visits.first(take_turns ? 2 : 1);
+    const Visit& first = visits.front();
+    const auto goes_along = [&](const Visit& visit) {
+      return visit.microbatch >= 0 && visit.message == Message::none && visit.pass == first.pass &&
+             visit.unit == first.unit && visit.serves == first.serves && visit.stash == first.stash;
+    };
+    if (!strategy_.interleaves || !goes_along(first)) return visits.first(1);
+    const auto end = std::ranges::find_if_not(visits, goes_along);
+    return visits.first(static_cast<std::size_t>(end - visits.begin()));
   }
 
   bool adds_to_shared(std::int32_t u) const {
@@ -373,37 +377,65 @@ class Lowering {
     return is_ring(region) ? memory.rings[ring_number(region)] : value_of(region, visit);
   }
 
+  /// A visit on its way through a pass.
+  struct Turn {
+    const Visit& visit;
+    VisitMemory memory;
+    std::size_t segment = 0, exchange = 0;  ///< the next ones
+  };
+
   /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
-  /// Several visits take turns where ranks exchange something, but for loops over rows: so gradients sum
-  /// microbatches in their order.
+  /// Two visits at a time take turns, so that one computes while the other's values travel: A0 B0 A1 C0 B1 D0
+  /// … of two segments. Each segment has the visits in their order, so gradients sum microbatches in theirs.
   void run_passes(std::span<const Visit> visits, const UnitPass& pass, std::size_t level) {
-    std::vector<VisitMemory> memories;
-    memories.reserve(visits.size());
-    for (const Visit& visit : visits) memories.push_back(memory_of(visit, pass));
-    const std::span<const PlacedExchange> exchanges = pass.exchanges();
-    std::size_t segment = 0, exchange = 0;  // the next ones
-    const auto is_next = [&](std::size_t e, std::size_t s) {
-      return e < exchanges.size() && exchanges[e].before == s;
+    constexpr std::size_t kAtOnce = 2;
+    std::deque<Turn> turns;
+    std::size_t begun = 0;
+    const auto begin = [&] {
+      Turn turn{visits[begun], memory_of(visits[begun], pass)};
+      ++begun;
+      exchange_before(turn, pass);
+      return turn;
     };
-    while (segment < pass.segments().size() || exchange < exchanges.size()) {
-      while (is_next(exchange, segment) && !exchanges[exchange].is_in_loop) {
-        for (std::size_t v = 0; v < visits.size(); ++v)
-          this->exchange(visits[v], pass, exchanges[exchange], memories[v]);
-        ++exchange;
-      }
-      if (segment == pass.segments().size()) break;
-      std::size_t s = segment, e = exchange;
-      for (std::size_t v = 0; v < visits.size(); ++v) {
-        s = segment, e = exchange;
-        run_segment(visits[v], pass, level, s++, memories[v]);
-        while (is_next(e, s) && exchanges[e].is_in_loop) {
-          while (is_next(e, s) && exchanges[e].is_in_loop)
-            this->exchange(visits[v], pass, exchanges[e++], memories[v]);
-          if (s < pass.segments().size()) run_segment(visits[v], pass, level, s++, memories[v]);
+    while (begun < std::min(kAtOnce, visits.size())) turns.push_back(begin());
+    while (!turns.empty()) {
+      Turn turn = std::move(turns.front());
+      turns.pop_front();
+      run_turn(turn, pass, level);
+      if (turn.segment < pass.segments().size()) {
+        turns.push_back(std::move(turn));
+      } else if (begun < visits.size()) {
+        // At once, so that the other's values have two segments' time; last, if it waits for some itself.
+        Turn next = begin();
+        const bool is_in_order = turns.empty() || turns.front().segment > 0;
+        if (next.exchange == 0 && is_in_order) {
+          turns.push_front(std::move(next));
+        } else {
+          turns.push_back(std::move(next));
         }
       }
-      segment = s, exchange = e;
     }
+  }
+
+  /// The next segment, or all of a loop over rows, and what is exchanged behind it.
+  void run_turn(Turn& turn, const UnitPass& pass, std::size_t level) {
+    const std::span<const PlacedExchange> exchanges = pass.exchanges();
+    do {
+      if (turn.segment < pass.segments().size())
+        run_segment(turn.visit, pass, level, turn.segment++, turn.memory);
+    } while (exchange_before(turn, pass));
+  }
+
+  /// What is exchanged in front of the next segment. Returns whether that is in a loop over rows.
+  bool exchange_before(Turn& turn, const UnitPass& pass) {
+    bool is_in_loop = false;
+    for (; turn.exchange < pass.exchanges().size(); ++turn.exchange) {
+      const PlacedExchange& next = pass.exchanges()[turn.exchange];
+      if (next.before != turn.segment) break;
+      exchange(turn.visit, pass, next, turn.memory);
+      is_in_loop = next.is_in_loop;
+    }
+    return is_in_loop;
   }
 
   void run_segment(const Visit& visit, const UnitPass& pass, std::size_t level, std::size_t number,
