@@ -84,4 +84,17 @@ void carry_between_rounds(Program& program) {
   }
 }
 
+void keep_sums_apart(Program& program) {
+  bool has_met = false;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.lane != Lane::cpu) continue;
+    has_met |= instruction.meets_ranks();
+    if (!has_met) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      Buffer& buffer = program.buffer(operand.buffer);
+      buffer.apart = !buffer.persistent;
+    });
+  }
+}
+
 }  // namespace strata

@@ -15,4 +15,8 @@ void keep_on_device(const Schedule& schedule, StepValues& step, StepBuilder& bui
 /// left.
 void carry_between_rounds(Program& program);
 
+/// Keeps what lane cpu touches behind an exchange between ranks apart: it waits for the slowest of them,
+/// which no pass of the next step must do that only comes to lie in the same bytes.
+void keep_sums_apart(Program& program);
+
 }  // namespace strata

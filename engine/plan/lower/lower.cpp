@@ -54,7 +54,10 @@ class Lowering {
     if (strategy_.updates_late) state_.carry_what_late_updates_read();
     walk(schedule, true);
     updates_.finish();
-    if (strategy_.is_asynchronous()) carry_between_rounds(builder_.program());
+    if (strategy_.is_asynchronous()) {
+      carry_between_rounds(builder_.program());
+      keep_sums_apart(builder_.program());
+    }
     return std::move(builder_.program());
   }
 

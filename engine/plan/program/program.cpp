@@ -156,7 +156,7 @@ std::vector<Lifetime> LifetimeFinder::find(std::int32_t count) const {
   result.reserve(touches_.size());
   for (std::size_t b = 0; b < touches_.size(); ++b) {
     const auto& [of_step, of_step_before] = touches_[b];
-    if (program_.buffers[b].persistent) {
+    if (program_.buffers[b].persistent || program_.buffers[b].apart) {
       result.push_back(throughout);
     } else if (of_step_before.is_empty()) {
       result.push_back(of_step);
@@ -225,9 +225,9 @@ std::string print(const Program& program) {
   if (program.updates > 1) fmt::format_to(std::back_inserter(text), "updates: {}\n", program.updates);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}", b, name_of(buffer.tier),
+    fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}{}", b, name_of(buffer.tier),
                    buffer.name, name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "",
-                   buffer.carried ? " carried" : "");
+                   buffer.carried ? " carried" : "", buffer.apart ? " apart" : "");
     if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);
     fmt::format_to(std::back_inserter(text), " live {}..{}\n", live[b].first, live[b].last);
   }

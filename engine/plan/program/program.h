@@ -185,6 +185,7 @@ struct Buffer {
   Bytes offset = -1;  ///< in its tier's arena; the memory pass sets it
   /// Keeps its contents from where a step makes them to where the next round uses them for that step.
   bool carried = false;
+  bool apart = false;  ///< shares no bytes with others, so that nothing but its contents is waited for
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -322,7 +323,7 @@ struct Lifetime {
   }
 };
 
-/// Persistent buffers live throughout.
+/// Persistent buffers and those apart live throughout.
 std::vector<Lifetime> lifetimes(const Program& program);
 
 /// Finds lifetimes from touches in any order, at positions that may be others than those of instructions.
