@@ -13,10 +13,13 @@ std::int32_t UpdateLowering::last_late_unit() const {
   return u;
 }
 
+bool UpdateLowering::finishes_in_next_round() const {
+  return strategy_.mesh.pipeline > 1 || last_late_unit() >= 0;
+}
+
 void UpdateLowering::finish() {
-  if (last_late_unit() >= 0) return;
-  save_frozen();
-  finish_checkpoint();
+  if (last_late_unit() < 0) save_frozen();
+  if (!finishes_in_next_round()) finish_checkpoint();
 }
 
 std::vector<Use> UpdateLowering::norms() {
@@ -49,7 +52,7 @@ void UpdateLowering::grad_norm() {
   builder_.on_host(Operation::grad_norm, -1, -1, uses, Effect::reports);
   if (strategy_.saves) {
     // Behind all that ranks exchange in a round, so that they meet there also if they do one thing at a time.
-    if (last_late_unit() >= 0) {
+    if (finishes_in_next_round()) {
       builder_.set_serves(Serves::step_before);
       finish_checkpoint();
       builder_.set_serves(Serves::step);

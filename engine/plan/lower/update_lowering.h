@@ -34,6 +34,9 @@ class UpdateLowering {
   std::int32_t unit_count() const { return static_cast<std::int32_t>(model_.units.size()); }
   /// The last unit whose update belongs to the round behind its step's, or -1.
   std::int32_t last_late_unit() const;
+  /// Whether what a step saves is whole in the round behind it: if a unit is updated there, or may be on
+  /// another stage.
+  bool finishes_in_next_round() const;
   std::vector<Use> norms();
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
   void save_frozen();  ///< behind all updates

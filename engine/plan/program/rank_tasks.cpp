@@ -18,8 +18,9 @@ constexpr auto kLaneCount = static_cast<std::int32_t>(kLanes.size());
 
 class RankTasks {
  public:
-  RankTasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds)
-      : ranks_(ranks), seconds_(seconds), rounds_{.steps = steps} {
+  RankTasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
+            SaveSchedule saves)
+      : ranks_(ranks), seconds_(seconds), rounds_{.steps = steps, .saves = saves} {
     const int rounds = steps + rounds_of_all_behind(ranks);
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t number = 0; number < ranks.size(); ++number) add_round(round, number);
@@ -53,9 +54,7 @@ class RankTasks {
       Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
                    .seconds = is_performed ? seconds_(number, instruction) : 0};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
-      // One at a time, stages of which only some update late would wait at each other's ends of checkpoints.
-      const bool finishes =
-          instruction.operation == Operation::finish_checkpoint && rank.dependencies != nullptr;
+      const bool finishes = instruction.operation == Operation::finish_checkpoint;
       if (is_performed && (instruction.meets_ranks() || finishes))
         task.meeting = meeting(number, instruction, step_of(instruction, round));
       tasks_.push_back(std::move(task));
@@ -152,9 +151,10 @@ class RankTasks {
 
 void verify_no_circle(std::span<const RankProgram> ranks) {
   // What waits for the round before waits for it in the second.
+  // Ranks that meet at the end of each step's checkpoint also meet with fewer of them.
   constexpr int kSteps = 2;
   const Timeline timeline =
-      run_tasks(rank_tasks(ranks, kSteps, [](std::size_t, const Instruction&) { return 0.0; }));
+      run_tasks(rank_tasks(ranks, kSteps, [](std::size_t, const Instruction&) { return 0.0; }, {.every = 1}));
   if (timeline.stuck.empty()) return;
   std::size_t all = 0;
   for (const RankProgram& rank : ranks) all += rank.program->instructions.size();
@@ -171,9 +171,9 @@ void verify_no_circle(std::span<const RankProgram> ranks) {
 
 }  // namespace
 
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps,
-                             const InstructionSeconds& seconds) {
-  return RankTasks(ranks, steps, seconds).take();
+std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
+                             SaveSchedule saves) {
+  return RankTasks(ranks, steps, seconds, saves).take();
 }
 
 void verify_ranks(std::span<const RankProgram> ranks) {

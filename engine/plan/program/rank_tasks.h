@@ -22,12 +22,13 @@ struct RankProgram {
 /// How long an instruction of the number-th of the ranks takes.
 using InstructionSeconds = std::function<double(std::size_t number, const Instruction& instruction)>;
 
-/// Tasks of a run of `steps` steps, none of which saves: round after round, rank after rank, in program
-/// order. What a round does not perform takes no time and meets nobody. Each lane of each rank is a lane:
-/// number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that are
-/// given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another kind.
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps,
-                             const InstructionSeconds& seconds);
+/// Tasks of a run of `steps` steps, those of which `saves` names save: round after round, rank after rank, in
+/// program order. What a round does not perform takes no time and meets nobody. Each lane of each rank is a
+/// lane: number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that
+/// are given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another
+/// kind.
+std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
+                             SaveSchedule saves = {});
 
 /// Throws std::logic_error, naming what waits, if ranks that meet wait for each other in a circle, or for
 /// something that never comes: whether lanes run side by side or one after another.
