@@ -14,7 +14,8 @@ std::int32_t UpdateLowering::last_late_unit() const {
 }
 
 bool UpdateLowering::finishes_in_next_round() const {
-  return strategy_.mesh.pipeline > 1 || last_late_unit() >= 0;
+  const bool is_of_stages = strategy_.mesh.pipeline > 1 && !strategy_.is_asynchronous();
+  return is_of_stages || last_late_unit() >= 0;
 }
 
 void UpdateLowering::finish() {
