@@ -29,8 +29,8 @@ class Library {
 };
 
 NcclLibrary load() {
-  // GPUs begin exchanges of different groups in the order of the calls, which is one on all ranks. NCCL before
-  // 2.26 does not know it.
+  // GPUs begin exchanges of different groups in the order of the calls, which is one on all ranks. NCCL
+  // before 2.26 does not know it.
   constexpr int kOverwrite = 0;
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kOverwrite);
   const Library library;

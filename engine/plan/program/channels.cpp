@@ -11,8 +11,7 @@ Channel channel_of(const Instruction& instruction, std::int32_t part) {
 
 void add_channels(const Program& program, std::int32_t stage, std::set<Channel>& channels) {
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.meets_ranks())
-      channels.insert(channel_of(instruction, stage));
+    if (instruction.meets_ranks()) channels.insert(channel_of(instruction, stage));
   }
 }
 

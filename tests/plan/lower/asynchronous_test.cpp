@@ -90,8 +90,8 @@ TEST(AsynchronousRounds, AreOneScheduleOfAllMicrobatchesWithItsFillAndItsDrain) 
   }
 }
 
-/// Only blocks take time, a forward pass of a stage 1 and its backward pass 2. A run fills and drains once, and
-/// no step waits.
+/// Only blocks take time, a forward pass of a stage 1 and its backward pass 2. A run fills and drains once,
+/// and no step waits.
 TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const auto& [stages, listed] :
