@@ -52,9 +52,10 @@ class Loader {
 
   RunConfig checked() {
     RunConfig::ParallelSection& parallel = config_.parallel;
-    const auto at_least_one = [](std::int64_t count) { return std::max<std::int64_t>(1, count); };
-    const std::int64_t of_one =
-        at_least_one(parallel.context) * at_least_one(parallel.pipeline) * at_least_one(parallel.tensor);
+    // Others are refused below.
+    const auto allowed = [](std::int64_t count) { return std::clamp<std::int64_t>(count, 1, kMostOfAxis); };
+    const std::int64_t context = allowed(parallel.context);
+    const std::int64_t of_one = context * allowed(parallel.pipeline) * allowed(parallel.tensor);
     if (!places_.contains("parallel.data") && ranks_ % of_one == 0) parallel.data = ranks_ / of_one;
     if (parallel.shard && !places_.contains("parallel.data") &&
         __builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {
@@ -62,6 +63,7 @@ class Loader {
            fmt::format("parallel.shard: {} times parallel.replicate, {}, is more ranks than there can be",
                        *parallel.shard, parallel.replicate));
     }
+    if (parallel.shard && !places_.contains("parallel.data")) parallel.data /= context;
     for (const Key& key : config_keys()) {
       const std::string problem = key.check(config_);
       if (!problem.empty()) fail(place_of(key), fmt::format("{}: {}", key.path, problem));

@@ -10,8 +10,7 @@ std::string some_bytes(const Bytes& value) {
 }
 
 std::string between_one_and_most(const std::int64_t& ranks) {
-  constexpr std::int64_t kMost = 4096;
-  return ranks > kMost ? fmt::format("must be at most {}", kMost) : at_least_one(ranks);
+  return ranks > kMostOfAxis ? fmt::format("must be at most {}", kMostOfAxis) : at_least_one(ranks);
 }
 
 /// Ranks of a layer share out the tokens of a microbatch.
@@ -47,29 +46,32 @@ void add_parallel(std::vector<Key>& keys) {
       "data", &S::data, "ranks",
       "Data-parallel ranks, which share each batch. Left out: as many as the run is started with.",
       at_least_one);
-  require(section.add<Int>("replicate", &S::replicate, "ranks",
-                           "Of the data-parallel ranks, how many hold the same shard: data / replicate "
-                           "neighbouring ranks share out the "
-                           "state, and each such group has all of it (hybrid sharding).",
-                           at_least_one),
-          {"parallel.data"}, [](const RunConfig& c) {
-            const auto& parallel = c.parallel;
-            if (parallel.replicate < 1 || parallel.data % parallel.replicate == 0) return std::string();
-            return fmt::format("{} does not divide parallel.data, {}", parallel.replicate, parallel.data);
-          });
-  require(section.add<Int>("shard", &S::shard, "ranks",
-                           "How many share out one copy of the state: data / replicate. Where it is given "
-                           "and data is not, data is "
-                           "replicate times this.",
-                           [](const auto& value) { return value ? at_least_one(*value) : ""; }),
-          {"parallel.data", "parallel.replicate"}, [](const RunConfig& c) {
-            const auto& parallel = c.parallel;
-            if (!parallel.shard || parallel.replicate < 1 ||
-                parallel.data / parallel.replicate == *parallel.shard)
-              return std::string();
-            return fmt::format("{} times parallel.replicate, {}, is not parallel.data, {}", *parallel.shard,
-                               parallel.replicate, parallel.data);
-          });
+  require(
+      section.add<Int>("replicate", &S::replicate, "ranks",
+                       "Of the data-parallel ranks, how many hold the same shard: data · context / replicate "
+                       "neighbouring ranks share out the "
+                       "state, and each such group has all of it (hybrid sharding).",
+                       at_least_one),
+      {"parallel.data"}, [](const RunConfig& c) {
+        const auto& parallel = c.parallel;
+        if (parallel.replicate < 1 || parallel.data % parallel.replicate == 0) return std::string();
+        return fmt::format("{} does not divide parallel.data, {}", parallel.replicate, parallel.data);
+      });
+  require(
+      section.add<Int>("shard", &S::shard, "ranks",
+                       "How many share out one copy of the state: data · context / replicate. Where it is "
+                       "given and data is not, data is replicate times this / context.",
+                       [](const auto& value) { return value ? at_least_one(*value) : ""; }),
+      {"parallel.data", "parallel.replicate", "parallel.context"}, [](const RunConfig& c) {
+        const auto& parallel = c.parallel;
+        const std::int64_t holders =
+            parallel.data * std::clamp<std::int64_t>(parallel.context, 1, kMostOfAxis);
+        if (!parallel.shard || parallel.replicate < 1 || holders / parallel.replicate == *parallel.shard)
+          return std::string();
+        return fmt::format("{} times parallel.replicate, {}, is not parallel.data{}, {}", *parallel.shard,
+                           parallel.replicate, parallel.context > 1 ? " times parallel.context" : "",
+                           holders);
+      });
   section.add<Int>("tensor", &S::tensor, "ranks",
                    "Ranks that share each layer: its heads, and the columns between the products of its "
                    "MLP; and the vocabulary of embedding and head.",

@@ -55,6 +55,9 @@ struct TensorGroup {
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
+/// Ranks along an axis of the mesh other than data: at most so many.
+constexpr std::int64_t kMostOfAxis = 4096;
+
 struct RunConfig {
   struct ModelSection {
     std::string path;                                  ///< HF folder; or
@@ -113,7 +116,7 @@ struct RunConfig {
   struct ParallelSection {
     std::int64_t data = 1;                   ///< ranks that share a batch
     std::int64_t replicate = 1;              ///< of them hold the same shard
-    std::optional<std::int64_t> shard = {};  ///< if given, data / replicate
+    std::optional<std::int64_t> shard = {};  ///< if given, data · context / replicate
     std::int64_t tensor = 1, pipeline = 1;
     bool sequence = false;     ///< ranks of `tensor` share out tokens wherever they do not share a layer
     std::int64_t context = 1;  ///< ranks that share each sequence

@@ -146,6 +146,7 @@ void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& 
                                 const ContextPart& part) const {
   const std::int64_t first = range.begin + sequence * sequence_length_;
   const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
+  for ([[maybe_unused]] const auto& own : {tokens, targets}) assert(own.empty() || std::ssize(own) == rows);
   for (std::int64_t at = 0; at < rows; at += stretch) {
     const std::int64_t position = first + part.positions(rows).at(at);
     const auto in = [&](std::span<std::int32_t> all) {

@@ -287,8 +287,6 @@ bool Executor::begin(const Instruction& instruction, std::int64_t round) {
   return true;
 }
 
-/// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
-/// exchange in a step that a stop ends must be begun on none of them.
 /// Ranks whose exchanges come in different orders would wait for one another on devices that do one at a
 /// time, or for handshakes of NCCL's.
 bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
@@ -296,6 +294,8 @@ bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
   return !turn || turns_taken_ == (round - rounds_.first_step) * turns_per_round_ + *turn;
 }
 
+/// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
+/// exchange in a step that a stop ends must be begun on none of them.
 bool Executor::ready(std::int32_t index, std::int64_t round) const {
   if (!has_its_turn(index, round)) return false;
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];

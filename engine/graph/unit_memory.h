@@ -13,7 +13,7 @@ namespace strata {
 struct MicrobatchShape {
   std::int64_t batch = 0;     ///< sequences
   std::int64_t sequence = 0;  ///< tokens of each
-  ContextPart context = {};   ///< which tokens, if ranks share sequences; of no meaning to a plan
+  ContextPart context = {};   ///< which tokens, if ranks share sequences; a plan asks how many do, not which
   std::int64_t tokens() const { return checked_product(batch, sequence); }
 };
 
@@ -40,9 +40,9 @@ enum class Region : std::uint8_t {
   losses,      ///< fp32: the run's loss is the mean of all
   loss_scale,  ///< fp32: one factor on the loss, or nothing: 1
   tally,       ///< fp32: what a microbatch's forward passes add up for all of its later passes to read
-  ring_0,      ///< what a rank has got of a ring in a pass, and in the other what it gets next (ring.h):
-  ring_1,      ///< keys and values,
-  ring_2,      ///< and their gradients, in fp32
+  ring_0,      ///< keys and values on their way round ranks that share sequences (share_sequences.h): those
+  ring_1,      ///< that are here, and in the other those that come next
+  ring_2,      ///< likewise their gradients, in fp32
   ring_3
 };
 constexpr std::size_t kRegions = 25;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -169,6 +170,10 @@ class PassMaker {
     level.pending_bytes = places.end();
     level.input_gradient = UnitPass(first, shape_, of_first);
     level.weight_gradient = UnitPass(second, shape_, of_second);
+    for (std::size_t i = 0; i < kRings; ++i) {
+      if (level.weight_gradient.touches(ring_region(i)))
+        throw std::logic_error("weights' gradients are made of what has gone round a ring");
+    }
   }
 
   /// By node, whether something needs it besides gradients of parameters.
@@ -191,7 +196,8 @@ class PassMaker {
       const Node& node = graph.nodes[i];
       belongs[i] = any(node, [&](const TensorView& view, Touch touch) {
         const Tensor& tensor = graph.tensor(view);
-        if (touch == Touch::reads) return changed_behind.contains(view.tensor);
+        // What goes round is gone when the weights' gradients are made.
+        if (touch == Touch::reads) return is_ring(tensor.region) || changed_behind.contains(view.tensor);
         return wanted.contains(view.tensor) ||
                (tensor.region != Region::workspace && !is_of_parameters(tensor));
       });

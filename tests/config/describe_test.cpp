@@ -57,7 +57,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"optimizer.schedule.minimum_ratio", "0.05"},
     {"parallel.data", "2"},
     {"parallel.replicate", "2"},
-    {"parallel.shard", "1"},
+    {"parallel.shard", "2"},
     {"parallel.context", "2"},
     {"parallel.pipeline", "2"},
     {"parallel.sequence", "true"},

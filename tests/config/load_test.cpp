@@ -126,6 +126,11 @@ TEST(LoadRunConfig, SharesOutSequencesThatDivide) {
                 "100, does not divide by 8; 96 or 104 would fit"));
   EXPECT_THAT(refusal_of("6", "4"), HasSubstr("; 8 would fit"));
   EXPECT_THAT(refusal_of("96", "0"), HasSubstr("parallel.context"));
+  EXPECT_THAT(refusal(kMinimal + "parallel: {context: 4294967296, pipeline: 4294967296}\n"),
+              HasSubstr("must be at most 4096"));
+  EXPECT_EQ(refusal(kMinimal + "parallel: {context: 2, data: 2, shard: 4}\n"), "accepted");
+  EXPECT_THAT(refusal(kMinimal + "parallel: {context: 2, data: 2, shard: 2}\n"),
+              HasSubstr("2 times parallel.replicate, 1, is not parallel.data times parallel.context, 4"));
 }
 
 TEST(LoadRunConfig, ReadsTheEscapesOfJson) {

@@ -26,13 +26,23 @@ struct Layout {
   int context = 2, tensor = 1, stages = 1, data = 1, zero_stage = 3;
   const char* architecture = "llama";
   Recompute recompute = Recompute::full;
+  bool sequence = false;
+  int replicate = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  const char* frozen = "";
   int ranks() const { return context * tensor * stages * data; }
 };
 
 std::string name_of(const Layout& layout) {
-  return fmt::format("{}_context_{}_tensor_{}_pipeline_{}_data_{}_stage_{}_{}", layout.architecture,
-                     layout.context, layout.tensor, layout.stages, layout.data, layout.zero_stage,
-                     layout.recompute == Recompute::full ? "recomputed" : "saved");
+  std::string name =
+      fmt::format("{}_context_{}_tensor_{}_pipeline_{}_data_{}_stage_{}_{}", layout.architecture,
+                  layout.context, layout.tensor, layout.stages, layout.data, layout.zero_stage,
+                  layout.recompute == Recompute::full ? "recomputed" : "saved");
+  if (layout.sequence) name += "_tokens_split";
+  if (layout.replicate > 1) name += fmt::format("_replicate_{}", layout.replicate);
+  if (layout.schedule == PipelineSchedule::zero_bubble) name += "_zero_bubble";
+  if (layout.frozen[0] != 0) name += "_frozen";
+  return name;
 }
 
 class ContextTest : public ::testing::Test {
@@ -74,10 +84,20 @@ class ContextTest : public ::testing::Test {
     config.parallel.pipeline = layout.stages;
     config.parallel.tensor = layout.tensor;
     config.parallel.context = layout.context;
+    config.parallel.sequence = layout.sequence;
+    config.parallel.replicate = layout.replicate;
+    config.parallel.schedule = layout.schedule;
+    if (layout.frozen[0] != 0) {
+      config.train.freeze = {layout.frozen};
+      config.model.config["tie_word_embeddings"] = false;
+    }
     return config;
   }
   RunConfig alone(const Layout& layout) const {
-    return config({.context = 1, .architecture = layout.architecture, .recompute = layout.recompute});
+    return config({.context = 1,
+                   .architecture = layout.architecture,
+                   .recompute = layout.recompute,
+                   .frozen = layout.frozen});
   }
 
   test::TemporaryFolder folder_;
@@ -114,18 +134,25 @@ TEST_P(ContextRun, FollowsTheRunOfOneRankInLossesAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ContextRun,
-    ::testing::Values(Layout{}, Layout{.recompute = Recompute::none}, Layout{.context = 4},
-                      Layout{.context = 3, .recompute = Recompute::none}, Layout{.architecture = "gpt2"},
-                      Layout{.context = 4, .architecture = "gpt2", .recompute = Recompute::none},
-                      Layout{.context = 4, .architecture = "mistral"},
-                      Layout{.context = 2, .architecture = "gemma2", .recompute = Recompute::none},
-                      Layout{.data = 2, .zero_stage = 0}, Layout{.data = 2, .zero_stage = 1},
-                      Layout{.data = 2, .zero_stage = 2}, Layout{.data = 2, .zero_stage = 3},
-                      Layout{.tensor = 2}, Layout{.tensor = 2, .data = 2}, Layout{.stages = 2},
-                      Layout{.tensor = 2, .stages = 2, .recompute = Recompute::none},
-                      Layout{.context = 4, .architecture = "mixtral"},
-                      Layout{.stages = 2, .architecture = "mixtral", .recompute = Recompute::none},
-                      Layout{.tensor = 2, .data = 2, .architecture = "mixtral"}),
+    ::testing::Values(
+        Layout{}, Layout{.recompute = Recompute::none}, Layout{.context = 4},
+        Layout{.context = 3, .recompute = Recompute::none}, Layout{.architecture = "gpt2"},
+        Layout{.context = 4, .architecture = "gpt2", .recompute = Recompute::none},
+        Layout{.context = 4, .architecture = "mistral"},
+        Layout{.context = 2, .architecture = "gemma2", .recompute = Recompute::none},
+        Layout{.data = 2, .zero_stage = 0}, Layout{.data = 2, .zero_stage = 1},
+        Layout{.data = 2, .zero_stage = 2}, Layout{.data = 2, .zero_stage = 3}, Layout{.tensor = 2},
+        Layout{.tensor = 2, .data = 2}, Layout{.stages = 2},
+        Layout{.tensor = 2, .stages = 2, .recompute = Recompute::none}, Layout{.tensor = 2, .sequence = true},
+        Layout{.data = 2, .replicate = 2},
+        Layout{.stages = 2, .schedule = PipelineSchedule::zero_bubble, .frozen = "model.embed_tokens.*"},
+        Layout{.context = 4,
+               .stages = 2,
+               .schedule = PipelineSchedule::zero_bubble,
+               .frozen = "model.*.[qkie]*"},
+        Layout{.context = 4, .architecture = "mixtral"},
+        Layout{.stages = 2, .architecture = "mixtral", .recompute = Recompute::none},
+        Layout{.tensor = 2, .data = 2, .architecture = "mixtral"}),
     [](const auto& info) { return name_of(info.param); });
 
 /// Wherever state lives, whatever is made again, in whatever order lanes run.

@@ -179,6 +179,23 @@ TEST_F(PipelineTest, GoesOnFromWhatAnyLayoutHasSavedAndSavesForAny) {
   }
 }
 
+TEST_F(PipelineTest, SavesEachStepWithoutClippingToo) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zero_bubble}) {
+    RunConfig config = this->config({.schedule = schedule});
+    config.optimizer.clip_norm = 0;
+    config.train.steps = 4;
+    const std::string expected = run_ranks(config, 2)[0].result.state_hash;
+    config.checkpoint.path = (folder_.path() / std::to_string(static_cast<int>(schedule))).string();
+    config.checkpoint.every = 1;
+    config.train.steps = 3;
+    run_ranks(config, 2);
+    config.train.steps = 4;
+    const TrainResult rest = run_ranks(config, 2)[0].result;
+    EXPECT_EQ(rest.steps.size(), 1U);
+    EXPECT_EQ(rest.state_hash, expected);
+  }
+}
+
 TEST_F(PipelineTest, SkipsAStepThatOverflowsOnAllStages) {
   const Layout layout = {.data = 2};
   RunConfig config = this->config(layout), alone = this->alone(layout);

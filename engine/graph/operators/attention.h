@@ -63,8 +63,8 @@ class AttentionGradientRule final : public GradientOperator {
 };
 
 /// Attention of a rank's tokens to those keys that have come to it in a step of a ring, joined to what it has
-/// seen before (ring.h). log_sum_exp: as in AttentionRule; out is fp32 if it is not the last step's. Stands
-/// in passes over rings only, as an exchange does.
+/// seen before (share_sequences.h). log_sum_exp: as in AttentionRule; out is fp32 if it is not the last
+/// step's. Stands in passes over rings only, as an exchange does.
 class RingAttentionRule final : public Operator {
  public:
   enum : int { query, key, value, before, log_sum_exp_before, out, log_sum_exp };

@@ -14,8 +14,9 @@ std::int32_t UpdateLowering::last_late_unit() const {
 }
 
 bool UpdateLowering::finishes_in_next_round() const {
-  const bool is_of_stages = strategy_.mesh.pipeline > 1 && !strategy_.is_asynchronous();
-  return is_of_stages || last_late_unit() >= 0;
+  const bool may_be_late_elsewhere =
+      strategy_.mesh.pipeline > 1 && strategy_.global_norm && !strategy_.is_asynchronous();
+  return may_be_late_elsewhere || last_late_unit() >= 0;
 }
 
 void UpdateLowering::finish() {

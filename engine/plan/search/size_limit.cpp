@@ -10,8 +10,10 @@
 namespace strata {
 namespace {
 
-// Per unit and microbatch, with the copies of all operands; per unit; and per piece of state.
-constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerUnit = 24, kPerPiece = 10;
+// Per unit and microbatch, with the copies of all operands; likewise per step of a ring; per unit; and per
+// piece of state.
+constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerTrainingRing = 7, kPerValidationRing = 2,
+                 kPerUnit = 24, kPerPiece = 10;
 /// Offsets are bytes in an int64, and planning adds some of them up.
 constexpr double kLargestBytes = 0x1p60;
 
@@ -24,21 +26,25 @@ void check_instructions(const RunConfig& config, const Model& model) {
                     what, model.units.size(), instructions, kLargestProgram, advice));
   };
   const std::int64_t microbatches = config.microbatches();
+  const double steps = config.parallel.context > 1 ? static_cast<double>(config.parallel.context) : 0;
   double pieces = 0;
   if (!config.memory.nvme_path.empty()) {
     for (const Unit& unit : model.units)
       pieces += static_cast<double>(unit.elements * size_of(DType::fp32) / config.memory.nvme_piece);
   }
   const double training =
-      units * (kPerTrainingPass * static_cast<double>(microbatches) + kPerUnit) + kPerPiece * pieces;
+      units * ((kPerTrainingPass + kPerTrainingRing * steps) * static_cast<double>(microbatches) + kPerUnit) +
+      kPerPiece * pieces;
   if (training > kLargestProgram) {
     refuse(fmt::format("train.batch: {} microbatches per step", microbatches), training,
-           "raise train.microbatch, or lower train.batch or the number of layers");
+           steps > 0
+               ? "raise train.microbatch, or lower train.batch, parallel.context or the number of layers"
+               : "raise train.microbatch, or lower train.batch or the number of layers");
   }
   if (config.train.validate_every == 0) return;
   const double passes =
       static_cast<double>(config.train.validation_batches) / static_cast<double>(config.parallel.data) + 1;
-  const double validation = units * kPerValidationPass * passes;
+  const double validation = units * (kPerValidationPass + kPerValidationRing * steps) * passes;
   if (validation > kLargestProgram) {
     refuse(fmt::format("train.validation_batches: {} microbatches", config.train.validation_batches),
            validation, "lower train.validation_batches");

@@ -10,8 +10,6 @@
 
 #include "base/error.h"
 #include "engine/plan/lower/pipeline.h"
-#include "engine/plan/passes/residency.h"
-#include "engine/plan/program/memory.h"
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/program/rounds.h"
 #include "tests/plan/support.h"
@@ -107,43 +105,6 @@ TEST(Stages, MeetWithoutACircleWithAnyBudget) {
   }
 }
 
-/// A receive that waits for a late stage holds up no gather, though that stands behind it in the program.
-TEST(Stages, GatherWhileAReceiveWaits) {
-  RunConfig config = tiny_config({.microbatches = 4});
-  config.plan.order.reset();
-  config.parallel.pipeline = 2;
-  config.parallel.data = 2;
-  config.train.batch *= 2;
-  const Model model = tiny_model(4);
-  std::vector<Program> programs;  // plain ones, in which nothing is fetched ahead
-  for (const Plan& plan : make_plans(config, model, {}))
-    programs.push_back(place(keep_resident(lower_training(model, plan.strategy), kDeviceLevel, kUnlimited)));
-  const std::vector<Dependencies> dependencies = {find_dependencies(programs[0]),
-                                                  find_dependencies(programs[1])};
-  std::vector<RankProgram> ranks;
-  for (const std::int64_t rank : {0, 1, 2, 3}) {
-    const auto stage = static_cast<std::size_t>(rank % 2);
-    ranks.push_back({rank, &programs[stage], &dependencies[stage]});
-  }
-  constexpr double kLate = 1000;
-  const std::vector<Task> tasks =
-      rank_tasks(ranks, 1, [&](std::size_t number, const Instruction& instruction) {
-        return number % 2 == 0 && instruction.operation == Operation::forward ? kLate : 1;
-      });
-  const std::vector<Timeline::Span> spans = run_tasks(tasks).tasks;
-  const std::vector<Instruction>& instructions = programs[1].instructions;
-  const auto receive = std::ranges::find(instructions, Operation::receive, &Instruction::operation);
-  const auto gather =
-      std::ranges::find(receive, instructions.end(), Operation::all_gather, &Instruction::operation);
-  ASSERT_NE(gather, instructions.end());
-  const std::size_t before = programs[0].instructions.size();
-  const auto span_of = [&](auto instruction) {
-    return spans[before + static_cast<std::size_t>(instruction - instructions.begin())];
-  };
-  EXPECT_GE(span_of(receive).end, kLate);
-  EXPECT_LT(span_of(gather).end, kLate);
-}
-
 /// All stages end a checkpoint in one round, since ranks wait there for one another: in that of late updates.
 TEST(Stages, FinishCheckpointsTogether) {
   const Model model = tiny_model(4);
@@ -153,16 +114,26 @@ TEST(Stages, FinishCheckpointsTogether) {
     config.memory.host = kUnlimited;
     config.memory.nvme_path = {"/drive"};
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
-    for (const Plan& plan : make_plans(config, model, {})) {
-      const Program& program = plan.training.program;
-      bool is_late = false;  // a stage of nothing but a tied embedding is not
-      for (std::int32_t u = 0; u < std::ssize(model.units); ++u)
-        is_late = is_late || (plan.strategy.has(u) && plan.strategy.updates_late_of(u));
-      EXPECT_EQ(rounds_behind(program), 1);
-      late_stages += is_late ? 1 : 0;
-      early_stages += is_late ? 0 : 1;
-      EXPECT_EQ(
-          std::ranges::count(program.instructions, Operation::finish_checkpoint, &Instruction::operation), 1);
+    for (const bool clips : {true, false}) {
+      config.optimizer.clip_norm = clips ? 1 : 0;
+      for (const Plan& plan : make_plans(config, model, {})) {
+        const std::vector<Instruction>& instructions = plan.training.program.instructions;
+        bool is_late = false;  // a stage of nothing but a tied embedding is not
+        for (std::int32_t u = 0; u < std::ssize(model.units); ++u)
+          is_late = is_late || (plan.strategy.has(u) && plan.strategy.updates_late_of(u));
+        EXPECT_EQ(rounds_behind(plan.training.program), clips ? 1 : 0);
+        late_stages += is_late ? 1 : 0;
+        early_stages += clips && !is_late ? 1 : 0;
+        EXPECT_EQ(std::ranges::count(instructions, Operation::finish_checkpoint, &Instruction::operation), 1);
+        // All that a step saves lies between two ends.
+        const auto finish =
+            std::ranges::find(instructions, Operation::finish_checkpoint, &Instruction::operation);
+        const auto is_save_of_step = [](const Instruction& each) {
+          return each.operation == Operation::save && each.serves == Serves::step;
+        };
+        EXPECT_EQ(std::count_if(instructions.begin(), finish, is_save_of_step) == 0, clips);
+        EXPECT_EQ(std::count_if(finish, instructions.end(), is_save_of_step) == 0, !clips);
+      }
     }
   }
   EXPECT_GT(late_stages, 0);
