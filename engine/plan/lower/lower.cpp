@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <deque>
 #include <span>
-#include <stdexcept>
 #include <utility>
 
 #include "engine/graph/data_array.h"
 #include "engine/plan/lower/carried.h"
+#include "engine/plan/lower/pass_lowering.h"
 #include "engine/plan/lower/regions.h"
 #include "engine/plan/lower/schedule.h"
 #include "engine/plan/lower/state_layout.h"
@@ -34,6 +32,7 @@ class Lowering {
         builder_(strategy),
         step_(make_step_values(model, strategy, *compute_, microbatches)),
         state_(strategy, step_, builder_.program_builder()),
+        pass_lowering_(model, step_, builder_),
         updates_(model, work_, step_, state_, builder_) {
     for (const Unit& unit : model.units) builder_.program().units.push_back(unit.name);
     builder_.program().groups = groups_of(strategy.mesh);
@@ -97,7 +96,7 @@ class Lowering {
           const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
           if (begins_backward(visit)) zero_gradients(u);
           if (!has_parameters) gather_parameters(visit, pass);
-          run_passes(visits, pass, level);
+          pass_lowering_.run(visits, pass, level);
           break;
         }
         case Pass::finish_gradient:
@@ -166,23 +165,13 @@ class Lowering {
     const auto gather_of = [&](std::int32_t owner, Region parameter, Region frozen) {
       if (owner < 0) return;
       UnitValues& values = unit_values(owner);
-      UnitValues::Stash* const stash = stash_of(owner, visit.stash);
+      UnitValues::Stash* const stash = values.stash(visit.stash);
       gather(parameter, owner, stash != nullptr ? stash->parameter_shard : values.parameter_shard,
              stash != nullptr ? stash->parameter : values.parameter);
       gather(frozen, owner, values.frozen_shard, values.frozen);
     };
     gather_of(visit.unit, Region::parameter, Region::frozen);
     gather_of(unit(visit.unit).shares, Region::shared_parameter, Region::shared_frozen);
-  }
-
-  /// Null if the pass uses what updates write.
-  UnitValues::Stash* stash_of(std::int32_t u, std::int32_t number) {
-    std::vector<UnitValues::Stash>& stashes = unit_values(u).stashes;
-    return number < 0 || stashes.empty() ? nullptr : &stashes[index(number)];
-  }
-  Value& parameter_of(std::int32_t u, std::int32_t stash) {
-    UnitValues::Stash* const stashed = stash_of(u, stash);
-    return stashed != nullptr ? stashed->parameter : unit_values(u).parameter;
   }
 
   void load() {
@@ -210,58 +199,6 @@ class Lowering {
     }
   }
 
-  /// What a region is in a pass of the unit.
-  Value& value_of(Region region, const Visit& visit) {
-    const std::int32_t u = visit.unit, mb = visit.microbatch;
-    UnitValues& values = unit_values(u);
-    switch (region) {
-      case Region::parameter:
-        return parameter_of(u, visit.stash);
-      case Region::shared_parameter:
-        return parameter_of(unit(u).shares, visit.stash);
-      case Region::frozen:
-        return values.frozen;
-      case Region::shared_frozen:
-        return unit_values(unit(u).shares).frozen;
-      case Region::gradient:
-        return values.gradient;
-      case Region::shared_gradient:
-        return unit_values(unit(u).shares).gradient;
-      case Region::input:
-        return values.input[index(mb)];
-      case Region::output:
-        return unit_values(u + 1).input[index(mb)];
-      case Region::output_gradient:
-        return unit_values(u + 1).input_gradient[index(mb)];
-      case Region::input_gradient:
-        return values.input_gradient[index(mb)];
-      case Region::saved:
-        return values.saved[index(mb)];
-      case Region::pending:
-        return values.pending[index(mb)];
-      case Region::constants:
-        return step_.constants;
-      case Region::data_0:
-      case Region::data_1:
-      case Region::data_2:
-      case Region::data_3:
-        return step_.data[data_number(region)][index(mb)];
-      case Region::losses:
-        return step_.losses[index(mb)];
-      case Region::loss_scale:
-        return step_.loss_scale;
-      case Region::tally:
-        return step_.tally[index(mb)];
-      case Region::workspace:
-      case Region::ring_0:
-      case Region::ring_1:
-      case Region::ring_2:
-      case Region::ring_3:
-        break;
-    }
-    throw std::logic_error("a workspace is made for each pass");
-  }
-
   /// How much of the unit's activations is saved.
   std::size_t level(std::int32_t u) const {
     return std::min(strategy_.saved_level[index(u)], passes(u).levels.size() - 1);
@@ -279,212 +216,10 @@ class Lowering {
         return level.backward;
     }
   }
-  static Operation operation_of(Pass pass) {
-    switch (pass) {
-      case Pass::forward:
-        return Operation::forward;
-      case Pass::input_gradient:
-        return Operation::input_gradient;
-      case Pass::weight_gradient:
-        return Operation::weight_gradient;
-      default:
-        return Operation::backward;
-    }
-  }
-
   /// The first of an update that may add to the unit's gradient.
   bool begins_backward(const Visit& visit) const {
     if (visit.pass == Pass::forward || (visit.microbatch > 0 && strategy_.updates() == 1)) return false;
     return visit.pass != Pass::weight_gradient || !work_[index(visit.unit)].input_gradient;
-  }
-
-  /// In the order in which instructions have them.
-  static std::span<const Region> regions_of(Pass pass) {
-    static constexpr auto kForward = std::to_array<Region>(
-        {Region::parameter, Region::frozen, Region::input, Region::shared_parameter, Region::shared_frozen,
-         Region::data_0, Region::data_1, Region::data_2, Region::data_3, Region::losses, Region::output,
-         Region::saved, Region::tally, Region::constants, Region::ring_0, Region::ring_1, Region::ring_2,
-         Region::ring_3});
-    static constexpr auto kBackward =
-        std::to_array<Region>({Region::parameter,      Region::frozen,          Region::input,
-                               Region::input_gradient, Region::data_0,          Region::data_1,
-                               Region::data_2,         Region::data_3,          Region::losses,
-                               Region::loss_scale,     Region::output_gradient, Region::saved,
-                               Region::pending,        Region::gradient,        Region::shared_parameter,
-                               Region::shared_frozen,  Region::shared_gradient, Region::tally,
-                               Region::constants,      Region::ring_0,          Region::ring_1,
-                               Region::ring_2,         Region::ring_3});
-    return pass == Pass::forward ? std::span<const Region>(kForward) : kBackward;
-  }
-
-  /// How a segment of a pass touches a region.
-  static Access access_to(Region region, Pass kind, const UnitPass& pass, std::size_t segment) {
-    const auto now = pass.segments().begin() + static_cast<std::ptrdiff_t>(segment);
-    if (region == Region::gradient || region == Region::shared_gradient) return Access::update;
-    const bool is_found = (region == Region::saved && kind != Pass::forward) ||
-                          (region == Region::pending && kind == Pass::weight_gradient);
-    if (is_found) {  // it may be used up, and then nobody needs it
-      const bool is_last = kind != Pass::input_gradient && !is_touched_behind(region, pass, segment);
-      return now->writes(region) && !is_last ? Access::update : Access::read;
-    }
-    if (!now->writes(region)) return Access::read;
-    if (region == Region::tally || is_ring(region))
-      return now->reads(region) ? Access::update : Access::write;
-    return is_touched_before(region, pass, segment) ? Access::update : Access::write;
-  }
-
-  /// Whether a segment or an exchange in front of a segment touches the region; of the exchanges right in
-  /// front of it, those before this one.
-  static bool is_touched_before(Region region, const UnitPass& pass, std::size_t segment,
-                                const PlacedExchange* exchange = nullptr) {
-    const auto touches = [&](const auto& other) { return other.touches(region); };
-    const auto end = std::ranges::find_if(pass.exchanges(), [&](const PlacedExchange& other) {
-      return &other == exchange || other.before > segment;
-    });
-    return std::any_of(pass.exchanges().begin(), end, touches) ||
-           std::ranges::any_of(std::span(pass.segments()).first(segment), touches);
-  }
-  static bool is_touched_behind(Region region, const UnitPass& pass, std::size_t segment) {
-    return std::ranges::any_of(std::span(pass.segments()).subspan(segment + 1),
-                               [&](const Segment& other) { return other.touches(region); }) ||
-           std::ranges::any_of(pass.exchanges(), [&](const PlacedExchange& exchange) {
-             return exchange.before > segment && exchange.touches(region);
-           });
-  }
-
-  /// What a visit has of its own.
-  struct VisitMemory {
-    Value workspace;
-    std::array<Value, kRings> rings = {};  ///< without elements if nothing goes round
-  };
-
-  VisitMemory memory_of(const Visit& visit, const UnitPass& pass) {
-    const auto make = [&](const std::string& what, Bytes bytes) {
-      Value value = make_value(fmt::format("{}/{}", unit(visit.unit).name, what), BufferKind::workspace,
-                               ElementType::byte, bytes);
-      value.scratch = true;
-      return value;
-    };
-    VisitMemory memory{make("workspace", pass.workspace_bytes())};
-    const bool is_cut = pass.segments().size() > 1 || !pass.exchanges().empty();
-    if (is_cut) builder_.make_resident(memory.workspace, false);
-    for (std::size_t i = 0; i < kRings; ++i) {
-      memory.rings[i] = make(fmt::format("ring[{}]", i), pass.ring_bytes(i));
-      if (pass.ring_bytes(i) > 0) builder_.make_resident(memory.rings[i], false);
-    }
-    return memory;
-  }
-
-  Value& value_of(Region region, const Visit& visit, VisitMemory& memory) {
-    if (region == Region::workspace) return memory.workspace;
-    return is_ring(region) ? memory.rings[ring_number(region)] : value_of(region, visit);
-  }
-
-  /// A visit on its way through a pass.
-  struct Turn {
-    const Visit& visit;
-    VisitMemory memory;
-    std::size_t segment = 0, exchange = 0;  ///< the next ones
-  };
-
-  /// An instruction for each segment, on those regions that it touches, and between them what ranks exchange.
-  /// Two visits at a time take turns, so that one computes while the other's values travel: A0 B0 A1 C0 B1 D0
-  /// … of two segments. Each segment has the visits in their order, so gradients sum microbatches in theirs.
-  void run_passes(std::span<const Visit> visits, const UnitPass& pass, std::size_t level) {
-    constexpr std::size_t kAtOnce = 2;
-    std::deque<Turn> turns;
-    std::size_t begun = 0;
-    const auto begin = [&] {
-      Turn turn{visits[begun], memory_of(visits[begun], pass)};
-      ++begun;
-      exchange_before(turn, pass);
-      return turn;
-    };
-    while (begun < std::min(kAtOnce, visits.size())) turns.push_back(begin());
-    while (!turns.empty()) {
-      Turn turn = std::move(turns.front());
-      turns.pop_front();
-      run_turn(turn, pass, level);
-      if (turn.segment < pass.segments().size()) {
-        turns.push_back(std::move(turn));
-      } else if (begun < visits.size()) {
-        // At once, so that the other's values have two segments' time; last, if it waits for some itself.
-        Turn next = begin();
-        const bool is_in_order = turns.empty() || turns.front().segment > 0;
-        if (next.exchange == 0 && is_in_order) {
-          turns.push_front(std::move(next));
-        } else {
-          turns.push_back(std::move(next));
-        }
-      }
-    }
-  }
-
-  /// The next segment, or all of a loop over rows, and what is exchanged behind it.
-  void run_turn(Turn& turn, const UnitPass& pass, std::size_t level) {
-    const std::span<const PlacedExchange> exchanges = pass.exchanges();
-    do {
-      if (turn.segment < pass.segments().size())
-        run_segment(turn.visit, pass, level, turn.segment++, turn.memory);
-    } while (exchange_before(turn, pass));
-  }
-
-  /// What is exchanged in front of the next segment. Returns whether that is in a loop over rows.
-  bool exchange_before(Turn& turn, const UnitPass& pass) {
-    bool is_in_loop = false;
-    for (; turn.exchange < pass.exchanges().size(); ++turn.exchange) {
-      const PlacedExchange& next = pass.exchanges()[turn.exchange];
-      if (next.before != turn.segment) break;
-      exchange(turn.visit, pass, next, turn.memory);
-      is_in_loop = next.is_in_loop;
-    }
-    return is_in_loop;
-  }
-
-  void run_segment(const Visit& visit, const UnitPass& pass, std::size_t level, std::size_t number,
-                   VisitMemory& memory) {
-    const Segment& segment = pass.segments()[number];
-    std::vector<Use> uses;
-    for (const Region region : regions_of(visit.pass)) {
-      if (!segment.touches(region)) continue;
-      uses.push_back(
-          {role_of(region), &value_of(region, visit, memory), access_to(region, visit.pass, pass, number)});
-    }
-    const bool begins = number == 0 && !is_touched_before(Region::workspace, pass, 0);
-    uses.push_back({Role::workspace, &memory.workspace, begins ? Access::write : Access::update});
-    builder_.on_device({.operation = operation_of(visit.pass),
-                        .unit = visit.unit,
-                        .microbatch = visit.microbatch,
-                        .flops = segment.flops(),
-                        .saved_level = static_cast<std::int32_t>(level),
-                        .segment = static_cast<std::int32_t>(number)},
-                       uses);
-  }
-
-  /// What ranks that share the pass have made parts of, have parts of, or pass on.
-  void exchange(const Visit& visit, const UnitPass& pass, const PlacedExchange& exchange,
-                VisitMemory& memory) {
-    const auto use = [&](Role role, const Segment::PlacedOperand& tensor, Access access) {
-      return Use{role, &value_of(tensor.region, visit, memory), access,
-                 Use::Part{element_type(tensor.size.dtype), tensor.size.elements(), tensor.offset}};
-    };
-    const Segment::PlacedOperand &source = exchange.source, &destination = exchange.destination;
-    if (exchange.kind == ExchangeKind::all_reduce) {
-      const Use sum = use(role_of(source.region), source, Access::update);
-      return builder_.add_up(exchange.shared == SharedBy::sequence ? DataGroup::context : DataGroup::tensor,
-                             visit.unit, visit.microbatch, sum.role, *sum.value, *sum.part);
-    }
-    if (exchange.kind == ExchangeKind::ring_shift)
-      return builder_.ring_shift(visit.unit, visit.microbatch,
-                                 use(role_of(source.region), source, Access::read),
-                                 use(role_of(destination.region), destination, Access::write));
-    const bool is_begun = is_touched_before(destination.region, pass, exchange.before, &exchange) ||
-                          source.region == destination.region;
-    builder_.gather_or_scatter(
-        exchange.kind == ExchangeKind::all_gather ? Operation::all_gather : Operation::reduce_scatter,
-        visit.unit, visit.microbatch,
-        {use(Role::source, source, Access::read),
-         use(Role::destination, destination, is_begun ? Access::update : Access::write)});
   }
 
   /// Sums gradients of parameters that ranks have alike though each makes a part of the gradient only.
@@ -602,6 +337,7 @@ class Lowering {
   StepBuilder builder_;
   StepValues step_;
   StateLayout state_;
+  PassLowering pass_lowering_;
   UpdateLowering updates_;
   Visit last_visit_ = {Pass::update};
 };

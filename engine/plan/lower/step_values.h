@@ -25,6 +25,10 @@ struct UnitValues {
     Value parameter, parameter_shard;
   };
   std::vector<Stash> stashes;
+  /// Null if a pass uses what updates write.
+  Stash* stash(std::int32_t number) {
+    return number < 0 || stashes.empty() ? nullptr : &stashes[static_cast<std::size_t>(number)];
+  }
   std::vector<StatePiece> state;
   /// What another stage has given of its gradient.
   Value received_gradient;
