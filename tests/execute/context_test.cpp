@@ -112,24 +112,8 @@ TEST_P(ContextRun, FollowsTheRunOfOneRankInLossesAndGradients) {
     each->train.validate_every = 5;
     each->train.validation_batches = 3;
   }
-  const RunOutcome expected = run(alone);
-  const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks());
-  for (const RunOutcome& rank : ranks) {
-    ASSERT_EQ(rank.result.steps.size(), static_cast<std::size_t>(kSteps));
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      const StepReport& one = expected.result.steps[step];
-      EXPECT_NEAR(rank.result.steps[step].loss, one.loss, 1e-5 * one.loss) << step;
-      EXPECT_NEAR(rank.result.steps[step].grad_norm, one.grad_norm, 1e-4 * one.grad_norm) << step;
-    }
-    ASSERT_EQ(rank.result.validation.size(), expected.result.validation.size());
-    for (std::size_t i = 0; i < expected.result.validation.size(); ++i) {
-      const double loss = expected.result.validation[i].loss;
-      EXPECT_NEAR(rank.result.validation[i].loss, loss, 1e-5 * loss);
-    }
-    EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
-    expect_the_plan_was_exact(rank);
-  }
-  test::expect_equal_gradients(test::model_of(config), alone, config, GetParam().ranks());
+  const auto [expected, ranks] = test::expect_equal_runs(alone, config, GetParam().ranks());
+  test::expect_equal_norms(ranks, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(

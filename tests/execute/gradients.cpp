@@ -95,4 +95,31 @@ void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig confi
     EXPECT_LE(difference, 1e-5) << name;
 }
 
+ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, int ranks) {
+  ComparedRuns runs{run(alone), run_ranks(config, ranks)};
+  const auto expect_equal = [](const auto& found, const auto& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-5 * expected[i].loss) << i;
+  };
+  EXPECT_EQ(std::ssize(runs.alone.result.steps), alone.train.steps);
+  for (const RunOutcome& rank : runs.ranks) {
+    expect_equal(rank.result.steps, runs.alone.result.steps);
+    expect_equal(rank.result.validation, runs.alone.result.validation);
+    EXPECT_EQ(rank.result.state_hash, runs.ranks.front().result.state_hash);
+    expect_the_plan_was_exact(rank);
+  }
+  expect_equal_gradients(model_of(config), alone, config, ranks);
+  return runs;
+}
+
+void expect_equal_norms(const std::vector<RunOutcome>& ranks, const RunOutcome& alone) {
+  for (const RunOutcome& rank : ranks) {
+    for (std::size_t step = 0; step < alone.result.steps.size(); ++step) {
+      const double norm = alone.result.steps[step].grad_norm;
+      EXPECT_NEAR(rank.result.steps.at(step).grad_norm, norm, 1e-4 * norm) << step;
+    }
+  }
+}
+
 }  // namespace strata::test

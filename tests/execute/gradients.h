@@ -1,4 +1,4 @@
-// The gradients of whole runs, tensor by tensor, and to which experts their tokens go.
+// What whole runs compute: losses, gradients tensor by tensor, and to which experts their tokens go.
 #pragma once
 
 #include <map>
@@ -27,5 +27,15 @@ std::map<std::string, double> relative_differences(const Tensors& expected, cons
 /// In the first step of `config` on so many ranks every tensor's gradient is, within 1e-5 of its norm, that
 /// of `alone` on one rank.
 void expect_equal_gradients(const Model& model, RunConfig alone, RunConfig config, int ranks);
+
+struct ComparedRuns {
+  RunOutcome alone;
+  std::vector<RunOutcome> ranks;
+};
+/// Trains `config` on so many ranks, and `alone` on one: losses of all steps and validations and the first
+/// step's gradients agree within 1e-5, the ranks have one state, and their plans were exact.
+ComparedRuns expect_equal_runs(const RunConfig& alone, const RunConfig& config, int ranks);
+/// The norms of all steps' gradients agree within 1e-4.
+void expect_equal_norms(const std::vector<RunOutcome>& ranks, const RunOutcome& alone);
 
 }  // namespace strata::test

@@ -73,21 +73,11 @@ class PipelineTest : public ::testing::Test {
 class PipelineRun : public PipelineTest, public ::testing::WithParamInterface<Layout> {};
 
 TEST_P(PipelineRun, FollowsTheRunOfOneRankInLossesAndGradients) {
-  const RunConfig config = this->config(GetParam());
-  const RunOutcome expected = run(alone(GetParam()));
-  const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks());
-  for (const RunOutcome& rank : ranks) {
-    ASSERT_EQ(rank.result.steps.size(), static_cast<std::size_t>(kSteps));
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      const StepReport& one = expected.result.steps[step];
-      EXPECT_NEAR(rank.result.steps[step].loss, one.loss, 1e-5 * one.loss) << step;
-    }
-    const double norm = expected.result.steps[0].grad_norm;
+  const auto [expected, ranks] =
+      test::expect_equal_runs(alone(GetParam()), config(GetParam()), GetParam().ranks());
+  const double norm = expected.result.steps[0].grad_norm;
+  for (const RunOutcome& rank : ranks)
     EXPECT_NEAR(rank.result.steps[0].grad_norm, norm, 1e-5 * norm) << "a tied weight counts once";
-    EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
-    expect_the_plan_was_exact(rank);
-  }
-  test::expect_equal_gradients(test::model_of(config), alone(GetParam()), config, GetParam().ranks());
 }
 
 /// All schedules add up microbatches in one order.

@@ -81,21 +81,7 @@ class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<La
 };
 
 TEST_P(RanksRun, FollowsTheRunOfOneRankInLossesAndGradients) {
-  const RunConfig config = this->config(GetParam());
-  const RunConfig alone = this->config({.ranks = 1});
-  const Model model = test::model_of(config);
-  const RunOutcome expected = run(alone);
-  const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks);
-  for (const RunOutcome& rank : ranks) {
-    ASSERT_EQ(rank.result.steps.size(), static_cast<std::size_t>(kSteps));
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      const double loss = expected.result.steps[step].loss;
-      EXPECT_NEAR(rank.result.steps[step].loss, loss, 1e-5 * loss) << step;
-    }
-    EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
-  }
-
-  test::expect_equal_gradients(model, alone, config, GetParam().ranks);
+  test::expect_equal_runs(this->config({.ranks = 1}), this->config(GetParam()), GetParam().ranks);
 }
 
 TEST_P(RanksRun, HasTheSameBitsInAnyOrderAndWithItsStateOnTheHost) {

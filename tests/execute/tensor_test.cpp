@@ -130,20 +130,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return name_of(info.param); });
 
 TEST_P(TensorRun, FollowsTheRunOfOneRankInLossesAndGradients) {
-  const RunConfig config = this->config(GetParam());
-  const RunOutcome expected = run(alone(GetParam()));
-  const std::vector<RunOutcome> ranks = run_ranks(config, GetParam().ranks());
-  for (const RunOutcome& rank : ranks) {
-    ASSERT_EQ(rank.result.steps.size(), static_cast<std::size_t>(kSteps));
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      const StepReport& one = expected.result.steps[step];
-      EXPECT_NEAR(rank.result.steps[step].loss, one.loss, 1e-5 * one.loss) << step;
-      EXPECT_NEAR(rank.result.steps[step].grad_norm, one.grad_norm, 1e-4 * one.grad_norm) << step;
-    }
-    EXPECT_EQ(rank.result.state_hash, ranks[0].result.state_hash);
-    expect_the_plan_was_exact(rank);
-  }
-  test::expect_equal_gradients(test::model_of(config), alone(GetParam()), config, GetParam().ranks());
+  const auto [expected, ranks] =
+      test::expect_equal_runs(alone(GetParam()), config(GetParam()), GetParam().ranks());
+  test::expect_equal_norms(ranks, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/support/declared_axes.h"
@@ -103,7 +104,7 @@ OperandValues take(const OperandValues& whole, const std::array<Indices, 2>& ele
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
 }
 
 /// Sums are in another order: a few roundings of the largest value.

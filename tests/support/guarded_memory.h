@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "base/bytes.h"
@@ -69,7 +68,7 @@ inline GuardedMemory in_memory(const std::vector<float>& values, DType dtype) {
 
 inline std::vector<float> floats_of(GuardedMemory& memory) {
   std::vector<float> values(static_cast<std::size_t>(memory.size()) / sizeof(float));
-  std::memcpy(values.data(), memory.data(), values.size() * sizeof(float));
+  std::copy_n(memory.data(), memory.size(), reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
