@@ -129,7 +129,6 @@ PassLowering::VisitMemory PassLowering::memory_of(const Visit& visit, const Unit
 }
 
 void PassLowering::run_turn(Turn& turn, const UnitPass& pass, std::size_t level) {
-  const std::span<const PlacedExchange> exchanges = pass.exchanges();
   do {
     if (turn.segment < pass.segments().size())
       run_segment(turn.visit, pass, level, turn.segment++, turn.memory);
