@@ -23,7 +23,7 @@ class LayoutsOfProcesses : public Workspace, public ::testing::WithParamInterfac
   static constexpr int kRanks = 8;
 
   /// Ten steps of six layers, in a run file with the model's name.
-  Arguments run(const std::string& model, Arguments overrides) const {
+  Arguments run(const std::string& model, const Arguments& overrides) const {
     const std::string common = "num_hidden_layers: 6, hidden_size: 32, num_attention_heads: 8, head_dim: 8, ";
     const std::map<std::string, std::string> configs = {
         {"llama", common + "num_key_value_heads: 4, intermediate_size: 48"},

@@ -27,7 +27,7 @@ class RankOfUnit {
                      : compute_.passes(unit_of(unit)).saving_nothing()),
         elements_(unit_of(unit).elements) {}
 
-  void give(Region region, std::vector<float> values) {
+  void give(Region region, const std::vector<float>& values) {
     auto& memory = regions_[region] = std::make_unique<GuardedMemory>(in_memory(values, DType::fp32));
     memory_[region] = memory->data();
   }
@@ -39,7 +39,7 @@ class RankOfUnit {
       const auto first = whole.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * columns);
       own.insert(own.end(), first, first + static_cast<std::ptrdiff_t>(columns));
     }
-    give(region, std::move(own));
+    give(region, own);
   }
   /// Of the whole microbatch, in the order of its own.
   std::vector<std::int64_t> rows() const {

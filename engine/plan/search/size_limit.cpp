@@ -30,7 +30,8 @@ void check_instructions(const RunConfig& config, const Model& model) {
   double pieces = 0;
   if (!config.memory.nvme_path.empty()) {
     for (const Unit& unit : model.units)
-      pieces += static_cast<double>(unit.elements * size_of(DType::fp32) / config.memory.nvme_piece);
+      pieces += static_cast<double>(unit.elements * size_of(DType::fp32)) /
+                static_cast<double>(config.memory.nvme_piece);
   }
   const double training =
       units * ((kPerTrainingPass + kPerTrainingRing * steps) * static_cast<double>(microbatches) + kPerUnit) +
