@@ -163,6 +163,7 @@ std::vector<OperandValues> run_alone(const Operator& rule, std::vector<OperandVa
                                      const MicrobatchShape& shape) {
   ReferenceKernels kernels;
   std::vector<Matrix> matrices;
+  matrices.reserve(values.size());
   for (OperandValues& each : values)
     matrices.push_back(each.elements.empty() ? Matrix()
                                              : Matrix{reinterpret_cast<std::byte*>(each.elements.data()),

@@ -54,7 +54,7 @@ class RankOfUnit {
     give(Region::gradient, std::vector<float>(static_cast<std::size_t>(elements_)));
     std::vector<float> constants(static_cast<std::size_t>(compute_.constant_bytes() / 4));
     compute_.fill_constants(std::as_writable_bytes(std::span(constants)));
-    give(Region::constants, std::move(constants));
+    give(Region::constants, constants);
     give_bytes(Region::saved, level_.saved_bytes);
     give_bytes(Region::pending, level_.pending_bytes);
     give(Region::tally, std::vector<float>(static_cast<std::size_t>(compute_.tally_elements())));
