@@ -179,7 +179,7 @@ struct RunConfig {
 
   /// Ranks of the run.
   std::int64_t ranks() const { return parallel.data * ranks_of_data_rank(); }
-  /// Of them, those that have one data rank's samples together.
+  /// The ranks that have one data rank's samples together.
   std::int64_t ranks_of_data_rank() const { return parallel.context * parallel.pipeline * parallel.tensor; }
 
   /// Microbatches that each rank accumulates per optimizer step.

@@ -74,7 +74,7 @@ class Ring {
     nodes_.push_back({std::move(rule), std::move(operands)});
   }
 
-  /// Of the shape of what a view shows.
+  /// Makes a tensor that has the shape of what a view shows.
   TensorView like(const TensorView& view, TensorType type) {
     Tensor made = tensor(view);
     made.name += ".part";

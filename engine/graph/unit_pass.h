@@ -40,7 +40,7 @@ class UnitPass {
   const std::vector<PlacedExchange>& exchanges() const { return exchanges_; }
   /// From the first segment to the last.
   Bytes workspace_bytes() const { return workspace_bytes_; }
-  /// Of the region of this number, between segments and exchanges.
+  /// What the ring region of this number holds between segments and exchanges.
   Bytes ring_bytes(std::size_t number) const { return ring_bytes_[number]; }
 
   bool is_empty() const { return segments_.empty(); }

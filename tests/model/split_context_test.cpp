@@ -41,7 +41,7 @@ class RankOfUnit {
     }
     give(region, own);
   }
-  /// Of the whole microbatch, in the order of its own.
+  /// Where its rows are in the whole microbatch, in the order of its own.
   std::vector<std::int64_t> rows() const {
     std::vector<std::int64_t> rows;
     for (std::int64_t b = 0; b < kBatch; ++b)

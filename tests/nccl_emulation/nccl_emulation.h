@@ -40,6 +40,6 @@ struct CUstream_st {
   virtual ~CUstream_st() = default;
   virtual void add(std::function<void()> work) = 0;
 
-  /// Of the stream's GPU.
+  /// Those of the stream's GPU.
   std::shared_ptr<OneExchangeAtATime> exchanges = std::make_shared<OneExchangeAtATime>();
 };

@@ -103,7 +103,7 @@ TEST(Context, ComputesWhileKeysTravel) {
     if (instruction.operation != Operation::forward || instruction.unit < 1 || instruction.segment == 0)
       continue;
     ++steps;
-    // Of the shifts that stand before it in the program the last one brings what the next step needs.
+    // The last shift that stands before it in the program brings what the next step needs.
     const LanePosition& wait = dependencies.waits[i][static_cast<std::size_t>(Lane::context)];
     if (wait.position < shifts - 1 || wait.previous_step) ++beside;
   }
