@@ -81,11 +81,11 @@ HWY_INLINE void store_words(hn::Vec<Words> words, T* to) {
 /// Adding `zero` leaves the state as it is. REQUIRES: the stretch is a multiple of 64 elements, pointers are
 /// aligned to 64 bytes.
 template <class Master, class Moment>
-void stream_typed(const AdamWState& state, std::uint32_t zero, std::int64_t distance) {
+void stream_typed(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
   constexpr bool kSplit = sizeof(Master) == 2;
   auto* master = static_cast<Master*>(state.master);
-  auto* exp_avg = static_cast<Moment*>(state.exp_avg);
-  auto* exp_avg_sq = static_cast<Moment*>(state.exp_avg_sq);
+  auto* exp_avg = static_cast<Moment*>(state.of(strata::Moment::exp_avg));
+  auto* exp_avg_sq = static_cast<Moment*>(state.of(strata::Moment::exp_avg_sq));
   const auto* gradient = static_cast<const bfloat16*>(state.gradient);
   auto* parameter = static_cast<bfloat16*>(state.parameter);
   const auto nothing = hn::Set(Words(), zero);
@@ -111,7 +111,7 @@ void stream_typed(const AdamWState& state, std::uint32_t zero, std::int64_t dist
   hwy::FlushStream();
 }
 
-void stream(const AdamWState& state, std::uint32_t zero, std::int64_t distance) {
+void stream(const OptimizerState& state, std::uint32_t zero, std::int64_t distance) {
   with_state_types(state.precision, state.format,
                    [&]<class Master, class Moment>(auto, Master, Moment)
                        HWY_ATTR { stream_typed<Master, Moment>(state, zero, distance); });
@@ -128,7 +128,7 @@ HWY_EXPORT(stream);
 
 /// A way to go over the memory of an update.
 struct Streaming {
-  AdamWState state;           ///< in some layout
+  OptimizerState state;       ///< in some layout
   std::int64_t distance = 0;  ///< of prefetches, in elements; 0: none
   std::int64_t chunk = 0;     ///< elements of one task, a multiple of 64
 };

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/device.h"
-#include "optim/adamw.h"
+#include "optim/update.h"
 
 namespace strata {
 namespace {
@@ -345,22 +345,21 @@ void bench_adamw(benchmark::State& state, const StateFormat& format) {
   const Operand master = vector_of(format.split_master ? kBf16 : kFp32, count);  // of a remainder's size
   const Operand exp_avg = vector_of(format.moments, count), exp_avg_sq = vector_of(format.moments, count);
   const Operand gradient = vector_of(kBf16, count), parameter = vector_of(kBf16, count);
-  const AdamWCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
-  const DeviceArray<AdamWCoefficients> steps(device(), {step});
+  const UpdateCoefficients step = coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .step = 10});
+  const DeviceArray<UpdateCoefficients> steps(device(), {step});
   const DeviceArray<std::uint32_t> skip(device(), {0});
   const std::unique_ptr<Stream> stream = device().make_stream();
   stream->kernels().run(Zero{exp_avg_sq});  // squares are not negative
   wait_for_all(*stream);
-  const AdamWState all = {.precision = kBf16,
-                          .format = format,
-                          .elements = count,
-                          .master = master.matrix().data,
-                          .exp_avg = exp_avg.matrix().data,
-                          .exp_avg_sq = exp_avg_sq.matrix().data,
-                          .gradient = gradient.matrix().data,
-                          .parameter = parameter.matrix().data};
+  const OptimizerState all = {.precision = kBf16,
+                              .format = format,
+                              .elements = count,
+                              .master = master.matrix().data,
+                              .moments = {exp_avg.matrix().data, exp_avg_sq.matrix().data},
+                              .gradient = gradient.matrix().data,
+                              .parameter = parameter.matrix().data};
   measure_bytes(state, static_cast<double>(format.update_bytes(kBf16) * count), [&](Kernels& kernels) {
-    kernels.run(AdamWUpdate{.skip = skip.data(), .step = steps.data(), .state = all});
+    kernels.run(ParameterUpdate{.skip = skip.data(), .step = steps.data(), .state = all});
   });
 }
 

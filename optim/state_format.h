@@ -8,12 +8,14 @@
 #include "base/dtype.h"
 #include "base/storage_type.h"
 #include "optim/split_master.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
 struct StateFormat {
   bool split_master = false;    ///< see split_master.h. REQUIRES: precision bf16
-  DType moments = DType::fp32;  ///< exp_avg and exp_avg_sq: fp32, or bf16 with stochastic rounding
+  DType moments = DType::fp32;  ///< fp32, or bf16 with stochastic rounding
+  Moments kept = moments_of(UpdateRule::adamw);
 
   /// Bytes per parameter of the buffer `master`; 0 if there is none.
   constexpr Bytes master_bytes(DType precision) const {
@@ -21,9 +23,9 @@ struct StateFormat {
     return split_master ? size_of(DType::bf16) : size_of(DType::fp32);
   }
   constexpr Bytes moment_bytes() const { return size_of(moments); }
-  /// Counts parameter, master and both moments.
+  /// Counts parameter, master and moments.
   constexpr Bytes state_bytes(DType precision) const {
-    return size_of(precision) + master_bytes(precision) + 2 * moment_bytes();
+    return size_of(precision) + master_bytes(precision) + kept.count() * moment_bytes();
   }
   /// What an update moves per parameter: the gradient and all state are read, all state is written. A rounded
   /// copy of the master is only written.

@@ -245,19 +245,23 @@ HWY_INLINE hn::Vec<WordsOf<D>> rounded(D /*floats*/, hn::Vec<D> value, hn::Vec<W
   }
 }
 
-/// Rounds and stores both moments by the random words of their elements.
-template <bool numbers_only, Order order, class D>
-HWY_INLINE void store_rounded(D floats, const Two<hn::Vec<D>>& exp_avg, const Two<hn::Vec<D>>& exp_avg_sq,
-                              const Two<hn::Vec<WordsOf<D>>>& random, bfloat16* to, bfloat16* to_sq) {
-  const auto low = hn::Set(WordsOf<D>(), 0xffffU);
-  store_high_halves<Stores::cached, order>(
-      floats, rounded<numbers_only>(floats, exp_avg.first, hn::And(random.first, low)),
-      rounded<numbers_only>(floats, exp_avg.second, hn::And(random.second, low)),
-      reinterpret_cast<std::uint16_t*>(to));
-  store_high_halves<Stores::cached, order>(
-      floats, rounded<numbers_only>(floats, exp_avg_sq.first, hn::ShiftRight<16>(random.first)),
-      rounded<numbers_only>(floats, exp_avg_sq.second, hn::ShiftRight<16>(random.second)),
-      reinterpret_cast<std::uint16_t*>(to_sq));
+/// Rounds and stores a moment by one half of its elements' random words: the low one if `half` is 0, else the
+/// high one.
+template <bool numbers_only, Order order, int half, class D>
+HWY_INLINE void store_rounded(D floats, const Two<hn::Vec<D>>& moment, const Two<hn::Vec<WordsOf<D>>>& random,
+                              bfloat16* to) {
+  static_assert(half == 0 || half == 1);
+  const auto bits = [](hn::Vec<WordsOf<D>> word) HWY_ATTR {
+    if constexpr (half == 0) {
+      return hn::And(word, hn::Set(WordsOf<D>(), 0xffffU));
+    } else {
+      return hn::ShiftRight<16>(word);
+    }
+  };
+  store_high_halves<Stores::cached, order>(floats,
+                                           rounded<numbers_only>(floats, moment.first, bits(random.first)),
+                                           rounded<numbers_only>(floats, moment.second, bits(random.second)),
+                                           reinterpret_cast<std::uint16_t*>(to));
 }
 
 /// Whether the sum of values is finite in every lane: then none of them is infinite or NaN. A sum may

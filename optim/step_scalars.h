@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "optim/update_rule.h"
+
 namespace strata {
 
 /// An AdamW step's settings with everything that does not depend on the element folded, in double precision,
@@ -19,20 +21,41 @@ struct AdamWCoefficients {
   std::uint32_t rounding;  ///< of seed and t: see stochastic_rounding.h
 };
 
+/// Likewise of SGD.
+struct SgdCoefficients {
+  float gradient_scale, weight_decay, momentum, learning_rate;
+  std::uint32_t rounding;
+};
+
+/// Those of the rule of whoever uses them.
+union UpdateCoefficients {
+  AdamWCoefficients adamw;
+  SgdCoefficients sgd;
+
+  template <UpdateRule rule>
+  constexpr const auto& of() const {
+    if constexpr (rule == UpdateRule::adamw) {
+      return adamw;
+    } else {
+      return sgd;
+    }
+  }
+};
+
 /// Where that lies which the gradient's norm decides for updates, the global one for all, or a unit's own for
 /// its own: in a host's or a device's memory, `skip` and behind it the coefficients of each policy.
 class StepScalars {
  public:
   static constexpr std::size_t bytes(std::size_t policies) {
-    return sizeof(std::uint32_t) + policies * sizeof(AdamWCoefficients);
+    return sizeof(std::uint32_t) + policies * sizeof(UpdateCoefficients);
   }
 
   explicit StepScalars(std::byte* begin) : begin_(begin) {}
 
   /// Not 0: the gradient is not finite, nothing is updated.
   std::uint32_t* skip() const { return reinterpret_cast<std::uint32_t*>(begin_); }
-  AdamWCoefficients* of_policy(std::size_t policy) const {
-    return reinterpret_cast<AdamWCoefficients*>(begin_ + bytes(policy));
+  UpdateCoefficients* of_policy(std::size_t policy) const {
+    return reinterpret_cast<UpdateCoefficients*>(begin_ + bytes(policy));
   }
 
  private:

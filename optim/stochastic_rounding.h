@@ -20,7 +20,8 @@ constexpr std::uint32_t mix_bits(std::uint32_t x) {
 }
 
 /// Where a unit's hashes start in an update: `update_key` stands for seed and update count. Element i, modulo
-/// 2^32, has the random bits mix_bits(key + i): the low half for exp_avg, the high half for exp_avg_sq.
+/// 2^32, has the random bits mix_bits(key + i): the low half for the first of a rule's moments, the high half
+/// for the second.
 constexpr std::uint32_t rounding_key(std::uint32_t update_key, std::uint32_t unit) {
   return mix_bits(update_key ^ mix_bits(unit));
 }

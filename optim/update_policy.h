@@ -2,20 +2,9 @@
 // is (engine/graph/unit.h): a stretch of a flat parameter has forgotten it.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
+#include "optim/update_rule.h"
 
 namespace strata {
-
-enum class UpdateRule : std::uint8_t { adamw };
-
-constexpr std::string_view name_of(UpdateRule rule) {
-  switch (rule) {
-    case UpdateRule::adamw:
-      return "adamw";
-  }
-  return "";
-}
 
 struct UpdatePolicy {
   UpdateRule rule = UpdateRule::adamw;

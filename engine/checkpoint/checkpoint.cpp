@@ -20,6 +20,12 @@ namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
+/// As run files say it.
+std::string_view described(UpdateRule rule) {
+  if (rule == UpdateRule::sgd) return "optimizer.type sgd without momentum";
+  return rule == UpdateRule::sgd_momentum ? "optimizer.type sgd with momentum" : "optimizer.type adamw";
+}
+
 void refuse_other_model(const fs::path& folder, const Manifest& stored, const Model& model) {
   const std::string other = difference(stored.architecture, model.architecture);
   if (!other.empty()) {
@@ -34,11 +40,17 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
         "another checkpoint.path or --fresh",
         folder.string(), frozen, fmt::join(stored.freeze, ", ")));
   }
+  if (stored.rule != model.rule()) {
+    throw ConfigError(
+        fmt::format("checkpoint {} is of a run with {}, and this one has {}; use the optimizer.type and "
+                    "optimizer.momentum that are there, another checkpoint.path or --fresh",
+                    folder.string(), described(stored.rule), described(model.rule())));
+  }
 }
 
 void read_state(StoredState& stored, const Model& model, const StateAccess& state) {
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : kinds_of(model)) {
       if (model.units[unit].elements_of(flat_of(kind)) == 0) continue;
       state.write(unit, kind,
                   [&](std::span<float> flat) { stored.read(unit, kind, state.loaded(unit, kind), flat); });
@@ -243,6 +255,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   Manifest manifest;
   manifest.architecture = model.architecture;
   manifest.freeze = model.freeze;
+  manifest.rule = model.rule();
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(
       file_system_, model, std::move(units),
@@ -270,8 +283,7 @@ void CheckpointStore::save(const Model& model, const Progress& progress, const S
   }
   std::unique_ptr<CheckpointWriter> checkpoint = begin(model, progress.step, units);
   for (const SavedUnit& saved : units) {
-    for (const StateKind kind : kStateKinds) {
-      if (flat_of(kind) != saved.range.flat) continue;
+    for (const StateKind kind : kinds_of(model, saved.range.flat)) {
       std::span<const float> values;  // read when they are asked for: then add() cares for what fails
       checkpoint->add(saved, kind, [&](std::int64_t first, std::int64_t count) {
         if (values.empty()) values = state.read(saved.unit, kind);

@@ -1,8 +1,8 @@
-// A run's checkpoints: folders <path>/step-00000100 with master.safetensors, exp_avg.safetensors,
-// exp_avg_sq.safetensors (fp32, by HF name, so any layout can read them) and a manifest. A save is on the
-// disk and whole when it ends, and a crash at any moment leaves the checkpoints before it. The ranks of a run
-// save into one folder, each files of its own, and as many others load them. One thread at a time, and one
-// run at a time per path, which lock() sees to.
+// A run's checkpoints: folders <path>/step-00000100 with master.safetensors and a file of each
+// moment, such as exp_avg.safetensors (fp32, by HF name, so any layout can read them), and a manifest. A save
+// is on the disk and whole when it ends, and a crash at any moment leaves the checkpoints before it. The
+// ranks of a run save into one folder, each files of its own, and as many others load them. One thread at a
+// time, and one run at a time per path, which lock() sees to.
 #pragma once
 
 #include <cstdint>

@@ -86,9 +86,9 @@ void CheckpointWriter::open_files() {
   const int rank = ranks_ == nullptr ? 0 : ranks_->rank();
   const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
   for (const StateKind kind : kinds_of(model_)) {
-    files_.push_back(
+    files_[static_cast<std::size_t>(kind)] =
         std::make_unique<SafetensorsWriter>(file_system_, temporary_.path() / file_name(kind, rank, ranks),
-                                            DType::fp32, tensors_of(model_, units_, flat_of(kind))));
+                                            DType::fp32, tensors_of(model_, units_, flat_of(kind)));
   }
 }
 
@@ -130,6 +130,7 @@ std::string CheckpointWriter::finish_files() {
   if (failure_) std::rethrow_exception(failure_);
   nlohmann::json files;
   for (const std::unique_ptr<SafetensorsWriter>& file : files_) {
+    if (file == nullptr) continue;
     file->finish();
     files[file->path().filename().string()] = Manifest::File{file->bytes(), hex(file->checksum())};
   }

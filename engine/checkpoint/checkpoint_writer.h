@@ -93,9 +93,10 @@ class CheckpointWriter {
     std::size_t units = 0;
     std::int64_t elements = 0;
   };
-  std::vector<std::unique_ptr<SafetensorsWriter>> files_;  ///< per kind
-  std::array<Added, kStateKinds.size()> added_ = {};       ///< likewise
-  std::exception_ptr failure_;                             ///< the first of this rank
+  /// Per kind; null of one that the model has not.
+  std::array<std::unique_ptr<SafetensorsWriter>, kStateKinds.size()> files_ = {};
+  std::array<Added, kStateKinds.size()> added_ = {};  ///< likewise
+  std::exception_ptr failure_;                        ///< the first of this rank
   bool finishing_ = false;
 };
 

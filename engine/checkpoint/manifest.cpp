@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 4;
+constexpr std::int64_t kVersion = 5;
+constexpr std::int64_t kVersionOfAdamW = 4;        // without `update_rule`, which is adamw
 constexpr std::int64_t kVersionWithoutFrozen = 3;  // without `freeze`, and so without files of what is frozen
 constexpr std::int64_t kOldestVersion = 2;         // one rank's whole tensors, which version 3 may have too
 constexpr const char* kOwnChecksum = "manifest_xxh3";
@@ -37,8 +38,11 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 }  // namespace
 
 std::string to_text(const Manifest& manifest) {
+  const std::int64_t version = manifest.rule != UpdateRule::adamw ? kVersion
+                               : manifest.freeze.empty()          ? kVersionWithoutFrozen
+                                                                  : kVersionOfAdamW;
   nlohmann::json json = {{"format", kFormat},
-                         {"version", manifest.freeze.empty() ? kVersionWithoutFrozen : kVersion},
+                         {"version", version},
                          {"generation", manifest.generation},
                          {"architecture", to_hf_config(manifest.architecture)},
                          {"step", manifest.progress.step},
@@ -50,6 +54,7 @@ std::string to_text(const Manifest& manifest) {
                          {"precision", name_of(manifest.progress.precision)},
                          {"files", manifest.files}};
   if (!manifest.freeze.empty()) json["freeze"] = manifest.freeze;
+  if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
   return text_with_checksum(std::move(json));
 }
 
@@ -62,6 +67,14 @@ void from_json(const nlohmann::json& json, Manifest::File& file) {
 }
 
 namespace {
+
+UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
+  const std::string name = json.value("update_rule", std::string(name_of(UpdateRule::adamw)));
+  for (const UpdateRule rule : kUpdateRules) {
+    if (name_of(rule) == name) return rule;
+  }
+  refuse(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", name));
+}
 
 /// Checkpoints from before there was a choice do not say it; bf16 was the default.
 DType precision_in(const nlohmann::json& json, const fs::path& path) {
@@ -84,6 +97,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.generation = json.at("generation");
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
   manifest.freeze = json.value("freeze", manifest.freeze);
+  manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),
       .applied_updates = json.at("applied_updates"),

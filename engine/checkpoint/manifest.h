@@ -16,6 +16,7 @@
 #include "collectives/communicator.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
@@ -28,7 +29,7 @@ struct UnknownVersionError : ConfigError {
 /// Where a run stands, beside its state.
 struct Progress {
   std::int64_t step = 0;             ///< steps done
-  std::int64_t applied_updates = 0;  ///< AdamW's count for bias correction
+  std::int64_t applied_updates = 0;  ///< what AdamW corrects its bias by
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
@@ -46,6 +47,7 @@ struct Manifest {
   std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
   Architecture architecture;
   std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained
+  UpdateRule rule = UpdateRule::adamw;   ///< says which moments there are
   Progress progress;
   std::map<std::string, File> files;  ///< by name in the checkpoint's folder
 };

@@ -116,8 +116,15 @@ class StateHash {
 }  // namespace
 
 std::vector<StateKind> kinds_of(const Model& model) {
-  std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
+  std::vector<StateKind> kinds = {StateKind::master};
+  moments_of(model.rule()).for_each([&](Moment moment) { kinds.push_back(kind_of(moment)); });
   if (model.freezes()) kinds.push_back(StateKind::frozen);
+  return kinds;
+}
+
+std::vector<StateKind> kinds_of(const Model& model, Flat flat) {
+  std::vector<StateKind> kinds = kinds_of(model);
+  std::erase_if(kinds, [flat](StateKind kind) { return flat_of(kind) != flat; });
   return kinds;
 }
 
@@ -142,8 +149,7 @@ std::string state_hash(const Model& model, const StateAccess& state, Communicato
       const FlatRange own = state.saved(unit, flat);
       const std::vector<RangeOfRank> parts =
           is_split ? std::vector<RangeOfRank>() : ranges_in_order(own, ranks);
-      for (const StateKind kind : kStateKinds) {
-        if (flat_of(kind) != flat) continue;
+      for (const StateKind kind : kinds_of(model, flat)) {
         if (is_split) hash.add_split(model.units[unit], own, [&] { return state.read(unit, kind); });
         for (const RangeOfRank& part : parts)
           hash.add(model.units[unit], part, [&] { return state.read(unit, kind); });

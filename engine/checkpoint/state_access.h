@@ -14,13 +14,20 @@
 #include "collectives/communicator.h"
 #include "engine/model/flat_range.h"
 #include "engine/model/model.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
-enum class StateKind : std::uint8_t { master, exp_avg, exp_avg_sq, frozen };
+/// Moments in the order of Moment.
+enum class StateKind : std::uint8_t { master, exp_avg, exp_avg_sq, momentum_buffer, frozen };
 
 inline constexpr std::array kStateKinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq,
-                                           StateKind::frozen};
+                                           StateKind::momentum_buffer, StateKind::frozen};
+
+constexpr StateKind kind_of(Moment moment) {
+  return static_cast<StateKind>(static_cast<int>(StateKind::exp_avg) + static_cast<int>(moment));
+}
+static_assert(kind_of(kMoments.back()) == StateKind::momentum_buffer);
 
 /// Which of a unit's flat parameters has the shape of the kind.
 constexpr Flat flat_of(StateKind kind) {
@@ -30,12 +37,14 @@ constexpr Flat flat_of(StateKind kind) {
 constexpr StateKind weights_in(Flat flat) {
   return flat == Flat::frozen ? StateKind::frozen : StateKind::master;
 }
-/// What there is of a model's state.
+/// What there is of a model's state, in their order.
 std::vector<StateKind> kinds_of(const Model& model);
+/// Likewise of one shape.
+std::vector<StateKind> kinds_of(const Model& model, Flat flat);
 
 constexpr std::string_view name_of(StateKind kind) {
   constexpr std::array<std::string_view, kStateKinds.size()> kNames = {"master", "exp_avg", "exp_avg_sq",
-                                                                       "frozen"};
+                                                                       "momentum_buffer", "frozen"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -64,7 +73,7 @@ inline constexpr std::int64_t kLargestRead = 256 * 1024;
 /// be empty.
 StateAccess access_in_memory(std::function<std::span<float>(std::size_t unit, StateKind kind)> flat);
 
-/// XXH3 of master, exp_avg, exp_avg_sq and what is frozen of every unit in order, tensors only (padding
+/// XXH3 of master, moments and what is frozen of every unit in order, tensors only (padding
 /// depends on the layout), as hex: of the state of all `ranks` together, whatever part each holds, and the
 /// same on each. Rank 0 has one range of another rank in memory at a time; if ranks have
 /// stretches of tensors, a unit's.

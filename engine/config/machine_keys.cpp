@@ -203,7 +203,7 @@ void add_memory(std::vector<Key>& keys) {
   require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
           {"memory.nvme.path", "memory.host", "memory.placement.optimizer_state"}, check_parameter_placement);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
-                               "Where master parameters, exp_avg and exp_avg_sq live, and are updated."),
+                               "Where master parameters and the optimizer's moments live, and are updated."),
           {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);
   require(placement.add<Which>("gradients", &S::gradients, "",
                                "Where gradients are until the update; device: there while they are summed."),

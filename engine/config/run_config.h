@@ -41,6 +41,7 @@ enum class NvmeEngine { automatic, io_uring, threads };
 enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+enum class OptimizerType : std::uint8_t { adamw, sgd };
 enum class Decay : std::uint8_t { matrices, all };
 /// How fp32 masters and moments are stored: optim/state_format.h.
 enum class MasterFormat : std::uint8_t { fp32, split };
@@ -98,9 +99,11 @@ struct RunConfig {
   } train;
 
   struct OptimizerSection {
+    OptimizerType type = OptimizerType::adamw;
     double learning_rate = 3e-4;
     std::array<double, 2> betas = {0.9, 0.95};
     double epsilon = 1e-8;
+    double momentum = 0;  ///< of sgd
     double weight_decay = 0.1;
     Decay decay = Decay::matrices;
     std::vector<TensorGroup> groups;  ///< a later one overrides those before it

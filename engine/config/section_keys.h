@@ -79,9 +79,10 @@ class SectionKeys {
 };
 
 /// Adds a check that looks at other keys too, after the key's own.
-inline void require(Key& key, std::vector<std::string> related, std::string (*check)(const RunConfig&)) {
+inline void require(Key& key, std::vector<std::string> related,
+                    std::function<std::string(const RunConfig&)> check) {
   key.related = std::move(related);
-  key.check = [own = key.check, check](const RunConfig& config) {
+  key.check = [own = key.check, check = std::move(check)](const RunConfig& config) {
     std::string problem = own(config);
     return problem.empty() ? check(config) : problem;
   };

@@ -210,28 +210,41 @@ void add_loss_scale(std::vector<Key>& keys) {
 
 void add_optimizer(std::vector<Key>& keys) {
   using S = RunConfig::OptimizerSection;
-  Key& type = keys.emplace_back();
-  type.path = "optimizer.type";
-  type.type = "adamw";
-  type.doc = "Adam with decoupled weight decay.";
-  type.set = [](RunConfig&, const YAML::Node& node) {
-    if (word(node, "adamw") != "adamw") refuse(node, "adamw");
-  };
-  type.get = [](const RunConfig&) { return "adamw"; };
-  type.check = [](const RunConfig&) { return ""; };
-
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
+  /// Says where a key belongs that the run's type does not have, if it is not what it is when left out.
+  const auto of = [](OptimizerType type, auto S::*field) {
+    return [type, field](const RunConfig& c) -> std::string {
+      if (c.optimizer.type == type || c.optimizer.*field == S().*field) return "";
+      return fmt::format("belongs to optimizer.type {}, and this run has {}", word_of(type),
+                         word_of(c.optimizer.type));
+    };
+  };
+  section.add<Word<OptimizerType>>(
+      "type", &S::type, "",
+      "adamw: Adam with decoupled weight decay. sgd: stochastic gradient descent, which keeps one array of "
+      "optimizer state with momentum and none without. As torch.optim.AdamW and torch.optim.SGD.");
   section.add<Number>("lr", &S::learning_rate, "", "Learning rate after the warm-up.", not_below_zero);
-  section.add<NumberPair>("betas", &S::betas, "",
-                          "Decay rates of the mean of gradients and of their squares.",
-                          [](const std::array<double, 2>& betas) -> std::string {
-                            return std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; })
-                                       ? ""
-                                       : "both must be at least 0 and less than 1";
-                          });
-  section.add<Number>("epsilon", &S::epsilon, "", "Added to the root of the mean square.", positive);
-  section.add<Number>("weight_decay", &S::weight_decay, "", "Decay per step, times the learning rate.",
-                      not_below_zero);
+  require(section.add<NumberPair>(
+              "betas", &S::betas, "", "Of adamw: decay rates of the mean of gradients and of their squares.",
+              [](const std::array<double, 2>& betas) -> std::string {
+                return std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; })
+                           ? ""
+                           : "both must be at least 0 and less than 1";
+              }),
+          {"optimizer.type"}, of(OptimizerType::adamw, &S::betas));
+  require(section.add<Number>("epsilon", &S::epsilon, "", "Of adamw: added to the root of the mean square.",
+                              positive),
+          {"optimizer.type"}, of(OptimizerType::adamw, &S::epsilon));
+  require(section.add<Number>("momentum", &S::momentum, "",
+                              "Of sgd: what is left of the momentum buffer in each step, which then adds the "
+                              "gradient. 0: there is no buffer, and no optimizer state.",
+                              proper_fraction),
+          {"optimizer.type"}, of(OptimizerType::sgd, &S::momentum));
+  section.add<Number>(
+      "weight_decay", &S::weight_decay, "",
+      "Decay per step, times the learning rate. sgd adds it to the gradient, so that momentum "
+      "has it too.",
+      not_below_zero);
   section.add<Word<Decay>>("decay", &S::decay, "",
                            "What weight_decay applies to: matrices only (not norms and biases), or all.");
   section.add<TensorGroups>(
@@ -263,9 +276,9 @@ void add_optimizer(std::vector<Key>& keys) {
       });
   section.add<Word<MomentFormat>>(
       "moments", &S::moments, "",
-      "How the means of gradients and of their squares are kept. bf16: rounded at random by train.seed, up "
-      "or "
-      "down with the mean right, so 4 bytes per parameter less; results are near those of fp32, not equal.");
+      "How the means of gradients and of their squares are kept, or the momentum buffer. bf16: rounded at "
+      "random by train.seed, up or down with the mean right, so 2 bytes per parameter less for each; results "
+      "are near those of fp32, not equal.");
 }
 
 void add_schedule(std::vector<Key>& keys) {

@@ -57,6 +57,10 @@ struct Words<ScheduleKind> {
   static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
 };
 template <>
+struct Words<OptimizerType> {
+  static constexpr std::array<std::string_view, 2> list = {"adamw", "sgd"};
+};
+template <>
 struct Words<Decay> {
   static constexpr std::array<std::string_view, 2> list = {"matrices", "all"};
 };

@@ -11,12 +11,12 @@
 
 #include "base/context_part.h"
 #include "engine/device/matrix.h"
-#include "optim/adamw_state.h"
+#include "optim/optimizer_state.h"
 #include "optim/step_scalars.h"
 
 namespace strata {
 
-/// Calls visit(operand) for each of a call's operands: matrices, spans, an AdamWState. Ones that are not
+/// Calls visit(operand) for each of a call's operands: matrices, spans, an OptimizerState. Ones that are not
 /// given are empty.
 template <typename Visit, typename... Operands>
 void visit_each(const Visit& visit, const Operands&... operands) {
@@ -559,13 +559,13 @@ struct GroupedWeightGradient {
   }
 };
 
-/// One AdamW step on state in the device's memory, with the formulas and the bits of optim/adamw.h; or, if
-/// it is skipped, round_masters(). All pointers are into the device's memory: the host decides what they
+/// One update of state in the device's memory, with the formulas and the bits of optim/update.h; or, if it is
+/// skipped, round_masters(). All pointers are into the device's memory: the host decides what they
 /// point at while the step runs.
-struct AdamWUpdate {
-  const std::uint32_t* skip = nullptr;      ///< not 0: it is
-  const AdamWCoefficients* step = nullptr;  ///< of the policy of the tensors that the state is of
-  AdamWState state;
+struct ParameterUpdate {
+  const std::uint32_t* skip = nullptr;       ///< not 0: it is
+  const UpdateCoefficients* step = nullptr;  ///< of the policy of the tensors that the state is of
+  OptimizerState state;
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -593,6 +593,6 @@ using KernelCall =
                  CrossEntropy, SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward,
                  Addition, Scale, Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance,
                  GroupRows, CountRows, CombineRows, CombineRowsBackward, GroupedProduct,
-                 GroupedWeightGradient, AdamWUpdate, SumOfSquares>;
+                 GroupedWeightGradient, ParameterUpdate, SumOfSquares>;
 
 }  // namespace strata

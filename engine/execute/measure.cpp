@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "base/storage_type.h"
 #include "base/task_arena.h"
-#include "optim/adamw.h"
+#include "optim/update.h"
 
 namespace strata {
 
@@ -71,41 +71,43 @@ HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)
             .format = format,
             .elements = parameters,
             .master = take(format.master_bytes(DType::bf16)),
-            .exp_avg = take(format.moment_bytes()),
-            .exp_avg_sq = take(format.moment_bytes()),
+            .moments = {},
             .gradient = nullptr,
-            .parameter = take(size_of(DType::bf16))};
+            .parameter = nullptr};
+  for (const Moment moment : {Moment::exp_avg, Moment::exp_avg_sq})
+    state_.of(moment) = take(format.moment_bytes());
+  state_.parameter = take(size_of(DType::bf16));
   auto* gradient = reinterpret_cast<bfloat16*>(take(size_of(DType::bf16)));
   state_.gradient = gradient;
-  with_state_types(DType::bf16, format, [&]<typename Master, typename Moment>(auto, Master, Moment) {
+  with_state_types(DType::bf16, format, [&]<typename Master, typename Stored>(auto, Master, Stored) {
     for_ranges(parameters, 64 * 1024, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) {
         const float value = static_cast<float>(i % 1013) * 1e-3F - 0.5F;
         static_cast<bfloat16*>(state_.parameter)[i] = gradient[i] = bfloat16(value);
         static_cast<Master*>(state_.master)[i] = Master(value);
-        static_cast<Moment*>(state_.exp_avg)[i] = Moment(0.1F * value);
-        static_cast<Moment*>(state_.exp_avg_sq)[i] = Moment(0.01F * value * value);
+        static_cast<Stored*>(state_.of(Moment::exp_avg))[i] = Stored(0.1F * value);
+        static_cast<Stored*>(state_.of(Moment::exp_avg_sq))[i] = Stored(0.01F * value * value);
       }
     });
   });
 }
 
-AdamWState HostUpdate::with_phase(Bytes phase) const {
-  AdamWState state = state_;
+OptimizerState HostUpdate::with_phase(Bytes phase) const {
+  OptimizerState state = state_;
   const auto moved = [&](auto* array, Bytes arrays_before) {
     return static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array))) +
            arrays_before * (phase - kPhase);
   };
-  state.exp_avg = moved(state.exp_avg, 1);
-  state.exp_avg_sq = moved(state.exp_avg_sq, 2);
+  state.of(Moment::exp_avg) = moved(state.of(Moment::exp_avg), 1);
+  state.of(Moment::exp_avg_sq) = moved(state.of(Moment::exp_avg_sq), 2);
   state.parameter = moved(state.parameter, 3);
   state.gradient = moved(state.gradient, 4);
   return state;
 }
 
 void HostUpdate::run() const {
-  adamw(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
-        state_);
+  update(coefficients({.learning_rate = 1e-4F, .weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 10}),
+         state_);
 }
 
 double HostUpdate::bytes() const {

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "engine/device/device.h"
-#include "optim/adamw_state.h"
+#include "optim/optimizer_state.h"
 
 namespace strata {
 
@@ -36,14 +36,14 @@ class HostUpdate {
   void run() const;
   /// Bytes that run() reads and writes.
   double bytes() const;
-  const AdamWState& state() const { return state_; }
+  const OptimizerState& state() const { return state_; }
   /// The same memory with other phases: each array starts `phase` behind the end of the one before.
   /// REQUIRES: a multiple of kAlignment, 0 to 16 * kPhase. The values are not those of an update.
-  AdamWState with_phase(Bytes phase) const;
+  OptimizerState with_phase(Bytes phase) const;
 
  private:
   Arena arena_;
-  AdamWState state_;
+  OptimizerState state_;
 };
 
 }  // namespace strata

@@ -31,12 +31,11 @@ void Meter::touch(const Matrix& matrix) {
   touch(matrix.data, ((matrix.rows - 1) * matrix.stride + matrix.columns) * size_of(matrix.dtype));
 }
 
-void Meter::touch(const AdamWState& state) {
+void Meter::touch(const OptimizerState& state) {
   const auto touch_all = [&](const void* values, Bytes element) { touch(values, state.elements * element); };
   const bool is_own_master = state.precision == DType::fp32;
   touch_all(state.master, is_own_master ? size_of(DType::fp32) : state.format.master_bytes(state.precision));
-  touch_all(state.exp_avg, state.format.moment_bytes());
-  touch_all(state.exp_avg_sq, state.format.moment_bytes());
+  for (const void* moment : state.moments) touch_all(moment, state.format.moment_bytes());
   touch_all(state.gradient, size_of(state.precision));
   touch_all(state.parameter, size_of(state.precision));
 }

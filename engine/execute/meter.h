@@ -9,7 +9,7 @@
 
 #include "engine/device/matrix.h"
 #include "engine/plan/program/traffic.h"
-#include "optim/adamw_state.h"
+#include "optim/optimizer_state.h"
 
 namespace strata {
 
@@ -36,7 +36,7 @@ class Meter {
     touch(values.data(), static_cast<Bytes>(values.size_bytes()));
   }
   void touch(const Matrix& matrix);
-  void touch(const AdamWState& state);
+  void touch(const OptimizerState& state);
   /// Bytes of the nvme tier, which have no address.
   void touch_nvme(Bytes end) { raise(Tier::nvme, end); }
   void move(Link link, Bytes bytes);

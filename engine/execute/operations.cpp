@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/watchdog.h"
 #include "engine/plan/lower/regions.h"
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/update.h"
 
 namespace strata {
 namespace {
@@ -159,6 +159,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::grad_norm:
       return grad_norm(instruction, step);
     case Operation::adamw:
+    case Operation::sgd:
       return instruction.lane == Lane::cpu ? update_on_host(instruction) : update_on_device(instruction);
     case Operation::save:
       return save(instruction, step);
@@ -400,10 +401,12 @@ void Operations::write_scalars(const Operand& scalars, double norm, double scale
   for (std::size_t p = 0; p < optimizer.policies.size(); ++p) {
     const UpdatePolicy& policy = optimizer.policies[p];
     *to.of_policy(p) = coefficients(
-        {.learning_rate = static_cast<float>(policy.learning_rate_factor * rate),
+        {.rule = policy.rule,
+         .learning_rate = static_cast<float>(policy.learning_rate_factor * rate),
          .beta1 = static_cast<float>(optimizer.beta1),
          .beta2 = static_cast<float>(optimizer.beta2),
          .epsilon = static_cast<float>(optimizer.epsilon),
+         .momentum = static_cast<float>(optimizer.momentum),
          .weight_decay = static_cast<float>(policy.weight_decay),
          .gradient_scale = skip ? 0 : static_cast<float>(clip_factor(norm, optimizer.clip_norm) / scale),
          .step = (counters_.updates + step - counters_.step) * setup_.program->updates + update + 1,
@@ -476,58 +479,65 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
     setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, kind, stored);
   };
   add(StateKind::master, Role::master);
-  add(StateKind::exp_avg, Role::exp_avg);
-  add(StateKind::exp_avg_sq, Role::exp_avg_sq);
+  for (const Moment moment : kMoments) add(kind_of(moment), role_of(moment));
   add(StateKind::frozen, Role::frozen);
 }
 
 /// What the instruction's piece of a unit has.
-AdamWState Operations::state_of_piece(const Instruction& instruction) const {
+OptimizerState Operations::state_of_piece(const Instruction& instruction) const {
   const Operand& parameter = *instruction.find_operand(Role::parameter);
   const Operand& gradient = *instruction.find_operand(Role::gradient);
-  const Operand& moments = *instruction.find_operand(Role::exp_avg);
   const Operand* master = instruction.find_operand(Role::master);
   const bool is_split = master != nullptr && master->type == ElementType::low_half;
   const std::int64_t first = instruction.piece.first;
   std::byte* updated = address(parameter.buffer) + first * size_of(parameter.type);
-  return {.precision = dtype_of(parameter.type),
-          .format = {.split_master = is_split, .moments = dtype_of(moments.type)},
-          .elements = moments.elements,
-          .master = master == nullptr ? updated : address(master->buffer),
-          .exp_avg = operand<std::byte>(instruction, Role::exp_avg),
-          .exp_avg_sq = operand<std::byte>(instruction, Role::exp_avg_sq),
-          .gradient = address(gradient.buffer) + first * size_of(gradient.type),
-          .parameter = updated,
-          .unit = static_cast<std::uint32_t>(instruction.unit),
-          .first = share(instruction).first + first};
+  OptimizerState state = {
+      .precision = dtype_of(parameter.type),
+      .format = {.split_master = is_split},
+      .elements = instruction.piece.is_all() ? parameter.elements : instruction.piece.count,
+      .master = master == nullptr ? updated : address(master->buffer),
+      .gradient = address(gradient.buffer) + first * size_of(gradient.type),
+      .parameter = updated,
+      .unit = static_cast<std::uint32_t>(instruction.unit),
+      .first = share(instruction).first + first};
+  for (const Moment moment : kMoments) {
+    const Operand* stored = instruction.find_operand(role_of(moment));
+    if (stored == nullptr) continue;
+    state.format.moments = dtype_of(stored->type);
+    state.of(moment) = address(stored->buffer);
+  }
+  return state;
 }
 
 /// Calls update(state, number of the policy) for each part of the instruction's unit that one policy updates,
 /// as far as it lies in the instruction's piece of this rank's shard.
 template <typename Update>
 void Operations::update_parts(const Instruction& instruction, const Update& update) const {
-  const AdamWState piece = state_of_piece(instruction);
+  const OptimizerState piece = state_of_piece(instruction);
   const std::int64_t begin = instruction.piece.first, end = begin + piece.elements;
   for (const UpdatedPart& part : share(instruction).parts) {
     const std::int64_t first = std::max(part.at, begin), last = std::min(part.end(), end);
-    if (first < last) update(piece.part(first - begin, last - first), part.policy);
+    if (first >= last) continue;
+    OptimizerState state = piece.part(first - begin, last - first);
+    state.rule = setup_.optimizer.policies[part.policy].rule;
+    update(state, part.policy);
   }
 }
 
 void Operations::update_on_device(const Instruction& instruction) {
   const StepScalars scalars(operand<std::byte>(instruction, Role::step_scalars));
-  update_parts(instruction, [&](const AdamWState& state, std::size_t policy) {
-    kernels_.run(AdamWUpdate{.skip = scalars.skip(), .step = scalars.of_policy(policy), .state = state});
+  update_parts(instruction, [&](const OptimizerState& state, std::size_t policy) {
+    kernels_.run(ParameterUpdate{.skip = scalars.skip(), .step = scalars.of_policy(policy), .state = state});
   });
 }
 
 void Operations::update_on_host(const Instruction& instruction) {
   const StepScalars scalars(span<std::byte>(*instruction.find_operand(Role::step_scalars)).data());
   workers_.execute([&] {
-    update_parts(instruction, [&](const AdamWState& state, std::size_t policy) {
+    update_parts(instruction, [&](const OptimizerState& state, std::size_t policy) {
       meter().touch(state);
       if (*scalars.skip() != 0) return round_masters(state);
-      adamw(*scalars.of_policy(policy), state);
+      update(*scalars.of_policy(policy), state);
     });
   });
 }

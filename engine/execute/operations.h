@@ -19,9 +19,9 @@
 #include "engine/execute/unit_share.h"
 #include "engine/model/compute.h"
 #include "engine/plan/program/program.h"
-#include "optim/adamw_state.h"
 #include "optim/counters.h"
 #include "optim/loss_scale.h"
+#include "optim/optimizer_state.h"
 #include "optim/schedule.h"
 #include "optim/update_policy.h"
 
@@ -29,7 +29,7 @@ namespace strata {
 
 /// The optimizer's settings that do not change from step to step.
 struct OptimizerSettings {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clip_norm = 0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, momentum = 0, clip_norm = 0;
   std::vector<UpdatePolicy> policies;  ///< the model's
   Schedule schedule;
   LossScaleSettings loss_scale;  ///< of fp16 runs
@@ -130,7 +130,7 @@ class Operations {
   void update_on_host(const Instruction& instruction);
   template <typename Update>
   void update_parts(const Instruction& instruction, const Update& update) const;
-  AdamWState state_of_piece(const Instruction& instruction) const;
+  OptimizerState state_of_piece(const Instruction& instruction) const;
 
   Setup setup_;
   Kernels& kernels_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 
 #include "base/storage_type.h"
@@ -13,6 +14,7 @@
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
 #include "optim/stored_values.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 namespace {
@@ -23,6 +25,12 @@ std::span<Value> part_of(const StatePlace& place, std::span<Value> values) {
   if (place.piece.is_all()) return values;
   const auto first = std::min(static_cast<std::size_t>(place.piece.first), values.size());
   return values.subspan(first, std::min(static_cast<std::size_t>(place.piece.count), values.size() - first));
+}
+
+std::optional<StateKind> moment_in(StatePart part) {
+  for (const Moment moment : kMoments)
+    if (part_of(moment) == part) return kind_of(moment);
+  return std::nullopt;
 }
 
 /// Elements of state that one thread writes at a time.
@@ -93,17 +101,15 @@ std::vector<RunState::UnitPlaces> RunState::find_places(const Program& program) 
       case StatePart::master:
         unit.of(StateKind::master).push_back(place);
         break;
-      case StatePart::exp_avg:
-        unit.of(StateKind::exp_avg).push_back(place);
-        break;
-      case StatePart::exp_avg_sq:
-        unit.of(StateKind::exp_avg_sq).push_back(place);
-        break;
       case StatePart::frozen:
         unit.of(StateKind::frozen).push_back(place);
         break;
       default:
-        unit.copies.push_back(place);
+        if (const std::optional<StateKind> kind = moment_in(place.part)) {
+          unit.of(*kind).push_back(place);
+        } else {
+          unit.copies.push_back(place);
+        }
     }
   }
   return result;
@@ -293,7 +299,8 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
 void RunState::clear_moments() {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) {
     if (model_.units[unit].elements == 0) continue;
-    for (const StateKind kind : {StateKind::exp_avg, StateKind::exp_avg_sq}) {
+    for (const StateKind kind : kinds_of(model_, Flat::trained)) {
+      if (kind == StateKind::master) continue;
       write(unit, kind, [](std::span<float> moment) {
         for_ranges(std::ssize(moment), kPiece, [&](std::int64_t first, std::int64_t last, int) {
           std::fill(moment.data() + first, moment.data() + last, 0.0F);

@@ -34,6 +34,7 @@ OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model
   return {.beta1 = optimizer.betas[0],
           .beta2 = optimizer.betas[1],
           .epsilon = optimizer.epsilon,
+          .momentum = optimizer.momentum,
           .clip_norm = optimizer.clip_norm,
           .policies = model.policies,
           .schedule = {.type = schedule_type(optimizer.schedule),

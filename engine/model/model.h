@@ -35,6 +35,8 @@ struct Model {
 
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
+  /// That of every policy.
+  UpdateRule rule() const { return policies.front().rule; }
   bool freezes() const { return !freeze.empty(); }
   const Unit& embedding() const { return units.front(); }
   const Unit& head() const { return units.back(); }

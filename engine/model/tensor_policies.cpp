@@ -4,9 +4,19 @@
 
 namespace strata {
 
+namespace {
+
+UpdateRule rule_of(const RunConfig::OptimizerSection& optimizer) {
+  if (optimizer.type == OptimizerType::adamw) return UpdateRule::adamw;
+  return optimizer.momentum > 0 ? UpdateRule::sgd_momentum : UpdateRule::sgd;
+}
+
+}  // namespace
+
 TensorPolicies::TensorPolicies(const RunConfig::OptimizerSection& optimizer) {
-  policies_ = {{.weight_decay = optimizer.weight_decay},
-               {.weight_decay = optimizer.decay == Decay::all ? optimizer.weight_decay : 0}};
+  const UpdateRule rule = rule_of(optimizer);
+  policies_ = {{.rule = rule, .weight_decay = optimizer.weight_decay},
+               {.rule = rule, .weight_decay = optimizer.decay == Decay::all ? optimizer.weight_decay : 0}};
   for (const TensorGroup& group : optimizer.groups)
     groups_.push_back({group, NamePatterns("optimizer.groups", group.tensors)});
 }

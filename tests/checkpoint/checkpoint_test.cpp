@@ -187,6 +187,9 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   nlohmann::json other = manifest;
   other["precision"] = "fp8";
   refused(with_checksum(other), {"precision is \"fp8\""});
+  other = manifest;
+  other["update_rule"] = "lion";
+  refused(with_checksum(other), {"update_rule is \"lion\""});
   manifest["files"]["../../elsewhere"] = {{"bytes", 1}, {"xxh3", ""}};
   refused(with_checksum(manifest), {"../../elsewhere is not a file of this folder"});
   refused("{\"files\": " + std::string(100'000, '['),
@@ -267,7 +270,7 @@ TEST_F(Checkpoint, AnUnknownVersionIsNeitherSkippedNorOverwritten) {
   for (const int version : {1, 99}) {
     set_version(file, version);
     expect_error<UnknownVersionError>([&] { load(); },
-                                      {file.string(), "version " + std::to_string(version), "2 to 4"});
+                                      {file.string(), "version " + std::to_string(version), "2 to 5"});
     expect_error<UnknownVersionError>([&] { save(path(), model_, first_, 3); }, {file.string()});
     EXPECT_TRUE(is_there(path() / "step-00000001"));
   }

@@ -51,7 +51,7 @@ TEST_F(FrozenCheckpoint, HasEachTensorWhereItBelongsAndGivesItBack) {
                                    "manifest.json", "master.safetensors"}));
   for (const Unit& unit : model_.units) {
     for (const TensorSpec& tensor : unit.tensors) {
-      for (const StateKind kind : kStateKinds) {
+      for (const StateKind kind : kinds_of(model_)) {
         const SafetensorsReader file(folder / (std::string(name_of(kind)) + ".safetensors"));
         EXPECT_EQ(file.tensors().contains(tensor.hf_name), tensor.flat == flat_of(kind)) << tensor.hf_name;
       }

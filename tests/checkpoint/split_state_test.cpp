@@ -41,8 +41,7 @@ State part_of_state(State& state, const Model& whole, const Model& part) {
     for (const TensorSpec& own : part.units[u].tensors) {
       const TensorSpec& all = *std::ranges::find(whole.units[u].tensors, own.hf_name, &TensorSpec::hf_name);
       const FlatRange range = {own.offset, own.elements, own.flat};
-      for (const StateKind kind : kStateKinds) {
-        if (flat_of(kind) != own.flat) continue;
+      for (const StateKind kind : kinds_of(part, own.flat)) {
         for (const TensorRun& run : runs_in(part.units[u], range)) {
           for (std::int64_t i = 0; i < run.count(); ++i)
             result.flat(u, kind)[static_cast<std::size_t>(own.offset + run.at + i)] =

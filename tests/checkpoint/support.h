@@ -56,7 +56,7 @@ class State {
   State(const Model& model, float first) {
     float value = first;
     for (const Unit& unit : model.units) {
-      for (const StateKind kind : kStateKinds) {
+      for (const StateKind kind : kinds_of(model)) {
         const Flat of = flat_of(kind);
         std::vector<float>& flat = buffers_[static_cast<std::size_t>(kind)].emplace_back(
             static_cast<std::size_t>(unit.elements_of(of)), 0.0F);

@@ -42,6 +42,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.loss_scale.growth", "3"},
     {"train.loss_scale.backoff", "0.25"},
     {"train.loss_scale.interval", "7"},
+    {"optimizer.type", "sgd"},
+    {"optimizer.momentum", "0.9"},
     {"optimizer.lr", "0.1"},
     {"optimizer.betas", "[0.3333333333333333, 1e-300]"},
     {"optimizer.epsilon", "1.2345678901234567e-8"},
@@ -93,7 +95,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"report.metrics", "m.jsonl"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
-const std::set<std::string> kSingleValued = {"optimizer.type", "parallel.tensor", "device.kind"};
+const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
 
 /// A valid file around one override: a model by path or by architecture, as the key needs.
 RunConfig with_override(const std::string& path, const std::string& value) {
@@ -102,9 +104,11 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string ranks = path == "parallel.replicate" ? "parallel: {data: 4}\n"
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
+  const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
-  return parse_run_config(model + precision + ranks + drives + "data: {path: a}\ncheckpoint: {path: p}\n",
-                          "run.yaml", {path + "=" + value});
+  return parse_run_config(
+      model + precision + ranks + optimizer + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
+      {path + "=" + value});
 }
 
 TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
@@ -120,10 +124,10 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, with a pipeline, and with train.precision fp16, which train.loss_scale
-    // needs.
-    if (path != "model.path" && path != "plan.order" && path != "optimizer.master" &&
-        path != "parallel.reduce_dtype")
+    // Not with model.architecture, with a pipeline, with optimizer.betas, and with train.precision fp16,
+    // which train.loss_scale needs.
+    if (path != "model.path" && path != "optimizer.type" && path != "optimizer.momentum" &&
+        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -170,6 +174,7 @@ optimizer:
   lr: 0.0003
   betas: [0.9, 0.95]
   epsilon: 1e-08
+  momentum: 0
   weight_decay: 0.1
   decay: matrices
   # groups: (not given)

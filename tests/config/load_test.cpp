@@ -284,6 +284,21 @@ TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
               HasSubstr("expected fp32 or bf16, found 'fp16'"));
 }
 
+TEST(OptimizerType, RefusesKeysOfTheOther) {
+  const RunConfig sgd = parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.9}\n", "run.yaml");
+  EXPECT_EQ(sgd.optimizer.type, OptimizerType::sgd);
+  EXPECT_EQ(sgd.optimizer.momentum, 0.9);
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {momentum: 0.9}\n"),
+              HasSubstr("run.yaml:3:13: optimizer.momentum: belongs to optimizer.type sgd, and this run has "
+                        "adamw"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, betas: [0.8, 0.9]}\n"),
+              HasSubstr("optimizer.betas: belongs to optimizer.type adamw, and this run has sgd"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, epsilon: 1}\n"),
+              HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, momentum: 1}\n"),
+              HasSubstr("optimizer.momentum: must be at least 0 and less than 1, not 1"));
+}
+
 TEST(AutomaticPrecision, IsTheDefaultAndLeavesTheChoiceOpen) {
   EXPECT_EQ(parse_run_config(kMinimal, "run.yaml").train.precision, std::nullopt);
   for (const char* value : {"auto", "'auto'"}) {
@@ -318,7 +333,8 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
               HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {betas: [0.9]}\n"), HasSubstr("expected a list of two numbers"));
-  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd}\n"), HasSubstr("expected adamw, found 'sgd'"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: lion}\n"),
+              HasSubstr("expected adamw or sgd, found 'lion'"));
   EXPECT_THAT(refusal(kMinimal + "memory: {device: 2 gigs}\n"),
               HasSubstr("expected a size such as 2GiB, 512MB or unlimited, found '2 gigs'"));
   EXPECT_THAT(refusal(kMinimal + "device: {link: {h2d: fast}}\n"),

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/update.h"
 #include "tests/device/implementations.h"
 #include "tests/device/scenario.h"
 #include "tests/support/state_types.h"
@@ -31,8 +31,9 @@ using test::StateTypes;
 struct Stretch {
   StateTypes types;
   std::int64_t first, elements;
-  OperandMemory master;  ///< remainders look like 16-bit numbers
-  OperandMemory exp_avg, exp_avg_sq, gradient, parameter;
+  OperandMemory master;   ///< remainders look like 16-bit numbers
+  OperandMemory exp_avg;  ///< or a momentum buffer
+  OperandMemory exp_avg_sq, gradient, parameter;
 
   Stretch(std::int64_t first, std::int64_t elements, const StateTypes& types)
       : types(types),
@@ -50,16 +51,18 @@ struct Stretch {
 
   /// `place` says where the update finds an operand's memory.
   template <typename Place>
-  AdamWState state(const Place& place) {
-    const AdamWState all = {.precision = types.precision,
-                            .format = types.format,
-                            .elements = length(),
-                            .master = place(master.bytes()),
-                            .exp_avg = place(exp_avg.bytes()),
-                            .exp_avg_sq = place(exp_avg_sq.bytes()),
-                            .gradient = place(gradient.bytes()),
-                            .parameter = place(parameter.bytes()),
-                            .unit = 3};
+  OptimizerState state(const Place& place) {
+    OptimizerState all = {.rule = types.rule,
+                          .precision = types.precision,
+                          .format = types.format,
+                          .elements = length(),
+                          .master = place(master.bytes()),
+                          .gradient = place(gradient.bytes()),
+                          .parameter = place(parameter.bytes()),
+                          .unit = 3};
+    moments_of(types.rule).for_each([&](Moment moment) {
+      all.of(moment) = place((moment == Moment::exp_avg_sq ? exp_avg_sq : exp_avg).bytes());
+    });
     return all.part(first, elements);
   }
 };
@@ -72,11 +75,13 @@ void expect_same_bits(const Stretch& a, const Stretch& b) {
   EXPECT_EQ(a.parameter.memory(), b.parameter.memory());
 }
 
-AdamWCoefficients third_step(float weight_decay) {
-  return coefficients({.learning_rate = 3e-3F,
+UpdateCoefficients third_step(UpdateRule rule, float weight_decay) {
+  return coefficients({.rule = rule,
+                       .learning_rate = 3e-3F,
                        .beta1 = 0.9F,
                        .beta2 = 0.95F,
                        .epsilon = 1e-8F,
+                       .momentum = 0.8F,
                        .weight_decay = weight_decay,
                        .gradient_scale = 0.37F,
                        .step = 3,
@@ -86,22 +91,26 @@ AdamWCoefficients third_step(float weight_decay) {
 /// A step's scalars: of two policies without and with weight decay.
 struct Scalars {
   std::uint32_t skip = 0;
-  std::array<AdamWCoefficients, 2> of_policy = {third_step(0), third_step(0.1F)};
+  std::array<UpdateCoefficients, 2> of_policy;
+
+  explicit Scalars(UpdateRule rule, bool skips = false)
+      : skip(skips ? 1 : 0), of_policy{third_step(rule, 0), third_step(rule, 0.1F)} {}
 };
 static_assert(sizeof(Scalars) == StepScalars::bytes(2));
 
 class OptimizerKernels : public EveryImplementation {
  protected:
-  Stretch updated(const Stretch& before, std::size_t policy, Scalars scalars = {}) {
+  Stretch updated(const Stretch& before, std::size_t policy, bool skips = false) {
+    Scalars scalars(before.types.rule, skips);
     std::optional<Stretch> result;
     for (int run = 0; run < implementation().runs(); ++run) {
       implementation().begin_run(run);
       Stretch stretch = before;
-      const AdamWState state =
+      const OptimizerState state =
           stretch.state([&](std::span<std::byte> host) { return implementation().place(host); });
       const StepScalars placed(place_as<std::byte>(scalars));
       implementation().kernels().run(
-          AdamWUpdate{.skip = placed.skip(), .step = placed.of_policy(policy), .state = state});
+          ParameterUpdate{.skip = placed.skip(), .step = placed.of_policy(policy), .state = state});
       implementation().bring_back();
       if (result) expect_same_bits(stretch, *result);
       result = std::move(stretch);
@@ -111,8 +120,8 @@ class OptimizerKernels : public EveryImplementation {
 
   void expect_reference_bits(const Stretch& stretch, std::size_t policy) {
     Stretch expected = stretch;
-    adamw_reference(Scalars().of_policy[policy],
-                    expected.state([](std::span<std::byte> host) { return host.data(); }));
+    update_reference(Scalars(stretch.types.rule).of_policy[policy],
+                     expected.state([](std::span<std::byte> host) { return host.data(); }));
     expect_same_bits(updated(stretch, policy), expected);
   }
 
@@ -140,14 +149,14 @@ class OptimizerKernels : public EveryImplementation {
   }
 };
 
-TEST_P(OptimizerKernels, AdamWGivesTheReferenceBitsAtEverySizeAndAlignmentAndTouchesNothingElse) {
+TEST_P(OptimizerKernels, UpdatesGiveTheReferenceBitsAtEverySizeAndAlignmentAndTouchNothingElse) {
   for (const StateTypes& types : kEveryStateType) {
     for (const std::int64_t elements : {0, 1, 3, 4, 31, 1023, 1025, 5000}) {
       for (const std::int64_t first : {0, 1, 4}) {
         SCOPED_TRACE(::testing::Message()
-                     << name_of(types.precision) << (types.format.split_master ? ", split" : "")
-                     << ", moments " << name_of(types.format.moments) << ", " << elements << " from "
-                     << first);
+                     << name_of(types.rule) << ", " << name_of(types.precision)
+                     << (types.format.split_master ? ", split" : "") << ", moments "
+                     << name_of(types.format.moments) << ", " << elements << " from " << first);
         expect_reference_bits(Stretch(first, elements, types), elements % 2 == 0 ? 1 : 0);
       }
     }
@@ -202,14 +211,14 @@ TEST_P(OptimizerKernels, AdamWCopiesTheMasterRoundedToNearestEven) {
   }
 }
 
-TEST_P(OptimizerKernels, AdamWOfASkippedStepKeepsTheStateAndRoundsItToTheParameter) {
+TEST_P(OptimizerKernels, UpdatesOfASkippedStepKeepTheStateAndRoundItToTheParameter) {
   for (const StateTypes& types : kEveryStateType) {
     const Stretch before(1, 4999, types);
     Stretch expected = before;
     const bool is_rounded_copy = types.precision != DType::fp32 && !types.format.split_master;
     for (std::int64_t i = before.first; is_rounded_copy && i < before.first + before.elements; ++i)
       expected.parameter.set(0, i, before.master.at(0, i));
-    expect_same_bits(updated(before, 1, {.skip = 1}), expected);
+    expect_same_bits(updated(before, 1, true), expected);
   }
 }
 

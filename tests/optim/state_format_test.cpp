@@ -25,6 +25,19 @@ TEST(StateFormat, CountsBytesOfStateAndOfAnUpdate) {
   EXPECT_EQ(kBf16Moments.update_bytes(DType::fp32), 20);
 }
 
+TEST(StateFormat, CountsTheMomentsThatTheRuleKeeps) {
+  constexpr Moments kNone = moments_of(UpdateRule::sgd), kOne = moments_of(UpdateRule::sgd_momentum);
+  EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::bf16)), 6);
+  EXPECT_EQ((StateFormat{.split_master = true, .kept = kNone}.state_bytes(DType::bf16)), 4);
+  EXPECT_EQ((StateFormat{.kept = kNone}.state_bytes(DType::fp32)), 4);
+  EXPECT_EQ((StateFormat{.kept = kOne}.state_bytes(DType::bf16)), 10);
+  EXPECT_EQ(
+      (StateFormat{.split_master = true, .moments = DType::bf16, .kept = kOne}.state_bytes(DType::bf16)), 6);
+  EXPECT_EQ((StateFormat{.kept = kNone}.update_bytes(DType::bf16)), 12);
+  EXPECT_EQ((StateFormat{.kept = kOne}.update_bytes(DType::bf16)), 20);
+  EXPECT_EQ((StateFormat{.kept = kNone}.update_bytes(DType::fp32)), 12);
+}
+
 TEST(StateFormat, OfAnFp32RunHasNoMasterBesideTheParameter) {
   EXPECT_EQ(kPlain.master_bytes(DType::fp32), 0);
   EXPECT_EQ(kPlain.master_bytes(DType::fp16), 4);

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "optim/adamw.h"
+#include "optim/update.h"
 
 namespace strata {
 namespace {
@@ -77,18 +77,17 @@ TEST(Bf16Moments, FollowAConstantGradientWhereRoundingToNearestWouldStop) {
   constexpr int kUpdates = 3000;
   std::vector<float> master(kElements), gradient(kElements, 1);
   std::vector<bfloat16> exp_avg(kElements), exp_avg_sq(kElements);
-  const AdamWState state = {.precision = DType::fp32,
-                            .format = {.moments = DType::bf16},
-                            .elements = kElements,
-                            .master = master.data(),
-                            .exp_avg = exp_avg.data(),
-                            .exp_avg_sq = exp_avg_sq.data(),
-                            .gradient = gradient.data()};
+  const OptimizerState state = {.precision = DType::fp32,
+                                .format = {.moments = DType::bf16},
+                                .elements = kElements,
+                                .master = master.data(),
+                                .moments = {exp_avg.data(), exp_avg_sq.data()},
+                                .gradient = gradient.data()};
   bfloat16 nearest(0.0F);
-  for (int update = 1; update <= kUpdates; ++update) {
-    const AdamWCoefficients step = coefficients({.step = update, .seed = 1});
-    adamw(step, state);
-    nearest = bfloat16(step.beta2 * static_cast<float>(nearest) + step.one_minus_beta2);
+  for (int number = 1; number <= kUpdates; ++number) {
+    const UpdateCoefficients step = coefficients({.step = number, .seed = 1});
+    update(step, state);
+    nearest = bfloat16(step.adamw.beta2 * static_cast<float>(nearest) + step.adamw.one_minus_beta2);
   }
   const double expected = 1 - std::pow(0.999, kUpdates);
   double mean = 0;

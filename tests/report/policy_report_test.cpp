@@ -36,6 +36,15 @@ TEST(PolicyReport, NamesEachTrainedTensorOnceAndLayersTogether) {
             "(12), model.layers.*.post_attention_layernorm.weight (12)\n");
 }
 
+TEST(PolicyReport, NamesTheRule) {
+  RunConfig::OptimizerSection optimizer;
+  optimizer.type = OptimizerType::sgd;
+  optimizer.decay = Decay::all;
+  EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd, lr, weight decay 0.1: "));
+  optimizer.momentum = 0.9;
+  EXPECT_TRUE(policies_text(model_with(optimizer)).starts_with("policies sgd_momentum, lr, weight decay"));
+}
+
 TEST(PolicyReport, AsJsonNamesEveryTensor) {
   const Model model = model_with(kOptimizer);
   const nlohmann::json json = policies_json(model);

@@ -1,19 +1,41 @@
 // What tests of the optimizer store a state in.
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include "optim/state_format.h"
+#include "optim/update_rule.h"
 
 namespace strata::test {
 
 struct StateTypes {
   DType precision = DType::bf16;
   StateFormat format = {};
+  UpdateRule rule = UpdateRule::adamw;
 };
 inline constexpr StateFormat kSplit = {.split_master = true};
 inline constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
 inline constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
-inline constexpr StateTypes kEveryStateType[] = {
-    {DType::fp32, {}}, {DType::fp32, kBf16Moments}, {DType::fp16, {}},           {DType::fp16, kBf16Moments},
-    {DType::bf16, {}}, {DType::bf16, kSplit},       {DType::bf16, kBf16Moments}, {DType::bf16, kSmallest}};
+inline constexpr std::array<StateTypes, 8> kEveryFormat = {{{DType::fp32, {}},
+                                                            {DType::fp32, kBf16Moments},
+                                                            {DType::fp16, {}},
+                                                            {DType::fp16, kBf16Moments},
+                                                            {DType::bf16, {}},
+                                                            {DType::bf16, kSplit},
+                                                            {DType::bf16, kBf16Moments},
+                                                            {DType::bf16, kSmallest}}};
+/// Every rule with every format.
+inline constexpr auto kEveryStateType = [] {
+  std::array<StateTypes, kUpdateRules.size() * kEveryFormat.size()> all = {};
+  std::size_t next = 0;
+  for (const UpdateRule rule : kUpdateRules) {
+    for (StateTypes types : kEveryFormat) {
+      types.rule = rule;
+      all[next++] = types;
+    }
+  }
+  return all;
+}();
 
 }  // namespace strata::test

@@ -73,7 +73,7 @@ void run_on_cpu(CpuContext& context, const CombineRows& call);
 void run_on_cpu(CpuContext& context, const CombineRowsBackward& call);
 void run_on_cpu(CpuContext& context, const GroupedProduct& product);
 void run_on_cpu(CpuContext& context, const GroupedWeightGradient& product);
-void run_on_cpu(CpuContext& context, const AdamWUpdate& update);
+void run_on_cpu(CpuContext& context, const ParameterUpdate& update);
 void run_on_cpu(CpuContext& context, const SumOfSquares& call);
 
 }  // namespace strata

@@ -1,8 +1,8 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include "engine/device/cpu/context.h"
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/update.h"
 
 namespace strata {
 
@@ -22,9 +22,9 @@ void CpuKernels::run(const KernelCall& call) {
   std::visit([this](const auto& each) { run_on_cpu(*context_, each); }, call);
 }
 
-void run_on_cpu(CpuContext& context, const AdamWUpdate& update) {
-  if (*update.skip != 0) return round_masters(update.state);
-  context.pool.execute([&] { adamw(*update.step, update.state); });
+void run_on_cpu(CpuContext& context, const ParameterUpdate& call) {
+  if (*call.skip != 0) return round_masters(call.state);
+  context.pool.execute([&] { update(*call.step, call.state); });
 }
 
 void run_on_cpu(CpuContext& context, const SumOfSquares& call) {

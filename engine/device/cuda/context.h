@@ -67,7 +67,7 @@ void run_on_cuda(const CudaContext& context, const CombineRows& call);
 void run_on_cuda(const CudaContext& context, const CombineRowsBackward& call);
 void run_on_cuda(const CudaContext& context, const GroupedProduct& product);
 void run_on_cuda(const CudaContext& context, const GroupedWeightGradient& product);
-void run_on_cuda(const CudaContext& context, const AdamWUpdate& update);
+void run_on_cuda(const CudaContext& context, const ParameterUpdate& update);
 void run_on_cuda(const CudaContext& context, const SumOfSquares& call);
 
 }  // namespace strata

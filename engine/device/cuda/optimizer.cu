@@ -1,8 +1,9 @@
-// AdamW and sums of squares with the bits of the CPU's optim/adamw.cpp and optim/gradient_norm.cpp, so that a
-// tensor's update may run on either. AdamW rounds every operation by itself; a sum of squares adds doubles in
-// the CPU's order.
+// Updates and sums of squares with the bits of the CPU's optim/update.cpp and optim/gradient_norm.cpp, so
+// that a tensor's update may run on either. An update rounds every operation by itself; a sum of squares adds
+// doubles in the CPU's order.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -20,30 +21,46 @@ constexpr int kUpdateThreads = 256;
 /// Elements of one thread: 16 bytes of each fp32 array.
 constexpr int kUpdateRun = 4;
 
-template <typename Precision, typename Master, typename Moment>
+template <UpdateRule update_rule, typename Precision, typename Master, typename Stored>
 struct Update {
+  static constexpr UpdateRule rule = update_rule;
+  static constexpr int count = moments_of(rule).count();
+  static constexpr int kMemory = count > 0 ? count : 1;  ///< C++ has no arrays of nothing
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;
+  using Parameter = Precision;
+  using StoredMoment = Stored;
 
   const std::uint32_t* skip;
-  const AdamWCoefficients* step;
+  const UpdateCoefficients* step;
   Master* master;
-  Moment *exp_avg, *exp_avg_sq;
+  Stored* moments[kMemory];
   const Precision* gradient;
   Precision* parameter;
   std::int64_t elements;
   std::uint32_t unit, first;  ///< name the random bits
 };
 
-/// See optim/adamw.h for the formula. Explicit roundings keep the compiler from fusing.
+/// See optim/update.h for the formulas. Explicit roundings keep the compiler from fusing.
+template <UpdateRule rule>
 __device__ void update_element(const AdamWCoefficients& s, float stored_gradient, float& master,
-                               float& exp_avg, float& exp_avg_sq) {
+                               float* moments) {
+  float &exp_avg = moments[0], &exp_avg_sq = moments[1];
   const float gradient = __fmul_rn(stored_gradient, s.gradient_scale);
   exp_avg = __fadd_rn(__fmul_rn(s.beta1, exp_avg), __fmul_rn(s.one_minus_beta1, gradient));
   exp_avg_sq =
       __fadd_rn(__fmul_rn(s.beta2, exp_avg_sq), __fmul_rn(s.one_minus_beta2, __fmul_rn(gradient, gradient)));
   const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(exp_avg_sq), s.inverse_correction2), s.epsilon);
   master = __fsub_rn(__fmul_rn(s.keep, master), __fmul_rn(s.step_size, __fdiv_rn(exp_avg, denominator)));
+}
+
+template <UpdateRule rule>
+__device__ void update_element(const SgdCoefficients& s, float stored_gradient, float& master,
+                               float* moments) {
+  float change = __fadd_rn(__fmul_rn(stored_gradient, s.gradient_scale), __fmul_rn(s.weight_decay, master));
+  if constexpr (rule == UpdateRule::sgd_momentum)
+    change = moments[0] = __fadd_rn(__fmul_rn(s.momentum, moments[0]), change);
+  master = __fsub_rn(master, __fmul_rn(s.learning_rate, change));
 }
 
 template <typename Precision>
@@ -74,38 +91,41 @@ __device__ void store_moment(float value, std::uint32_t random, bfloat16& moment
 }
 
 /// Elements [first, first + run).
-template <int run, typename Precision, typename Master, typename Moment>
-__device__ void update_run(const Update<Precision, Master, Moment>& x, const AdamWCoefficients& s,
-                           std::int64_t first) {
-  using Types = Update<Precision, Master, Moment>;
+template <int run, typename Types>
+__device__ void update_run(const Types& x, std::int64_t first) {
+  const auto& s = x.step->template of<Types::rule>();
   const auto gradient = load_run<run>(x.gradient + first);
   auto masters = load_run<run>(x.master + first);
-  auto averages = load_run<run>(x.exp_avg + first);
-  auto squares = load_run<run>(x.exp_avg_sq + first);
-  Run<Precision, run> parameter;
+  Run<typename Types::StoredMoment, run> stored[Types::kMemory];
+#pragma unroll
+  for (int k = 0; k < Types::count; ++k) stored[k] = load_run<run>(x.moments[k] + first);
+  Run<typename Types::Parameter, run> parameter;
   if constexpr (Types::kSplit) parameter = load_run<run>(x.parameter + first);
   const std::uint32_t counter =
       rounding_key(s.rounding, x.unit) + x.first + static_cast<std::uint32_t>(first);
 #pragma unroll
   for (int i = 0; i < run; ++i) {
     float master = load_master(masters.values[i], parameter.values[i]);
-    float exp_avg = to_float(averages.values[i]), exp_avg_sq = to_float(squares.values[i]);
-    update_element(s, to_float(gradient.values[i]), master, exp_avg, exp_avg_sq);
+    float moments[Types::kMemory];
+#pragma unroll
+    for (int k = 0; k < Types::count; ++k) moments[k] = to_float(stored[k].values[i]);
+    update_element<Types::rule>(s, to_float(gradient.values[i]), master, moments);
     store_master(master, masters.values[i], parameter.values[i]);
     const std::uint32_t random = mix_bits(counter + static_cast<std::uint32_t>(i));
-    store_moment(exp_avg, random & 0xffffU, averages.values[i]);
-    store_moment(exp_avg_sq, random >> 16, squares.values[i]);
+#pragma unroll
+    for (int k = 0; k < Types::count; ++k)
+      store_moment(moments[k], k == 0 ? random & 0xffffU : random >> 16, stored[k].values[i]);
   }
   store_run(masters, x.master + first);
-  store_run(averages, x.exp_avg + first);
-  store_run(squares, x.exp_avg_sq + first);
+#pragma unroll
+  for (int k = 0; k < Types::count; ++k) store_run(stored[k], x.moments[k] + first);
   if constexpr (Types::kParameter) store_run(parameter, x.parameter + first);
 }
 
-/// As round_masters() of optim/adamw.h.
-template <int run, typename Precision, typename Master, typename Moment>
-__device__ void round_run(const Update<Precision, Master, Moment>& x, std::int64_t first) {
-  using Types = Update<Precision, Master, Moment>;
+/// As round_masters() of optim/update.h.
+template <int run, UpdateRule rule, typename Precision, typename Master, typename Stored>
+__device__ void round_run(const Update<rule, Precision, Master, Stored>& x, std::int64_t first) {
+  using Types = Update<rule, Precision, Master, Stored>;
   if constexpr (Types::kParameter && !Types::kSplit) {
     const auto masters = load_run<run>(x.master + first);
     Run<Precision, run> parameter;
@@ -115,18 +135,18 @@ __device__ void round_run(const Update<Precision, Master, Moment>& x, std::int64
   }
 }
 
-template <int run, typename Precision, typename Master, typename Moment>
-__device__ void perform_run(const Update<Precision, Master, Moment>& x, std::int64_t first) {
+template <int run, typename Types>
+__device__ void perform_run(const Types& x, std::int64_t first) {
   if (*x.skip != 0) {
     round_run<run>(x, first);
   } else {
-    update_run<run>(x, *x.step, first);
+    update_run<run>(x, first);
   }
 }
 
 /// `run`: kUpdateRun if every array is aligned for it, or 1.
-template <int run, typename Precision, typename Master, typename Moment>
-__global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision, Master, Moment> x) {
+template <int run, typename Types>
+__global__ void __launch_bounds__(kUpdateThreads) update_kernel(Types x) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
   if (first + run <= x.elements) {
     perform_run<run>(x, first);
@@ -135,30 +155,33 @@ __global__ void __launch_bounds__(kUpdateThreads) adamw_kernel(Update<Precision,
   }
 }
 
-template <typename Precision, typename Master, typename Moment>
-void adamw_of_types(const CudaContext& context, const AdamWUpdate& update) {
-  const AdamWState& state = update.state;
-  const Update<Precision, Master, Moment> x = {.skip = update.skip,
-                                               .step = update.step,
-                                               .master = static_cast<Master*>(state.master),
-                                               .exp_avg = static_cast<Moment*>(state.exp_avg),
-                                               .exp_avg_sq = static_cast<Moment*>(state.exp_avg_sq),
-                                               .gradient = static_cast<const Precision*>(state.gradient),
-                                               .parameter = static_cast<Precision*>(state.parameter),
-                                               .elements = state.elements,
-                                               .unit = state.unit,
-                                               .first = static_cast<std::uint32_t>(state.first)};
-  const bool aligned = is_aligned<kUpdateRun>(x.master) && is_aligned<kUpdateRun>(x.exp_avg) &&
-                       is_aligned<kUpdateRun>(x.exp_avg_sq) && is_aligned<kUpdateRun>(x.gradient) &&
-                       is_aligned<kUpdateRun>(x.parameter);
+template <UpdateRule rule, typename Precision, typename Master, typename Stored>
+void update_of_types(const CudaContext& context, const ParameterUpdate& call) {
+  using Types = Update<rule, Precision, Master, Stored>;
+  const OptimizerState& state = call.state;
+  Types x = {.skip = call.skip,
+             .step = call.step,
+             .master = static_cast<Master*>(state.master),
+             .moments = {},
+             .gradient = static_cast<const Precision*>(state.gradient),
+             .parameter = static_cast<Precision*>(state.parameter),
+             .elements = state.elements,
+             .unit = state.unit,
+             .first = static_cast<std::uint32_t>(state.first)};
+  bool aligned = is_aligned<kUpdateRun>(x.master) && is_aligned<kUpdateRun>(x.gradient) &&
+                 is_aligned<kUpdateRun>(x.parameter);
+  for (int k = 0; k < Types::count; ++k) {
+    x.moments[k] = static_cast<Stored*>(state.of(moments_of(rule).at(k)));
+    aligned = aligned && is_aligned<kUpdateRun>(x.moments[k]);
+  }
   const auto enqueue = [&](auto kernel, std::int64_t run) {
     const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
     launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
   };
   if (aligned) {
-    enqueue(adamw_kernel<kUpdateRun, Precision, Master, Moment>, kUpdateRun);
+    enqueue(update_kernel<kUpdateRun, Types>, kUpdateRun);
   } else {
-    enqueue(adamw_kernel<1, Precision, Master, Moment>, 1);
+    enqueue(update_kernel<1, Types>, 1);
   }
 }
 
@@ -254,12 +277,16 @@ void sum_of_squares_of_type(const CudaContext& context, const SumOfSquares& call
 
 }  // namespace
 
-void run_on_cuda(const CudaContext& context, const AdamWUpdate& update) {
-  if (update.state.elements == 0) return;
-  with_state_types(update.state.precision, update.state.format,
-                   [&](auto precision, auto master, auto moment) {
-                     adamw_of_types<decltype(precision), decltype(master), decltype(moment)>(context, update);
-                   });
+void run_on_cuda(const CudaContext& context, const ParameterUpdate& call) {
+  if (call.state.elements == 0) return;
+  with_rule(call.state.rule, [&](auto rule) {
+    with_state_types(call.state.precision, call.state.format, [&](auto precision, auto master, auto moment) {
+      // If there are none, one type stands for both.
+      constexpr UpdateRule kRule = decltype(rule)::value;
+      using Stored = std::conditional_t<moments_of(kRule).count() == 0, float, decltype(moment)>;
+      update_of_types<kRule, decltype(precision), decltype(master), Stored>(context, call);
+    });
+  });
 }
 
 Bytes scratch_on_cuda(const SumOfSquares& call) {

@@ -1,15 +1,15 @@
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
-#include "optim/adamw.h"
+#include "optim/update.h"
 
 namespace strata {
 using namespace reference;
 
-void run_on_reference(const AdamWUpdate& update) {
+void run_on_reference(const ParameterUpdate& update) {
   expect(!update.state.format.split_master || update.state.precision == DType::bf16,
          "a split master of a bf16 parameter");
   if (*update.skip != 0) return round_masters(update.state);
-  adamw_reference(*update.step, update.state);
+  update_reference(*update.step, update.state);
 }
 
 void run_on_reference(const SumOfSquares& call) {

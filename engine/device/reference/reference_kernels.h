@@ -42,7 +42,7 @@ void run_on_reference(const CombineRows& call);
 void run_on_reference(const CombineRowsBackward& call);
 void run_on_reference(const GroupedProduct& product);
 void run_on_reference(const GroupedWeightGradient& product);
-void run_on_reference(const AdamWUpdate& update);
+void run_on_reference(const ParameterUpdate& update);
 void run_on_reference(const SumOfSquares& call);
 
 class ReferenceKernels : public Kernels {

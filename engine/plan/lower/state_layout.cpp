@@ -16,8 +16,7 @@ std::vector<Value*> StateLayout::state_of(std::int32_t u) {
   for (StatePiece& piece : values.state) {
     if (!strategy_.travels_as_fp32())
       state.push_back(&piece.master);  // in fp32 the parameter is its own master
-    state.push_back(&piece.exp_avg);
-    state.push_back(&piece.exp_avg_sq);
+    for (auto& [moment, value] : piece.moments) state.push_back(&value);
   }
   std::erase_if(state, [](const Value* value) { return value->elements == 0; });
   return state;
@@ -73,8 +72,8 @@ void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value,
 std::pair<StatePart, Piece> StateLayout::part_of(std::int32_t u, const Value& value) {
   for (const StatePiece& piece : values_of(u).state) {
     if (&value == &piece.master) return {StatePart::master, piece.piece};
-    if (&value == &piece.exp_avg) return {StatePart::exp_avg, piece.piece};
-    if (&value == &piece.exp_avg_sq) return {StatePart::exp_avg_sq, piece.piece};
+    for (const auto& [moment, of_moment] : piece.moments)
+      if (&value == &of_moment) return {strata::part_of(moment), piece.piece};
   }
   if (&value == &frozen(u)) return {StatePart::frozen, {}};
   return {StatePart::parameter, {}};
@@ -133,9 +132,9 @@ std::vector<std::vector<Use>> StateLayout::saved_parts(std::int32_t u, StatePiec
   std::vector<Use> master = {
       {Role::master, strategy_.travels_as_fp32() ? &parameter : &piece.master, Access::read}};
   if (strategy_.state_format.split_master) master.push_back({Role::parameter, &parameter, Access::read});
-  return {master,
-          {{Role::exp_avg, &piece.exp_avg, Access::read}},
-          {{Role::exp_avg_sq, &piece.exp_avg_sq, Access::read}}};
+  std::vector<std::vector<Use>> parts = {std::move(master)};
+  for (auto& [moment, value] : piece.moments) parts.push_back({{role_of(moment), &value, Access::read}});
+  return parts;
 }
 
 }  // namespace strata

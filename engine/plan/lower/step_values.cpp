@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/graph/data_array.h"
@@ -23,16 +24,18 @@ std::vector<StatePiece> state_of(const Unit& unit, Tier tier, const Strategy& st
   for (const Piece& piece : tier == Tier::device ? std::vector<Piece>{{}} : state_pieces(shard, strategy)) {
     const std::string number = piece.is_all() ? "" : fmt::format("[piece={}]", state.size());
     const std::int64_t count = piece.is_all() ? shard : piece.count;
-    const auto value = [&](const char* what, ElementType type, std::int64_t elements) {
+    const auto value = [&](std::string_view what, ElementType type, std::int64_t elements) {
       return make_value(fmt::format("{}/{}{}", unit.name, what, number), BufferKind::optimizer_state, type,
                         elements);
     };
-    state.push_back(
-        {.piece = piece,
-         .master = value("master", format.split_master ? ElementType::low_half : ElementType::fp32,
-                         is_own_master ? 0 : count),
-         .exp_avg = value("exp_avg", element_type(format.moments), count),
-         .exp_avg_sq = value("exp_avg_sq", element_type(format.moments), count)});
+    StatePiece& made = state.emplace_back(
+        StatePiece{.piece = piece,
+                   .master = value("master", format.split_master ? ElementType::low_half : ElementType::fp32,
+                                   is_own_master ? 0 : count),
+                   .moments = {}});
+    format.kept.for_each([&](Moment moment) {
+      made.moments.push_back({moment, value(name_of(part_of(moment)), element_type(format.moments), count)});
+    });
   }
   return state;
 }

@@ -10,8 +10,13 @@ namespace strata {
 
 /// What an update brings to where it is made.
 struct StatePiece {
+  struct OfMoment {
+    Moment moment;
+    Value value;
+  };
   Piece piece;
-  Value master, exp_avg, exp_avg_sq;
+  Value master;
+  std::vector<OfMoment> moments;  ///< that the rule keeps
 };
 
 /// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated. What

@@ -94,7 +94,8 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.precision = config.precision();
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
-      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32};
+      .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
+      .kept = moments_of(model.rule())};
   strategy.microbatch = {config.train.microbatch, config.data.sequence_length / config.parallel.context};
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;

@@ -103,7 +103,7 @@ struct Strategy {
   /// UnitPasses::levels, or kAllSaved.
   std::vector<std::size_t> saved_level;
   DevicePins pins;
-  std::vector<Tier> state;  ///< per unit: where parameter, master, exp_avg and exp_avg_sq live
+  std::vector<Tier> state;  ///< per unit: where parameter, master and moments live
   /// Most of each part of a unit's optimizer state on the host that one update works on.
   Bytes piece_bytes = kUnlimited;
 

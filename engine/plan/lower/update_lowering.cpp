@@ -90,19 +90,18 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   std::vector<Use> uses = {{Role::step_scalars, &scalars, Access::read},
                            {Role::gradient, &state_.final_gradient(u), Access::read}};
   if (!strategy_.travels_as_fp32()) uses.push_back({Role::master, &piece.master, Access::update});
-  uses.push_back({Role::exp_avg, &piece.exp_avg, Access::update});
-  uses.push_back({Role::exp_avg_sq, &piece.exp_avg_sq, Access::update});
+  for (auto& [moment, value] : piece.moments) uses.push_back({role_of(moment), &value, Access::update});
   // A rounded copy is overwritten, whole or piece by piece; a parameter that is its own master or the high
   // half of it is updated.
   Value& parameter = state_.updated_parameter(u);
   const bool is_made = strategy_.is_rounded_copy() && piece.piece.first == 0;
   uses.push_back({Role::parameter, &parameter, is_made ? Access::write : Access::update});
+  const Operation operation = update_by(model_.rule());
   if (strategy_.on_device(u)) {
     if (parameter.resident < 0) builder_.make_resident(parameter, false);
-    builder_.on_compute(Operation::adamw, u, uses);
+    builder_.on_compute(operation, u, uses);
   } else {
-    builder_.on_host({.operation = Operation::adamw, .lane = Lane::cpu, .unit = u, .piece = piece.piece},
-                     uses);
+    builder_.on_host({.operation = operation, .lane = Lane::cpu, .unit = u, .piece = piece.piece}, uses);
   }
 }
 

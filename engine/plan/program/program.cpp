@@ -26,49 +26,64 @@ std::string_view name_of(BufferKind kind) {
 }
 
 std::string_view name_of(Operation operation) {
-  constexpr std::array names = std::to_array<std::string_view>({"load_data",
-                                                                "copy_to_device",
-                                                                "copy_to_host",
-                                                                "read",
-                                                                "write",
-                                                                "zero",
-                                                                "forward",
-                                                                "backward",
-                                                                "input_gradient",
-                                                                "weight_gradient",
-                                                                "cast_gradient",
-                                                                "list_rows",
-                                                                "copy_rows",
-                                                                "sum_rows",
-                                                                "sum_of_squares",
-                                                                "all_gather",
-                                                                "reduce_scatter",
-                                                                "all_reduce",
-                                                                "ring_shift",
-                                                                "send",
-                                                                "receive",
-                                                                "add_gradient",
-                                                                "sum_norms",
-                                                                "sum_losses",
-                                                                "loss",
-                                                                "step_scalars",
-                                                                "stash",
-                                                                "grad_norm",
-                                                                "adamw",
-                                                                "save",
-                                                                "finish_checkpoint"});
+  constexpr std::array names = std::to_array<std::string_view>({"load_data",      "copy_to_device",
+                                                                "copy_to_host",   "read",
+                                                                "write",          "zero",
+                                                                "forward",        "backward",
+                                                                "input_gradient", "weight_gradient",
+                                                                "cast_gradient",  "list_rows",
+                                                                "copy_rows",      "sum_rows",
+                                                                "sum_of_squares", "all_gather",
+                                                                "reduce_scatter", "all_reduce",
+                                                                "ring_shift",     "send",
+                                                                "receive",        "add_gradient",
+                                                                "sum_norms",      "sum_losses",
+                                                                "loss",           "step_scalars",
+                                                                "stash",          "grad_norm",
+                                                                "adamw",          "sgd",
+                                                                "save",           "finish_checkpoint"});
   static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
   return names[static_cast<std::size_t>(operation)];
 }
 
 std::string_view name_of(Role role) {
-  constexpr std::array names = std::to_array<std::string_view>(
-      {"source",          "destination",     "parameter", "shared_parameter", "frozen",       "shared_frozen",
-       "gradient",        "shared_gradient", "rows",      "row_values",       "input",        "output",
-       "output_gradient", "input_gradient",  "saved",     "pending",          "workspace",    "constants",
-       "data_0",          "data_1",          "data_2",    "data_3",           "losses",       "master",
-       "exp_avg",         "exp_avg_sq",      "norm",      "step_sums",        "step_scalars", "loss_scale",
-       "step_record",     "tally",           "ring_0",    "ring_1",           "ring_2",       "ring_3"});
+  constexpr std::array names = std::to_array<std::string_view>({"source",
+                                                                "destination",
+                                                                "parameter",
+                                                                "shared_parameter",
+                                                                "frozen",
+                                                                "shared_frozen",
+                                                                "gradient",
+                                                                "shared_gradient",
+                                                                "rows",
+                                                                "row_values",
+                                                                "input",
+                                                                "output",
+                                                                "output_gradient",
+                                                                "input_gradient",
+                                                                "saved",
+                                                                "pending",
+                                                                "workspace",
+                                                                "constants",
+                                                                "data_0",
+                                                                "data_1",
+                                                                "data_2",
+                                                                "data_3",
+                                                                "losses",
+                                                                "master",
+                                                                "exp_avg",
+                                                                "exp_avg_sq",
+                                                                "momentum_buffer",
+                                                                "norm",
+                                                                "step_sums",
+                                                                "step_scalars",
+                                                                "loss_scale",
+                                                                "step_record",
+                                                                "tally",
+                                                                "ring_0",
+                                                                "ring_1",
+                                                                "ring_2",
+                                                                "ring_3"});
   static_assert(names.size() == static_cast<std::size_t>(Role::ring_3) + 1);
   return names[static_cast<std::size_t>(role)];
 }
@@ -79,8 +94,9 @@ std::string_view name_of(Effect effect) {
 }
 
 std::string_view name_of(StatePart part) {
-  constexpr std::array names = std::to_array<std::string_view>(
-      {"parameter", "master", "exp_avg", "exp_avg_sq", "frozen", "constants", "loss_scale"});
+  constexpr std::array names =
+      std::to_array<std::string_view>({"parameter", "master", "exp_avg", "exp_avg_sq", "momentum_buffer",
+                                       "frozen", "constants", "loss_scale"});
   return names[static_cast<std::size_t>(part)];
 }
 

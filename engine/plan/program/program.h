@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "engine/plan/program/element_type.h"
+#include "optim/update_rule.h"
 
 namespace strata {
 
@@ -81,7 +82,8 @@ enum class Operation : std::uint8_t {
   step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
   stash,              ///< a unit's parameters as they are → a copy for passes behind their next update
   grad_norm,          ///< the global norm; if updates wait for it also their scalars
-  adamw,              ///< of one unit's state
+  adamw,              ///< an update of one unit's state
+  sgd,                ///< likewise
   save,               ///< one part of a unit's state, or the step's record, → the checkpoint being written
   finish_checkpoint,  ///< it is on the disk and whole
 };
@@ -95,6 +97,14 @@ constexpr bool is_transfer(Operation operation) {
 /// Whether it goes from one rank to another.
 constexpr bool is_message(Operation operation) {
   return operation == Operation::send || operation == Operation::receive;
+}
+
+/// Whether it makes a new parameter from the gradient.
+constexpr bool is_update(Operation operation) {
+  return operation == Operation::adamw || operation == Operation::sgd;
+}
+constexpr Operation update_by(UpdateRule rule) {
+  return rule == UpdateRule::adamw ? Operation::adamw : Operation::sgd;
 }
 
 /// Which steps perform an instruction; in the others it does nothing, in its order and with its dependencies.
@@ -142,8 +152,9 @@ enum class Role : std::uint8_t {
   data_3,
   losses,
   master,
-  exp_avg,
+  exp_avg,  ///< moments, in the order of Moment
   exp_avg_sq,
+  momentum_buffer,
   norm,
   step_sums,
   step_scalars,
@@ -156,8 +167,27 @@ enum class Role : std::uint8_t {
   ring_3,
 };
 
-/// What is kept of a run from step to step.
-enum class StatePart : std::uint8_t { parameter, master, exp_avg, exp_avg_sq, frozen, constants, loss_scale };
+constexpr Role role_of(Moment moment) {
+  return static_cast<Role>(static_cast<int>(Role::exp_avg) + static_cast<int>(moment));
+}
+static_assert(role_of(kMoments.back()) == Role::momentum_buffer);
+
+/// What is kept of a run from step to step; moments in the order of Moment.
+enum class StatePart : std::uint8_t {
+  parameter,
+  master,
+  exp_avg,
+  exp_avg_sq,
+  momentum_buffer,
+  frozen,
+  constants,
+  loss_scale
+};
+
+constexpr StatePart part_of(Moment moment) {
+  return static_cast<StatePart>(static_cast<int>(StatePart::exp_avg) + static_cast<int>(moment));
+}
+static_assert(part_of(kMoments.back()) == StatePart::momentum_buffer);
 
 std::string_view name_of(Tier tier);
 std::string_view name_of(Lane lane);

@@ -16,10 +16,10 @@ struct StepBound {
   std::string binding() const;  ///< "compute", "h2d", "d2h", "nvme" or "host memory"
 };
 
-/// compute: executed FLOPs / rate. h2d, d2h: bytes / link. host memory: what AdamW reads and writes per
-/// parameter (StateFormat::update_bytes: 28 with fp32 p, m and v, 26 with a split master, 20 or 18 with bf16
-/// m and v) plus the bytes of all links, / DRAM rate. nvme: bytes read / reading rate + bytes written /
-/// writing rate, of drives that do one at a time.
+/// compute: executed FLOPs / rate. h2d, d2h: bytes / link. host memory: what an update reads and writes per
+/// parameter (StateFormat::update_bytes: of AdamW 28 with fp32 p, m and v, 26 with a split master, 20 or 18
+/// with bf16 m and v) plus the bytes of all links, / DRAM rate. nvme: bytes read / reading rate + bytes
+/// written / writing rate, of drives that do one at a time.
 StepBound step_bound(const Plan& plan, const MachineRates& rates);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-#include "optim/adamw.h"
+#include "optim/update.h"
 
 #include <bit>
 #include <cmath>
@@ -39,7 +39,8 @@ constexpr StateTypes kBf16 = {};
 constexpr StateTypes kFp32 = {.precision = DType::fp32};
 constexpr StateTypes kFp16 = {.precision = DType::fp16};
 
-/// A state with room for an offset, so that an update can start at any alignment.
+/// A state with room for an offset, so that an update can start at any alignment. `exp_avg` stands for a
+/// momentum buffer too.
 struct Buffers {
   StateTypes types;
   std::vector<std::byte> master, exp_avg, exp_avg_sq, gradient, parameter;
@@ -72,16 +73,18 @@ struct Buffers {
     return reinterpret_cast<const T*>(memory.data())[index];
   }
 
-  AdamWState state(std::size_t first, std::size_t elements) {
-    const AdamWState all = {.precision = types.precision,
-                            .format = types.format,
-                            .elements = static_cast<std::int64_t>(first + elements),
-                            .master = master.data(),
-                            .exp_avg = exp_avg.data(),
-                            .exp_avg_sq = exp_avg_sq.data(),
-                            .gradient = gradient.data(),
-                            .parameter = parameter.data(),
-                            .unit = 7};
+  OptimizerState state(std::size_t first, std::size_t elements) {
+    OptimizerState all = {.rule = types.rule,
+                          .precision = types.precision,
+                          .format = types.format,
+                          .elements = static_cast<std::int64_t>(first + elements),
+                          .master = master.data(),
+                          .gradient = gradient.data(),
+                          .parameter = parameter.data(),
+                          .unit = 7};
+    moments_of(types.rule).for_each([&](Moment moment) {
+      all.of(moment) = (moment == Moment::exp_avg_sq ? exp_avg_sq : exp_avg).data();
+    });
     return all.part(static_cast<std::int64_t>(first), static_cast<std::int64_t>(elements));
   }
 };
@@ -94,36 +97,43 @@ void expect_same_bits(const Buffers& a, const Buffers& b) {
   EXPECT_TRUE(a.parameter == b.parameter);
 }
 
-const AdamWStep kStep = {.learning_rate = 3e-3F,
-                         .beta1 = 0.9F,
-                         .beta2 = 0.95F,
-                         .epsilon = 1e-8F,
-                         .weight_decay = 0.1F,
-                         .gradient_scale = 0.37F,
-                         .step = 3,
-                         .seed = 11};
+const UpdateStep kStep = {.learning_rate = 3e-3F,
+                          .beta1 = 0.9F,
+                          .beta2 = 0.95F,
+                          .epsilon = 1e-8F,
+                          .momentum = 0.8F,
+                          .weight_decay = 0.1F,
+                          .gradient_scale = 0.37F,
+                          .step = 3,
+                          .seed = 11};
+
+UpdateCoefficients step_of(UpdateRule rule) {
+  UpdateStep step = kStep;
+  step.rule = rule;
+  return coefficients(step);
+}
 
 /// Large enough for several tasks and for non-temporal stores, and odd.
 constexpr std::size_t kLarge = 300'007;
 
 void expect_reference_bits(const StateTypes& types, std::size_t first, std::size_t elements) {
-  SCOPED_TRACE(::testing::Message() << name_of(types.precision)
+  SCOPED_TRACE(::testing::Message() << name_of(types.rule) << ", " << name_of(types.precision)
                                     << (types.format.split_master ? ", split" : "") << ", moments "
                                     << name_of(types.format.moments) << ", " << elements << " elements from "
                                     << first);
   Buffers fast(types, first + elements + 40), plain(types, first + elements + 40);
-  adamw(coefficients(kStep), fast.state(first, elements));
-  adamw_reference(coefficients(kStep), plain.state(first, elements));
+  update(step_of(types.rule), fast.state(first, elements));
+  update_reference(step_of(types.rule), plain.state(first, elements));
   expect_same_bits(fast, plain);
 }
 
 /// Runs the case on one instruction set of those that this processor has.
-class AdamWOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
+class UpdatesOnEachTarget : public ::testing::TestWithParam<std::int64_t> {
  private:
   OnHighwayTarget target_{GetParam()};
 };
 
-TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTouchesNothingElse) {
+TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTouchesNothingElse) {
   for (const StateTypes& types : kEveryStateType) {
     for (std::size_t elements = 0; elements < 70; ++elements) {
       for (std::size_t first : {0, 1, 5, 16}) expect_reference_bits(types, first, elements);
@@ -131,37 +141,46 @@ TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsAtEverySmallSizeAndAlignmentAndTo
   }
 }
 
-TEST_P(AdamWOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment) {
+TEST_P(UpdatesOnEachTarget, GivesTheReferenceBitsForStreamedSizesAtAnyAlignment) {
   for (std::size_t first : {0, 1, 16}) expect_reference_bits(kBf16, first, kLarge);
   for (std::size_t first : {0, 3}) expect_reference_bits(kFp16, first, kLarge);
-  for (const StateFormat& format : {kSplit, kBf16Moments, kSmallest})
-    expect_reference_bits({DType::bf16, format}, 3, kLarge);
+  for (const UpdateRule rule : kUpdateRules) {
+    for (const StateFormat& format : {kSplit, kBf16Moments, kSmallest})
+      expect_reference_bits({DType::bf16, format, rule}, 3, kLarge);
+  }
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum})
+    expect_reference_bits({DType::bf16, {}, rule}, 1, kLarge);
   expect_reference_bits(kFp32, 3, kLarge);
 }
 
-TEST(AdamW, PointersOfDifferentAlignmentGiveTheSameBits) {
+TEST(Updates, PointersOfDifferentAlignmentGiveTheSameBits) {
   for (const StateTypes& types : kEveryStateType) {
     Buffers fast(types, kLarge + 16), plain(types, kLarge + 16);
-    for (auto update : {std::pair(&adamw, &fast), std::pair(&adamw_reference, &plain)}) {
-      AdamWState state = update.second->state(3, kLarge);
-      state.exp_avg = update.second->state(4, kLarge).exp_avg;
-      state.parameter = update.second->state(8, kLarge).parameter;
-      update.first(coefficients(kStep), state);
+    for (auto [way, buffers] : {std::pair(&update, &fast), std::pair(&update_reference, &plain)}) {
+      OptimizerState state = buffers->state(3, kLarge);
+      if (moments_of(types.rule).count() > 0) {
+        const Moment moment = moments_of(types.rule).at(0);
+        state.of(moment) = buffers->state(4, kLarge).of(moment);
+      }
+      state.parameter = buffers->state(8, kLarge).parameter;
+      way(step_of(types.rule), state);
     }
     expect_same_bits(fast, plain);
   }
 }
 
-TEST(AdamW, AnySplitGivesTheSameBits) {
-  for (const StateTypes& types : {kBf16, StateTypes{DType::bf16, kSmallest}}) {
+TEST(Updates, AnySplitGivesTheSameBits) {
+  for (const StateTypes& types : {kBf16, StateTypes{DType::bf16, kSmallest},
+                                  StateTypes{DType::bf16, kSmallest, UpdateRule::sgd_momentum}}) {
     Buffers whole(types, kLarge), split(types, kLarge);
-    adamw(coefficients(kStep), whole.state(0, kLarge));
+    const UpdateCoefficients step = step_of(types.rule);
+    update(step, whole.state(0, kLarge));
     std::size_t first = 0;
     for (std::size_t elements : {std::size_t{1}, std::size_t{13}, std::size_t{4096}, std::size_t{99'991}}) {
-      adamw(coefficients(kStep), split.state(first, elements));
+      update(step, split.state(first, elements));
       first += elements;
     }
-    adamw(coefficients(kStep), split.state(first, kLarge - first));
+    update(step, split.state(first, kLarge - first));
     expect_same_bits(whole, split);
   }
 }
@@ -169,8 +188,8 @@ TEST(AdamW, AnySplitGivesTheSameBits) {
 TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
   for (const StateTypes& types : {kFp32, StateTypes{DType::bf16, kSmallest}}) {
     Buffers one(types, kLarge), three(types, kLarge);
-    TaskArena(1).execute([&] { adamw(coefficients(kStep), one.state(0, kLarge)); });
-    TaskArena(3).execute([&] { adamw(coefficients(kStep), three.state(0, kLarge)); });
+    TaskArena(1).execute([&] { update(coefficients(kStep), one.state(0, kLarge)); });
+    TaskArena(3).execute([&] { update(coefficients(kStep), three.state(0, kLarge)); });
     expect_same_bits(one, three);
   }
 }
@@ -178,10 +197,10 @@ TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
 TEST(AdamW, OfASplitMasterIsThatOfTheMasterItself) {
   Buffers split({DType::bf16, kSplit}, kLarge), whole(kBf16, kLarge);
   for (const std::int64_t step : {1, 2, 3}) {
-    AdamWStep settings = kStep;
+    UpdateStep settings = kStep;
     settings.step = step;
-    adamw(coefficients(settings), split.state(0, kLarge));
-    adamw(coefficients(settings), whole.state(0, kLarge));
+    update(coefficients(settings), split.state(0, kLarge));
+    update(coefficients(settings), whole.state(0, kLarge));
   }
   EXPECT_TRUE(split.exp_avg == whole.exp_avg);
   EXPECT_TRUE(split.exp_avg_sq == whole.exp_avg_sq);
@@ -198,10 +217,10 @@ TEST(AdamW, SeedUpdateUnitAndElementChooseHowMomentsAreRounded) {
   const StateTypes types = {DType::bf16, kBf16Moments};
   const auto rounded = [&](std::uint64_t seed, std::int64_t step, std::uint32_t unit, std::int64_t first) {
     Buffers buffers(types, 4096);
-    AdamWState state = buffers.state(0, 4096);
+    OptimizerState state = buffers.state(0, 4096);
     state.unit = unit;
     state.first = first;
-    adamw(coefficients({.learning_rate = 1e-3F, .step = step, .seed = seed}), state);
+    update(coefficients({.learning_rate = 1e-3F, .step = step, .seed = seed}), state);
     return std::pair(buffers.exp_avg, buffers.exp_avg_sq);
   };
   const auto base = rounded(1, 1, 0, 0);
@@ -217,7 +236,7 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
   constexpr std::size_t kElements = 1000;
   Buffers fast(kFp32, kElements);
   const Buffers before(kFp32, kElements);
-  adamw(coefficients(kStep), fast.state(0, kElements));
+  update(coefficients(kStep), fast.state(0, kElements));
   const double b1 = kStep.beta1, b2 = kStep.beta2, lr = kStep.learning_rate, t = 3;
   for (std::size_t i = 0; i < kElements; ++i) {
     const double old_master = Buffers::at<float>(before.master, i),
@@ -235,20 +254,52 @@ TEST(AdamW, FollowsTheFormulaInDoublePrecision) {
   }
 }
 
+TEST(Sgd, FollowsTheFormulaInDoublePrecision) {
+  constexpr std::size_t kElements = 1000;
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum}) {
+    const StateTypes types = {DType::fp32, {}, rule};
+    Buffers fast(types, kElements);
+    const Buffers before(types, kElements);
+    update(step_of(rule), fast.state(0, kElements));
+    const bool has_buffer = rule == UpdateRule::sgd_momentum;
+    for (std::size_t i = 0; i < kElements; ++i) {
+      const double old_master = Buffers::at<float>(before.master, i),
+                   old_buffer = Buffers::at<float>(before.exp_avg, i);
+      const double g = double{Buffers::at<float>(before.gradient, i)} * kStep.gradient_scale +
+                       double{kStep.weight_decay} * old_master;
+      const double buffer = has_buffer ? kStep.momentum * old_buffer + g : g;
+      EXPECT_NEAR(Buffers::at<float>(fast.exp_avg, i), has_buffer ? buffer : old_buffer, 1e-6);
+      EXPECT_NEAR(Buffers::at<float>(fast.master, i), old_master - kStep.learning_rate * buffer, 1e-6);
+    }
+  }
+}
+
+TEST(Sgd, FirstPutsTheGradientIntoTheBuffer) {
+  std::vector<float> master = {1, 1}, buffer(2), gradient = {0.25F, -4};
+  update(coefficients({.rule = UpdateRule::sgd_momentum, .learning_rate = 0.5F, .momentum = 0.9F}),
+         {.rule = UpdateRule::sgd_momentum,
+          .precision = DType::fp32,
+          .elements = 2,
+          .master = master.data(),
+          .moments = {nullptr, nullptr, buffer.data()},
+          .gradient = gradient.data()});
+  EXPECT_EQ(buffer, gradient);
+  EXPECT_EQ(master, (std::vector<float>{0.875F, 3}));
+}
+
 TEST(AdamW, TheFirstStepMovesByTheLearningRateAgainstTheGradientsSign) {
   std::vector<float> master = {1, 1}, exp_avg(2), exp_avg_sq(2), gradient = {0.25F, -4};
-  const AdamWStep step = {.learning_rate = 0.5F, .beta2 = 0.999F, .step = 1};
-  adamw(coefficients(step), {.precision = DType::fp32,
-                             .elements = 2,
-                             .master = master.data(),
-                             .exp_avg = exp_avg.data(),
-                             .exp_avg_sq = exp_avg_sq.data(),
-                             .gradient = gradient.data()});
+  const UpdateStep step = {.learning_rate = 0.5F, .beta2 = 0.999F, .step = 1};
+  update(coefficients(step), {.precision = DType::fp32,
+                              .elements = 2,
+                              .master = master.data(),
+                              .moments = {exp_avg.data(), exp_avg_sq.data()},
+                              .gradient = gradient.data()});
   EXPECT_NEAR(master[0], 0.5, 1e-5);
   EXPECT_NEAR(master[1], 1.5, 1e-5);
 }
 
-TEST_P(AdamWOnEachTarget, RoundedMomentsThatAreNotFiniteStayWhatTheyAre) {
+TEST_P(UpdatesOnEachTarget, RoundedMomentsThatAreNotFiniteStayWhatTheyAre) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> master(64);
@@ -257,13 +308,12 @@ TEST_P(AdamWOnEachTarget, RoundedMomentsThatAreNotFiniteStayWhatTheyAre) {
     exp_avg.emplace_back(i % 3 == 0 ? -kInfinity : i % 3 == 1 ? kNaN : 1.0F);
     exp_avg_sq.emplace_back(i % 3 == 0 ? kInfinity : i % 3 == 1 ? kNaN : 1.0F);
   }
-  adamw(coefficients(kStep), {.format = kBf16Moments,
-                              .elements = 64,
-                              .master = master.data(),
-                              .exp_avg = exp_avg.data(),
-                              .exp_avg_sq = exp_avg_sq.data(),
-                              .gradient = gradient.data(),
-                              .parameter = parameter.data()});
+  update(coefficients(kStep), {.format = kBf16Moments,
+                               .elements = 64,
+                               .master = master.data(),
+                               .moments = {exp_avg.data(), exp_avg_sq.data()},
+                               .gradient = gradient.data(),
+                               .parameter = parameter.data()});
   for (std::size_t i = 0; i < master.size(); ++i) {
     const auto m = static_cast<float>(exp_avg[i]), v = static_cast<float>(exp_avg_sq[i]);
     EXPECT_TRUE(i % 3 == 0   ? m == -kInfinity && v == kInfinity
@@ -285,7 +335,7 @@ void expect_same_values(const std::vector<std::byte>& a, const std::vector<std::
   }
 }
 
-TEST_P(AdamWOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
+TEST_P(UpdatesOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
   constexpr std::size_t kElements = 64;
   for (const StateTypes& types : kEveryStateType) {
     with_state_types(
@@ -304,8 +354,8 @@ TEST_P(AdamWOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
                 if constexpr (std::is_same_v<Master, float>)
                   reinterpret_cast<float*>(buffers->master.data())[(at + 11) % kElements] = special;
               }
-              adamw(coefficients(kStep), fast.state(0, kElements));
-              adamw_reference(coefficients(kStep), plain.state(0, kElements));
+              update(step_of(types.rule), fast.state(0, kElements));
+              update_reference(step_of(types.rule), plain.state(0, kElements));
               expect_same_values<Moment>(fast.exp_avg, plain.exp_avg);
               expect_same_values<Moment>(fast.exp_avg_sq, plain.exp_avg_sq);
               if constexpr (std::is_same_v<Master, float>) {
@@ -318,7 +368,7 @@ TEST_P(AdamWOnEachTarget, AnElementThatIsNotFiniteLeavesItsNeighboursBits) {
   }
 }
 
-TEST_P(AdamWOnEachTarget, MomentsWhoseSumOverflowsGiveTheReferenceBits) {
+TEST_P(UpdatesOnEachTarget, MomentsWhoseSumOverflowsGiveTheReferenceBits) {
   constexpr std::size_t kElements = 64;
   const StateTypes types = {DType::bf16, kBf16Moments};
   Buffers fast(types, kElements), plain(types, kElements);
@@ -326,8 +376,8 @@ TEST_P(AdamWOnEachTarget, MomentsWhoseSumOverflowsGiveTheReferenceBits) {
     for (std::size_t i = 0; i < kElements; ++i)
       reinterpret_cast<bfloat16*>(buffers->exp_avg.data())[i] = bfloat16(3e38F);
   }
-  adamw(coefficients(kStep), fast.state(0, kElements));
-  adamw_reference(coefficients(kStep), plain.state(0, kElements));
+  update(coefficients(kStep), fast.state(0, kElements));
+  update_reference(coefficients(kStep), plain.state(0, kElements));
   expect_same_bits(fast, plain);
 }
 
@@ -337,13 +387,12 @@ void expect_cast_like_the_storage_type(DType dtype, const std::vector<std::uint3
   std::vector<float> master, exp_avg(words.size()), exp_avg_sq(words.size());
   for (std::uint32_t word : words) master.push_back(std::bit_cast<float>(word));
   std::vector<T> gradient(words.size(), T(0.0F)), parameter(words.size());
-  adamw(coefficients({.learning_rate = 1}), {.precision = dtype,
-                                             .elements = static_cast<std::int64_t>(words.size()),
-                                             .master = master.data(),
-                                             .exp_avg = exp_avg.data(),
-                                             .exp_avg_sq = exp_avg_sq.data(),
-                                             .gradient = gradient.data(),
-                                             .parameter = parameter.data()});
+  update(coefficients({.learning_rate = 1}), {.precision = dtype,
+                                              .elements = static_cast<std::int64_t>(words.size()),
+                                              .master = master.data(),
+                                              .moments = {exp_avg.data(), exp_avg_sq.data()},
+                                              .gradient = gradient.data(),
+                                              .parameter = parameter.data()});
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (std::isnan(master[i])) {
       EXPECT_TRUE(std::isnan(static_cast<float>(parameter[i]))) << i;
@@ -353,7 +402,7 @@ void expect_cast_like_the_storage_type(DType dtype, const std::vector<std::uint3
   }
 }
 
-TEST_P(AdamWOnEachTarget, RoundsTheParameterToNearestEven) {
+TEST_P(UpdatesOnEachTarget, RoundsTheParameterToNearestEven) {
   // Ties, the largest float, infinities, NaNs and subnormal numbers.
   expect_cast_like_the_storage_type<bfloat16>(
       DType::bf16, {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff, 0x7f800000,
@@ -366,7 +415,8 @@ TEST_P(AdamWOnEachTarget, RoundsTheParameterToNearestEven) {
        0x33000001, 0x33c00000, 0x387fc000, 0x387fe000, 0x387fffff, 0x38800000, 0xbf801000, 0xb3c00000});
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AdamWOnEachTarget, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, UpdatesOnEachTarget,
+                         ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return hwy::TargetName(info.param); });
 
 }  // namespace

@@ -1,0 +1,146 @@
+#include "optim/update.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "base/random.h"
+#include "base/storage_type.h"
+#include "base/task_arena.h"
+#include "optim/stochastic_rounding.h"
+#include "optim/update_kernel.h"
+
+namespace strata {
+namespace {
+
+/// Elements of one task: 1.75 MiB of traffic, long enough to hide the scheduler, short enough to balance
+/// threads.
+constexpr std::int64_t kChunk = 64 * 1024;
+
+/// From here on a step's state does not fit the private caches, and writing the parameter past them wins.
+constexpr std::int64_t kStreamFrom = 256 * 1024;
+
+/// Separates stochastic rounding from other users of the seed.
+constexpr std::uint64_t kRoundingStream = 0x6d6f6d656e7473;
+
+template <typename Value>
+Value stored_moment(float value, std::uint32_t random) {
+  if constexpr (std::is_same_v<Value, float>) {
+    return value;
+  } else {
+    return round_stochastically(value, random);
+  }
+}
+
+template <int count>
+using Floats = std::array<float, count>;
+
+/// Each gives the new master and changes the rule's moments.
+float moved(const AdamWCoefficients& s, float gradient, float master, Floats<2>& moments) {
+  auto& [exp_avg, exp_avg_sq] = moments;
+  exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
+  exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * (gradient * gradient);
+  const float denominator = std::sqrt(exp_avg_sq) * s.inverse_correction2 + s.epsilon;
+  return s.keep * master - s.step_size * (exp_avg / denominator);
+}
+
+float moved(const SgdCoefficients& s, float gradient, float master, Floats<0>& /*none*/) {
+  return master - s.learning_rate * (gradient + s.weight_decay * master);
+}
+
+float moved(const SgdCoefficients& s, float gradient, float master, Floats<1>& buffer) {
+  buffer[0] = s.momentum * buffer[0] + (gradient + s.weight_decay * master);
+  return master - s.learning_rate * buffer[0];
+}
+
+template <UpdateRule rule, typename Precision, typename Master, typename Stored>
+void update_plainly(const UpdateCoefficients& step, const OptimizerState& state) {
+  constexpr int kCount = moments_of(rule).count();
+  const auto& s = step.of<rule>();
+  auto* masters = static_cast<Master*>(state.master);
+  auto* parameters = static_cast<Precision*>(state.parameter);
+  const auto* gradients = static_cast<const Precision*>(state.gradient);
+  std::array<Stored*, kCount> stored = {};
+  for (int k = 0; k < kCount; ++k) stored[k] = static_cast<Stored*>(state.of(moments_of(rule).at(k)));
+  const std::uint32_t key = rounding_key(s.rounding, state.unit);
+  for (std::int64_t i = 0; i < state.elements; ++i) {
+    Floats<kCount> moments = {};
+    for (int k = 0; k < kCount; ++k) moments[k] = static_cast<float>(stored[k][i]);
+    const float gradient = static_cast<float>(gradients[i]) * s.gradient_scale;
+    if constexpr (std::is_same_v<Master, Remainder>) {
+      const SplitMaster halves =
+          split_master(moved(s, gradient, join_master(parameters[i], masters[i]), moments));
+      parameters[i] = halves.parameter;
+      masters[i] = halves.remainder;
+    } else {
+      masters[i] = moved(s, gradient, masters[i], moments);
+      if constexpr (!std::is_same_v<Precision, float>) parameters[i] = Precision(masters[i]);
+    }
+    std::uint32_t random = mix_bits(key + static_cast<std::uint32_t>(state.first + i));
+    for (int k = 0; k < kCount; ++k, random >>= 16)
+      stored[k][i] = stored_moment<Stored>(moments[k], random & 0xffffU);
+  }
+}
+
+AdamWCoefficients adamw_coefficients(const UpdateStep& step, std::uint32_t rounding) {
+  const double beta1 = step.beta1, beta2 = step.beta2, learning_rate = step.learning_rate;
+  const auto count = static_cast<double>(step.step);
+  return {.gradient_scale = step.gradient_scale,
+          .keep = static_cast<float>(1 - learning_rate * step.weight_decay),
+          .beta1 = step.beta1,
+          .one_minus_beta1 = static_cast<float>(1 - beta1),
+          .beta2 = step.beta2,
+          .one_minus_beta2 = static_cast<float>(1 - beta2),
+          .inverse_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, count))),
+          .epsilon = step.epsilon,
+          .step_size = static_cast<float>(learning_rate / (1 - std::pow(beta1, count))),
+          .rounding = rounding};
+}
+
+}  // namespace
+
+UpdateCoefficients coefficients(const UpdateStep& step) {
+  assert(step.step >= 1);
+  const CounterRandom random(step.seed, kRoundingStream);
+  const std::uint32_t rounding = random.words(static_cast<std::uint64_t>(step.step))[0];
+  if (step.rule == UpdateRule::adamw) return {.adamw = adamw_coefficients(step, rounding)};
+  return {.sgd = {.gradient_scale = step.gradient_scale,
+                  .weight_decay = step.weight_decay,
+                  .momentum = step.momentum,
+                  .learning_rate = step.learning_rate,
+                  .rounding = rounding}};
+}
+
+void update(const UpdateCoefficients& step, const OptimizerState& state) {
+  assert(!state.format.split_master || state.precision == DType::bf16);
+  const bool stream = state.elements >= kStreamFrom;
+  for_ranges((state.elements + kChunk - 1) / kChunk, 1,
+             [&](std::int64_t first_chunk, std::int64_t last_chunk, int) {
+               const std::int64_t first = first_chunk * kChunk;
+               const std::int64_t last = std::min(last_chunk * kChunk, state.elements);
+               update_kernel(step, state.part(first, last - first), stream);
+             });
+}
+
+void round_masters(const OptimizerState& state) {
+  if (state.precision == DType::fp32 || state.format.split_master) return;
+  const std::span masters(static_cast<const float*>(state.master), static_cast<std::size_t>(state.elements));
+  with_storage_type(state.precision, [&]<typename T>(T) {
+    std::ranges::transform(masters, static_cast<T*>(state.parameter), [](float master) { return T(master); });
+  });
+}
+
+void update_reference(const UpdateCoefficients& step, const OptimizerState& state) {
+  with_rule(state.rule, [&]<UpdateRule rule>(RuleConstant<rule>) {
+    with_state_types(state.precision, state.format,
+                     [&]<typename Precision, typename Master, typename Stored>(Precision, Master, Stored) {
+                       update_plainly<rule, Precision, Master, Stored>(step, state);
+                     });
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,90 @@
+// The rules by which parameters are updated, and what each keeps of earlier gradients: its moments. Whoever
+// sizes, places, saves or moves state walks a rule's moments and asks for nothing else of it. Constexpr, so
+// that CUDA code may use it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <type_traits>
+
+namespace strata {
+
+/// An array with the parameters' shape, under PyTorch's name for it.
+enum class Moment : std::uint8_t { exp_avg, exp_avg_sq, momentum_buffer };
+inline constexpr std::array kMoments = {Moment::exp_avg, Moment::exp_avg_sq, Moment::momentum_buffer};
+
+/// A set of them, in the order of the enumerators.
+class Moments {
+ public:
+  constexpr Moments(std::initializer_list<Moment> moments) {
+    for (const Moment moment : moments) bits_ |= bit(moment);
+  }
+  constexpr bool has(Moment moment) const { return (bits_ & bit(moment)) != 0; }
+  constexpr int count() const {
+    int count = 0;
+    for_each([&](Moment) { ++count; });
+    return count;
+  }
+  /// The one with `number` others before it. REQUIRES: number < count().
+  constexpr Moment at(int number) const {
+    Moment found = {};
+    for_each([&](Moment moment) {
+      if (number-- == 0) found = moment;
+    });
+    return found;
+  }
+  template <typename Visit>
+  constexpr void for_each(const Visit& visit) const {
+    for (std::size_t i = 0; i < kMoments.size(); ++i) {
+      if (has(static_cast<Moment>(i))) visit(static_cast<Moment>(i));
+    }
+  }
+  constexpr Moments operator|(Moments other) const {
+    other.bits_ = static_cast<std::uint8_t>(other.bits_ | bits_);
+    return other;
+  }
+  friend constexpr bool operator==(const Moments&, const Moments&) = default;
+
+ private:
+  static constexpr std::uint8_t bit(Moment moment) {
+    return static_cast<std::uint8_t>(1U << static_cast<unsigned>(moment));
+  }
+  std::uint8_t bits_ = 0;
+};
+
+/// SGD without momentum is a rule of its own: it keeps nothing.
+enum class UpdateRule : std::uint8_t { adamw, sgd, sgd_momentum };
+inline constexpr std::array kUpdateRules = {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::sgd_momentum};
+
+constexpr std::string_view name_of(UpdateRule rule) {
+  constexpr std::array<std::string_view, kUpdateRules.size()> kNames = {"adamw", "sgd", "sgd_momentum"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+
+constexpr Moments moments_of(UpdateRule rule) {
+  switch (rule) {
+    case UpdateRule::adamw:
+      return {Moment::exp_avg, Moment::exp_avg_sq};
+    case UpdateRule::sgd:
+      return {};
+    case UpdateRule::sgd_momentum:
+      return {Moment::momentum_buffer};
+  }
+  return {};
+}
+
+template <UpdateRule rule>
+using RuleConstant = std::integral_constant<UpdateRule, rule>;
+
+/// body(RuleConstant<rule>()); returns what it returns.
+template <typename Body>
+decltype(auto) with_rule(UpdateRule rule, const Body& body) {
+  if (rule == UpdateRule::sgd) return body(RuleConstant<UpdateRule::sgd>());
+  if (rule == UpdateRule::sgd_momentum) return body(RuleConstant<UpdateRule::sgd_momentum>());
+  return body(RuleConstant<UpdateRule::adamw>());
+}
+
+}  // namespace strata
