@@ -41,9 +41,9 @@ RunConfig run_with_groups(const TemporaryFolder& folder) {
 /// One step of `config` gives a tensor the bits that it gets where all tensors have its policy.
 void expect_each_tensor_as_alone(RunConfig config, const std::vector<std::string>& names) {
   config.train.steps = 1;
-  const std::vector<StateKind> kinds = {StateKind::master, StateKind::exp_avg, StateKind::exp_avg_sq};
-  const Tensors actual = left_by(config, kinds);
   const Model model = model_of(config);
+  const std::vector<StateKind> kinds = kinds_of(model, Flat::trained);
+  const Tensors actual = left_by(config, kinds);
   std::set<std::string> seen;
   for (std::size_t p = 0; p < model.policies.size(); ++p) {
     RunConfig uniform = config;
@@ -76,6 +76,17 @@ TEST(TensorGroups, UpdateEachTensorAsItsPolicySays) {
       expect_each_tensor_as_alone(config, {"model.embed_tokens.weight", "model.layers.2.mlp.up_proj.weight",
                                            "model.layers.2.mlp.gate_proj.weight", "model.norm.weight"});
     }
+  }
+}
+
+TEST(TensorGroups, OfSgdUpdateEachTensorAsItsPolicySays) {
+  const TemporaryFolder folder;
+  for (const double momentum : {0.0, 0.75}) {
+    RunConfig config = run_with_groups(folder);
+    config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = momentum;
+    expect_each_tensor_as_alone(config, {"model.embed_tokens.weight", "model.layers.2.mlp.up_proj.weight",
+                                         "model.layers.2.mlp.gate_proj.weight", "model.norm.weight"});
   }
 }
 

@@ -1,0 +1,254 @@
+// SGD with and without momentum in whole runs: its bits depend on no placement, it keeps what its rule says
+// and nothing else, resumes exactly, and goes with ranks, stages and late updates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+
+#include "base/file.h"
+#include "tests/base/expect_error.h"
+#include "tests/execute/support.h"
+#include "tests/support/drive.h"
+#include "tests/support/queued_device.h"
+
+namespace strata {
+namespace {
+
+using test::expect_the_plan_was_exact;
+using test::run;
+using test::run_ranks;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+
+struct Way {
+  double momentum;
+  DType precision = DType::bf16;
+  MasterFormat master = MasterFormat::fp32;
+  MomentFormat moments = MomentFormat::fp32;
+  double clip_norm = 1;
+};
+constexpr Way kPlain = {0}, kMomentum = {0.9};
+constexpr Way kPlainFp32 = {0, DType::fp32}, kMomentumFp32 = {0.9, DType::fp32};
+constexpr Way kPlainFp16 = {0, DType::fp16}, kMomentumFp16 = {0.9, DType::fp16};
+constexpr Way kPlainSplit = {0, DType::bf16, MasterFormat::split, MomentFormat::fp32, 0};
+constexpr Way kSmallest = {0.9, DType::bf16, MasterFormat::split, MomentFormat::bf16};
+
+class Sgd : public ::testing::TestWithParam<Way> {
+ protected:
+  RunConfig config(const Way& way) const {
+    RunConfig config = test::tiny_run(folder_.path());
+    config.train.threads = 1;
+    config.train.precision = way.precision;
+    config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = way.momentum;
+    config.optimizer.master = way.master;
+    config.optimizer.moments = way.moments;
+    config.optimizer.clip_norm = way.clip_norm;
+    config.optimizer.schedule = ScheduleKind::cosine;
+    return config;
+  }
+  RunConfig config() const { return config(GetParam()); }
+  RunConfig on_drives(RunConfig config) const {
+    config.memory.device = smallest_bytes(config) + 40 * KiB;
+    config.memory.nvme_path = {folder_.path().string()};
+    config.memory.optimizer_state = config.memory.parameters = TierChoice::nvme;
+    return config;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_P(Sgd, PlacementChangesNoBitAndThePlanIsExact) {
+  const RunConfig resident = config();
+  const std::string expected = run(resident).result.state_hash;
+  RunConfig hosted = resident;
+  hosted.memory.device = smallest_bytes(hosted);
+  std::vector<RunConfig> placed = {hosted};
+  if (test::why_no_drive(folder_.path()).empty()) placed.push_back(on_drives(resident));
+  for (RunConfig each : placed) {
+    for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
+      each.plan.lanes = lanes;
+      const RunOutcome outcome = run(each);
+      EXPECT_EQ(outcome.result.state_hash, expected);
+      expect_the_plan_was_exact(outcome);
+    }
+  }
+}
+
+TEST_P(Sgd, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
+  RunConfig config = this->config();
+  config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
+  const std::string straight = run(config).result.state_hash;
+  test::QueuedDevice queued({.threads = 2, .link = {}});
+  for (Device* device : {static_cast<Device*>(nullptr), static_cast<Device*>(&queued)}) {
+    config.checkpoint.path = (folder_.path() / (device == nullptr ? "cpu" : "queued")).string();
+    config.checkpoint.every = device == nullptr ? 0 : 1;  // once it stands still, or while it trains
+    config.train.steps = 2;
+    run(config, {.device = device});
+    config.train.steps = 4;
+    EXPECT_EQ(run(config, {.device = device}).result.state_hash, straight);
+  }
+}
+
+TEST_P(Sgd, LearnsAndDiffersFromOtherRules) {
+  RunConfig config = this->config();
+  config.optimizer.learning_rate = GetParam().momentum > 0 ? 0.02 : 0.2;
+  config.optimizer.schedule = ScheduleKind::constant;
+  config.train.steps = 30;
+  const TrainResult result = run(config).result;
+  EXPECT_LT(result.steps.back().loss, 0.9 * result.steps.front().loss);
+  config.train.steps = 3;
+  std::set<std::string> hashes = {run(config).result.state_hash};
+  config.optimizer.momentum = GetParam().momentum > 0 ? 0 : 0.5;
+  hashes.insert(run(config).result.state_hash);
+  config.optimizer.momentum = 0;
+  config.optimizer.type = OptimizerType::adamw;
+  hashes.insert(run(config).result.state_hash);
+  EXPECT_EQ(hashes.size(), 3U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Sgd,
+                         ::testing::Values(kPlain, kMomentum, kPlainFp32, kMomentumFp32, kPlainFp16,
+                                           kMomentumFp16, kPlainSplit, kSmallest));
+
+class SgdRun : public Sgd {};
+
+TEST_F(SgdRun, StateHasItsBytesPerParameterAndMovesThemToAndFromDrives) {
+  if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
+  // Master and momentum buffer.
+  for (const auto& [way, sizes] :
+       {std::pair(kPlain, std::vector<Bytes>{4}), std::pair(kPlainSplit, std::vector<Bytes>{2}),
+        std::pair(kMomentum, std::vector<Bytes>{4, 4}), std::pair(kSmallest, std::vector<Bytes>{2, 2}),
+        std::pair(kMomentumFp32, std::vector<Bytes>{4}), std::pair(kPlainFp32, std::vector<Bytes>{})}) {
+    RunConfig config = this->config(way);
+    config.train.steps = 2;
+    config.memory.device = smallest_bytes(config);
+    config.memory.nvme_path = {folder_.path().string()};
+    config.memory.optimizer_state = TierChoice::nvme;
+    const RunOutcome outcome = run(config);
+    expect_the_plan_was_exact(outcome);
+    Bytes expected = 0, per_parameter = size_of(way.precision);
+    for (const Bytes size : sizes) per_parameter += size;
+    for (const Unit& unit : test::model_of(config).units)
+      for (const Bytes size : sizes) expected += align_up(unit.elements * size, kBufferAlignment);
+    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_read), expected);
+    EXPECT_EQ(outcome.plan.training.moved(Link::nvme_write), expected);
+    EXPECT_EQ(outcome.plan.strategy.state_format.state_bytes(way.precision), per_parameter);
+  }
+}
+
+TEST_F(SgdRun, HasTheSameBitsUnderEveryZeroStageWhereverStateLives) {
+  for (const Way& way : {kPlain, kMomentum}) {
+    std::set<std::string> hashes;
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const bool on_host : {false, true}) {
+        RunConfig config = this->config(way);
+        config.train.microbatch = 1;
+        config.parallel.data = 2;
+        config.parallel.zero_stage = stage;
+        if (on_host) config.memory.device = smallest_bytes(config);
+        for (const RunOutcome& rank : run_ranks(config, 2)) {
+          hashes.insert(rank.result.state_hash);
+          expect_the_plan_was_exact(rank);
+        }
+      }
+    }
+    EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+  }
+}
+
+TEST_F(SgdRun, HasTheSameBitsUnderEveryScheduleOfAPipeline) {
+  using enum PipelineSchedule;
+  for (const Way& way : {kPlainFp32, kMomentum}) {
+    std::set<std::string> hashes;
+    for (const PipelineSchedule schedule : {gpipe, one_f_one_b, zero_bubble}) {
+      for (const bool on_host : {false, true}) {
+        RunConfig config = this->config(way);
+        config.parallel.pipeline = 2;
+        config.parallel.schedule = schedule;
+        if (on_host) config.memory.device = smallest_bytes(config);
+        for (const RunOutcome& rank : run_ranks(config, 2)) {
+          hashes.insert(rank.result.state_hash);
+          expect_the_plan_was_exact(rank);
+        }
+      }
+    }
+    EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+  }
+}
+
+TEST_F(SgdRun, HasTheSameBitsInAsynchronousPipelinesWhereverStateLives) {
+  using enum PipelineSchedule;
+  for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
+    for (const Way& way : {kPlain, kMomentumFp32}) {
+      std::set<std::string> hashes;
+      for (const bool on_host : {false, true}) {
+        RunConfig config = this->config(way);
+        config.model.config["tie_word_embeddings"] = false;
+        config.optimizer.clip_norm = 0;
+        config.parallel.pipeline = 2;
+        config.parallel.schedule = schedule;
+        if (on_host) config.memory.device = smallest_bytes(config);
+        for (const RunOutcome& rank : run_ranks(config, 2)) {
+          hashes.insert(rank.result.state_hash);
+          expect_the_plan_was_exact(rank);
+        }
+      }
+      EXPECT_EQ(hashes.size(), 1U) << way.momentum;
+    }
+  }
+}
+
+TEST_F(SgdRun, GoesOnFromACheckpointOnAnyNumberOfRanks) {
+  for (const Way& way : {kPlainFp32, kMomentumFp32}) {
+    RunConfig config = this->config(way);
+    config.train.microbatch = 1;
+    config.checkpoint.path = (folder_.path() / (way.momentum > 0 ? "momentum" : "plain")).string();
+    config.train.steps = 2;
+    const std::string saved = run(config).result.state_hash;
+    config.parallel.data = 3;
+    EXPECT_EQ(run_ranks(config, 3).front().result.state_hash, saved);
+    config.train.steps = 4;
+    const std::string further = run_ranks(config, 3).front().result.state_hash;
+    config.parallel.data = 1;
+    EXPECT_EQ(run(config).result.state_hash, further);
+  }
+}
+
+TEST_F(SgdRun, SkipsAStepThatOverflowsWithoutATrace) {
+  RunConfig config = this->config(kMomentumFp16);
+  config.train.loss_scale_initial = 1e30;
+  config.train.steps = 1;
+  const TrainResult skipped = run(config).result;
+  EXPECT_EQ(skipped.counters.skipped, 1);
+  config.train.loss_scale_initial = 5e29;  // overflows too
+  EXPECT_EQ(run(config).result.state_hash, skipped.state_hash);
+  config.train.loss_scale_initial = 1024;
+  EXPECT_NE(run(config).result.state_hash, skipped.state_hash);
+}
+
+TEST_F(SgdRun, RefusesACheckpointOfAnotherRule) {
+  RunConfig config = this->config(kMomentum);
+  config.train.steps = 1;
+  config.checkpoint.path = (folder_.path() / "out").string();
+  run(config);
+  const auto manifest = folder_.path() / "out" / "step-00000001" / "manifest.json";
+  EXPECT_THAT(read_file(manifest), ::testing::HasSubstr("\"update_rule\": \"sgd_momentum\""));
+  RunConfig plain = config;
+  plain.optimizer.momentum = 0;
+  test::expect_error<ConfigError>(
+      [&] { run(plain); },
+      {"step-00000001", "is of a run with optimizer.type sgd with momentum",
+       "this one has optimizer.type sgd without momentum", "another checkpoint.path or --fresh"});
+  RunConfig adamw = plain;
+  adamw.optimizer.type = OptimizerType::adamw;
+  test::expect_error<ConfigError>([&] { run(adamw); }, {"this one has optimizer.type adamw"});
+  EXPECT_EQ(run(config).result.steps.size(), 0U);
+  EXPECT_EQ(run(adamw, {.fresh = true}).result.steps.size(), 1U);
+  test::expect_error<ConfigError>([&] { run(config); }, {"is of a run with optimizer.type adamw"});
+}
+
+}  // namespace
+}  // namespace strata

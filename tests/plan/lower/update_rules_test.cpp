@@ -1,0 +1,137 @@
+// A program has the moments that its rule of updates keeps, and the meaning of any other program.
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/plan/passes/prefetch.h"
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
+#include "optim/update_rule.h"
+#include "tests/plan/support.h"
+
+namespace strata::test {
+namespace {
+
+Model model_of(UpdateRule rule) {
+  RunConfig::OptimizerSection optimizer;
+  if (rule != UpdateRule::adamw) optimizer.type = OptimizerType::sgd;
+  if (rule == UpdateRule::sgd_momentum) optimizer.momentum = 0.5;
+  Model model = build_model(tiny_model().architecture, {}, optimizer);
+  EXPECT_EQ(model.rule(), rule);
+  return model;
+}
+
+std::vector<StrategyOptions> options_of_updates() {
+  std::vector<StrategyOptions> options;
+  for (const DType precision : {DType::fp32, DType::bf16}) {
+    for (const std::size_t on_device : {0, 2, 5}) {
+      for (const Mesh mesh : {Mesh{}, Mesh{.shard = 3}}) {
+        StrategyOptions each{.precision = precision, .units_on_device = on_device, .saves = true};
+        each.mesh = mesh;
+        options.push_back(each);
+      }
+    }
+  }
+  return with_pieces(with_late_updates(std::move(options)));
+}
+
+TEST(UpdateRules, KeepTheirMomentsAndNoOthers) {
+  const std::map<UpdateRule, std::set<std::string>> moments = {
+      {UpdateRule::adamw, {"exp_avg", "exp_avg_sq"}},
+      {UpdateRule::sgd, {}},
+      {UpdateRule::sgd_momentum, {"momentum_buffer"}}};
+  for (const UpdateRule rule : kUpdateRules) {
+    const Model model = model_of(rule);
+    for (const StrategyOptions& options : options_of_updates()) {
+      const Program program = lower_training(model, tiny_strategy(model, options));
+      std::set<std::string> kept = moments.at(rule);
+      if (options.precision != DType::fp32) kept.insert("master");
+      std::set<std::string> saved = kept;
+      saved.insert("master");
+      for (const Buffer& buffer : program.buffers) {
+        if (buffer.kind != BufferKind::optimizer_state) continue;
+        const std::string name = buffer.name.substr(buffer.name.find('/') + 1);
+        EXPECT_TRUE(kept.contains(name.substr(0, name.find('[')))) << buffer.name;
+      }
+      for (const Instruction& instruction : program.instructions) {
+        std::set<std::string> roles;
+        if (is_update(instruction.operation)) {
+          EXPECT_EQ(instruction.operation, update_by(rule));
+          for (const Operand& operand : instruction.writes) roles.insert(std::string(name_of(operand.role)));
+          std::set<std::string> expected = kept;
+          expected.insert("parameter");
+          EXPECT_EQ(roles, expected) << print(program, instruction);
+        } else if (instruction.operation == Operation::save && instruction.unit >= 0) {
+          EXPECT_TRUE(saved.contains(std::string(name_of(instruction.reads.front().role))))
+              << print(program, instruction);
+        }
+      }
+    }
+  }
+}
+
+TEST(UpdateRules, DifferInTheStateOfAProgramAndInNothingElse) {
+  const auto outline = [](const Program& program) {
+    std::vector<std::string> lines;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation == Operation::save || is_update(instruction.operation)) continue;
+      lines.push_back(print(program, instruction));
+    }
+    return lines;
+  };
+  const auto without_numbers = [](std::string line) {
+    std::string text;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      text += line[i];
+      if (line[i] != '#') continue;
+      while (i + 1 < line.size() && std::isdigit(static_cast<unsigned char>(line[i + 1])) != 0) ++i;
+    }
+    return text;
+  };
+  for (StrategyOptions options : options_of_updates()) {
+    options.saves = false;
+    const auto lines = [&](UpdateRule rule) {
+      const Model model = model_of(rule);
+      std::vector<std::string> all = outline(lower_training(model, tiny_strategy(model, options)));
+      for (std::string& line : all) line = without_numbers(line);
+      // What moves state of the optimizer between tiers is not there without it.
+      std::erase_if(all, [](const std::string& line) {
+        return line.find("/exp_avg") != std::string::npos || line.find("/momentum") != std::string::npos;
+      });
+      return all;
+    };
+    const std::vector<std::string> expected = lines(UpdateRule::adamw);
+    EXPECT_EQ(lines(UpdateRule::sgd), expected);
+    EXPECT_EQ(lines(UpdateRule::sgd_momentum), expected);
+  }
+}
+
+TEST(UpdateRules, KeepTheMeaningOfTheProgramAtEveryBudgetAndOnDrives) {
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::sgd_momentum}) {
+    const Model model = model_of(rule);
+    for (const StrategyOptions& options : options_of_updates()) {
+      const Program plain = lower_training(model, tiny_strategy(model, options));
+      const auto expected = run_in_order(plain, 3);
+      const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
+      for (const Bytes budget : {smallest, 2 * smallest, kUnlimited}) {
+        const Program placed =
+            place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+        verify(placed, kNoLimits);
+        for (std::uint32_t seed = 0; seed < 2; ++seed)
+          EXPECT_EQ(run_in_random_order(placed, 3, seed), expected);
+      }
+      const Program on_drives = spill(plain, find_spill_order(plain, {}).buffers);
+      const Bytes least = near_bytes(on_drives, kHostLevel).smallest;
+      for (const Bytes budget : {least, kUnlimited})
+        EXPECT_EQ(run_in_order(keep_resident(on_drives, kHostLevel, budget), 3), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::test
