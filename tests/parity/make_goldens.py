@@ -1,4 +1,4 @@
-"""Writes goldens/: tiny transformers models and what transformers + torch.optim.AdamW make of them (see README.md).
+"""Writes goldens/: tiny transformers models and what transformers + torch.optim make of them (see README.md).
 
     .venv/bin/python tests/parity/make_goldens.py [NAME ...]
 
@@ -30,6 +30,11 @@ EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 OPTIMIZER = {"learning_rate": 2e-3, "betas": [0.9, 0.95], "epsilon": 1e-5, "weight_decay": 0.1, "clip_norm": 1.0}
 
 
+def sgd(learning_rate, momentum):
+    """torch.optim.SGD in the place of AdamW."""
+    return {"type": "sgd", "learning_rate": learning_rate, "momentum": momentum, "weight_decay": 0.02, "clip_norm": 1.0}
+
+
 def llama_like(**changes):
     options = dict(vocab_size=101, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
                    num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
@@ -43,7 +48,7 @@ def gemma_like(**changes):
 
 
 def cases():
-    """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups."""
+    """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups, the optimizer."""
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     return {
@@ -98,6 +103,12 @@ def cases():
                           {"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
                           {"tensors": ["*.k_proj.*", "*.0.mlp.up_proj.*"], "lr_factor": 0.5, "weight_decay": 0.7},
                           {"tensors": ["*.1.self_attn.k_proj.bias"], "weight_decay": 1.5}]),
+        "qwen2-sgd": (20, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                   tie_word_embeddings=True)), 24, 6, 2, [], [], sgd(0.1, 0)),
+        "qwen2-momentum": (21, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                        tie_word_embeddings=True)), 24, 6, 2, [],
+                           [{"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
+                            {"tensors": ["*.k_proj.*", "*norm.weight"], "weight_decay": 0.2}], sgd(0.02, 0.9)),
     }
 
 
@@ -129,14 +140,21 @@ def matches(name, patterns):
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def parameter_group(name, parameter, groups):
+def parameter_group(name, parameter, groups, settings):
     """What torch's optimizer is told of a parameter: of groups that fit, the last one that gives a value."""
-    policy = {"lr_factor": 1.0, "weight_decay": OPTIMIZER["weight_decay"] if parameter.dim() >= 2 else 0.0}
+    policy = {"lr_factor": 1.0, "weight_decay": settings["weight_decay"] if parameter.dim() >= 2 else 0.0}
     for group in groups:
         if matches(name, group["tensors"]):
             policy.update({key: group[key] for key in policy if key in group})
-    return {"params": [parameter], "lr": OPTIMIZER["learning_rate"] * policy["lr_factor"],
+    return {"params": [parameter], "lr": settings["learning_rate"] * policy["lr_factor"],
             "weight_decay": policy["weight_decay"]}
+
+
+def make_optimizer(trained, groups, settings):
+    parameters = [parameter_group(name, parameter, groups, settings) for name, parameter in trained.items()]
+    if settings.get("type") == "sgd":
+        return torch.optim.SGD(parameters, momentum=settings["momentum"], foreach=False)
+    return torch.optim.AdamW(parameters, betas=tuple(settings["betas"]), eps=settings["epsilon"], foreach=False)
 
 
 def accumulate(model, windows, microbatch, autocast):
@@ -160,21 +178,20 @@ def accumulate(model, windows, microbatch, autocast):
     return total
 
 
-def train(folder, tokens, steps, batch, microbatch, freeze, groups, dtype=torch.float32, autocast=False):
+def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dtype=torch.float32, autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **EAGER).eval()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not matches(name, freeze))
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    optimizer = torch.optim.AdamW([parameter_group(name, parameter, groups) for name, parameter in trained.items()],
-                                  betas=tuple(OPTIMIZER["betas"]), eps=OPTIMIZER["epsilon"], foreach=False)
+    optimizer = make_optimizer(trained, groups, settings)
     losses, norms, gradients = [], [], None
     for step in range(steps):
         optimizer.zero_grad()
         losses.append(accumulate(model, tokens[step * batch:(step + 1) * batch], microbatch, autocast))
         if gradients is None:
             gradients = {name: parameter.grad.detach().clone() for name, parameter in trained.items()}
-        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), OPTIMIZER["clip_norm"]).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), settings["clip_norm"]).item())
         optimizer.step()
     return losses, norms, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
 
@@ -210,7 +227,7 @@ def save_as_model(tensors, config, path, left_out=()):
         save_file({name: tensor for name, tensor in saved.items() if not matches(name, left_out)}, path)
 
 
-def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=()):
+def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -222,14 +239,14 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder / "model", tokens, steps, batch, microbatch, freeze, groups, **options)
+        return train(folder / "model", tokens, steps, batch, microbatch, freeze, groups, settings, **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
     mixed = run(BF16_STEPS, autocast=True)
     save_as_model(single[2], config, folder / "gradients.safetensors", freeze)
     save_as_model(single[3], config, folder / "weights.safetensors")
-    golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": OPTIMIZER,
+    golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": settings,
               "fp32": {"losses": single[0], "grad_norms": single[1]},
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
     if freeze:

@@ -1,4 +1,4 @@
-// Parity with transformers and torch.optim.AdamW on the goldens beside this file: what Strata trains is the
+// Parity with transformers and torch.optim on the goldens beside this file: what Strata trains is the
 // model people know.
 #include <gtest/gtest.h>
 
@@ -59,8 +59,13 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.train.threads = 2;
   config.train.freeze = v.value("freeze", config.train.freeze);
   config.optimizer.learning_rate = optimizer["learning_rate"];
-  config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
-  config.optimizer.epsilon = optimizer["epsilon"];
+  if (optimizer.value("type", "adamw") == "sgd") {
+    config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = optimizer["momentum"];
+  } else {
+    config.optimizer.betas = {optimizer["betas"][0], optimizer["betas"][1]};
+    config.optimizer.epsilon = optimizer["epsilon"];
+  }
   config.optimizer.weight_decay = optimizer["weight_decay"];
   config.optimizer.clip_norm = optimizer["clip_norm"];
   for (const nlohmann::json& group : v.value("groups", nlohmann::json::array())) {
@@ -105,7 +110,7 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
     // The update leaves the gradient it used in place, so the first step's is read right after it.
-    if (instruction.operation != Operation::adamw || instruction.unit < 0) return;
+    if (!is_update(instruction.operation) || instruction.unit < 0) return;
     const Unit& unit = model.units[static_cast<std::size_t>(instruction.unit)];
     const auto* gradient =
         reinterpret_cast<const float*>(trainer.state().read(instruction.find(Role::gradient)).data());
@@ -204,7 +209,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("gpt2", "llama-tied", "llama-untied", "qwen2", "qwen3", "mistral",
                                          "llama-padding", "olmo2", "phi3", "granite", "gemma2", "gemma3",
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
-                                         "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups"),
+                                         "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
+                                         "qwen2-sgd", "qwen2-momentum"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
