@@ -274,11 +274,18 @@ void add_optimizer(std::vector<Key>& keys) {
                      "masters; use fp32 with any other precision"
                    : "";
       });
-  section.add<Word<MomentFormat>>(
-      "moments", &S::moments, "",
-      "How the means of gradients and of their squares are kept, or the momentum buffer. bf16: rounded at "
-      "random by train.seed, up or down with the mean right, so 2 bytes per parameter less for each; results "
-      "are near those of fp32, not equal.");
+  require(section.add<Word<MomentFormat>>(
+              "moments", &S::moments, "",
+              "How the means of gradients and of their squares are kept, or the momentum buffer. bf16: "
+              "rounded at "
+              "random by train.seed, up or down with the mean right, so 2 bytes per parameter less for each; "
+              "results are near those of fp32, not equal."),
+          {"optimizer.type", "optimizer.momentum"}, [](const RunConfig& c) -> std::string {
+            const bool keeps_any = c.optimizer.type == OptimizerType::adamw || c.optimizer.momentum > 0;
+            return keeps_any || c.optimizer.moments == S().moments
+                       ? ""
+                       : "sgd without optimizer.momentum keeps no moments; leave it out, or give a momentum";
+          });
 }
 
 void add_schedule(std::vector<Key>& keys) {

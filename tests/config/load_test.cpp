@@ -297,6 +297,11 @@ TEST(OptimizerType, RefusesKeysOfTheOther) {
               HasSubstr("optimizer.epsilon: belongs to optimizer.type adamw"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, momentum: 1}\n"),
               HasSubstr("optimizer.momentum: must be at least 0 and less than 1, not 1"));
+  EXPECT_THAT(refusal(kMinimal + "optimizer: {type: sgd, moments: bf16}\n"),
+              HasSubstr("optimizer.moments: sgd without optimizer.momentum keeps no moments"));
+  EXPECT_EQ(parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.5, moments: bf16}\n", "run.yaml")
+                .optimizer.moments,
+            MomentFormat::bf16);
 }
 
 TEST(AutomaticPrecision, IsTheDefaultAndLeavesTheChoiceOpen) {
