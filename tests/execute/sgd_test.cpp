@@ -99,14 +99,15 @@ TEST_P(Sgd, LearnsAndDiffersFromOtherRules) {
   config.train.steps = 30;
   const TrainResult result = run(config).result;
   EXPECT_LT(result.steps.back().loss, 0.9 * result.steps.front().loss);
-  config.train.steps = 3;
-  std::set<std::string> hashes = {run(config).result.state_hash};
+  config.train.steps = 3;  // the first update is the same with any momentum
+  const auto last_loss = [&config] { return run(config).result.steps.back().loss; };
+  std::set<double> losses = {last_loss()};  // a hash would differ by the moments that are kept
   config.optimizer.momentum = GetParam().momentum > 0 ? 0 : 0.5;
-  hashes.insert(run(config).result.state_hash);
+  losses.insert(last_loss());
   config.optimizer.momentum = 0;
   config.optimizer.type = OptimizerType::adamw;
-  hashes.insert(run(config).result.state_hash);
-  EXPECT_EQ(hashes.size(), 3U);
+  losses.insert(last_loss());
+  EXPECT_EQ(losses.size(), 3U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Sgd,
@@ -218,15 +219,22 @@ TEST_F(SgdRun, GoesOnFromACheckpointOnAnyNumberOfRanks) {
 }
 
 TEST_F(SgdRun, SkipsAStepThatOverflowsWithoutATrace) {
-  RunConfig config = this->config(kMomentumFp16);
-  config.train.loss_scale_initial = 1e30;
-  config.train.steps = 1;
-  const TrainResult skipped = run(config).result;
-  EXPECT_EQ(skipped.counters.skipped, 1);
-  config.train.loss_scale_initial = 5e29;  // overflows too
-  EXPECT_EQ(run(config).result.state_hash, skipped.state_hash);
-  config.train.loss_scale_initial = 1024;
-  EXPECT_NE(run(config).result.state_hash, skipped.state_hash);
+  for (const Way& way : {kPlainFp16, kMomentumFp16}) {
+    for (const bool on_host : {false, true}) {
+      RunConfig config = this->config(way);
+      config.optimizer.schedule = ScheduleKind::constant;  // another would follow the number of steps
+      config.train.loss_scale_initial = 1024;
+      config.train.loss_scale_growth = 1e30;  // after the first step
+      config.train.loss_scale_interval = 1;
+      if (on_host) config.memory.device = smallest_bytes(config);
+      config.train.steps = 1;
+      const std::string updated = run(config).result.state_hash;
+      config.train.steps = 2;
+      const TrainResult skipped = run(config).result;
+      EXPECT_EQ(skipped.counters.skipped, 1);
+      EXPECT_EQ(skipped.state_hash, updated) << way.momentum;
+    }
+  }
 }
 
 TEST_F(SgdRun, RefusesACheckpointOfAnotherRule) {
