@@ -30,6 +30,7 @@ struct Layout {
   int replicate = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   const char* frozen = "";
+  double momentum = 0;  ///< of SGD; 0: AdamW
   int ranks() const { return context * tensor * stages * data; }
 };
 
@@ -42,6 +43,7 @@ std::string name_of(const Layout& layout) {
   if (layout.replicate > 1) name += fmt::format("_replicate_{}", layout.replicate);
   if (layout.schedule == PipelineSchedule::zero_bubble) name += "_zero_bubble";
   if (layout.frozen[0] != 0) name += "_frozen";
+  if (layout.momentum > 0) name += "_momentum";
   return name;
 }
 
@@ -77,6 +79,8 @@ class ContextTest : public ::testing::Test {
     config.train.microbatch = 2;
     config.train.steps = kSteps;
     config.train.precision = DType::fp32;
+    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = layout.momentum;
     config.train.recompute = layout.recompute;
     config.train.threads = 1;
     config.parallel.data = layout.data;
@@ -97,7 +101,8 @@ class ContextTest : public ::testing::Test {
     return config({.context = 1,
                    .architecture = layout.architecture,
                    .recompute = layout.recompute,
-                   .frozen = layout.frozen});
+                   .frozen = layout.frozen,
+                   .momentum = layout.momentum});
   }
 
   test::TemporaryFolder folder_;
@@ -136,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
                .frozen = "model.*.[qkie]*"},
         Layout{.context = 4, .architecture = "mixtral"},
         Layout{.stages = 2, .architecture = "mixtral", .recompute = Recompute::none},
-        Layout{.tensor = 2, .data = 2, .architecture = "mixtral"}),
+        Layout{.tensor = 2, .data = 2, .architecture = "mixtral"}, Layout{.data = 2, .momentum = 0.9}),
     [](const auto& info) { return name_of(info.param); });
 
 /// Wherever state lives, whatever is made again, in whatever order lanes run.

@@ -34,14 +34,16 @@ struct Layout {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 2, chunks = 1, data = 1, zero_stage = 3, replicate = 1;
   bool tied = true;
+  double momentum = 0;  ///< of SGD; 0: AdamW
   int ranks() const { return stages * data; }
 };
 
 std::string name_of(const Layout& layout) {
   const std::string word(word_of(layout.schedule));
-  return fmt::format("{}_{}_stages_{}_chunks_{}_data_{}_replicate_stage_{}{}",
+  return fmt::format("{}_{}_stages_{}_chunks_{}_data_{}_replicate_stage_{}{}{}",
                      word == "1f1b" ? "one_f_one_b" : word, layout.stages, layout.chunks, layout.data,
-                     layout.replicate, layout.zero_stage, layout.tied ? "" : "_untied");
+                     layout.replicate, layout.zero_stage, layout.tied ? "" : "_untied",
+                     layout.momentum > 0 ? "_momentum" : "");
 }
 
 constexpr std::int64_t kSteps = 10;
@@ -56,6 +58,8 @@ class PipelineTest : public ::testing::Test {
     config.train.microbatch = 1;
     config.train.steps = kSteps;
     config.train.precision = DType::fp32;
+    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = layout.momentum;
     config.train.threads = 1;
     config.parallel.data = layout.data;
     config.parallel.replicate = layout.replicate;
@@ -65,7 +69,9 @@ class PipelineTest : public ::testing::Test {
     config.parallel.schedule = layout.schedule;
     return config;
   }
-  RunConfig alone(const Layout& layout) const { return config({.stages = 1, .tied = layout.tied}); }
+  RunConfig alone(const Layout& layout) const {
+    return config({.stages = 1, .tied = layout.tied, .momentum = layout.momentum});
+  }
 
   test::TemporaryFolder folder_;
 };
@@ -374,6 +380,7 @@ std::vector<Layout> layouts() {
   using enum PipelineSchedule;
   return {{.schedule = one_f_one_b},
           {.schedule = one_f_one_b, .tied = false},
+          {.schedule = one_f_one_b, .momentum = 0.9},
           {.schedule = gpipe, .stages = 3},
           {.schedule = interleaved, .stages = 2, .chunks = 2},
           {.schedule = breadth_first, .stages = 2, .chunks = 3},

@@ -31,15 +31,16 @@ struct Layout {
   int vocabulary = 128;
   bool tied = true;
   bool sequence = false;
+  double momentum = 0;  ///< of SGD; 0: AdamW
   int ranks() const { return tensor * stages * data; }
 };
 
 std::string name_of(const Layout& layout) {
-  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}", layout.architecture,
-                     layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor, layout.stages,
-                     layout.data, layout.replicate, layout.zero_stage,
+  return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}",
+                     layout.architecture, layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor,
+                     layout.stages, layout.data, layout.replicate, layout.zero_stage,
                      layout.recompute == Recompute::full ? "recomputed" : "saved",
-                     layout.sequence ? "_sequence" : "");
+                     layout.sequence ? "_sequence" : "", layout.momentum > 0 ? "_momentum" : "");
 }
 
 /// What `architecture`'s config says otherwise than llama's.
@@ -82,6 +83,8 @@ class TensorTest : public ::testing::Test {
     config.train.microbatch = 1;
     config.train.steps = kSteps;
     config.train.precision = DType::fp32;
+    if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
+    config.optimizer.momentum = layout.momentum;
     config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
     config.train.recompute = layout.recompute;
     config.train.threads = 1;
@@ -98,7 +101,8 @@ class TensorTest : public ::testing::Test {
                    .architecture = layout.architecture,
                    .recompute = layout.recompute,
                    .vocabulary = layout.vocabulary,
-                   .tied = layout.tied});
+                   .tied = layout.tied,
+                   .momentum = layout.momentum});
   }
 
   test::TemporaryFolder folder_;
@@ -155,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{.tensor = 4, .data = 2},
                       Layout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
                       Layout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
-                      Layout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"}),
+                      Layout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
+                      Layout{.data = 2, .zero_stage = 1, .momentum = 0.9}),
     [](const auto& info) { return name_of(info.param); });
 
 /// An embedding's gradient goes as rows of its part to the other data-parallel ranks.
