@@ -3,18 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <string_view>
 
 #include "engine/config/keys.h"
+#include "engine/config/run_keys.h"
+#include "engine/config/run_models.h"
+#include "engine/config/value.h"
 
 namespace strata {
 namespace {
+
+constexpr std::string_view kDumped = "# The full effective run file: a run with it repeats this one.\n";
 
 std::string leaf_of(const std::string& path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-bool is_direct_key(const Key& key, const Section& section) {
+template <typename C>
+bool is_direct_key(const KeyOf<C>& key, const Section& section) {
   return key.path.substr(0, key.path.rfind('.')) == section.path;
 }
 
@@ -43,9 +51,10 @@ std::string wrapped(std::string_view text, const std::string& indent, std::size_
   return result;
 }
 
-std::string described_key(const Key& key, const std::string& indent) {
+template <typename C>
+std::string described_key(const KeyOf<C>& key, const std::string& indent) {
   constexpr std::size_t kWidth = 100;
-  const std::string value = key.get(RunConfig());
+  const std::string value = key.get(C());
   const std::string unit = key.unit.empty() ? "" : fmt::format(" ({})", key.unit);
   const std::string values =
       fmt::format("{}{}; {}", key.type, unit, value.empty() ? "no default" : "default " + value);
@@ -55,35 +64,102 @@ std::string described_key(const Key& key, const std::string& indent) {
   return text + wrapped(key.doc, indent + "    ", kWidth);
 }
 
-}  // namespace
-
-std::string help_config() {
-  std::string text =
-      "The run file is YAML. Every key can be overridden on the command line: --set optimizer.lr=1e-4.\n"
-      "Relative paths start at the current directory.\n";
-  for (const Section& section : config_sections()) {
+template <typename C>
+std::string described_sections(const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys) {
+  std::string text;
+  for (const Section& section : sections) {
     const std::string indent = indentation(section);
     text += fmt::format("\n{}{}:  {}\n", indent, leaf_of(section.path), section.doc);
-    for (const Key& key : config_keys()) {
+    for (const KeyOf<C>& key : keys) {
       if (is_direct_key(key, section)) text += described_key(key, indent + "  ");
     }
   }
   return text;
 }
 
-std::string dump(const RunConfig& config) {
-  std::string text = "# The full effective run file: a run with it repeats this one.\n";
-  for (const Section& section : config_sections()) {
+/// `absent` is what to say of a key that has no value.
+template <typename C, typename Value, typename Absent>
+std::string dumped_sections(const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys,
+                            const Value& value_of, const Absent& absent) {
+  std::string text;
+  for (const Section& section : sections) {
     const std::string indent = indentation(section);
     text += fmt::format("{}{}:\n", indent, leaf_of(section.path));
-    for (const Key& key : config_keys()) {
+    for (const KeyOf<C>& key : keys) {
       if (!is_direct_key(key, section)) continue;
-      const std::string value = key.get(config);
-      text += value.empty() ? fmt::format("{}  # {}: (not given)\n", indent, leaf_of(key.path))
+      const std::string value = value_of(key);
+      text += value.empty() ? fmt::format("{}  # {}: {}\n", indent, leaf_of(key.path), absent(key))
                             : fmt::format("{}  {}: {}\n", indent, leaf_of(key.path), value);
     }
   }
   return text;
+}
+
+/// What all models have in common, with the run's own folder and file.
+RunConfig common_config(const RunModels& run, const std::set<std::string>& differing) {
+  RunConfig config = run.models.front().config;
+  config.checkpoint.path = run.checkpoint_path;
+  config.report.metrics = run.metrics;
+  auto& model = config.model.config;
+  for (auto item = model.begin(); item != model.end();)
+    item = differing.contains("model.config." + item.key()) ? model.erase(item) : std::next(item);
+  return config;
+}
+
+std::string dumped_models(const std::vector<NamedRun>& models) {
+  std::string text = "models:\n";
+  for (const NamedRun& model : models) {
+    text += fmt::format("  - name: {}\n", value::Text::write(model.name));
+    for (const auto& [path, value] : model.overrides) {
+      const bool is_of_table = find_path(config_keys(), path) != nullptr;
+      text += fmt::format("    {}: {}\n", is_of_table ? path : value::Text::write(path), value);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string help_config() {
+  std::string text =
+      "The run file is YAML. Every key can be overridden on the command line: --set optimizer.lr=1e-4.\n"
+      "Relative paths start at the current directory.\n" +
+      described_sections(config_sections(), config_keys());
+  for (const RunKey& key : run_keys()) {
+    if (key.path.find('.') == std::string::npos) text += "\n" + described_key(key, "");
+  }
+  return text + described_sections(run_sections(), run_keys());
+}
+
+std::string dump(const RunConfig& config) {
+  return std::string(kDumped) + dumped_sections(
+                                    config_sections(), config_keys(),
+                                    [&](const Key& key) { return key.get(config); },
+                                    [](const Key&) { return "(not given)"; });
+}
+
+std::string dump(const RunModels& run) {
+  if (!run.is_several) return dump(run.models.front().config);
+  std::set<std::string> differing;
+  for (const NamedRun& model : run.models) {
+    for (const auto& override : model.overrides) differing.insert(override.first);
+  }
+  differing.erase("checkpoint.path");
+  differing.erase("report.metrics");
+  const RunConfig common = common_config(run, differing);
+  RunSections sections;
+  sections.select = run.select;
+  return std::string(kDumped) +
+         dumped_sections(
+             config_sections(), config_keys(),
+             [&](const Key& key) { return differing.contains(key.path) ? "" : key.get(common); },
+             [&](const Key& key) {
+               return differing.contains(key.path) ? "(each model's own)" : "(not given)";
+             }) +
+         dumped_sections(
+             run_sections(), run_keys(), [&](const RunKey& key) { return key.get(sections); },
+             [](const RunKey&) { return "(not given)"; }) +
+         dumped_models(run.models);
 }
 
 }  // namespace strata

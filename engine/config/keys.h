@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,21 +17,25 @@ class Node;
 
 namespace strata {
 
-struct Key {
+/// A key of what the run file is read into, `C`.
+template <typename C>
+struct KeyOf {
   std::string path;  ///< "optimizer.schedule.warmup"
   std::string type;  ///< "integer"
   std::string unit;  ///< "steps"; empty: none
   std::string doc;   ///< one or more sentences
   /// Reads the node into the field; throws value::WrongValue.
-  std::function<void(RunConfig&, const YAML::Node&)> set;
+  std::function<void(C&, const YAML::Node&)> set;
   /// The value as YAML flow text; empty if it counts as not given.
-  std::function<std::string(const RunConfig&)> get;
+  std::function<std::string(const C&)> get;
   /// What is wrong with the value, alone or beside others: a sentence without the key. Empty: nothing.
-  std::function<std::string(const RunConfig&)> check;
+  std::function<std::string(const C&)> check;
   /// Other keys that `check` reads: if this key is not given, the error points at the first of them that
   /// is.
   std::vector<std::string> related;
 };
+
+using Key = KeyOf<RunConfig>;
 
 struct Section {
   std::string path;
@@ -41,5 +46,12 @@ struct Section {
 const std::vector<Key>& config_keys();
 /// Every section, outer before inner, in the order of their keys.
 const std::vector<Section>& config_sections();
+
+/// The element of that path; null if there is none.
+template <typename T>
+const T* find_path(const std::vector<T>& table, const std::string& path) {
+  const auto found = std::ranges::find(table, path, &T::path);
+  return found == table.end() ? nullptr : &*found;
+}
 
 }  // namespace strata

@@ -259,7 +259,7 @@ void add_device(std::vector<Key>& keys) {
   require(section.add<Number>(
               "flops", &S::flops_per_second, "FLOP/s",
               "Fastest computing of the CPU device, to study how ranks wait for one another on fewer cores "
-              "than they would have; 0: as fast as it goes. Plans do not reckon with it.",
+              "than they would have; 0: as fast as it goes.",
               not_below_zero),
           {"device.kind"}, check_cpu_only<&S::flops_per_second>);
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);

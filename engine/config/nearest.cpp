@@ -8,14 +8,20 @@
 
 #include "base/edit_distance.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_keys.h"
 
 namespace strata {
 namespace {
 
 std::vector<std::string> all_paths() {
   std::vector<std::string> paths;
-  for (const Section& section : config_sections()) paths.push_back(section.path);
-  for (const Key& key : config_keys()) paths.push_back(key.path);
+  const auto add = [&paths](const auto& table) {
+    for (const auto& element : table) paths.push_back(element.path);
+  };
+  add(config_sections());
+  add(config_keys());
+  add(run_sections());
+  add(run_keys());
   return paths;
 }
 
@@ -44,8 +50,9 @@ std::string keys_in(const std::string& section) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string suggest_key(const std::string& unknown) {
-  const std::vector<std::string> paths = all_paths();
+std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside) {
+  std::vector<std::string> paths = all_paths();
+  paths.insert(paths.end(), beside.begin(), beside.end());
   const auto nearest =
       std::ranges::min_element(paths, {}, [&](const std::string& path) { return distance(unknown, path); });
   const std::size_t tolerated = std::max<std::size_t>(2, leaf_of(unknown).size() / 3);

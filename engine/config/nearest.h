@@ -2,11 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace strata {
 
 /// "did you mean 'optimizer.lr'?", or if nothing is near, the keys of the section that `unknown` is in.
-std::string suggest_key(const std::string& unknown);
+/// `beside`: what else can stand there.
+std::string suggest_key(const std::string& unknown, const std::vector<std::string>& beside = {});
 
 /// The names of the keys and sections directly inside `section` (empty: the top level): "type, lr, betas".
 std::string keys_in(const std::string& section);

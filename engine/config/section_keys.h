@@ -38,26 +38,24 @@ inline std::string not_below_zero(const double& value) {
 }
 
 /// Appends the keys of one section.
-template <typename S>
+template <typename S, typename C = RunConfig>
 class SectionKeys {
  public:
-  SectionKeys(std::vector<Key>& keys, std::string path, S RunConfig::*section)
+  SectionKeys(std::vector<KeyOf<C>>& keys, std::string path, S C::*section)
       : keys_(keys), path_(std::move(path)), section_(section) {}
 
   /// `Kind` is one of value.h's.
   template <typename Kind, typename M>
-  Key& add(const std::string& name, M S::*member, std::string unit, std::string doc,
-           ValueCheck<std::type_identity_t<M>> check = nullptr) {
-    S RunConfig::*section = section_;
-    Key key;
+  KeyOf<C>& add(const std::string& name, M S::*member, const std::string& unit, const std::string& doc,
+                ValueCheck<std::type_identity_t<M>> check = nullptr) {
+    S C::*section = section_;
+    KeyOf<C> key;
     key.path = path_ + "." + name;
     key.type = Kind::type();
-    key.unit = std::move(unit);
-    key.doc = std::move(doc);
-    key.set = [=](RunConfig& config, const YAML::Node& node) {
-      (config.*section).*member = Kind::read(node);
-    };
-    key.get = [=](const RunConfig& config) -> std::string {
+    key.unit = unit;
+    key.doc = doc;
+    key.set = [=](C& config, const YAML::Node& node) { (config.*section).*member = Kind::read(node); };
+    key.get = [=](const C& config) -> std::string {
       const M& field = (config.*section).*member;
       if constexpr (std::is_invocable_v<decltype(&Kind::write), const M&>) {
         return Kind::write(field);
@@ -65,7 +63,7 @@ class SectionKeys {
         return field ? Kind::write(*field) : "";
       }
     };
-    key.check = [=, get = key.get](const RunConfig& config) -> std::string {
+    key.check = [=, get = key.get](const C& config) -> std::string {
       const std::string problem = check == nullptr ? "" : check((config.*section).*member);
       return problem.empty() ? "" : fmt::format("{}, not {}", problem, get(config));
     };
@@ -73,16 +71,17 @@ class SectionKeys {
   }
 
  private:
-  std::vector<Key>& keys_;
+  std::vector<KeyOf<C>>& keys_;
   std::string path_;
-  S RunConfig::*section_;
+  S C::*section_;
 };
 
 /// Adds a check that looks at other keys too, after the key's own.
-inline void require(Key& key, std::vector<std::string> related,
-                    std::function<std::string(const RunConfig&)> check) {
-  key.related = std::move(related);
-  key.check = [own = key.check, check = std::move(check)](const RunConfig& config) {
+template <typename C>
+void require(KeyOf<C>& key, const std::vector<std::string>& related,
+             std::type_identity_t<std::function<std::string(const C&)>> check) {
+  key.related = related;
+  key.check = [own = key.check, check = std::move(check)](const C& config) {
     std::string problem = own(config);
     return problem.empty() ? check(config) : problem;
   };

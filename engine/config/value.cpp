@@ -128,7 +128,7 @@ nlohmann::json node_to_json(const YAML::Node& node, int depth) {
   auto map = nlohmann::json::object();
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) refuse(entry.first, "a key");
-    const std::string& key = utf8(entry.first.Scalar());
+    const std::string& key = map_key(entry.first.Scalar());
     if (map.contains(key)) throw WrongValue(fmt::format("its key '{}' is given twice", key));
     map[key] = node_to_json(entry.second, depth + 1);
   }
@@ -148,6 +148,13 @@ const std::string& utf8(const std::string& text) try {
   throw WrongValue("holds a text that is not UTF-8");
 }
 
+const std::string& map_key(const std::string& text) {
+  constexpr std::size_t kLongestKey = 1000;  // of YAML's 1024 on one line
+  if (nlohmann::json(utf8(text)).dump().size() > kLongestKey)
+    throw WrongValue(fmt::format("has a key of more than {} bytes", kLongestKey));
+  return text;
+}
+
 void refuse_depth() {
   throw WrongValue(fmt::format("is nested more than {} levels deep", kMaxDepth));
 }
@@ -160,6 +167,18 @@ std::string word(const YAML::Node& node, std::string_view expected) {
 std::string plain_text(const YAML::Node& node, std::string_view expected) {
   if (!node.IsScalar() || is_quoted(node)) refuse(node, expected);
   return node.Scalar();
+}
+
+std::vector<std::int64_t> IntegerList::read(const YAML::Node& node) {
+  if (!node.IsSequence()) refuse(node, "a list of integers");
+  std::vector<std::int64_t> result;
+  result.reserve(node.size());
+  for (const YAML::Node& item : node) result.push_back(Integer<std::int64_t>::read(item));
+  return result;
+}
+
+std::string IntegerList::write(const std::vector<std::int64_t>& value) {
+  return value.empty() ? "" : fmt::format("[{}]", fmt::join(value, ", "));
 }
 
 double Number::read(const YAML::Node& node) {

@@ -35,6 +35,10 @@ constexpr std::int64_t kMaxDepth = 64;
 /// The text itself; throws WrongValue if it is not UTF-8, as JSON's texts and keys are.
 const std::string& utf8(const std::string& text);
 
+/// Likewise of a key in a map without a table, or a path of such keys; throws WrongValue also if a dump of
+/// it, in YAML, would be no key.
+const std::string& map_key(const std::string& text);
+
 /// The text of a scalar, in quotes or not: JSON has no other words. Throws WrongValue that names `expected`.
 std::string word(const YAML::Node& node, std::string_view expected);
 /// The text of a scalar that is not in quotes, so a number or true or false; throws WrongValue likewise.
@@ -52,6 +56,13 @@ struct Integer {
     return result;
   }
   static std::string write(T value) { return std::to_string(value); }
+};
+
+/// [a, b, …]; not given if empty.
+struct IntegerList {
+  static std::string type() { return "list of integers"; }
+  static std::vector<std::int64_t> read(const YAML::Node& node);
+  static std::string write(const std::vector<std::int64_t>& value);
 };
 
 struct Number {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/config/run_config.h"
+#include "engine/config/selection.h"
 
 namespace strata {
 
@@ -75,6 +76,10 @@ struct Words<MomentFormat> {
 template <>
 struct Words<ReduceDtype> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
+};
+template <>
+struct Words<SelectBy> {
+  static constexpr std::array<std::string_view, 2> list = {"validation", "training"};
 };
 
 template <typename E>

@@ -52,6 +52,8 @@ class NodeCounter : public YAML::EventHandler {
   }
   void OnMapEnd() override { close(); }
 
+  std::int64_t nodes() const { return nodes_; }
+
  private:
   struct Open {
     YAML::anchor_t anchor;
@@ -88,12 +90,13 @@ class NodeCounter : public YAML::EventHandler {
   std::map<YAML::anchor_t, std::int64_t> sizes_;  ///< nodes of what anchors stand for
 };
 
-void check_nodes(const std::string& text, const Source& source) {
+std::int64_t checked_nodes(const std::string& text, const Source& source) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   NodeCounter counter(source);
   while (parser.HandleNextDocument(counter)) {
   }
+  return counter.nodes();
 }
 
 /// The value of an escape such as \ud83d at `position`; 0 if there is none.
@@ -135,7 +138,7 @@ void fail(const std::string& place, const std::string& sentence) {
   throw ConfigError(fmt::format("{}: {}", place, sentence));
 }
 
-YAML::Node parse_yaml(const std::string& text, const Source& source) {
+Document parse_yaml(const std::string& text, const Source& source) {
   if (text.size() > kMaxRunFileBytes) {
     fail(source.name,
          fmt::format("{} bytes are more than the {} of the longest run file", text.size(), kMaxRunFileBytes));
@@ -143,8 +146,8 @@ YAML::Node parse_yaml(const std::string& text, const Source& source) {
   const std::string yaml =
       has_surrogates(text) && nlohmann::json::accept(text) ? with_yaml_escapes(text) : text;
   try {
-    check_nodes(yaml, source);
-    return YAML::Load(yaml);
+    const std::int64_t values = checked_nodes(yaml, source);
+    return {YAML::Load(yaml), values};
   } catch (const YAML::Exception& error) {
     // The usual reason for this one is a pattern such as *.txt, which YAML takes for an alias.
     const bool alias =

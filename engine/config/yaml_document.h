@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace strata {
@@ -23,8 +24,13 @@ struct Source {
 /// Throws ConfigError: "<place>: <sentence>".
 [[noreturn]] void fail(const std::string& place, const std::string& sentence);
 
+struct Document {
+  YAML::Node root;
+  std::int64_t values;  ///< with its aliases written out
+};
+
 /// The one document of `text`, YAML or JSON; null if it is empty. Throws ConfigError with the place if
 /// it is neither, has a second document, or is deeper or larger than any run file.
-YAML::Node parse_yaml(const std::string& text, const Source& source);
+Document parse_yaml(const std::string& text, const Source& source);
 
 }  // namespace strata

@@ -249,6 +249,16 @@ TEST(HelpConfig, DocumentsEveryKeyWithItsDefault) {
   EXPECT_THAT(help, HasSubstr("\n  host:  size; no default\n"));
 }
 
+TEST(HelpConfig, DocumentsEveryKeyOfARunOfSeveralModels) {
+  const std::string help = help_config();
+  for (const char* line :
+       {"\nmodels:  list of run files and maps; no default\n    Several models",
+        "\nsweep:  map of lists; no default\n    Values", "\nselect:  Which of several models",
+        "\n  rung_steps:  list of integers (steps); no default\n", "\n  keep:  number; default 0.5\n",
+        "\n  by:  validation or training; default validation\n"})
+    EXPECT_THAT(help, HasSubstr(line));
+}
+
 TEST(HelpConfig, FitsATerminal) {
   std::size_t begin = 0;
   const std::string help = help_config();

@@ -228,6 +228,8 @@ TEST(Positions, AreLineAndColumnOfTheKey) {
 TEST(UnknownKeys, SuggestTheNearestKeyOrSection) {
   EXPECT_THAT(refusal(kMinimal + "optimzer: {lr: 1}\n"), HasSubstr("'optimzer': did you mean 'optimizer'?"));
   EXPECT_THAT(refusal(kMinimal, {"optimzer.lr=1"}), HasSubstr("did you mean 'optimizer.lr'?"));
+  EXPECT_THAT(refusal(kMinimal + "modelss: []\n"), HasSubstr("did you mean 'models'?"));
+  EXPECT_THAT(refusal(kMinimal + "swep: {}\n"), HasSubstr("did you mean 'sweep'?"));
 }
 
 TEST(UnknownKeys, SuggestTheSectionThatHasAKeyOfThatName) {
@@ -526,6 +528,14 @@ TEST(BrokenFiles, WithTextsForTheModelThatAreNotUtf8AreRefused) {
             "run.yaml:1:29: model.config: holds a text that is not UTF-8");
   EXPECT_THAT(refusal("model: {architecture: gpt2, config: {\"\xe9\": 1}}\n"), HasSubstr("not UTF-8"));
   EXPECT_THAT(refusal(kMinimal, {"model.config.\xe9=1"}), HasSubstr("not UTF-8"));
+}
+
+TEST(BrokenFiles, WithKeysForTheModelThatAreNoneInADumpAreRefused) {
+  const std::string key(1000, 'k');
+  EXPECT_EQ(refusal("model: {architecture: gpt2, config: {\n  ? " + key + "\n  : 1}}\n"),
+            "run.yaml:1:29: model.config: has a key of more than 1000 bytes");
+  EXPECT_THAT(refusal(kMinimal, {"model.config." + key + "=1"}),
+              HasSubstr("has a key of more than 1000 bytes"));
 }
 
 TEST(BrokenFiles, NeverEscapeAsAnythingButAConfigError) {
