@@ -25,16 +25,20 @@ std::string label(const Program& program, const Instruction& instruction) {
 
 }  // namespace
 
-Executor::Executor(const PlannedProgram& program, Operations& operations, const LaneStreams& streams,
-                   Options options)
+Executor::Executor(const PlannedProgram& program, std::vector<ModelOperations> models,
+                   const LaneStreams& streams, Options options)
     : program_(program),
-      operations_(operations),
+      models_(std::move(models)),
       streams_(streams),
       options_(std::move(options)),
       issued_(program.program.instructions.size()),
       rounds_behind_(rounds_behind(program.program)) {
+  std::vector<std::size_t> found(models_.size(), 0);
+  own_.reserve(issued_.size());
   for (std::size_t i = 0; i < issued_.size(); ++i) {
     const Instruction& instruction = program.program.instructions[i];
+    const auto model = static_cast<std::size_t>(instruction.model);
+    own_.push_back(&models_[model].instructions->at(found[model]++));
     labels_.push_back(label(program.program, instruction));
     if (Stream* stream = streams.find(instruction.lane))
       issued_[i] = {stream->make_event(), stream->make_event()};
@@ -43,17 +47,23 @@ Executor::Executor(const PlannedProgram& program, Operations& operations, const 
   }
 }
 
-Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
-                                  const std::function<void(const StepReport&)>& on_step) {
+Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std::atomic<bool>& stop,
+                                  const OnStep& on_step) {
   lanes_ = {};
   turns_taken_ = 0;
-  committed_ = first_step - 1;
-  last_ = first_step + steps - 1;
+  committed_.clear();
+  last_.clear();
+  rounds_.models.clear();
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    committed_.push_back(steps[m].first - 1);
+    last_.push_back(steps[m].first + steps[m].count - 1);
+    rounds_.models.push_back(
+        {.steps = steps[m], .saves = options_.saves.empty() ? SaveSchedule() : options_.saves[m]});
+  }
   error_ = nullptr;
-  rounds_ = {.first_step = first_step, .steps = steps, .saves = options_.saves};
   stop_ = &stop;
   on_step_ = &on_step;
-  operations_.take_count();  // what others have moved since the run before
+  take_count();  // what others have moved since the run before
   last_report_ = Clock::now();
   if (options_.mode == LaneMode::serial) {
     run_serial();
@@ -64,9 +74,20 @@ Executor::RunResult Executor::run(std::int64_t first_step, std::int64_t steps, c
     const AtWork::Pause pause;
     for (std::thread& thread : threads) thread.join();
   }
-  measurements_.count.add(operations_.take_count());
+  measurements_.count.add(take_count());
   if (error_) std::rethrow_exception(error_);
-  return {committed_ + 1 - first_step, std::max(0.0, seconds_between(last_report_, idle_))};
+  RunResult result = {.completed_steps = {},
+                      .tail_seconds = std::max(0.0, seconds_between(last_report_, idle_))};
+  for (std::size_t m = 0; m < models_.size(); ++m)
+    result.completed_steps.push_back(committed_[m] + 1 - steps[m].first);
+  return result;
+}
+
+/// Models share streams, stores and with them what counts.
+MeterCount Executor::take_count() {
+  const auto any =
+      std::ranges::find_if(models_, [](const auto& model) { return model.operations != nullptr; });
+  return any->operations->take_count();
 }
 
 void Executor::run_serial() {
@@ -76,7 +97,7 @@ void Executor::run_serial() {
       const std::lock_guard lock(mutex_);
       return !is_over(round);
     };
-    for (std::int64_t round = rounds_.first_step; goes_on(round); ++round) {
+    for (std::int64_t round = 0; goes_on(round); ++round) {
       for (std::size_t i = 0; i < instructions.size() && goes_on(round); ++i) {
         const auto index = static_cast<std::int32_t>(i);
         const auto lane = static_cast<std::size_t>(instructions[i].lane);
@@ -106,7 +127,7 @@ void Executor::run_lane(std::size_t lane) {
 
 void Executor::run_rounds(std::size_t lane) {
   const std::vector<std::int32_t>& instructions = program_.dependencies.lanes[lane];
-  for (std::int64_t round = rounds_.first_step; !instructions.empty(); ++round) {
+  for (std::int64_t round = 0; !instructions.empty(); ++round) {
     for (const std::int32_t index : instructions) {
       if (!wait_until_ready(lane, index, round)) return;
       wait_for_events(lane, index, round);
@@ -128,15 +149,18 @@ void Executor::wait_until_idle(std::size_t lane) {
 bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round) {
   const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   const bool is_performed = begin(instruction, round);
+  const auto model = static_cast<std::size_t>(instruction.model);
+  const Operations& operations = *models_[model].operations;
+  const Instruction& own = *own_[static_cast<std::size_t>(index)];
   const AtWork at_work;
-  const Bytes sent_before = operations_.sent_bytes(instruction);
+  const Bytes sent_before = operations.sent_bytes(own);
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);
       issue(*stream, index, round, is_performed);
     } else if (is_performed) {
       const Clock::time_point start = Clock::now();
-      perform(instruction, round);
+      perform(index, round);
       add_busy(lane, seconds_between(start, Clock::now()));
     }
   } catch (const EndedByRankError& error) {
@@ -149,39 +173,40 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
     throw DeviceError(
         fmt::format("instruction failed: {}: {}", print(program_.program, instruction), error.what()));
   }
-  count_sent(instruction, operations_.sent_bytes(instruction) - sent_before);
+  count_sent(instruction, operations.sent_bytes(own) - sent_before);
   if (is_performed && instruction.effect == Effect::reports) {
     const Clock::time_point now = Clock::now();
-    StepReport report = operations_.report();
+    StepReport report = operations.report();
     report.seconds = seconds_between(last_report_, now);
-    report.begins = step_of(instruction, round) == rounds_.first_step;
+    report.begins = rounds_.step_of(instruction, round) == rounds_.of(instruction).steps.first;
     last_report_ = now;
-    if (*on_step_) (*on_step_)(report);
+    if (*on_step_) (*on_step_)(model, report);
   }
   return is_performed;
 }
 
 /// What is sent waits before it leaves, so that whoever receives it waits, too.
-void Executor::perform(const Instruction& instruction, std::int64_t round) {
+void Executor::perform(std::int32_t index, std::int64_t round) {
   using Seconds = PacingClock::Seconds;
+  const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   if (options_.sent_per_second > 0 && instruction.exchange.sent > 0) {
     const Seconds way(static_cast<double>(instruction.exchange.sent) / options_.sent_per_second);
     pacing_.sleep_until(pacing_.now() + way);
   }
   const bool is_slowed = options_.flops_per_second > 0 && instruction.flops > 0;
   const Seconds start = is_slowed ? pacing_.now() : Seconds(0);
-  operations_.perform(instruction, step_of(instruction, round));
+  models_[static_cast<std::size_t>(instruction.model)].operations->perform(
+      *own_[static_cast<std::size_t>(index)], rounds_.step_of(instruction, round));
   if (is_slowed) pacing_.sleep_until(start + Seconds(instruction.flops / options_.flops_per_second));
 }
 
 /// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
 /// before, too.
 void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs) {
-  const Instruction& instruction = program_.program.instructions[static_cast<std::size_t>(index)];
   Issued& issued = issued_[static_cast<std::size_t>(index)];
   stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
   stream.record(*issued.start);
-  if (performs) perform(instruction, round);
+  if (performs) perform(index, round);
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;
@@ -234,7 +259,7 @@ void Executor::wait_for_events(std::size_t lane, std::int32_t index, std::int64_
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   Stream* own = streams_.find(kLanes[lane]);
   for (std::size_t other = 0; other < waits.size(); ++other) {
-    const bool before_this_run = waits[other].previous_step && round == rounds_.first_step;
+    const bool before_this_run = waits[other].previous_step && round == 0;
     if (other == lane || waits[other].position < 0 || before_this_run ||
         streams_.find(kLanes[other]) == nullptr)
       continue;
@@ -260,19 +285,33 @@ void Executor::count_sent(const Instruction& instruction, Bytes sent) {
   measurements_.count.traffic[*link_of(instruction.operation)] += sent;
 }
 
-bool Executor::abandoned(std::int64_t step) const {
-  return step > last_ || (stop_->load() && step > committed_);
+bool Executor::is_abandoned(std::size_t model, std::int64_t step) const {
+  return step > last_[model] || (stop_->load() && step > committed_[model]);
 }
 
 /// Also after a stop there is a round behind the last step, if there is any step that is not abandoned.
 bool Executor::is_over(std::int64_t round) const {
-  const bool has_step_before = round > rounds_.first_step && !abandoned(round - rounds_behind_);
-  return error_ || (abandoned(round) && !has_step_before);
+  if (error_) return true;
+  const auto has_a_step = [&](std::int64_t of_round) {
+    for (std::size_t m = 0; m < models_.size(); ++m) {
+      if (!is_abandoned(m, rounds_.models[m].steps.first + of_round)) return true;
+    }
+    return false;
+  };
+  return !has_a_step(round) && (round == 0 || !has_a_step(round - rounds_behind_));
 }
 
-void Executor::end_after(std::int64_t step) {
+void Executor::end_after(std::size_t model, std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  last_ = std::min(last_, step);
+  last_[model] = std::min(last_[model], step);
+  progress_.notify_all();
+}
+
+void Executor::end_soon(std::size_t model, std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t round = step - rounds_.models[model].steps.first;
+  for (std::size_t m = 0; m < last_.size(); ++m)
+    last_[m] = std::min(last_[m], rounds_.models[m].steps.first + round + 1);
   progress_.notify_all();
 }
 
@@ -280,10 +319,11 @@ void Executor::end_after(std::int64_t step) {
 bool Executor::begin(const Instruction& instruction, std::int64_t round) {
   if (!rounds_.performs(instruction, round)) return false;
   const std::lock_guard lock(mutex_);
-  const std::int64_t step = step_of(instruction, round);
+  const auto model = static_cast<std::size_t>(instruction.model);
+  const std::int64_t step = rounds_.step_of(instruction, round);
   const bool serves_one = instruction.serves == Serves::step || instruction.serves == Serves::step_before;
-  if (error_ || (serves_one && abandoned(step))) return false;
-  if (instruction.effect != Effect::none) committed_ = step;
+  if (error_ || (serves_one && is_abandoned(model, step))) return false;
+  if (instruction.effect != Effect::none) committed_[model] = step;
   return true;
 }
 
@@ -291,7 +331,7 @@ bool Executor::begin(const Instruction& instruction, std::int64_t round) {
 /// time, or for handshakes of NCCL's.
 bool Executor::has_its_turn(std::int32_t index, std::int64_t round) const {
   const std::optional<std::int64_t>& turn = turns_[static_cast<std::size_t>(index)];
-  return !turn || turns_taken_ == (round - rounds_.first_step) * turns_per_round_ + *turn;
+  return !turn || turns_taken_ == round * turns_per_round_ + *turn;
 }
 
 /// Lanes may be a round ahead of the lane cpu, on which a stop is agreed upon, and no more: what ranks would
@@ -301,13 +341,10 @@ bool Executor::ready(std::int32_t index, std::int64_t round) const {
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
   constexpr auto kCpu = static_cast<std::size_t>(Lane::cpu);
   const auto cpu_per_round = static_cast<std::int64_t>(program_.dependencies.lanes[kCpu].size());
-  if (lanes_[kCpu].issued < (round - rounds_.first_step - 1) * cpu_per_round) return false;
+  if (lanes_[kCpu].issued < (round - 1) * cpu_per_round) return false;
   for (std::size_t lane = 0; lane < waits.size(); ++lane) {
     if (waits[lane].position < 0) continue;
-    const auto per_round = static_cast<std::int64_t>(program_.dependencies.lanes[lane].size());
-    if (rounds_.first_step * per_round + lanes_[lane].issued <
-        needed(program_.dependencies, lane, waits[lane], round, options_.saves))
-      return false;
+    if (lanes_[lane].issued < needed(program_.dependencies, lane, waits[lane], round, rounds_)) return false;
   }
   return true;
 }
@@ -344,10 +381,11 @@ void Executor::check_deadlock() {
 std::string Executor::describe_wait(std::size_t lane) const {
   const std::int32_t index = lanes_[lane].waiting_for;
   const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
-  std::string text = fmt::format(
-      "{} waits to start '{}' of step {}", name_of(kLanes[lane]),
-      print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
-      step_of(program_.program.instructions[static_cast<std::size_t>(index)], lanes_[lane].waiting_round));
+  std::string text =
+      fmt::format("{} waits to start '{}' of step {}", name_of(kLanes[lane]),
+                  print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
+                  rounds_.step_of(program_.program.instructions[static_cast<std::size_t>(index)],
+                                  lanes_[lane].waiting_round));
   for (std::size_t other = 0; other < waits.size(); ++other) {
     if (waits[other].position < 0) continue;
     const std::int32_t blocker =

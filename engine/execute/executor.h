@@ -1,13 +1,13 @@
-// The executor runs a program on its lanes, one thread each, for as many steps as asked. It never allocates
-// and never decides: an instruction starts when its lane is free and the bytes it touches are; steps overlap
-// as far as that allows, but no lane is more than a step ahead of the cpu lane. The threads of device lanes
-// only issue: what they issue waits on the device for other lanes' events, so they run ahead of it by up to a
-// step; a host lane's thread waits for the events itself, and device lanes wait for host lanes before
-// issuing. What the device exchanges with other ranks is issued in the program's order, whatever its lane, so
-// all ranks issue it in one order. A failing instruction stops all lanes and surfaces as one error. Lanes
-// wait for one another without a limit, since however long an instruction takes, it may be at work; what an
-// instruction itself waits for is watched where it waits: drives and files by the Watchdog (base/watchdog.h),
-// other ranks by their communicator, the device here.
+// The executor runs a program on its lanes, one thread each, for as many steps of each of its models as
+// asked. It never allocates and never decides: an instruction starts when its lane is free and the bytes it
+// touches are; steps overlap as far as that allows, but no lane is more than a round ahead of the cpu lane.
+// The threads of device lanes only issue: what they issue waits on the device for other lanes' events, so
+// they run ahead of it by up to a step; a host lane's thread waits for the events itself, and device lanes
+// wait for host lanes before issuing. What the device exchanges with other ranks is issued in the program's
+// order, whatever its lane, so all ranks issue it in one order. A failing instruction stops all lanes and
+// surfaces as one error. Lanes wait for one another without a limit, since however long an instruction takes,
+// it may be at work; what an instruction itself waits for is watched where it waits: drives and files by the
+// Watchdog (base/watchdog.h), other ranks by their communicator, the device here.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ class Executor {
   struct Options {
     LaneMode mode = LaneMode::overlapped;
     double watchdog_seconds =
-        900;                  ///< a wait for the device longer than this, in which it ends nothing, fails
-    SaveSchedule saves = {};  ///< the steps that perform what others skip
+        900;  ///< a wait for the device longer than this, in which it ends nothing, fails
+    std::vector<SaveSchedule> saves = {};  ///< by model: the steps that perform what others skip
     /// An instruction takes no less time than its FLOPs do, and so much longer than the bytes that it sends
     /// to other ranks. 0: as fast as it goes. REQUIRES: streams perform at once.
     double flops_per_second = 0, sent_per_second = 0;
@@ -51,25 +51,36 @@ class Executor {
     std::function<void(const Instruction&)> observer = {};
   };
 
-  Executor(const PlannedProgram& program, Operations& operations, const LaneStreams& streams,
+  /// What one of the program's models does, and its instructions as `operations` know them: those of the
+  /// program that are its own, in their order.
+  struct ModelOperations {
+    Operations* operations = nullptr;  ///< null: it does nothing
+    const std::vector<Instruction>* instructions = nullptr;
+  };
+
+  /// `models` by their numbers in the program.
+  Executor(const PlannedProgram& program, std::vector<ModelOperations> models, const LaneStreams& streams,
            Options options);
 
   struct RunResult {
-    std::int64_t completed_steps = 0;
+    std::vector<std::int64_t> completed_steps;  ///< by model
     double tail_seconds = 0;  ///< from the last step's report until all lanes but that of saving were idle
   };
 
-  /// Runs steps first_step … first_step + steps - 1 and returns when all lanes are idle. `on_step` is called
-  /// on the cpu lane once a step's loss and norm are known. When `stop` becomes true, steps of which nothing
-  /// is decided are abandoned after the instruction in flight and the others are finished, in the round
-  /// behind their own, too, so the state is that of a whole number of steps.
-  RunResult run(std::int64_t first_step, std::int64_t steps, const std::atomic<bool>& stop,
-                const std::function<void(const StepReport&)>& on_step);
+  using OnStep = std::function<void(std::size_t model, const StepReport&)>;
 
-  /// Steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. For a stop
-  /// that several ranks agree upon: to be called by an instruction of the cpu lane in `step - 1` or before,
-  /// since no lane begins a step before the cpu lane is through with the step two before it.
-  void end_after(std::int64_t step);
+  /// Runs these steps of each model and returns when all lanes are idle. `on_step` is called on the cpu lane
+  /// once a step's loss and norm are known. When `stop` becomes true, steps of which nothing is decided are
+  /// abandoned after the instruction in flight and the others are finished, in the round behind their own,
+  /// too, so each model's state is that of a whole number of steps.
+  RunResult run(const std::vector<StepRange>& steps, const std::atomic<bool>& stop, const OnStep& on_step);
+
+  /// A model's steps after `step`, or after the earliest that was given, are abandoned, on whatever lane. To
+  /// be called by an instruction of the cpu lane of that model; if several ranks agree upon it, in `step - 1`
+  /// or before, since no lane begins a round before the cpu lane is through with the round two before it.
+  void end_after(std::size_t model, std::int64_t step);
+  /// Likewise, of all models, those of rounds behind the one that follows the round of a model's step.
+  void end_soon(std::size_t model, std::int64_t step);
 
   const Measurements& measurements() const { return measurements_; }
 
@@ -87,7 +98,8 @@ class Executor {
   void run_rounds(std::size_t lane);
   void wait_until_idle(std::size_t lane);
   bool execute(std::size_t lane, std::int32_t index, std::int64_t round);
-  void perform(const Instruction& instruction, std::int64_t round);
+  void perform(std::int32_t index, std::int64_t round);
+  MeterCount take_count();
   void issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index);
@@ -97,7 +109,7 @@ class Executor {
   bool begin(const Instruction& instruction, std::int64_t round);
   bool ready(std::int32_t index, std::int64_t round) const;
   bool has_its_turn(std::int32_t index, std::int64_t round) const;
-  bool abandoned(std::int64_t step) const;
+  bool is_abandoned(std::size_t model, std::int64_t step) const;
   bool is_over(std::int64_t round) const;
   void check_deadlock();
   void fail(const std::exception& error);
@@ -119,10 +131,11 @@ class Executor {
   };
 
   const PlannedProgram& program_;
-  Operations& operations_;
+  const std::vector<ModelOperations> models_;
   const LaneStreams& streams_;
   Options options_;
-  std::vector<Issued> issued_;  ///< per instruction; without events for host lanes
+  std::vector<const Instruction*> own_;  ///< per instruction: as its model's operations know it
+  std::vector<Issued> issued_;           ///< per instruction; without events for host lanes
   /// Per instruction, if by it the device exchanges values with other ranks: how many of these are before it.
   std::vector<std::optional<std::int64_t>> turns_;
   std::int64_t turns_per_round_ = 0;
@@ -133,16 +146,15 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable progress_;
   std::array<LaneState, kLanes.size()> lanes_;
-  std::int64_t turns_taken_ = 0;  ///< over all rounds of this run
-  // Steps and rounds count from the first step of all.
-  std::int64_t committed_ = -1;    ///< latest step that will be finished whatever happens
-  std::int64_t last_ = INT64_MAX;  ///< step of this run
+  std::int64_t turns_taken_ = 0;         ///< over all rounds of this run
+  std::vector<std::int64_t> committed_;  ///< by model: latest step that will be finished whatever happens
+  std::vector<std::int64_t> last_;       ///< by model: step of this run
   std::exception_ptr error_;
 
   const std::int64_t rounds_behind_;  ///< a step's own, in which it is finished
   Rounds rounds_;
   const std::atomic<bool>* stop_ = nullptr;
-  const std::function<void(const StepReport&)>* on_step_ = nullptr;
+  const OnStep* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;
 };
 

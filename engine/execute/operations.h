@@ -85,6 +85,7 @@ class Operations {
   /// Set by loss and grad_norm: both run on the cpu lane.
   const StepReport& report() const { return report_; }
   Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
 
  private:
   std::byte* address(BufferId id) const;

@@ -1,17 +1,18 @@
 #include "engine/execute/ranks.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace strata {
 
-Ranks::Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group,
-             const LaneStreams* streams)
+Ranks::Ranks(Communicator& world, std::vector<RankGroup> groups, const std::set<Channel>& channels,
+             const MakeDeviceGroup& make_device_group, const LaneStreams* streams)
     : rank_(world.rank()),
       size_(world.size()),
       outside_(world.split(0, rank_)),
       saving_(world.split(0, rank_)),
-      described_(plan.training.program.groups) {
-  for (const Channel& channel : plan.channels) {
+      described_(std::move(groups)) {
+  for (const Channel& channel : channels) {
     const RankGroup& group = described_[static_cast<std::size_t>(channel.group)];
     const auto set = static_cast<int>(group.set_of(rank_)), part = static_cast<int>(group.part_of(rank_));
     const bool sends = part == channel.from, is_in = !channel.is_of_messages() || sends || part == channel.to;

@@ -6,13 +6,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "collectives/communicator.h"
 #include "engine/device/device.h"
 #include "engine/execute/lane_streams.h"
-#include "engine/plan/search/planner.h"
+#include "engine/plan/program/channels.h"
 
 namespace strata {
 
@@ -23,16 +24,16 @@ using MakeDeviceGroup =
 
 class Ranks {
  public:
-  /// `world` has the ranks of the plan's groups; all of them call this, with plans of one run. If the device
-  /// has a stream for a lane, `make_device_group` makes that lane's groups. Otherwise the host exchanges what
-  /// is in the device's memory.
-  Ranks(Communicator& world, const Plan& plan, const MakeDeviceGroup& make_device_group = {},
-        const LaneStreams* streams = nullptr);
+  /// `world` has the ranks of `groups`; all of them call this, with equal ones and equal channels. If the
+  /// device has a stream for a lane, `make_device_group` makes that lane's groups. Otherwise the host
+  /// exchanges what is in the device's memory.
+  Ranks(Communicator& world, std::vector<RankGroup> groups, const std::set<Channel>& channels,
+        const MakeDeviceGroup& make_device_group = {}, const LaneStreams* streams = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Where an instruction of the plan's programs exchanges values. Of a message, its two ranks: the one that
+  /// Where an instruction exchanges values. Of a message, its two ranks: the one that
   /// sends is rank 0.
   Communicator& group_of(const Instruction& instruction);
   /// All ranks, for whoever is not a lane, and for the lane that saves.

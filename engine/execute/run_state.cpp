@@ -10,7 +10,6 @@
 
 #include "base/storage_type.h"
 #include "base/task_arena.h"
-#include "engine/execute/measure.h"
 #include "engine/model/compute.h"
 #include "optim/split_master.h"
 #include "optim/stored_values.h"
@@ -36,11 +35,6 @@ std::optional<StateKind> moment_in(StatePart part) {
 /// Elements of state that one thread writes at a time.
 constexpr std::int64_t kPiece = 256 * 1024;
 
-std::unique_ptr<Store> open_store_for(const Plan& plan, StoreOptions options) {
-  options.bytes = plan.arena_bytes(Tier::nvme);
-  return options.bytes > 0 ? open_store(options) : nullptr;
-}
-
 }  // namespace
 
 StoredAs stored_as(ElementType type) {
@@ -58,20 +52,15 @@ StoredAs stored_as(ElementType type) {
   }
 }
 
-RunState::RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store,
+RunState::RunState(const Plan& plan, const Model& model, RunMemory& memory, Device& device, std::int64_t rank,
                    double watchdog_seconds)
     : plan_(plan),
       model_(model),
-      rank_(store.rank.rank),
+      memory_(memory),
+      rank_(rank),
       addressable_(device.host_addressable()),
       instances_(find_instances(plan.training.program)),
       places_(find_places(plan.training.program)),
-      host_arena_(plan.arena_bytes(Tier::host)),
-      pinned_(device.pin({host_arena_.data(), static_cast<std::size_t>(host_arena_.size())})),
-      device_memory_(device.allocate(plan.arena_bytes(Tier::device))),
-      store_(open_store_for(plan, std::move(store))),
-      reads_(store_ ? store_->open_queue() : nullptr),
-      writes_(store_ ? store_->open_queue() : nullptr),
       copy_(device.make_stream(), watchdog_seconds) {}
 
 bool RunState::UnitPlaces::is_empty() const {
@@ -128,13 +117,14 @@ BufferId RunState::high_halves(std::size_t unit) const {
 
 std::byte* RunState::address(BufferId id) const {
   const Tier tier = buffer(id).tier;
-  return tier == Tier::host || (tier == Tier::device && addressable_) ? memory().at(buffer(id)) : nullptr;
+  return tier == Tier::host || (tier == Tier::device && addressable_) ? memory_.tiers().at(buffer(id))
+                                                                      : nullptr;
 }
 
 std::span<std::byte> RunState::stage(BufferId id, Arena& memory) const {
   const auto bytes = static_cast<std::size_t>(buffer(id).bytes);
   if (buffer(id).tier == Tier::nvme)
-    return {this->memory().at(buffer(instances_[static_cast<std::size_t>(id)])), bytes};
+    return {memory_.tiers().at(buffer(instances_[static_cast<std::size_t>(id)])), bytes};
   if (memory.size() < buffer(id).bytes) memory = Arena(buffer(id).bytes);
   return {memory.data(), bytes};
 }
@@ -144,9 +134,9 @@ std::span<const std::byte> RunState::read(BufferId id, Arena& memory) {
   if (const std::byte* data = address(id)) return {data, static_cast<std::size_t>(from.bytes)};
   const std::span<std::byte> to = stage(id, memory);
   if (from.tier == Tier::nvme) {
-    reads_->read(from.offset, to);
+    memory_.spill().reads->read(from.offset, to);
   } else {
-    copy_.to_host(to.data(), this->memory().at(from), from.bytes, from.name);
+    copy_.to_host(to.data(), memory_.tiers().at(from), from.bytes, from.name);
   }
   return to;
 }
@@ -156,9 +146,9 @@ void RunState::write(BufferId id, std::span<const std::byte> bytes) {
   if (std::byte* data = address(id)) {
     std::ranges::copy(bytes, data);
   } else if (to.tier == Tier::nvme) {
-    writes_->write(to.offset, bytes);
+    memory_.spill().writes->write(to.offset, bytes);
   } else {
-    copy_.to_device(memory().at(to), bytes.data(), static_cast<Bytes>(bytes.size()), to.name);
+    copy_.to_device(memory_.tiers().at(to), bytes.data(), static_cast<Bytes>(bytes.size()), to.name);
   }
 }
 
@@ -307,22 +297,6 @@ void RunState::clear_moments() {
         });
       });
     }
-  }
-}
-
-void RunState::measure_nvme(MachineRates& rates) {
-  if (!store_) return;
-  // What is written is read again, so the host's memory stays as it is.
-  constexpr Bytes kMeasured = 256 * MiB;
-  const Bytes bytes =
-      std::min({kMeasured, store_->bytes(), host_arena_.size()}) / kBufferAlignment * kBufferAlignment;
-  const std::span memory(host_arena_.data(), static_cast<std::size_t>(bytes));
-  const auto rate = [&](double seconds) { return static_cast<double>(bytes) / seconds; };
-  for (int repetition = 0; repetition < 2; ++repetition) {
-    rates.nvme_write_bytes_per_second = std::max(rates.nvme_write_bytes_per_second,
-                                                 rate(seconds_on_host([&] { writes_->write(0, memory); })));
-    rates.nvme_read_bytes_per_second =
-        std::max(rates.nvme_read_bytes_per_second, rate(seconds_on_host([&] { reads_->read(0, memory); })));
   }
 }
 

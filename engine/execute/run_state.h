@@ -1,6 +1,6 @@
-// The memory of a run: one piece per tier, as large as its programs need, and the training state in it, which
-// checkpoints reach wherever it lives. Used while no program runs; what is written to it is converted by the
-// threads of the arena that the caller runs in.
+// The training state of a model in the memory of its run, which checkpoints reach wherever it lives. Used
+// while no program runs; what is written to it is converted by the threads of the arena that the caller runs
+// in.
 #pragma once
 
 #include <array>
@@ -10,45 +10,23 @@
 
 #include "base/arena.h"
 #include "engine/checkpoint/state_access.h"
-#include "engine/device/device.h"
 #include "engine/execute/device_copy.h"
+#include "engine/execute/run_memory.h"
 #include "engine/plan/search/planner.h"
-#include "engine/plan/search/rates.h"
-#include "offload/store.h"
 #include "optim/loss_scale.h"
 #include "optim/stored_values.h"
 
 namespace strata {
 
-/// The tiers' memory; a buffer is at its tier's base plus its offset.
-struct TierMemory {
-  std::byte* device = nullptr;
-  std::byte* host = nullptr;
-
-  /// REQUIRES: not of the nvme tier, which has no addresses.
-  std::byte* at(const Buffer& buffer) const {
-    return (buffer.tier == Tier::device ? device : host) + buffer.offset;
-  }
-};
-
 /// How values lie in an operand of optimizer state.
 StoredAs stored_as(ElementType type);
 
-/// The ways to the nvme tier, one for each lane that uses it; null if the run has none.
-struct SpillQueues {
-  StoreQueue* reads = nullptr;
-  StoreQueue* writes = nullptr;
-};
-
 class RunState {
  public:
-  /// `store` says how to use the nvme tier; its size is the plan's, and its rank the one whose state this is.
-  /// A copy of one buffer from or to the device takes `watchdog_seconds` at most.
-  RunState(const Plan& plan, const Model& model, Device& device, StoreOptions store, double watchdog_seconds);
-
-  TierMemory memory() const { return {device_memory_->data(), host_arena_.data()}; }
-  SpillQueues spill() const { return {reads_.get(), writes_.get()}; }
-  Bytes device_resident_bytes() const { return device_memory_->resident_bytes(); }
+  /// A copy of one buffer from or to the device takes `watchdog_seconds` at most. REQUIRES: all but `device`
+  /// outlive this.
+  RunState(const Plan& plan, const Model& model, RunMemory& memory, Device& device, std::int64_t rank,
+           double watchdog_seconds);
 
   /// What this rank has of what is trained or frozen of a unit, and what it gives to checkpoints: ranks that
   /// hold the same share that out. Of a unit of another stage it has nothing, or a copy that nobody saves.
@@ -76,11 +54,6 @@ class RunState {
   /// The scale of the next step's loss; 1 if the run has none.
   LossScale loss_scale();
   void write_loss_scale(const LossScale& scale);
-
-  /// Sets the rates of the nvme tier, if there is one: the better of two large transfers each way. Before
-  /// there is any state.
-  void measure_nvme(MachineRates& rates);
-  std::string describe_nvme() const { return store_ ? store_->describe() : ""; }
 
   /// Gives back the memory that loading took besides the plan's.
   void release_scratch() {
@@ -126,16 +99,12 @@ class RunState {
 
   const Plan& plan_;
   const Model& model_;
+  RunMemory& memory_;
   std::int64_t rank_;
   bool addressable_;
   std::vector<BufferId> instances_;  ///< by home on the nvme tier: a buffer on the host that is written to
                                      ///< it, or at least read from it
   std::vector<UnitPlaces> places_;
-  Arena host_arena_;
-  std::unique_ptr<PinnedHostMemory> pinned_;
-  std::unique_ptr<DeviceMemory> device_memory_;
-  std::unique_ptr<Store> store_;  ///< none if the plan puts nothing there
-  std::unique_ptr<StoreQueue> reads_, writes_;
   DeviceCopy copy_;
   Arena stored_,
       stored_parameter_;  ///< for what is on a device that the host cannot address, as it is stored

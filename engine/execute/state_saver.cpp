@@ -39,19 +39,26 @@ StateSaver::StateSaver(Setup setup)
       piece_(kLargestRead) {}
 
 template <typename Action>
-void StateSaver::try_in_space(const Action& action) {
+void StateSaver::try_to(const Action& action) {
   try {
     action();
-  } catch (const SystemError& error) {
-    if (!error.lacks_space()) throw;
-    lack_of_space_ = error.what();
+  } catch (const IoError& error) {
+    const auto* of_system = dynamic_cast<const SystemError*>(&error);
+    if (of_system != nullptr && of_system->lacks_space()) {
+      lack_of_space_ = error.what();
+    } else if (setup_.on_failure) {
+      has_failed_ = true;
+      setup_.on_failure(error.what());
+    } else {
+      throw;
+    }
   }
 }
 
 void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, StateKind kind,
                      const StoredValues& stored) {
-  if (!lack_of_space_.empty()) return;
-  if (!checkpoint_) try_in_space([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
+  if (has_failed_ || !lack_of_space_.empty()) return;
+  if (!checkpoint_) try_to([&] { checkpoint_ = setup_.store->begin(*setup_.model, step, units_); });
   if (!checkpoint_) return;
   const Flat flat = flat_of(kind);
   const FlatRange held = setup_.held(unit, flat), saved = setup_.saved(unit, flat);
@@ -65,10 +72,12 @@ void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, St
 }
 
 void StateSaver::finish() {
+  if (has_failed_) return;
   if (lack_of_space_.empty()) {
     const Progress progress = progress_of(record_, setup_.sampler, setup_.precision);
-    try_in_space([&] { setup_.store->finish(std::move(checkpoint_), progress); });
+    try_to([&] { setup_.store->finish(std::move(checkpoint_), progress); });
   }
+  if (has_failed_) return;
   const std::string lack_of_space = std::exchange(lack_of_space_, {});
   if (lack_of_space.empty()) {
     setup_.on_saved(record_.counters.step);

@@ -32,6 +32,9 @@ class StateSaver {
     DType precision;                                  ///< what the run computes in
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after `step` steps is whole
     std::function<void(const std::string& sentence)> on_lack_of_space;  ///< it is gone, and the run goes on
+    /// If given, what else fails is told by it, once, and nothing is saved from then on; otherwise it is
+    /// thrown.
+    std::function<void(const std::string& sentence)> on_failure = {};
   };
   explicit StateSaver(Setup setup);
 
@@ -50,7 +53,7 @@ class StateSaver {
 
  private:
   template <typename Action>
-  void try_in_space(const Action& action);
+  void try_to(const Action& action);
 
   Setup setup_;
   std::vector<SavedUnit> units_;
@@ -59,6 +62,7 @@ class StateSaver {
   std::vector<float> piece_;  ///< of values that are not stored as floats, on their way to the file
   std::unique_ptr<CheckpointWriter> checkpoint_;  ///< between a step's first part and its end
   std::string lack_of_space_;                     ///< why it could not begin
+  bool has_failed_ = false;
 };
 
 }  // namespace strata

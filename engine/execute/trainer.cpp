@@ -3,51 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
-#include "base/hash.h"
-#include "base/task_arena.h"
-#include "base/topology.h"
+#include "base/error.h"
 #include "collectives/agreement.h"
-#include "collectives/same_on_all.h"
-#include "engine/checkpoint/hf_folder.h"
-#include "engine/execute/space_wait.h"
-#include "engine/model/initialize.h"
 #include "engine/plan/lower/run_scratch.h"
 
 namespace strata {
 namespace {
-
-ScheduleType schedule_type(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::constant:
-      return ScheduleType::constant;
-    case ScheduleKind::linear:
-      return ScheduleType::linear;
-    case ScheduleKind::cosine:
-      return ScheduleType::cosine;
-  }
-  return ScheduleType::constant;
-}
-
-OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
-  const RunConfig::OptimizerSection& optimizer = config.optimizer;
-  return {.beta1 = optimizer.betas[0],
-          .beta2 = optimizer.betas[1],
-          .epsilon = optimizer.epsilon,
-          .momentum = optimizer.momentum,
-          .clip_norm = optimizer.clip_norm,
-          .policies = model.policies,
-          .schedule = {.type = schedule_type(optimizer.schedule),
-                       .peak = optimizer.learning_rate,
-                       .minimum_ratio = optimizer.minimum_ratio,
-                       .warmup = optimizer.warmup,
-                       .steps = config.train.steps},
-          .loss_scale = {.initial = config.train.loss_scale_initial,
-                         .growth = config.train.loss_scale_growth,
-                         .backoff = config.train.loss_scale_backoff,
-                         .interval = config.train.loss_scale_interval},
-          .seed = config.train.seed};
-}
 
 StoreOptions store_options(const RunConfig& config, const Trainer::Options& options) {
   constexpr std::array kEngines = {StoreEngine::automatic, StoreEngine::io_uring, StoreEngine::threads};
@@ -60,326 +24,340 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
           .faults = options.faults};
 }
 
-/// Numbers this rank's microbatches among those of all: they take turns, so that the batch and its order do
-/// not depend on how many ranks there are.
-LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks,
-                       std::int64_t microbatches) {
-  if (ranks == 1) return load;
-  return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
-    load(step, (microbatch * ranks + rank) % microbatches, data);
-  };
-}
-
-/// Hashes some weights of each unit: finds folders that hold other weights of the same shapes.
-std::string hash_of_samples(const HfFolder& folder, const Model& model) {
-  constexpr std::int64_t kSamples = 256;
-  StreamingHash hash;
-  for (const Unit& unit : model.units) {
-    for (const Flat flat : {Flat::trained, Flat::frozen}) {
-      const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
-      std::vector<float> weights(static_cast<std::size_t>(count));
-      for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
-        folder.read_range(unit, {.first = first, .count = count, .flat = flat}, weights);
-        hash.update(std::as_bytes(std::span(weights)));
-      }
-    }
-  }
-  return hex(hash.digest());
-}
-
-/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
-template <typename Fill>
-void fill_in_pieces(std::span<float> values, const Fill& fill) {
-  constexpr std::int64_t kPiece = 256 * 1024;
-  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
-    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
-  });
-}
-
-/// The next multiple of `every` after `step`, or `limit` if that comes first or `every` is 0.
-std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
-  return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
-}
-
 }  // namespace
 
-int host_threads(const RunConfig& config) {
-  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
+Bytes RunPrograms::arena_bytes(Tier tier) const {
+  const Bytes bytes = training->of(tier).peak_bytes;
+  return validation == nullptr ? bytes : std::max(bytes, validation->of(tier).peak_bytes);
+}
+
+RunPrograms programs_of(const Plan& plan) {
+  return {.training = &plan.training,
+          .validation = plan.validation ? &*plan.validation : nullptr,
+          .models = {&plan},
+          .channels = &plan.channels};
+}
+
+RunPrograms programs_of(const JointPlan& plan) {
+  RunPrograms programs = {.training = &plan.training,
+                          .validation = plan.validation ? &*plan.validation : nullptr,
+                          .models = {},
+                          .channels = &plan.channels};
+  for (const std::optional<Plan>& model : plan.models) programs.models.push_back(model ? &*model : nullptr);
+  return programs;
+}
+
+Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs,
+                 Device& device, Options options)
+    : run_(run),
+      options_(std::move(options)),
+      device_(device),
+      streams_(device, bool(options_.make_device_group)) {
+  std::array<Bytes, kTiers.size()> bytes = {};
+  for (const Tier tier : kTiers) bytes[static_cast<std::size_t>(tier)] = programs.arena_bytes(tier);
+  on_every_rank(options_.world, [&] { memory_.emplace(bytes, device, store_options(run_, options_)); });
+  streams_.meter().watch(Tier::device, memory_->tiers().device, programs.arena_bytes(Tier::device));
+  streams_.meter().watch(Tier::host, memory_->tiers().host, programs.arena_bytes(Tier::host));
+  if (options_.world != nullptr) {
+    ranks_.emplace(*options_.world, programs.training->program.groups, *programs.channels,
+                   options_.make_device_group, &streams_);
+  }
+  ScratchBytes scratch;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    const Plan& plan = *programs.models[m];
+    scratch.raise(scratch_of_run(device.scratch_rules(), models[m].model, plan.strategy));
+    ModelRun::Setup setup = {
+        .config = models[m].config,
+        .model = models[m].model,
+        .data = std::move(models[m].data),
+        .fresh = options_.fresh,
+        .watchdog_seconds = options_.watchdog_seconds,
+        .files = options_.files,
+        .device = device,
+        .streams = streams_,
+        .memory = *memory_,
+        .ranks = ranks_ ? &*ranks_ : nullptr,
+        .listening = listening_,
+        .pauses = options_.several ? options_.several->rung_steps : SeveralModels::Steps(),
+        .ends_alone = options_.several.has_value()};
+    if (ranks_) {
+      setup.stop_requested = [this, m] { return stop_->load() || has_failed(m); };
+      setup.on_stop_agreed = [this, m](std::int64_t step) { agree_to_stop(m, step); };
+    }
+    models_.push_back(std::make_unique<ModelRun>(std::move(setup), plan));
+  }
+  results_.resize(models_.size());
+  endings_.resize(models_.size());
+  counted_steps_.resize(models_.size());
+  counted_saves_.resize(models_.size());
+  streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
+  scratch_.planned = device.scratch_rules().parts(scratch);
+  make_executors(programs);
 }
 
 Trainer::Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device,
                  TrainingData data, Options options)
-    : config_(config),
-      model_(model),
-      plan_(plan),
-      data_(std::move(data)),
-      options_(std::move(options)),
-      streams_(device, bool(options_.make_device_group)),
-      compute_(unit_compute(model, plan.strategy.precision, plan.strategy.microbatch)) {
-  on_every_rank(options_.world, [&] {
-    state_.emplace(plan, model, device, store_options(config, options_), options_.watchdog_seconds);
-  });
-  const ScratchBytes scratch = scratch_of_run(device.scratch_rules(), model_, plan_.strategy);
-  streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
-  result_.scratch.planned = device.scratch_rules().parts(scratch);
-  streams_.meter().watch(Tier::device, state_->memory().device, plan.arena_bytes(Tier::device));
-  streams_.meter().watch(Tier::host, state_->memory().host, plan.arena_bytes(Tier::host));
-  if (options_.world != nullptr) {
-    ranks_.emplace(*options_.world, plan_, options_.make_device_group, &streams_);
-  }
-  shares_ = shares_of(model, plan_.strategy.mesh, rank());
-  if (!config_.checkpoint.path.empty())
-    checkpoints_.emplace(config_.checkpoint.path, config_.checkpoint.keep, *options_.files,
-                         ranks_ ? &ranks_->saving() : nullptr);
-  if (plan_.strategy.saves) {
-    saver_.emplace(StateSaver::Setup{
-        .store = &*checkpoints_,
-        .model = &model_,
-        .program = &plan_.training.program,
-        .stream = meter_stream(device.make_stream(), streams_.meter()),
-        .watchdog_seconds = options_.watchdog_seconds,
-        .held = [this](std::size_t unit, Flat flat) { return state_->held(unit, flat); },
-        .saved = [this](std::size_t unit, Flat flat) { return state_->saved(unit, flat); },
-        .sampler = data_.sampler,
-        .precision = plan_.strategy.precision,
-        .on_saved =
-            [this](std::int64_t step) {
-              ++result_.saves;
-              note_saved(step, *listener_);
-            },
-        .on_lack_of_space =
-            [this](const std::string& sentence) {
-              warn(sentence + "; the run goes on, and saves again when it is due", *listener_);
-            }});
-  }
-  const Strategy& strategy = plan_.strategy;
-  const std::int64_t data_ranks = strategy.mesh.data(), data_rank = strategy.mesh.data_rank(rank());
-  const auto setup = [&](const PlannedProgram& program, const LoadMicrobatch& load,
-                         std::int64_t microbatches) {
-    return Operations::Setup{.program = &program.program,
-                             .compute = compute_.get(),
-                             .shares = shares_,
-                             .streams = &streams_,
-                             .memory = state_->memory(),
-                             .spill = state_->spill(),
-                             .load = of_rank(load, data_rank, data_ranks, microbatches),
-                             .optimizer = optimizer_settings(config_, model_),
-                             .saver = saver_ ? &*saver_ : nullptr,
-                             .ranks = ranks_ ? &*ranks_ : nullptr,
-                             .data_rank = data_rank,
-                             .data_ranks = data_ranks,
-                             .context_ranks = strategy.mesh.context,
-                             .counts_losses = strategy.mesh.tensor_rank(rank()) == 0,
-                             .threads = host_threads(config_)};
-  };
-  Operations::Setup training = setup(plan_.training, data_.training, strategy.microbatches * data_ranks);
-  if (ranks_) {
-    training.stop_requested = [this] { return stop_->load(); };
-    training.on_stop_agreed = [this](std::int64_t step) { agree_to_stop(step); };
-  }
-  training_operations_.emplace(std::move(training));
-  Executor::Options executor{.mode = config_.plan.lanes,
-                             .watchdog_seconds = options_.watchdog_seconds,
-                             .flops_per_second = config_.device.flops_per_second};
-  if (config_.device.sent_per_second)
-    executor.sent_per_second = static_cast<double>(*config_.device.sent_per_second);
-  executor.on_failure = [this](const std::exception& error) {
+    : Trainer(
+          config,
+          [&] {
+            std::vector<ModelSetup> models;
+            models.push_back({config, model, std::move(data)});
+            return models;
+          }(),
+          programs_of(plan), device, std::move(options)) {}
+
+Executor::Options Trainer::executor_options() const {
+  Executor::Options options{.mode = run_.plan.lanes,
+                            .watchdog_seconds = options_.watchdog_seconds,
+                            .flops_per_second = run_.device.flops_per_second};
+  if (run_.device.sent_per_second)
+    options.sent_per_second = static_cast<double>(*run_.device.sent_per_second);
+  return options;
+}
+
+void Trainer::make_executors(const RunPrograms& programs) {
+  Executor::Options options = executor_options();
+  options.on_failure = [this](const std::exception& error) {
     if (options_.on_failure) options_.on_failure(error);
     if (ranks_) options_.world->abort(error.what());
   };
   if (ranks_) {
-    executor.ranks_failure = [this] { return ranks_->failure(); };
-    executor.watchdog_seconds *= 2;  // so that a rank that does not come is named by one that waits for it
+    options.ranks_failure = [this] { return ranks_->failure(); };
+    options.watchdog_seconds *= 2;  // so that a rank that does not come is named by one that waits for it
   }
-  if (plan_.validation) {
-    validation_operations_.emplace(
-        setup(*plan_.validation, data_.validation, strategy.validation_microbatches));
-    validation_.emplace(*plan_.validation, *validation_operations_, streams_, executor);
+  std::vector<Executor::ModelOperations> training(models_.size()), validation(models_.size());
+  std::vector<SaveSchedule> saves(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    const Plan* plan = programs.models[m];
+    if (plan == nullptr) continue;
+    training[m] = {&models_[m]->training(), &plan->training.program.instructions};
+    if (plan->validation) validation[m] = {models_[m]->validation(), &plan->validation->program.instructions};
+    saves[m] = models_[m]->saves();
   }
+  validation_.reset();
+  if (programs.validation != nullptr)
+    validation_.emplace(*programs.validation, std::move(validation), streams_, options);
   if (options_.observer) {
-    executor.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
+    options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
-  if (saver_) executor.saves = {.every = config_.checkpoint.every, .steps = config_.train.steps};
-  training_.emplace(plan_.training, *training_operations_, streams_, executor);
+  options.saves = std::move(saves);
+  training_.emplace(*programs.training, std::move(training), streams_, options);
 }
 
-/// Other lanes may be in the next step already, and in an asynchronous pipeline in the one behind it: all
+/// Other lanes may be in the next round already, and in an asynchronous pipeline in the one behind it: all
 /// ranks finish that.
-void Trainer::agree_to_stop(std::int64_t step) {
+void Trainer::agree_to_stop(std::size_t model, std::int64_t step) {
+  if (options_.several) return training_->end_soon(model, step);  // why is agreed upon then
   stop_agreed_ = true;
-  training_->end_after(step + (plan_.strategy.is_asynchronous() ? 2 : 1));
+  training_->end_after(model, step + (models_[model]->plan().strategy.is_asynchronous() ? 2 : 1));
 }
 
 TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listener) {
-  listener_ = &listener;
+  TrainResult result = std::move(train(stop, std::vector<TrainListener*>{&listener}).front());
+  result.measured = measured_;
+  result.scratch = scratch_;
+  return result;
+}
+
+std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
+                                        const std::vector<TrainListener*>& listeners) {
   stop_ = &stop;
-  if (checkpoints_) {
-    checkpoints_->lock();
-    check_checkpoint_writable(config_.checkpoint.path, *options_.files, outside());
+  for (std::size_t m = 0; m < models_.size(); ++m) models_[m]->begin(*listeners[m]);
+  if (options_.several && options_.several->on_begin) options_.several->on_begin();
+  for (;;) {
+    validate();
+    if (options_.several) {
+      agree();
+      if (!stopped() && end_models()) replan();
+    }
+    if (stopped() || is_done()) break;
+    run_steps();
   }
-  make_state(listener);
-  check_space(listener);
-  const Counters& counters = training_operations_->counters();
-  validate(listener);
-  // What goes on from a checkpoint begins with the weights that it has, and so does the run that saves it.
-  const std::int64_t drains_every = plan_.strategy.is_asynchronous() ? config_.checkpoint.every : 0;
-  while (counters.step < config_.train.steps && !stopped()) {
-    const auto next = [&](std::int64_t every) {
-      return next_multiple(counters.step, every, config_.train.steps);
-    };
-    run_steps(std::min(next(config_.train.validate_every), next(drains_every)), listener);
-    validate(listener);
+  // Also those of which none was trained, if a stop came before the first step.
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (is_under_way(m)) try_to_end(m, false);
   }
-  save(listener);  // also if a stop came before the first step
-  result_.interrupted = counters.step < config_.train.steps;
-  result_.counters = counters;
-  result_.measured = training_->measurements();
-  if (validation_) {
-    MeterCount count = validation_->measurements().count;
-    count.traffic = {};  // that of training steps is reported
-    result_.measured.count.add(count);
+  count_planned();
+  measure();
+  std::vector<TrainResult> results;
+  results.reserve(models_.size());
+  for (std::optional<TrainResult>& result : results_) results.push_back(std::move(*result));
+  return results;
+}
+
+bool Trainer::is_done() const {
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (is_under_way(m) && !models_[m]->is_trained()) return false;
   }
-  result_.scratch.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
-  result_.state_hash = state_hash(model_, state_->access(), outside());
-  return result_;
-}
-
-void Trainer::run_steps(std::int64_t until, TrainListener& listener) {
-  const std::int64_t first = training_operations_->counters().step;
-  const Executor::RunResult run =
-      training_->run(first, until - first, executor_stop(), [&](const StepReport& report) {
-        result_.steps.push_back(report);
-        const std::lock_guard lock(listening_);
-        listener.on_step(report);
-      });
-  if (run.completed_steps == 0) return;
-  result_.steps.back().drain_seconds = run.tail_seconds;  // its updates had nothing to run under
-}
-
-void Trainer::validate(TrainListener& listener) {
-  const std::int64_t step = training_operations_->counters().step;
-  const bool already = !result_.validation.empty() && result_.validation.back().step == step;
-  if (!validation_ || stopped() || already) return;
-  validation_->run(step, 1, executor_stop(), {});
-  if (stopped()) return;
-  result_.validation.push_back({step, validation_operations_->report().loss});
-  listener.on_validation(result_.validation.back());
-}
-
-void Trainer::save(TrainListener& listener) {
-  const Counters& counters = training_operations_->counters();
-  if (!checkpoints_ || counters.step == saved_step_) return;
-  const bool was_stopped = stop_->load();  // who asks again does not want to wait
-  save_in_space(
-      [&] {
-        checkpoints_->save(
-            model_, progress_of({counters, state_->loss_scale()}, data_.sampler, plan_.strategy.precision),
-            state_->access());
-      },
-      {.seconds = static_cast<double>(config_.checkpoint.wait_for_space_seconds),
-       .has_space = [&] { return checkpoints_->has_space(); },
-       .is_over = [&] { return !was_stopped && stop_->load(); },
-       .on_wait =
-           [&](const std::string& why) {
-             warn(fmt::format("{}; trying again for {} seconds", why,
-                              config_.checkpoint.wait_for_space_seconds),
-                  listener);
-           },
-       .ranks = outside()});
-  note_saved(counters.step, listener);
-}
-
-/// The spill files of all ranks have their space by now, and ranks share out what each checkpoint takes.
-void Trainer::check_space(TrainListener& listener) {
-  if (!checkpoints_) return;
-  const std::int64_t step = training_operations_->counters().step;
-  const std::int64_t left = config_.train.steps - step;
-  const std::int64_t every = config_.checkpoint.every > 0 ? config_.checkpoint.every : config_.train.steps;
-  std::int64_t saves = step == saved_step_ ? 0 : 1;
-  if (left > 0) saves = (config_.train.steps + every - 1) / every - step / every;
-  checkpoints_->check_space(model_, state_->access(), saves);
-  say_warnings(listener);
-}
-
-void Trainer::note_saved(std::int64_t step, TrainListener& listener) {
-  saved_step_ = step;
-  const std::lock_guard lock(listening_);
-  listener.on_safe_step(step);
-  listener.on_checkpoint(fmt::format("{} at step {}", config_.checkpoint.path, step));
-  for (const std::string& warning : checkpoints_->take_warnings()) listener.on_warning(warning);
-}
-
-void Trainer::warn(const std::string& sentence, TrainListener& listener) {
-  const std::lock_guard lock(listening_);
-  listener.on_warning(sentence);
-}
-
-void Trainer::say_warnings(TrainListener& listener) {
-  for (const std::string& warning : checkpoints_->take_warnings()) warn(warning, listener);
-}
-
-void Trainer::make_state(TrainListener& listener) {
-  TaskArena(host_threads(config_)).execute([&] {
-    state_->write_constants();
-    if (!resume(listener)) initialise_weights(listener);
-    state_->release_scratch();
-  });
-}
-
-bool Trainer::resume(TrainListener& listener) {
-  if (!checkpoints_) return false;
-  checkpoints_->remove_leftovers();
-  if (options_.fresh) return false;
-  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(model_, state_->access());
-  if (!loaded) return false;
-  checkpoints_->set_aside_damaged();
-  say_warnings(listener);
-  const Progress& progress = loaded->progress;
-  training_operations_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
-  state_->write_loss_scale(progress.loss_scale);
-  saved_step_ = progress.step;
-  listener.on_safe_step(saved_step_);
-  if (progress.sampler != data_.sampler(progress.step)) {
-    listener.on_warning(
-        "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
-  }
-  listener.on_start(fmt::format("going on from {} (step {})", loaded->folder.string(), progress.step));
   return true;
 }
 
-void Trainer::initialise_weights(TrainListener& listener) {
-  std::optional<HfFolder> folder;
-  std::string samples;
-  on_every_rank(outside(), [&] {
-    if (config_.model.path.empty()) return;
-    folder.emplace(config_.model.path, model_);
-    if (ranks_) samples = hash_of_samples(*folder, model_);
-  });
-  require_same(outside(), {{"a hash of weights in model.path", samples}},
-               "all ranks of a run begin with the same weights");
-  on_every_rank(outside(), [&] {
-    for (std::size_t u = 0; u < model_.units.size(); ++u) {
-      const Unit& unit = model_.units[u];
-      for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
-        if (unit.elements_of(flat_of(kind)) == 0) continue;
-        const FlatRange range = state_->loaded(u, kind);
-        state_->write(u, kind, [&](std::span<float> weights) {
-          fill_in_pieces(weights, [&](std::int64_t first, std::span<float> piece) {
-            const FlatRange part = {range.first + first, std::ssize(piece), range.flat};
-            if (folder) {
-              folder->read_range(unit, part, piece);
-            } else {
-              initialize_unit(model_.architecture, unit, config_.train.seed, part, piece);
-            }
-          });
-        });
-      }
+void Trainer::run_steps() {
+  std::vector<StepRange> steps;
+  steps.reserve(models_.size());
+  std::int64_t rounds = INT64_MAX;  // until something is to be done for one of the models
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    steps.push_back(is_under_way(m) && !waits_at_rung(m) ? models_[m]->next_steps() : StepRange());
+    if (steps[m].count > 0) rounds = std::min(rounds, steps[m].count);
+  }
+  for (StepRange& range : steps) range.count = std::min(range.count, rounds);
+  const Executor::RunResult run =
+      training_->run(steps, executor_stop(),
+                     [this](std::size_t model, const StepReport& report) { note_step(model, report); });
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    // Updates of the latest had nothing to run under.
+    if (run.completed_steps[m] > 0) models_[m]->note_drain(run.tail_seconds);
+  }
+}
+
+/// On the lane cpu. All ranks know a step's loss, and none is more than a round ahead.
+void Trainer::note_step(std::size_t model, const StepReport& report) {
+  models_[model]->note_step(report);
+  if (!options_.several) return;
+  const bool diverges = !std::isfinite(report.loss);
+  Ending& ending = endings_[model];
+  if (diverges && ending.why.empty())
+    ending.why = fmt::format("its loss is not finite at step {}", report.step + 1);
+  if (diverges || (!ranks_ && has_failed(model))) training_->end_soon(model, report.step);
+}
+
+bool Trainer::has_failed(std::size_t model) const {
+  return options_.several && !models_[model]->failure().empty();
+}
+
+/// Whether some rank was asked to stop, and which models cannot go on since a rank cannot save them.
+void Trainer::agree() {
+  Communicator* ranks = ranks_ ? &ranks_->outside() : nullptr;
+  if (ranks_) {
+    const std::vector<std::string> stops = texts_of_ranks(ranks, [&] { return stop_->load() ? "stop" : ""; });
+    stop_agreed_ = std::ranges::any_of(stops, [](const std::string& text) { return !text.empty(); });
+  }
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (!is_under_way(m)) continue;
+    for (const std::string& failure : texts_of_ranks(ranks, [&] { return models_[m]->failure(); }))
+      if (endings_[m].why.empty()) endings_[m] = {.why = failure, .is_failure = !failure.empty()};
+  }
+}
+
+bool Trainer::waits_at_rung(std::size_t model) const {
+  return options_.several && rung_ < options_.several->rung_steps.size() &&
+         models_[model]->counters().step >= options_.several->rung_steps[rung_];
+}
+
+/// Once all that are under way are at the rung.
+void Trainer::choose() {
+  bool are_there = rung_ < options_.several->rung_steps.size();
+  for (std::size_t m = 0; m < models_.size(); ++m)
+    are_there &= !is_under_way(m) || !endings_[m].why.empty() || waits_at_rung(m);
+  if (!are_there) return;
+  std::vector<const TrainResult*> results;
+  results.reserve(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    const bool takes_part = is_under_way(m) && endings_[m].why.empty();
+    results.push_back(takes_part ? &models_[m]->result() : nullptr);
+  }
+  const std::vector<std::string> endings =
+      options_.several->choose(options_.several->rung_steps[rung_], results);
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (!endings[m].empty()) endings_[m] = {.why = endings[m], .is_saved = true};
+  }
+  ++rung_;
+}
+
+/// Whether some did.
+bool Trainer::end_models() {
+  choose();
+  const auto ends = [&](std::size_t m) {
+    return is_under_way(m) && (models_[m]->is_trained() || !endings_[m].why.empty());
+  };
+  bool has_ended = false;
+  for (std::size_t m = 0; m < models_.size(); ++m)
+    if (ends(m)) has_ended |= try_to_end(m, !is_done());
+  return has_ended;
+}
+
+/// False if its state cannot be saved now and may be later, while others go on. What fails otherwise ends it
+/// alone, if it is not alone.
+bool Trainer::try_to_end(std::size_t m, bool others_go_on) {
+  ModelRun& model = *models_[m];
+  Ending ending = endings_[m];
+  // What diverged would take the place of what did not.
+  if (ending.why.empty() || ending.is_saved) {
+    try {
+      if (!model.save(*stop_, !others_go_on)) return false;
+    } catch (const IoError& error) {
+      if (!options_.several) throw;
+      ending = {.why = fmt::format("it could not be saved: {}", error.what()), .is_failure = true};
     }
-    state_->clear_moments();
-  });
-  state_->write_loss_scale({.scale = static_cast<float>(config_.train.loss_scale_initial)});
-  listener.on_start(config_.model.path.empty() ? fmt::format("random weights, seed {}", config_.train.seed)
-                                               : "weights from " + config_.model.path);
+  }
+  results_[m] = std::move(model.finish());
+  results_[m]->ended = ending.why;
+  results_[m]->has_failed = ending.is_failure;
+  if (options_.several && options_.several->on_end) options_.several->on_end(m, *results_[m]);
+  return true;
+}
+
+void Trainer::replan() {
+  if (is_done() || !options_.several->replan) return;
+  std::vector<std::int64_t> remaining;
+  remaining.reserve(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    const bool has_all_its_steps = is_under_way(m) && models_[m]->is_trained();
+    if (has_all_its_steps) return;  // its state is still to be saved
+    remaining.push_back(is_under_way(m) ? models_[m]->remaining_steps() : 0);
+  }
+  count_planned();
+  const std::optional<RunPrograms> programs = options_.several->replan(remaining);
+  if (!programs) return;
+  measure();
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (is_under_way(m)) models_[m]->replan(*programs->models[m]);
+  }
+  make_executors(*programs);
+}
+
+/// What the plan says of the steps since the call before.
+void Trainer::count_planned() {
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    const TrainResult& result = results_[m] ? *results_[m] : models_[m]->result();
+    const std::int64_t all_steps = std::ssize(result.steps);
+    const std::int64_t steps = all_steps - std::exchange(counted_steps_[m], all_steps);
+    const std::int64_t saves = result.saves - std::exchange(counted_saves_[m], result.saves);
+    if (steps == 0 && saves == 0) continue;  // it may have ended under a plan that is gone
+    const PlannedProgram& program = models_[m]->plan().training;
+    for (const Link link : kLinks)
+      planned_[link] += steps * program.moved(link) + saves * program.moved_by_save(link);
+  }
+}
+
+void Trainer::validate() {
+  if (!validation_ || stopped()) return;
+  std::vector<StepRange> steps(models_.size());
+  std::vector<bool> is_due(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    is_due[m] = is_under_way(m) && models_[m]->wants_validation();
+    steps[m] = {models_[m]->counters().step, is_due[m] ? 1 : 0};
+  }
+  if (std::ranges::find(is_due, true) == is_due.end()) return;
+  validation_->run(steps, executor_stop(), {});
+  if (stopped()) return;
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    if (is_due[m]) models_[m]->note_validation();
+  }
+}
+
+/// What the executors have done, which are done with.
+void Trainer::measure() {
+  const Measurements& training = training_->measurements();
+  measured_.count.add(training.count);
+  for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
+    measured_.busy_seconds[lane] += training.busy_seconds[lane];
+  if (validation_) {
+    MeterCount count = validation_->measurements().count;
+    count.traffic = {};  // that of training steps is reported
+    measured_.count.add(count);
+  }
+  scratch_.measured_bytes = streams_.of(Lane::compute).kernels().scratch_bytes();
 }
 
 }  // namespace strata

@@ -1,61 +1,53 @@
-// A whole training run: gives the plan its memory, fills in the initial state (a checkpoint, a HF folder, or
-// random weights by seed), runs steps between validations, with checkpoints written beside them, and collects
-// what the report shows.
+// A whole training run: gives its programs their memory, fills in the initial state of its models, runs steps
+// between validations, with checkpoints written beside them, and collects what the report shows. A run has
+// one model, or several whose steps alternate in one program.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/data/training_data.h"
-#include "engine/execute/executor.h"
 #include "engine/execute/machine.h"
-#include "engine/execute/run_state.h"
-#include "engine/execute/state_saver.h"
+#include "engine/execute/model_run.h"
+#include "engine/plan/search/joint.h"
 
 namespace strata {
 
-struct ValidationPoint {
-  std::int64_t step = 0;  ///< finished steps
-  double loss = 0;
-};
+/// What a run goes through, and by model its part in it: null if it has none.
+struct RunPrograms {
+  const PlannedProgram* training = nullptr;
+  const PlannedProgram* validation = nullptr;  ///< null if nothing is validated
+  std::vector<const Plan*> models;
+  const std::set<Channel>* channels = nullptr;  ///< in which programs of any stage exchange values
 
-/// What kernels set up besides the plan's memory.
-struct ScratchUse {
-  std::vector<ScratchPart> planned;
-  Bytes measured_bytes = 0;  ///< what they hold at the end; it never shrinks
+  /// The larger of both programs.
+  Bytes arena_bytes(Tier tier) const;
 };
+/// Those of a run of one model, and of several. REQUIRES: the plan outlives them.
+RunPrograms programs_of(const Plan& plan);
+RunPrograms programs_of(const JointPlan& plan);
 
-/// Everything a run leaves behind besides its files.
-struct TrainResult {
-  std::vector<StepReport> steps;
-  std::vector<ValidationPoint> validation;
-  Counters counters;
-  std::int64_t saves = 0;  ///< checkpoints that steps wrote
-  Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
-  ScratchUse scratch;
-  std::string state_hash;
-  bool interrupted = false;
+/// What a run of several models does with one that ends before others.
+struct SeveralModels {
+  /// By model.
+  using Steps = std::vector<std::int64_t>;
+  /// Programs for the models of which so many steps remain, that leave their state where it is; nothing to go
+  /// on with those that there are. What it returns lives until the call behind the next.
+  std::function<std::optional<RunPrograms>(const Steps& remaining)> replan = {};
+  /// Called when all models have their state, and their folders are locked.
+  std::function<void()> on_begin = {};
+  /// Called when a model has ended; by then its files are on the disk.
+  std::function<void(std::size_t model, const TrainResult& result)> on_end = {};
+  /// Behind these steps, when all models that are under way are there, `choose` says why some end there,
+  /// given what all models have come to; empty: it goes on.
+  std::vector<std::int64_t> rung_steps = {};
+  std::function<std::vector<std::string>(std::int64_t step, const std::vector<const TrainResult*>&)> choose =
+      {};
 };
-
-/// What a user may want to see while the run goes on. Called from the run's threads, one call at a time.
-class TrainListener {
- public:
-  virtual ~TrainListener() = default;
-  virtual void on_start(const std::string& /*where the state came from*/) {}
-  virtual void on_step(const StepReport&) {}
-  virtual void on_validation(const ValidationPoint&) {}
-  virtual void on_checkpoint(const std::string& /*path*/) {}
-  /// From now on a run that is ended goes on from this step: its checkpoint is whole.
-  virtual void on_safe_step(std::int64_t /*step*/) {}
-  virtual void on_warning(const std::string&) {}
-};
-
-/// Threads of the optimizer on the host, and of the CPU device.
-int host_threads(const RunConfig& config);
 
 class Trainer {
  public:
@@ -69,66 +61,95 @@ class Trainer {
     /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
     std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
+    std::optional<SeveralModels> several = {};  ///< of a run that goes on when one of its models ends
   };
 
-  /// With several ranks each calls it, with equal plans, and train() after it.
+  /// A model of a run. REQUIRES: what is referred to outlives the trainer.
+  struct ModelSetup {
+    const RunConfig& config;
+    const Model& model;
+    TrainingData data;
+  };
+
+  /// `run` has what all models share: the drives, the device's limits, the lanes. With several ranks each
+  /// calls it, with equal programs, and train() after it. REQUIRES: what is referred to outlives the trainer.
+  Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs, Device& device,
+          Options options);
+  /// Of one model.
   Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
           Options options);
 
-  /// Runs to config.train.steps, or until `stop`; then saves if checkpoint.path is given and the last step
-  /// did not. A stop of one rank ends all, after the step that follows. Throws what the run threw: the last
-  /// checkpoint stays whole. Other ranks may wait for this one until their watchdog ends it, or
-  /// Communicator::abort().
+  /// Runs each model to its config's train.steps, or until `stop`; then saves if its checkpoint.path is given
+  /// and the last step did not. A stop of one rank ends all, after the round that follows. Throws what the
+  /// run threw: the last checkpoints stay whole. Other ranks may wait for this one until their watchdog ends
+  /// it, or Communicator::abort(). `listeners` and results by model.
+  std::vector<TrainResult> train(const std::atomic<bool>& stop, const std::vector<TrainListener*>& listeners);
+  /// Of one model.
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
+  /// What the programs did, of all models together: bytes of all links are those of training steps; peaks
+  /// include validation. After train().
+  const Measurements& measured() const { return measured_; }
+  /// Likewise what they were planned to do.
+  const Traffic& planned() const { return planned_; }
+
   /// Adds what the nvme tier can do, if the run uses it. Only before train().
-  void measure_nvme(MachineRates& rates) { state_->measure_nvme(rates); }
+  void measure_nvme(MachineRates& rates) { memory_->measure_nvme(rates); }
   /// One line about the nvme tier's files; empty if the run has none.
-  std::string describe_nvme() const { return state_->describe_nvme(); }
+  std::string describe_nvme() const { return memory_->describe_nvme(); }
 
   /// For tests, while no lane runs.
-  RunState& state() { return *state_; }
+  const RunMemory& memory() const { return *memory_; }
+  RunState& state(std::size_t model = 0) { return models_[model]->state(); }
 
  private:
-  void make_state(TrainListener& listener);
-  bool resume(TrainListener& listener);
-  void initialise_weights(TrainListener& listener);
-  void run_steps(std::int64_t until, TrainListener& listener);
-  void validate(TrainListener& listener);
+  void reserve_scratch(const std::vector<ModelSetup>& models);
+  void make_executors(const RunPrograms& programs);
+  Executor::Options executor_options() const;
+  bool is_under_way(std::size_t model) const { return results_[model] == std::nullopt; }
+  bool is_done() const;
+  void run_steps();
+  void note_step(std::size_t model, const StepReport& report);
+  void validate();
+  bool has_failed(std::size_t model) const;
+  void agree();
+  bool waits_at_rung(std::size_t model) const;
+  void choose();
+  bool end_models();
+  bool try_to_end(std::size_t model, bool others_go_on);
+  void replan();
   /// What ranks do together they must begin and end together: a request alone stops nothing.
   bool stopped() const { return ranks_ ? stop_agreed_.load() : stop_->load(); }
   const std::atomic<bool>& executor_stop() const { return ranks_ ? never_ : *stop_; }
-  void agree_to_stop(std::int64_t step);
-  int rank() const { return ranks_ ? ranks_->rank() : 0; }
-  Communicator* outside() { return ranks_ ? &ranks_->outside() : nullptr; }
-  void save(TrainListener& listener);
-  void check_space(TrainListener& listener);
-  void note_saved(std::int64_t step, TrainListener& listener);
-  void warn(const std::string& sentence, TrainListener& listener);
-  /// What the checkpoints met, by the thread that uses them.
-  void say_warnings(TrainListener& listener);
+  void agree_to_stop(std::size_t model, std::int64_t step);
+  void measure();
+  void count_planned();
 
-  const RunConfig& config_;
-  const Model& model_;
-  const Plan& plan_;
-  TrainingData data_;
+  const RunConfig& run_;
   Options options_;
-  std::optional<RunState> state_;
+  Device& device_;
+  std::optional<RunMemory> memory_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<Ranks> ranks_;
-  std::shared_ptr<const UnitCompute> compute_;
-  std::vector<UnitShare> shares_;  ///< this rank's
-  std::optional<CheckpointStore> checkpoints_;
-  std::optional<StateSaver> saver_;  ///< if steps save
-  std::optional<Operations> training_operations_, validation_operations_;
+  ScratchUse scratch_;
+  std::vector<std::unique_ptr<ModelRun>> models_;
+  std::vector<std::optional<TrainResult>> results_;  ///< of models that have ended
+  /// Why a model is to end before its last step.
+  struct Ending {
+    std::string why;
+    bool is_saved = false;
+    bool is_failure = false;  ///< its checkpoints cannot be written
+  };
+  std::vector<Ending> endings_;
+  std::size_t rung_ = 0;  ///< the next
   std::optional<Executor> training_, validation_;
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()
   std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
   const std::atomic<bool> never_ = false;
-  TrainListener* listener_ = nullptr;  ///< of train()
-  std::mutex listening_;               ///< one call at a time
-  TrainResult result_;
-  std::int64_t saved_step_ = -1;  ///< of the newest checkpoint
+  std::mutex listening_;  ///< one call at a time
+  Measurements measured_;
+  Traffic planned_;
+  std::vector<std::int64_t> counted_steps_, counted_saves_;  ///< by model: what is in planned_
 };
 
 }  // namespace strata

@@ -133,7 +133,7 @@ TEST(Arenas, ArePlannedPeaksAndTheirPagesAreTouchedNoFurther) {
   trainer.train(std::atomic<bool>(false), silent);
   EXPECT_LE(plan.arena_bytes(Tier::device), config.memory.device);
   // Every page was used: the plan asks for nothing that a step does not touch.
-  EXPECT_EQ(trainer.state().device_resident_bytes(), plan.arena_bytes(Tier::device));
+  EXPECT_EQ(trainer.memory().device_resident_bytes(), plan.arena_bytes(Tier::device));
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   const TrainResult result = trainer.train(std::atomic<bool>(false), silent);
   for (const Tier tier : {Tier::device, Tier::host}) {
     const std::byte* memory =
-        tier == Tier::device ? trainer.state().memory().device : trainer.state().memory().host;
+        tier == Tier::device ? trainer.memory().tiers().device : trainer.memory().tiers().host;
     Bytes end = plan.arena_bytes(tier);
     while (end > 0 && memory[end - 1] == kDirt) --end;
     const auto index = static_cast<std::size_t>(tier);

@@ -181,7 +181,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   const Model model = test::model_of(config);
   const Plan plan = make_plan(config, model);
   CpuDevice device({.threads = 2, .link = {}});
-  const RunState state(plan, model, device, {}, 60);
+  RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, device, {});
   const LaneStreams streams(device);
   const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
   const std::vector<UnitShare> shares = shares_of(model, plan.strategy.mesh, 0);
@@ -190,16 +190,16 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
        .compute = &compute,
        .shares = shares,
        .streams = &streams,
-       .memory = state.memory(),
-       .spill = state.spill(),
+       .memory = memory.tiers(),
+       .spill = memory.spill(),
        .load = [](auto, auto, const auto&) { throw std::runtime_error("the disk is gone"); },
        .optimizer = {},
        .threads = 1});
   for (const LaneMode mode : {LaneMode::serial, LaneMode::overlapped}) {
-    Executor executor(plan.training, operations, streams,
+    Executor executor(plan.training, {{&operations, &plan.training.program.instructions}}, streams,
                       {.mode = mode, .watchdog_seconds = 60, .observer = {}});
     try {
-      executor.run(0, 2, std::atomic<bool>(false), {});
+      executor.run({{.first = 0, .count = 2}}, std::atomic<bool>(false), {});
       FAIL() << "no error";
     } catch (const DeviceError& error) {
       EXPECT_THAT(error.what(), HasSubstr("load_data"));

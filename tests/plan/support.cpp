@@ -63,32 +63,41 @@ class ByteMemory : public SymbolicMemory {
   std::array<std::vector<std::uint64_t>, kTiers.size()> granules_;
 };
 
-void perform(const Instruction& instruction, std::int64_t round, const Rounds& rounds, SymbolicMemory& memory,
-             SymbolicState& saved) {
+void perform(const Program& program, const Instruction& instruction, std::int64_t round, const Rounds& rounds,
+             SymbolicMemory& memory, SymbolicState& saved) {
   if (!rounds.performs(instruction, round)) return;
-  const std::int64_t step = step_of(instruction, round);
+  const std::int64_t step = rounds.step_of(instruction, round);
+  const std::string unit = instruction.unit < 0 ? fmt::format("model {}", instruction.model)
+                                                : program.units[static_cast<std::size_t>(instruction.unit)];
   if (instruction.operation == Operation::save) {
     const Operand& operand = instruction.reads[0];
     const std::string piece =
         instruction.piece.is_all() ? "" : fmt::format(" from {}", instruction.piece.first);
-    saved[fmt::format("{} of unit {}{} at step {}", name_of(operand.role), instruction.unit, piece, step)] =
+    saved[fmt::format("{} of {}{} at step {}", name_of(operand.role), unit, piece, step)] =
         memory.read(operand.buffer);
   }
   if (kDeviceLevel.is_transfer(instruction) || kHostLevel.is_transfer(instruction)) {
     memory.write(instruction.writes[0].buffer, memory.read(instruction.reads[0].buffer));
     return;
   }
-  std::string inputs = fmt::format("{} {} {} {}", name_of(instruction.operation), instruction.unit,
+  std::string inputs = fmt::format("{} {} {} {}", name_of(instruction.operation), unit,
                                    instruction.microbatch, instruction.piece.first);
   const bool is_from_outside =
       instruction.operation == Operation::load_data || instruction.operation == Operation::receive;
-  if (is_from_outside) inputs += fmt::format(" step {}", step);
+  if (is_from_outside) inputs += fmt::format(" model {} step {}", instruction.model, step);
   for (const Operand& operand : instruction.reads) {
     inputs += fmt::format(" {}={}", name_of(operand.role), memory.read(operand.buffer));
   }
   for (const Operand& operand : instruction.writes) {
     memory.write(operand.buffer, hash_text(fmt::format("{} -> {}", inputs, name_of(operand.role))));
   }
+}
+
+/// How many rounds a run has.
+std::int64_t count_of(const Rounds& rounds, const Program& program) {
+  std::int64_t steps = 0;
+  for (const Rounds::OfModel& model : rounds.models) steps = std::max(steps, model.steps.count);
+  return steps + rounds_behind(program);
 }
 
 void initialise(const Program& program, SymbolicMemory& memory) {
@@ -193,28 +202,29 @@ RunConfig with_named_budgets(RunConfig config, const std::string& refusal) {
   return config;
 }
 
-SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves) {
+SymbolicState run_in_order(const Program& program, const Rounds& rounds) {
   BufferMemory memory(program);
   SymbolicState saved;
   initialise(program, memory);
-  const Rounds rounds = {.steps = steps, .saves = saves};
-  for (std::int64_t round = 0; round < steps + rounds_behind(program); ++round) {
+  for (std::int64_t round = 0; round < count_of(rounds, program); ++round) {
     for (const Instruction& instruction : program.instructions)
-      perform(instruction, round, rounds, memory, saved);
+      perform(program, instruction, round, rounds, memory, saved);
   }
   return final_state(program, memory, std::move(saved));
 }
 
-SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
-                                  const SaveSchedule& saves) {
+SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves) {
+  return run_in_order(program, first_rounds(program, steps, saves));
+}
+
+SymbolicState run_in_random_order(const Program& placed, const Rounds& rounds, std::uint32_t seed) {
   const Dependencies dependencies = find_dependencies(placed);
   ByteMemory memory(placed);
   SymbolicState saved;
   initialise(placed, memory);
   std::mt19937 random(seed);
   std::array<std::int64_t, kLanes.size()> completed = {};
-  const Rounds rounds = {.steps = steps, .saves = saves};
-  const std::int64_t all_rounds = steps + rounds_behind(placed);
+  const std::int64_t all_rounds = count_of(rounds, placed);
   const auto length = [&](std::size_t lane) {
     return static_cast<std::int64_t>(dependencies.lanes[lane].size());
   };
@@ -225,7 +235,7 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
     for (std::size_t other = 0; other < completed.size(); ++other) {
       const LanePosition& wait = dependencies.waits[static_cast<std::size_t>(index)][other];
       if (wait.position < 0) continue;
-      if (completed[other] < needed(dependencies, other, wait, round, saves)) return false;
+      if (completed[other] < needed(dependencies, other, wait, round, rounds)) return false;
     }
     return true;
   };
@@ -241,13 +251,18 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
     const std::size_t lane = choices[random() % choices.size()];
     const std::int64_t position = completed[lane]++;
     const auto index = dependencies.lanes[lane][static_cast<std::size_t>(position % length(lane))];
-    perform(placed.instructions[static_cast<std::size_t>(index)], position / length(lane), rounds, memory,
-            saved);
+    perform(placed, placed.instructions[static_cast<std::size_t>(index)], position / length(lane), rounds,
+            memory, saved);
   }
   for (std::size_t lane = 0; lane < completed.size(); ++lane) {
     if (completed[lane] != all_rounds * length(lane)) return {{"deadlock", 0}};
   }
   return final_state(placed, memory, std::move(saved));
+}
+
+SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
+                                  const SaveSchedule& saves) {
+  return run_in_random_order(placed, first_rounds(placed, steps, saves), seed);
 }
 
 }  // namespace strata::test

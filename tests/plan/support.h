@@ -51,15 +51,18 @@ std::string refusal(const RunConfig& config, const Model& model);
 /// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".
 RunConfig with_named_budgets(RunConfig config, const std::string& refusal);
 
-/// Contents of the persistent buffers by name, and what was saved, by step, unit, piece and role.
+/// Contents of the persistent buffers by name, and what was saved, by step, unit or model, piece and role.
 using SymbolicState = std::map<std::string, std::uint64_t>;
 
 /// Runs the program in program order, buffers apart from one another.
+SymbolicState run_in_order(const Program& program, const Rounds& rounds);
+/// So many steps of each model.
 SymbolicState run_in_order(const Program& program, int steps, const SaveSchedule& saves = {});
 
 /// Runs a placed program in a random order that lanes and dependencies allow, on shared bytes, so that a
 /// missing dependency or an overlap shows as another result. With an odd seed the lane of saving is the
 /// slowest.
+SymbolicState run_in_random_order(const Program& placed, const Rounds& rounds, std::uint32_t seed);
 SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_t seed,
                                   const SaveSchedule& saves = {});
 

@@ -86,7 +86,8 @@ class Staging {
                     .reads = {from},
                     .writes = {to},
                     .when = of.when,
-                    .serves = serves.value_or(of.serves)});
+                    .serves = serves.value_or(of.serves),
+                    .model = of.model});
   }
 
   void append(std::vector<Instruction>& list) {
@@ -104,6 +105,10 @@ class Staging {
 SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySection& memory) {
   SpillOrder order;
   std::vector<BufferId> chosen;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].pin && program.buffers[b].pin->tier == Tier::nvme)
+      order.buffers.push_back(static_cast<BufferId>(b));
+  }
   for (const BufferKind kind : kSpillable) {
     const TierChoice tier = tier_of(kind, memory);
     if (tier == TierChoice::host) continue;
@@ -112,7 +117,7 @@ SpillOrder find_spill_order(const Program& program, const RunConfig::MemorySecti
       const Buffer& buffer = program.buffers[b];
       // A parameter that does not live on the host only passes through it.
       const bool passes = kind == BufferKind::parameter && !buffer.persistent && !buffer.carried;
-      if (buffer.tier == Tier::host && buffer.kind == kind && !passes)
+      if (buffer.tier == Tier::host && buffer.kind == kind && !passes && !buffer.pin)
         buffers.push_back(static_cast<BufferId>(b));
     }
     // State is listed from the bottom unit up, what a step makes in the order in which it is made.

@@ -14,7 +14,7 @@ namespace strata {
 /// the optimizer, from the top unit down (the bottom unit's update is waited for first); gradients, in the
 /// order in which they are made; what forward keeps for backward, the longest kept first; parameters, which
 /// are wanted most often, from the top unit down. The run file forces kinds there (they come first) or keeps
-/// them on the host (they are left out).
+/// them on the host (they are left out), and so does a pin.
 struct SpillOrder {
   std::vector<BufferId> buffers;
   std::size_t forced = 0;  ///< this many, the first ones, must go

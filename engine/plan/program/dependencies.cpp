@@ -1,6 +1,7 @@
 #include "engine/plan/program/dependencies.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace strata {
 namespace {
@@ -47,6 +48,30 @@ class SegmentMap {
   std::vector<Segment> segments_;
 };
 
+Dependencies::Saves& saves_like(const Instruction& instruction, std::vector<Dependencies::Saves>& all) {
+  const bool is_late = instruction.serves == Serves::step_before;
+  const auto found = std::ranges::find_if(all, [&](const Dependencies::Saves& saves) {
+    return saves.model == instruction.model && saves.is_late == is_late;
+  });
+  return found != all.end() ? *found : all.emplace_back(Dependencies::Saves{instruction.model, is_late});
+}
+
+/// How many instructions the lane save, of `per_round` in a round, must have run until those of `saves` up to
+/// a position of a round are done.
+std::int64_t run_by(const Dependencies::Saves& saves, std::int64_t per_round, std::int64_t round,
+                    std::int32_t position, const Rounds& rounds) {
+  const Rounds::OfModel& model = rounds.models[static_cast<std::size_t>(saves.model)];
+  const std::int64_t round_of_step_0 = (saves.is_late ? 1 : 0) - model.steps.first;
+  const auto behind = std::ranges::upper_bound(saves.positions, position);
+  std::int64_t step = round - round_of_step_0;
+  if (behind == saves.positions.begin()) --step;
+  step = model.saves.latest(std::min(step, model.steps.first + model.steps.count - 1));
+  if (step < model.steps.first) return -1;
+  const std::int64_t saving = step + round_of_step_0;
+  const std::int32_t last = saving == round ? *std::prev(behind) : saves.positions.back();
+  return saving * per_round + last + 1;
+}
+
 }  // namespace
 
 Dependencies find_dependencies(const Program& placed) {
@@ -58,9 +83,8 @@ Dependencies find_dependencies(const Program& placed) {
     auto& lane = result.lanes[static_cast<std::size_t>(instruction.lane)];
     position[i] = static_cast<std::int32_t>(lane.size());
     lane.push_back(static_cast<std::int32_t>(i));
-    if (instruction.lane == Lane::save)
-      result.saves.push_back({.is_late = instruction.serves == Serves::step_before,
-                              .is_end = instruction.operation == Operation::finish_checkpoint});
+    if (instruction.lane == Lane::save && instruction.operation != Operation::finish_checkpoint)
+      saves_like(instruction, result.saves).positions.push_back(position[i]);
   }
   result.waits.resize(placed.instructions.size());
 
@@ -102,19 +126,16 @@ Dependencies find_dependencies(const Program& placed) {
 }
 
 std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t round, const SaveSchedule& saves) {
+                    std::int64_t round, const Rounds& rounds) {
   const auto per_round = static_cast<std::int64_t>(dependencies.lanes[lane].size());
   const std::int64_t of_round = wait.previous_step ? round - 1 : round;
-  const auto run_by = [&](std::int64_t r, std::int64_t position) { return r * per_round + position + 1; };
-  if (kLanes[lane] != Lane::save) return run_by(of_round, wait.position);
-  const auto late = [&](const Dependencies::Save& save) { return save.is_late ? 1 : 0; };
-  const std::int64_t step = of_round - late(dependencies.saves[static_cast<std::size_t>(wait.position)]);
-  if (saves.saves(step)) return run_by(of_round, wait.position);
-  // The lane does nothing for that step, so only the checkpoint before it can be in the way: all of it but
-  // its end, which touches no memory and may take the disk longer than several steps take.
-  const std::int64_t latest = saves.latest(step);
-  const auto end = std::ranges::find_if(dependencies.saves, &Dependencies::Save::is_end);
-  return latest < 0 ? -1 : run_by(latest + late(*end), end - dependencies.saves.begin() - 1);
+  if (kLanes[lane] != Lane::save) return of_round * per_round + wait.position + 1;
+  // Most rounds save nothing, and those that do not all save the same models. So what conflicts last may do
+  // nothing, and what conflicts before it may still be under way.
+  std::int64_t instructions = -1;
+  for (const Dependencies::Saves& saves : dependencies.saves)
+    instructions = std::max(instructions, run_by(saves, per_round, of_round, wait.position, rounds));
+  return instructions;
 }
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "engine/plan/program/program.h"
-#include "engine/plan/program/save_schedule.h"
+#include "engine/plan/program/rounds.h"
 
 namespace strata {
 
@@ -21,21 +21,23 @@ struct Dependencies {
   std::array<std::vector<std::int32_t>, kLanes.size()> lanes;  ///< instruction indices of each lane
   std::vector<std::array<LanePosition, kLanes.size()>> waits;  ///< per instruction, per lane
 
-  /// An instruction of the lane save.
-  struct Save {
-    bool is_late = false;  ///< it serves the step before
-    bool is_end = false;   ///< it finishes the checkpoint, and touches no memory
+  /// What the lane save does for a model, of steps that are or are not those before the rounds', but for the
+  /// ends of checkpoints: these touch no memory and may take the disk longer than several steps take.
+  struct Saves {
+    std::int32_t model = 0;
+    bool is_late = false;
+    std::vector<std::int32_t> positions = {};  ///< in the lane
   };
-  std::vector<Save> saves;
+  std::vector<Saves> saves;
 };
 
 /// Conflicts are read after write, write after read and write after write on bytes of one tier, within a step
 /// and with the step before (a program repeats). REQUIRES: the program is placed.
 Dependencies find_dependencies(const Program& placed);
 
-/// How many instructions `lane` must have run since the first round of all before one of `round` that waits
-/// for `wait` may start; nothing if that is negative. Rounds count as steps do.
+/// How many instructions `lane` must have run since the run's first round before one of `round` that waits
+/// for `wait` may start; nothing if that is negative.
 std::int64_t needed(const Dependencies& dependencies, std::size_t lane, const LanePosition& wait,
-                    std::int64_t round, const SaveSchedule& saves);
+                    std::int64_t round, const Rounds& rounds);
 
 }  // namespace strata

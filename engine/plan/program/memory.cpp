@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/plan/program/packer.h"
 #include "engine/plan/program/rounds.h"
@@ -126,19 +127,19 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
 
 }  // namespace
 
-void place_tier(Program& program, Tier tier, PlaceOrder order) {
-  const std::vector<Lifetime> live = lifetimes(program);
-  Bytes persistent_end = 0;
-  std::vector<std::size_t> transient;
+void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t pause) {
+  std::vector<Lifetime> live = lifetimes(program);
+  const auto last = static_cast<std::int32_t>(program.instructions.size()) - 1;
+  for (Lifetime& lifetime : live) {
+    if (pause > 0 && !lifetime.is_empty() && !lifetime.wraps())
+      lifetime.last = std::min(lifetime.last + pause, last);
+  }
+  const auto is_pinned = [&](const Buffer& buffer) { return buffer.pin && buffer.pin->tier == tier; };
+  std::vector<std::size_t> pinned, persistent, transient;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    Buffer& buffer = program.buffers[b];
+    const Buffer& buffer = program.buffers[b];
     if (buffer.tier != tier) continue;
-    if (buffer.persistent) {
-      buffer.offset = persistent_end;
-      persistent_end += buffer.bytes;
-    } else {
-      transient.push_back(b);
-    }
+    (is_pinned(buffer) ? pinned : buffer.persistent ? persistent : transient).push_back(b);
   }
   const auto size = [&](std::size_t b) {
     const auto bytes = static_cast<std::uint64_t>(program.buffers[b].bytes);
@@ -148,12 +149,26 @@ void place_tier(Program& program, Tier tier, PlaceOrder order) {
     std::ranges::stable_sort(transient, {}, [&](std::size_t b) { return live[b].last; });
   std::ranges::stable_sort(transient, std::greater<>(), size);
   std::vector<Lifetime> lifetimes;
-  lifetimes.reserve(transient.size());
-  for (const std::size_t b : transient) lifetimes.push_back(live[b]);
+  for (const std::vector<std::size_t>* buffers : {&pinned, &persistent, &transient}) {
+    for (const std::size_t b : *buffers) lifetimes.push_back(live[b]);
+  }
+  Bytes persistent_end = 0;
+  if (pinned.empty()) {
+    for (const std::size_t b : persistent)
+      program.buffers[b].offset = std::exchange(persistent_end, persistent_end + program.buffers[b].bytes);
+    persistent.clear();
+  }
   Packer packer(lifetimes, persistent_end);
-  for (const std::size_t b : transient) {
+  for (const std::size_t b : pinned) {
     Buffer& buffer = program.buffers[b];
-    buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b]);
+    buffer.offset = buffer.pin->offset;
+    packer.take(buffer.offset, buffer.bytes, live[b]);
+  }
+  for (const std::vector<std::size_t>* buffers : {&persistent, &transient}) {
+    for (const std::size_t b : *buffers) {
+      Buffer& buffer = program.buffers[b];
+      buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b]);
+    }
   }
 }
 

@@ -17,10 +17,12 @@ enum class PlaceOrder : std::uint8_t { by_size, by_end };
 
 /// Sets every offset. Persistent buffers come first, in the order of the program's buffers, so that all
 /// programs of a run agree on their places; the others follow, largest first, each at the lowest place that
-/// is free over its whole lifetime.
+/// is free over its whole lifetime. If some are pinned to the tier, they are there, and all others at the
+/// lowest places that these leave.
 Program place(const Program& program);
-/// The same for one tier; others keep their places.
-void place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size);
+/// The same for one tier; others keep their places. What a buffer leaves is taken by others `pause`
+/// instructions later at the earliest: what comes then need not wait for what is done with it.
+void place_tier(Program& program, Tier tier, PlaceOrder order = PlaceOrder::by_size, std::int32_t pause = 0);
 
 /// What one tier of a placed program needs.
 struct TierUse {

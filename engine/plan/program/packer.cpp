@@ -60,11 +60,15 @@ Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes) {
 
 Bytes Packer::place(Bytes bytes, const Lifetime& live) {
   const Bytes offset = lowest_free(live, bytes);
-  if (bytes == 0) return offset;
+  take(offset, bytes, live);
+  return offset;
+}
+
+void Packer::take(Bytes offset, Bytes bytes, const Lifetime& live) {
+  if (bytes == 0) return;
   for_each_period(live, [&](Period& period, bool is_whole) {
     (is_whole ? period.throughout : period.within).add(offset, offset + bytes);
   });
-  return offset;
 }
 
 }  // namespace strata

@@ -17,6 +17,8 @@ class Packer {
 
   /// The offset of a buffer with one of the lifetimes; its bytes are then taken while it lives.
   Bytes place(Bytes bytes, const Lifetime& live);
+  /// Takes these bytes while a buffer with one of the lifetimes lives.
+  void take(Bytes offset, Bytes bytes, const Lifetime& live);
 
  private:
   struct Period {

@@ -237,7 +237,8 @@ std::string print(const Program& program) {
                    place.is_whole ? "" : " of shard", text_of(place.piece), name_of(place.type),
                    place.buffer);
   }
-  fmt::format_to(std::back_inserter(text), "loss: mean of {} terms\n", program.loss_terms);
+  if (program.loss_terms > 0)
+    fmt::format_to(std::back_inserter(text), "loss: mean of {} terms\n", program.loss_terms);
   if (program.updates > 1) fmt::format_to(std::back_inserter(text), "updates: {}\n", program.updates);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -205,6 +206,13 @@ using BufferId = std::int32_t;
 /// that a buffer can live on any tier.
 constexpr Bytes kBufferAlignment = 4096;
 
+/// Where a plan before has put what stays from step to step.
+struct Pin {
+  Tier tier = Tier::device;
+  Bytes offset = -1;
+  friend bool operator==(const Pin&, const Pin&) = default;
+};
+
 struct Buffer {
   std::string name;  ///< "unit.7/parameter", "unit.7/input[mb=2]"
   Tier tier = Tier::device;
@@ -216,6 +224,7 @@ struct Buffer {
   /// Keeps its contents from where a step makes them to where the next round uses them for that step.
   bool carried = false;
   bool apart = false;  ///< shares no bytes with others, so that nothing but its contents is waited for
+  std::optional<Pin> pin = {};  ///< of a persistent buffer that must be in its place already
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -263,7 +272,7 @@ struct Exchange {
 struct Instruction {
   Operation operation = Operation::forward;
   Lane lane = Lane::compute;
-  std::int32_t unit = -1;                        ///< index in Model::units, or -1
+  std::int32_t unit = -1;                        ///< index in Program::units, or -1
   std::int32_t microbatch = -1;                  ///< or -1
   std::vector<Operand> reads = {}, writes = {};  ///< a buffer that is updated in place stands in both
   When when = When::every_step;
@@ -277,6 +286,7 @@ struct Instruction {
   Serves serves = Serves::step;
   /// What it updates or saves. Its operands of optimizer state have that alone, others have all of the unit.
   Piece piece = {};
+  std::int32_t model = 0;  ///< whose step it is part of, if the program is one of several models
   friend bool operator==(const Instruction&, const Instruction&) = default;
 
   /// The buffer in `role`, or -1. A role stands for one buffer per instruction, whether read or written.
@@ -294,7 +304,8 @@ struct StatePlace {
   bool is_whole = false;                  ///< all of a unit's elements, though each rank has a shard
   ElementType type = ElementType::byte;
   BufferId buffer = -1;
-  Piece piece = {};  ///< of what the rank has; a part's pieces follow one another
+  Piece piece = {};        ///< of what the rank has; a part's pieces follow one another
+  std::int32_t model = 0;  ///< as an instruction's
   friend bool operator==(const StatePlace&, const StatePlace&) = default;
 };
 
@@ -305,7 +316,7 @@ struct Program {
   std::vector<RankGroup> groups;
   /// Where state lives. Of a unit's parameter, the places that updates write come first.
   std::vector<StatePlace> state;
-  std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them
+  std::int64_t loss_terms = 0;  ///< of all ranks: the loss is the mean over them; 0 of several models'
   std::int64_t updates = 1;     ///< of each unit in a step, each of equally many of the loss's terms
 
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }

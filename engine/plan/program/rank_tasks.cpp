@@ -20,7 +20,8 @@ class RankTasks {
  public:
   RankTasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
             SaveSchedule saves)
-      : ranks_(ranks), seconds_(seconds), rounds_{.steps = steps, .saves = saves} {
+      : ranks_(ranks), seconds_(seconds) {
+    for (const RankProgram& rank : ranks) rounds_.push_back(first_rounds(*rank.program, steps, saves));
     const int rounds = steps + rounds_of_all_behind(ranks);
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t number = 0; number < ranks.size(); ++number) add_round(round, number);
@@ -49,14 +50,14 @@ class RankTasks {
     first_task_[{round, number}] = static_cast<std::int32_t>(tasks_.size());
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const Instruction& instruction = instructions[i];
-      const bool is_performed = rounds_.performs(instruction, round);
+      const bool is_performed = rounds_[number].performs(instruction, round);
       const auto lane = rank.dependencies == nullptr ? 0 : static_cast<std::int32_t>(instruction.lane);
       Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
                    .seconds = is_performed ? seconds_(number, instruction) : 0};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
       const bool finishes = instruction.operation == Operation::finish_checkpoint;
       if (is_performed && (instruction.meets_ranks() || finishes))
-        task.meeting = meeting(number, instruction, step_of(instruction, round));
+        task.meeting = meeting(number, instruction, rounds_[number].step_of(instruction, round));
       tasks_.push_back(std::move(task));
     }
   }
@@ -129,7 +130,8 @@ class RankTasks {
             ? one.operation == other.operation || one.unit != other.unit || one.microbatch != other.microbatch
             : one.operation != other.operation)
       return false;
-    return first(one).type == first(other).type && first(one).elements == first(other).elements;
+    return one.model == other.model && first(one).type == first(other).type &&
+           first(one).elements == first(other).elements;
   }
 
   void check_meetings() const {
@@ -142,7 +144,7 @@ class RankTasks {
 
   std::span<const RankProgram> ranks_;
   const InstructionSeconds& seconds_;
-  const Rounds rounds_;
+  std::vector<Rounds> rounds_;  ///< by rank
   std::map<std::pair<int, std::size_t>, std::int32_t> first_task_;
   std::map<std::pair<std::size_t, Key>, std::int64_t> met_;  ///< how often a rank was there
   std::map<Key, Meeting> meetings_;

@@ -1,10 +1,11 @@
-// A run goes through its program round after round, once for each step. If some instructions work for the
-// step before the round's, there is one more round at the end: the first has no step before it, and the last
-// no step of its own. So a pipeline that goes on from step to step has its steady state in each round, is
-// filled in the first and drained in the last.
+// A run goes through its program round after round, once for each step; a program of several models has a
+// step of each in a round. If some instructions work for the step before the round's, there is one more round
+// at the end: the first has no step before it, and the last no step of its own. So a pipeline that goes on
+// from step to step has its steady state in each round, is filled in the first and drained in the last.
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "engine/plan/program/program.h"
 #include "engine/plan/program/save_schedule.h"
@@ -40,25 +41,44 @@ constexpr bool is_within(RoundSet some, RoundSet all) {
   return (some & ~all) == 0;
 }
 
-/// The step that an instruction of a round works for. Steps and rounds count alike.
-inline std::int64_t step_of(const Instruction& instruction, std::int64_t round) {
-  return instruction.serves == Serves::step_before ? round - 1 : round;
-}
+/// How many models have steps in a program's rounds: those below this number.
+std::size_t models_in(const Program& program);
 
-/// What a run performs: `steps` steps from `first_step` on.
+/// What a run performs of one model: `count` steps from `first` on, which counts from the first of all.
+struct StepRange {
+  std::int64_t first = 0, count = 0;
+
+  bool has(std::int64_t step) const { return step >= first && step < first + count; }
+};
+
+/// What a run performs of a program. Rounds count from its first.
 struct Rounds {
-  std::int64_t first_step = 0, steps = 0;
-  SaveSchedule saves = {};
+  struct OfModel {
+    StepRange steps;
+    SaveSchedule saves = {};
+  };
+  std::vector<OfModel> models;
 
+  const OfModel& of(const Instruction& instruction) const {
+    return models[static_cast<std::size_t>(instruction.model)];
+  }
+  /// The step that an instruction of a round works for.
+  std::int64_t step_of(const Instruction& instruction, std::int64_t round) const {
+    const std::int64_t of_round = instruction.serves == Serves::step_before ? round - 1 : round;
+    return of(instruction).steps.first + of_round;
+  }
   /// Whether the instruction does its work in this round; otherwise it does nothing, in its order and with
   /// its dependencies.
   bool performs(const Instruction& instruction, std::int64_t round) const {
-    if (instruction.serves == Serves::first_step) return round == first_step;
-    if (instruction.serves == Serves::both) return true;
     const std::int64_t step = step_of(instruction, round);
-    const bool is_run = step >= first_step && step < first_step + steps;
-    return is_run && (instruction.when == When::every_step || saves.saves(step));
+    const OfModel& model = of(instruction);
+    if (instruction.serves == Serves::first_step && round > 0) return false;
+    if (instruction.serves == Serves::both) return model.steps.has(step) || model.steps.has(step - 1);
+    return model.steps.has(step) && (instruction.when == When::every_step || model.saves.saves(step));
   }
 };
+
+/// So many steps of all the program's models, from their first on.
+Rounds first_rounds(const Program& program, std::int64_t steps, const SaveSchedule& saves = {});
 
 }  // namespace strata

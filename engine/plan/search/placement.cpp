@@ -57,14 +57,15 @@ std::ptrdiff_t gatherings(const Program& program, const Level& level) {
 /// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
 /// placement over what live bytes promise: then passes get that much less to fill, what stays gathered
 /// before all else.
-std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
+std::optional<Program> fit(Program plain, const Level& level, Bytes budget, double kept_share = 1) {
   Residency residency(plain, level);
   const Bytes smallest = residency.needs().smallest;
   if (budget < smallest) return std::nullopt;
   place_tier(plain, level.near);
   if (peak_of(plain, level.near) > budget) return std::nullopt;
   const std::ptrdiff_t all_gatherings = gatherings(plain, level);
-  for (Bytes allowed = budget; allowed > smallest / 8;) {
+  const auto most = static_cast<Bytes>(kept_share * static_cast<double>(budget));
+  for (Bytes allowed = kept_share < 1 ? std::max(smallest, most) : budget; allowed > smallest / 8;) {
     for (const Bytes with_gathered : {allowed, allowed - allowed / 32, allowed - allowed / 8, Bytes{0}}) {
       const Program resident = residency.run(allowed, with_gathered);
       std::optional<Program> placed = fit_prefetched(resident, level, budget);
@@ -77,10 +78,18 @@ std::optional<Program> fit(Program plain, const Level& level, Bytes budget) {
 }
 
 /// What fits the device, with what is beyond it on the host.
-std::optional<Program> fit_device(Program plain, Bytes budget) {
-  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, budget);
+std::optional<Program> fit_device(Program plain, Bytes budget, double kept_share = 1) {
+  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, budget, kept_share);
   if (placed) place_tier(*placed, Tier::host);
   return placed;
+}
+
+/// So that copies of one model wait less for what is done with another's values, if there is room for it.
+void place_loosely(Program& program, Tier tier, Bytes budget) {
+  constexpr std::int32_t kPause = 64;
+  Program loose = program;
+  place_tier(loose, tier, PlaceOrder::by_size, kPause);
+  if (peak_of(loose, tier) <= budget) program = std::move(loose);
 }
 
 /// Notes what the nvme tier would have to hold, if it does not.
@@ -136,14 +145,13 @@ Program lower_validation_in(Order order, const Model& model, Strategy strategy, 
   return as_tiers_allow(lower_validation(model, strategy), config);
 }
 
-/// In the training's order; if that keeps more than it may, in the order that keeps less. False if the
-/// device has no room for either.
-bool place_validation(const Model& model, Placement& placement, const RunConfig& config) {
-  if (placement.strategy.validation_microbatches == 0) return true;
+/// The first of the plain programs that fits, and of those with too little room on the host the one that
+/// needs least. False if the device has no room for any.
+bool place_validation(std::vector<Program> plain, Placement& placement, const RunConfig& config) {
+  if (plain.empty()) return true;
   std::optional<Program>& best = placement.validation;
-  for (const Order order : validation_orders(placement.strategy)) {
-    std::optional<Program> candidate =
-        fit_device(lower_validation_in(order, model, placement.strategy, config), config.memory.device);
+  for (Program& program : plain) {
+    std::optional<Program> candidate = fit_device(std::move(program), config.memory.device);
     if (!candidate) continue;
     if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
     if (fits_host(*best, config)) break;
@@ -312,6 +320,35 @@ Strategy with_device_state(Strategy strategy, std::size_t units) {
   return strategy;
 }
 
+std::vector<Program> plain_validations(const Model& model, const Strategy& strategy,
+                                       const RunConfig& config) {
+  std::vector<Program> programs;
+  if (strategy.validation_microbatches == 0) return programs;
+  for (const Order order : validation_orders(strategy))
+    programs.push_back(lower_validation_in(order, model, strategy, config));
+  return programs;
+}
+
+std::optional<Placement> place_plain(Program training, std::vector<Program> validations,
+                                     const RunConfig& config, double kept_share, Shortage& shortage) {
+  if (near_bytes(training, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
+  if (tier_without_room(bytes_beyond_device(training, config.memory.device), config, shortage))
+    return std::nullopt;
+  Placement placement;
+  std::optional<Program> placed = fit_device(std::move(training), config.memory.device, kept_share);
+  if (!placed) return std::nullopt;
+  if (config.memory.host) place_loosely(*placed, Tier::host, *config.memory.host);
+  placement.training = std::move(*placed);
+  if (!place_validation(std::move(validations), placement, config)) return std::nullopt;
+  if (!config.memory.host) return placement;
+  if (const Bytes needed = smallest_host_bytes(placement, config); needed > *config.memory.host) {
+    shortage.host = std::min(shortage.host, needed);
+    return std::nullopt;
+  }
+  return config.memory.nvme_path.empty() ? std::optional(std::move(placement))
+                                         : share_with_drives(placement, config, shortage);
+}
+
 Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config) {
   return as_tiers_allow(lower_training(model, strategy), config);
 }
@@ -321,10 +358,10 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
     return peak_of(with_places(std::move(program), Tier::device), Tier::device);
   };
   const Bytes training = peak(leanest_training(model, strategy, config));
-  if (strategy.validation_microbatches == 0) return training;
+  std::vector<Program> validations = plain_validations(model, strategy, config);
+  if (validations.empty()) return training;
   Bytes validation = kUnlimited;
-  for (const Order order : validation_orders(strategy))
-    validation = std::min(validation, peak(lower_validation_in(order, model, strategy, config)));
+  for (Program& program : validations) validation = std::min(validation, peak(std::move(program)));
   return std::max(training, validation);
 }
 
@@ -360,7 +397,8 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(placement.training, 0));
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  if (!place_validation(*model_, placement, config)) return exceeds_device();
+  if (!place_validation(plain_validations(*model_, placement.strategy, config), placement, config))
+    return exceeds_device();
   if (!config.memory.host) return {.placement = std::move(placement)};
   needs.host = smallest_host_bytes(placement, config);
   if (const auto full = tier_that_lacks()) return {.full = full};

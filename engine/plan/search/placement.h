@@ -73,6 +73,16 @@ class PlacementSearch {
   std::vector<UnitsWithRoom> units_with_room_;
 };
 
+/// Plain programs that keep state in the same places, placed within the budgets; nothing if some tier has no
+/// room, of which `shortage` tells. What stays on the device from use to use takes at most `kept_share` of
+/// it, if that is enough; the rest is for what is fetched ahead. Of `validations` the first with room is
+/// taken; they are none if nothing is validated.
+std::optional<Placement> place_plain(Program training, std::vector<Program> validations,
+                                     const RunConfig& config, double kept_share, Shortage& shortage);
+
+/// The plain validation programs of a strategy, the preferred one first; none if it has no validation.
+std::vector<Program> plain_validations(const Model& model, const Strategy& strategy, const RunConfig& config);
+
 /// The training program in the form that needs least device memory with the tiers that the run file gives.
 Program leanest_training(const Model& model, const Strategy& strategy, const RunConfig& config);
 

@@ -30,9 +30,9 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones,
 /// so that a plan does not depend on how busy the machine is. Only their ratios matter. CPU: 400 GFLOP/s per
-/// core in bf16 and 200 in fp32, copies at 8 GB/s per core or at device.link if that is slower. CUDA: an
-/// H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way. Drives read 6 GB/s and write 4,
-/// or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
+/// core in bf16 and 200 in fp32, copies at 8 GB/s per core, or at device.flops and device.link if that is
+/// slower. CUDA: an H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way. Drives read 6
+/// GB/s and write 4, or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 
 /// Seconds of a step by given rates. If the cores copy, the times of copies and of computing add up; a

@@ -231,11 +231,11 @@ TEST(Freezing, SavesWhatIsFrozenUnchanged) {
     const Program program =
         lower_training(model, tiny_strategy(model, {.units_on_device = on_device, .saves = true}));
     const SymbolicState state = run_in_order(program, 2, {.every = 1, .steps = 2});
-    EXPECT_EQ(state.at("frozen of unit 1 at step 0"), state.at("block.0/frozen"));
-    EXPECT_EQ(state.at("frozen of unit 1 at step 1"), state.at("block.0/frozen"));
-    EXPECT_FALSE(state.contains("master of unit 1 at step 0"));
-    EXPECT_FALSE(state.contains("frozen of unit 3 at step 0"));
-    EXPECT_TRUE(state.contains("master of unit 3 at step 0"));
+    EXPECT_EQ(state.at("frozen of block.0 at step 0"), state.at("block.0/frozen"));
+    EXPECT_EQ(state.at("frozen of block.0 at step 1"), state.at("block.0/frozen"));
+    EXPECT_FALSE(state.contains("master of block.0 at step 0"));
+    EXPECT_FALSE(state.contains("frozen of block.2 at step 0"));
+    EXPECT_TRUE(state.contains("master of block.2 at step 0"));
   }
 }
 

@@ -120,8 +120,8 @@ TEST(Saving, GivesWhatTheStepLeftInAnyInterleaving) {
   for (StrategyOptions options : all_options()) {
     const Program program = on_device(lower_training(model, tiny_strategy(model, options)));
     const SymbolicState expected = run_in_order(program, 8, kSaves);
-    EXPECT_EQ(expected.count("exp_avg of unit 4 at step 5"), 1U);  // which is smaller than a piece
-    EXPECT_EQ(expected.count("exp_avg of unit 4 at step 6"), 0U);
+    EXPECT_EQ(expected.count("exp_avg of head at step 5"), 1U);  // which is smaller than a piece
+    EXPECT_EQ(expected.count("exp_avg of head at step 6"), 0U);
     options.saves = false;
     for (const auto& [name, value] : run_in_order(lower_training(model, tiny_strategy(model, options)), 8)) {
       EXPECT_EQ(expected.at(name), value) << name;
@@ -217,15 +217,16 @@ TEST(SaveSchedule, IsEverySoManyStepsAndTheLast) {
 /// A saver that takes the disk long must hold up only what would overwrite what it reads.
 TEST(Dependencies, OnWhatAStepDoesNotSaveReachBackToTheCheckpointBeforeItButNotToItsEnd) {
   const Model model = tiny_model(1);
-  const Dependencies dependencies =
-      find_dependencies(place(lower_training(model, tiny_strategy(model, {.saves = true}))));
+  const Program program = place(lower_training(model, tiny_strategy(model, {.saves = true})));
+  const Dependencies dependencies = find_dependencies(program);
+  const Rounds rounds = first_rounds(program, kSaves.steps, kSaves);
   const auto lane = static_cast<std::size_t>(Lane::save);
   const auto per_step = static_cast<std::int64_t>(dependencies.lanes[lane].size());
   const LanePosition third_of_the_step_before = {2, true};
-  EXPECT_LT(needed(dependencies, lane, third_of_the_step_before, 2, kSaves), 0);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 3, kSaves), 2 * per_step + 3);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 4, kSaves), 3 * per_step - 1);
-  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 5, kSaves), 3 * per_step - 1);
+  EXPECT_LT(needed(dependencies, lane, third_of_the_step_before, 2, rounds), 0);
+  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 3, rounds), 2 * per_step + 3);
+  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 4, rounds), 3 * per_step - 1);
+  EXPECT_EQ(needed(dependencies, lane, third_of_the_step_before, 5, rounds), 3 * per_step - 1);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(Spill, TouchesNoStateBeforeTheFirstOfLateUpdates) {
     if (!options.updates_late || options.units_on_device > 0) continue;
     const Program plain = spilled(on_device(options), 1, 1);
     for (const Program& program : {plain, keep_resident(plain, kHostLevel, kUnlimited)}) {
-      const Rounds rounds = {.steps = 2};
+      const Rounds rounds = first_rounds(program, 2);
       for (const Instruction& instruction : program.instructions) {
         if (!rounds.performs(instruction, 0)) continue;
         for_each_operand(instruction, [&](const Operand& operand, bool) {

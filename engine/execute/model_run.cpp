@@ -1,0 +1,377 @@
+#include "engine/execute/model_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "base/system_error.h"
+#include "base/task_arena.h"
+#include "base/topology.h"
+#include "collectives/agreement.h"
+#include "collectives/same_on_all.h"
+#include "engine/checkpoint/hf_folder.h"
+#include "engine/execute/space_wait.h"
+#include "engine/model/initialize.h"
+
+namespace strata {
+namespace {
+
+ScheduleType schedule_type(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::constant:
+      return ScheduleType::constant;
+    case ScheduleKind::linear:
+      return ScheduleType::linear;
+    case ScheduleKind::cosine:
+      return ScheduleType::cosine;
+  }
+  return ScheduleType::constant;
+}
+
+OptimizerSettings optimizer_settings(const RunConfig& config, const Model& model) {
+  const RunConfig::OptimizerSection& optimizer = config.optimizer;
+  return {.beta1 = optimizer.betas[0],
+          .beta2 = optimizer.betas[1],
+          .epsilon = optimizer.epsilon,
+          .momentum = optimizer.momentum,
+          .clip_norm = optimizer.clip_norm,
+          .policies = model.policies,
+          .schedule = {.type = schedule_type(optimizer.schedule),
+                       .peak = optimizer.learning_rate,
+                       .minimum_ratio = optimizer.minimum_ratio,
+                       .warmup = optimizer.warmup,
+                       .steps = config.train.steps},
+          .loss_scale = {.initial = config.train.loss_scale_initial,
+                         .growth = config.train.loss_scale_growth,
+                         .backoff = config.train.loss_scale_backoff,
+                         .interval = config.train.loss_scale_interval},
+          .seed = config.train.seed};
+}
+
+/// Numbers this rank's microbatches among those of all: they take turns, so that the batch and its order do
+/// not depend on how many ranks there are.
+LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t ranks,
+                       std::int64_t microbatches) {
+  if (ranks == 1) return load;
+  return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
+    load(step, (microbatch * ranks + rank) % microbatches, data);
+  };
+}
+
+/// Hashes some weights of each unit: finds folders that hold other weights of the same shapes.
+std::string hash_of_samples(const HfFolder& folder, const Model& model) {
+  constexpr std::int64_t kSamples = 256;
+  StreamingHash hash;
+  for (const Unit& unit : model.units) {
+    for (const Flat flat : {Flat::trained, Flat::frozen}) {
+      const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
+      std::vector<float> weights(static_cast<std::size_t>(count));
+      for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
+        folder.read_range(unit, {.first = first, .count = count, .flat = flat}, weights);
+        hash.update(std::as_bytes(std::span(weights)));
+      }
+    }
+  }
+  return hex(hash.digest());
+}
+
+/// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
+template <typename Fill>
+void fill_in_pieces(std::span<float> values, const Fill& fill) {
+  constexpr std::int64_t kPiece = 256 * 1024;
+  for_ranges(std::ssize(values), kPiece, [&](std::int64_t first, std::int64_t last, int) {
+    fill(first, values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+  });
+}
+
+/// The next multiple of `every` after `step`, or `limit` if that comes first or `every` is 0.
+std::int64_t next_multiple(std::int64_t step, std::int64_t every, std::int64_t limit) {
+  return every > 0 ? std::min(limit, (step / every + 1) * every) : limit;
+}
+
+}  // namespace
+
+double recent_loss(const TrainResult& result) {
+  constexpr std::ptrdiff_t kSteps = 10;
+  const auto count = std::min(kSteps, std::ssize(result.steps));
+  double sum = 0;
+  for (auto step = result.steps.end() - count; step != result.steps.end(); ++step) sum += step->loss;
+  return sum / static_cast<double>(count);
+}
+
+int host_threads(const RunConfig& config) {
+  return config.train.threads > 0 ? static_cast<int>(config.train.threads) : usable_cores();
+}
+
+ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), plan_(&plan) {
+  const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
+  if (!checkpoint.path.empty()) {
+    checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
+                         setup_.ranks == nullptr ? nullptr : &setup_.ranks->saving());
+  }
+  place();
+}
+
+void ModelRun::replan(const Plan& plan) {
+  const Counters counters = training_->counters();
+  plan_ = &plan;
+  place();
+  training_->counters() = counters;
+}
+
+void ModelRun::place() {
+  const Strategy& strategy = plan_->strategy;
+  compute_ = unit_compute(setup_.model, strategy.precision, strategy.microbatch);
+  on_every_rank(outside(), [&] {
+    state_.emplace(*plan_, setup_.model, setup_.memory, setup_.device, rank(), setup_.watchdog_seconds);
+  });
+  shares_ = shares_of(setup_.model, strategy.mesh, rank());
+  saver_.reset();
+  if (strategy.saves) saver_.emplace(saver());
+  Operations::Setup training =
+      operations(plan_->training, setup_.data.training, strategy.microbatches * strategy.mesh.data());
+  training.stop_requested = setup_.stop_requested;
+  training.on_stop_agreed = setup_.on_stop_agreed;
+  training_.emplace(std::move(training));
+  validation_.reset();
+  if (plan_->validation)
+    validation_.emplace(
+        operations(*plan_->validation, setup_.data.validation, strategy.validation_microbatches));
+}
+
+Operations::Setup ModelRun::operations(const PlannedProgram& program, const LoadMicrobatch& load,
+                                       std::int64_t microbatches) {
+  const Mesh& mesh = plan_->strategy.mesh;
+  return {.program = &program.program,
+          .compute = compute_.get(),
+          .shares = shares_,
+          .streams = &setup_.streams,
+          .memory = setup_.memory.tiers(),
+          .spill = setup_.memory.spill(),
+          .load = of_rank(load, mesh.data_rank(rank()), mesh.data(), microbatches),
+          .optimizer = optimizer_settings(setup_.config, setup_.model),
+          .saver = saver_ ? &*saver_ : nullptr,
+          .ranks = setup_.ranks,
+          .data_rank = mesh.data_rank(rank()),
+          .data_ranks = mesh.data(),
+          .context_ranks = mesh.context,
+          .counts_losses = mesh.tensor_rank(rank()) == 0,
+          .threads = host_threads(setup_.config)};
+}
+
+StateSaver::Setup ModelRun::saver() {
+  return {.store = &*checkpoints_,
+          .model = &setup_.model,
+          .program = &plan_->training.program,
+          .stream = meter_stream(setup_.device.make_stream(), setup_.streams.meter()),
+          .watchdog_seconds = setup_.watchdog_seconds,
+          .held = [this](std::size_t unit, Flat flat) { return state_->held(unit, flat); },
+          .saved = [this](std::size_t unit, Flat flat) { return state_->saved(unit, flat); },
+          .sampler = setup_.data.sampler,
+          .precision = plan_->strategy.precision,
+          .on_saved =
+              [this](std::int64_t step) {
+                ++result_.saves;
+                note_saved(step);
+              },
+          .on_lack_of_space =
+              [this](const std::string& sentence) {
+                warn(sentence + "; the run goes on, and saves again when it is due");
+              },
+          .on_failure = setup_.ends_alone ? [this](const std::string& sentence) {
+            const std::lock_guard lock(setup_.listening);
+            failure_ = sentence;
+          } : std::function<void(const std::string&)>()};
+}
+
+std::string ModelRun::failure() {
+  const std::lock_guard lock(setup_.listening);
+  return failure_;
+}
+
+SaveSchedule ModelRun::saves() const {
+  if (!saver_) return {};
+  return {.every = setup_.config.checkpoint.every, .steps = setup_.config.train.steps};
+}
+
+void ModelRun::begin(TrainListener& listener) {
+  listener_ = &listener;
+  if (checkpoints_) {
+    checkpoints_->lock();
+    check_checkpoint_writable(setup_.config.checkpoint.path, *setup_.files, outside());
+  }
+  make_state();
+  check_space();
+}
+
+StepRange ModelRun::next_steps() const {
+  const RunConfig& config = setup_.config;
+  const auto next = [&](std::int64_t every) { return next_multiple(step(), every, config.train.steps); };
+  // What goes on from a checkpoint begins with the weights that it has, and so does the run that saves it.
+  const std::int64_t drains_every = plan_->strategy.is_asynchronous() ? config.checkpoint.every : 0;
+  std::int64_t until = std::min(next(config.train.validate_every), next(drains_every));
+  const auto pause = std::ranges::upper_bound(setup_.pauses, step());
+  if (pause != setup_.pauses.end()) until = std::min(until, *pause);
+  return {step(), until - step()};
+}
+
+void ModelRun::note_step(const StepReport& report) {
+  result_.steps.push_back(report);
+  const std::lock_guard lock(setup_.listening);
+  listener_->on_step(report);
+}
+
+void ModelRun::note_drain(double seconds) {
+  result_.steps.back().drain_seconds = seconds;
+}
+
+bool ModelRun::wants_validation() const {
+  if (!validation_ || (!result_.validation.empty() && result_.validation.back().step == step())) return false;
+  const bool is_due = step() % setup_.config.train.validate_every == 0 || is_trained();
+  return is_due || result_.validation.empty() ||
+         std::ranges::find(setup_.pauses, step()) != setup_.pauses.end();
+}
+
+void ModelRun::note_validation() {
+  result_.validation.push_back({step(), validation_->report().loss});
+  listener_->on_validation(result_.validation.back());
+}
+
+bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
+  const Counters& counters = training_->counters();
+  if (!checkpoints_ || counters.step == saved_step_) return true;
+  const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
+  const auto save = [&] {
+    checkpoints_->save(
+        setup_.model,
+        progress_of({counters, state_->loss_scale()}, setup_.data.sampler, plan_->strategy.precision),
+        state_->access());
+  };
+  const bool was_stopped = stop.load();  // who asks again does not want to wait
+  if (waits) {
+    save_in_space(save, {.seconds = static_cast<double>(checkpoint.wait_for_space_seconds),
+                         .has_space = [&] { return checkpoints_->has_space(); },
+                         .is_over = [&] { return !was_stopped && stop.load(); },
+                         .on_wait =
+                             [&](const std::string& why) {
+                               warn(fmt::format("{}; trying again for {} seconds", why,
+                                                checkpoint.wait_for_space_seconds));
+                             },
+                         .ranks = outside()});
+  } else {
+    try {
+      save();
+    } catch (const SystemError& error) {
+      if (!error.lacks_space()) throw;
+      warn(fmt::format("{}; it waits for space while others go on", error.what()));
+      return false;
+    }
+  }
+  note_saved(counters.step);
+  return true;
+}
+
+TrainResult& ModelRun::finish() {
+  result_.counters = training_->counters();
+  result_.interrupted = !is_trained();
+  result_.state_hash = state_hash(setup_.model, state_->access(), outside());
+  return result_;
+}
+
+/// The spill files of all ranks have their space by now, and ranks share out what each checkpoint takes.
+void ModelRun::check_space() {
+  if (!checkpoints_) return;
+  const RunConfig& config = setup_.config;
+  const std::int64_t left = config.train.steps - step();
+  const std::int64_t every = config.checkpoint.every > 0 ? config.checkpoint.every : config.train.steps;
+  std::int64_t saves = step() == saved_step_ ? 0 : 1;
+  if (left > 0) saves = (config.train.steps + every - 1) / every - step() / every;
+  checkpoints_->check_space(setup_.model, state_->access(), saves);
+  say_warnings();
+}
+
+void ModelRun::note_saved(std::int64_t step) {
+  saved_step_ = step;
+  const std::lock_guard lock(setup_.listening);
+  listener_->on_safe_step(step);
+  listener_->on_checkpoint(fmt::format("{} at step {}", setup_.config.checkpoint.path, step));
+  for (const std::string& warning : checkpoints_->take_warnings()) listener_->on_warning(warning);
+}
+
+void ModelRun::warn(const std::string& sentence) {
+  const std::lock_guard lock(setup_.listening);
+  listener_->on_warning(sentence);
+}
+
+void ModelRun::say_warnings() {
+  for (const std::string& warning : checkpoints_->take_warnings()) warn(warning);
+}
+
+void ModelRun::make_state() {
+  TaskArena(host_threads(setup_.config)).execute([&] {
+    state_->write_constants();
+    if (!resume()) initialise_weights();
+    state_->release_scratch();
+  });
+}
+
+bool ModelRun::resume() {
+  if (!checkpoints_) return false;
+  checkpoints_->remove_leftovers();
+  if (setup_.fresh) return false;
+  const std::optional<LoadedCheckpoint> loaded = checkpoints_->load_newest(setup_.model, state_->access());
+  if (!loaded) return false;
+  checkpoints_->set_aside_damaged();
+  say_warnings();
+  const Progress& progress = loaded->progress;
+  training_->counters() = {progress.step, progress.applied_updates, progress.skipped_steps};
+  state_->write_loss_scale(progress.loss_scale);
+  saved_step_ = progress.step;
+  listener_->on_safe_step(saved_step_);
+  if (progress.sampler != setup_.data.sampler(progress.step)) {
+    listener_->on_warning(
+        "the data, the batch or the seed is not that of the checkpoint: the run goes on with other samples");
+  }
+  listener_->on_start(fmt::format("going on from {} (step {})", loaded->folder.string(), progress.step));
+  return true;
+}
+
+void ModelRun::initialise_weights() {
+  const RunConfig& config = setup_.config;
+  const Model& model = setup_.model;
+  std::optional<HfFolder> folder;
+  std::string samples;
+  on_every_rank(outside(), [&] {
+    if (config.model.path.empty()) return;
+    folder.emplace(config.model.path, model);
+    if (setup_.ranks != nullptr) samples = hash_of_samples(*folder, model);
+  });
+  require_same(outside(), {{"a hash of weights in model.path", samples}},
+               "all ranks of a run begin with the same weights");
+  on_every_rank(outside(), [&] {
+    for (std::size_t u = 0; u < model.units.size(); ++u) {
+      const Unit& unit = model.units[u];
+      for (const StateKind kind : {StateKind::master, StateKind::frozen}) {
+        if (unit.elements_of(flat_of(kind)) == 0) continue;
+        const FlatRange range = state_->loaded(u, kind);
+        state_->write(u, kind, [&](std::span<float> weights) {
+          fill_in_pieces(weights, [&](std::int64_t first, std::span<float> piece) {
+            const FlatRange part = {range.first + first, std::ssize(piece), range.flat};
+            if (folder) {
+              folder->read_range(unit, part, piece);
+            } else {
+              initialize_unit(model.architecture, unit, config.train.seed, part, piece);
+            }
+          });
+        });
+      }
+    }
+    state_->clear_moments();
+  });
+  state_->write_loss_scale({.scale = static_cast<float>(config.train.loss_scale_initial)});
+  listener_->on_start(config.model.path.empty() ? fmt::format("random weights, seed {}", config.train.seed)
+                                                : "weights from " + config.model.path);
+}
+
+}  // namespace strata

@@ -1,0 +1,157 @@
+// One model of a run: its state in the run's memory, what its instructions do, its checkpoints, and how far
+// it has come. A run has one model, or several whose steps alternate.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/data/training_data.h"
+#include "engine/execute/executor.h"
+#include "engine/execute/ranks.h"
+#include "engine/execute/run_memory.h"
+#include "engine/execute/run_state.h"
+#include "engine/execute/state_saver.h"
+
+namespace strata {
+
+struct ValidationPoint {
+  std::int64_t step = 0;  ///< finished steps
+  double loss = 0;
+};
+
+/// What kernels set up besides the plan's memory.
+struct ScratchUse {
+  std::vector<ScratchPart> planned;
+  Bytes measured_bytes = 0;  ///< what they hold at the end; it never shrinks
+};
+
+/// Everything a model leaves behind besides its files.
+struct TrainResult {
+  std::vector<StepReport> steps;
+  std::vector<ValidationPoint> validation;
+  Counters counters;
+  std::int64_t saves = 0;  ///< checkpoints that steps wrote
+  Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
+  ScratchUse scratch;
+  std::string state_hash;
+  bool interrupted = false;
+  std::string ended = {};   ///< why before its last step, if others went on
+  bool has_failed = false;  ///< that is because it could not be saved
+};
+
+/// The mean loss of the latest steps, ten at most: it tells more than one step's. Not a number without steps.
+double recent_loss(const TrainResult& result);
+
+/// What a user may want to see while the run goes on. Called from the run's threads, one call at a time.
+class TrainListener {
+ public:
+  virtual ~TrainListener() = default;
+  virtual void on_start(const std::string& /*where the state came from*/) {}
+  virtual void on_step(const StepReport&) {}
+  virtual void on_validation(const ValidationPoint&) {}
+  virtual void on_checkpoint(const std::string& /*path*/) {}
+  /// From now on a run that is ended goes on from this step: its checkpoint is whole.
+  virtual void on_safe_step(std::int64_t /*step*/) {}
+  virtual void on_warning(const std::string&) {}
+};
+
+/// Threads of the optimizer on the host, and of the CPU device.
+int host_threads(const RunConfig& config);
+
+class ModelRun {
+ public:
+  /// REQUIRES: what is referred to outlives the model's run.
+  struct Setup {
+    const RunConfig& config;
+    const Model& model;
+    TrainingData data;
+    bool fresh = false;  ///< does not resume from checkpoint.path
+    double watchdog_seconds = 900;
+    FileSystem* files = &FileSystem::real();
+    Device& device;
+    const LaneStreams& streams;
+    RunMemory& memory;
+    Ranks* ranks = nullptr;
+    std::mutex& listening;  ///< one call of any listener at a time
+    /// Of a run of several ranks: whether this one is asked to stop, and what is done once all know of it.
+    std::function<bool()> stop_requested = {};
+    std::function<void(std::int64_t step)> on_stop_agreed = {};
+    std::vector<std::int64_t> pauses = {};  ///< steps, rising, behind which something is to be done
+    /// What fails of its checkpoints ends it and not the run, which is told by this, on the lane that saves.
+    bool ends_alone = false;
+  };
+  ModelRun(Setup setup, const Plan& plan);
+
+  /// Goes on with another plan that has its state in the same places.
+  void replan(const Plan& plan);
+
+  Operations& training() { return *training_; }
+  /// Null if the run validates nothing.
+  Operations* validation() { return validation_ ? &*validation_ : nullptr; }
+  RunState& state() { return *state_; }
+  const Plan& plan() const { return *plan_; }
+  const Counters& counters() const { return training_->counters(); }
+  SaveSchedule saves() const;
+
+  /// Locks the checkpoints' folder and fills in the state: from a checkpoint, a HF folder, or random weights
+  /// by seed. All else comes after it.
+  void begin(TrainListener& listener);
+
+  /// The steps until something is to be done between steps, or the model is trained.
+  StepRange next_steps() const;
+  bool is_trained() const { return remaining_steps() <= 0; }
+  std::int64_t remaining_steps() const { return setup_.config.train.steps - step(); }
+  void note_step(const StepReport& report);
+  /// Tells how long what was left of the latest step took, with nothing to run under.
+  void note_drain(double seconds);
+
+  /// Why its checkpoints cannot be written, if they cannot: that ends it. Any thread may ask.
+  std::string failure();
+
+  /// Whether the state as it is was not validated yet.
+  bool wants_validation() const;
+  void note_validation();
+
+  /// Saves if checkpoint.path is given and the last step did not. If the disk is full, waits for space until
+  /// `stop` becomes true once more; or does not wait, warns and returns false.
+  bool save(const std::atomic<bool>& stop, bool waits = true);
+  /// What the model leaves, without the figures of the run.
+  TrainResult& finish();
+  const TrainResult& result() const { return result_; }
+
+ private:
+  void place();
+  std::int64_t step() const { return training_->counters().step; }
+  int rank() const { return setup_.ranks == nullptr ? 0 : setup_.ranks->rank(); }
+  Communicator* outside() const { return setup_.ranks == nullptr ? nullptr : &setup_.ranks->outside(); }
+  Operations::Setup operations(const PlannedProgram& program, const LoadMicrobatch& load,
+                               std::int64_t microbatches);
+  StateSaver::Setup saver();
+  void make_state();
+  bool resume();
+  void initialise_weights();
+  void check_space();
+  void note_saved(std::int64_t step);
+  void warn(const std::string& sentence);
+  /// What the checkpoints met, by the thread that uses them.
+  void say_warnings();
+
+  Setup setup_;
+  const Plan* plan_;
+  std::optional<RunState> state_;
+  std::shared_ptr<const UnitCompute> compute_;
+  std::vector<UnitShare> shares_;  ///< this rank's
+  std::optional<CheckpointStore> checkpoints_;
+  std::optional<StateSaver> saver_;  ///< if steps save
+  std::optional<Operations> training_, validation_;
+  TrainListener* listener_ = nullptr;  ///< of begin()
+  TrainResult result_;
+  std::int64_t saved_step_ = -1;  ///< of the newest checkpoint
+  std::string failure_;           ///< under setup_.listening
+};
+
+}  // namespace strata

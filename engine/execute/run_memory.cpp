@@ -1,0 +1,47 @@
+#include "engine/execute/run_memory.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "engine/execute/measure.h"
+
+namespace strata {
+namespace {
+
+Bytes of(const std::array<Bytes, kTiers.size()>& bytes, Tier tier) {
+  return bytes[static_cast<std::size_t>(tier)];
+}
+
+std::unique_ptr<Store> open_store_of(Bytes bytes, StoreOptions options) {
+  options.bytes = bytes;
+  return bytes > 0 ? open_store(options) : nullptr;
+}
+
+}  // namespace
+
+RunMemory::RunMemory(const std::array<Bytes, kTiers.size()>& bytes, Device& device, StoreOptions store)
+    : host_(of(bytes, Tier::host)),
+      pinned_(device.pin({host_.data(), static_cast<std::size_t>(host_.size())})),
+      device_(device.allocate(of(bytes, Tier::device))),
+      store_(open_store_of(of(bytes, Tier::nvme), std::move(store))),
+      reads_(store_ ? store_->open_queue() : nullptr),
+      writes_(store_ ? store_->open_queue() : nullptr) {}
+
+void RunMemory::measure_nvme(MachineRates& rates) {
+  if (!store_) return;
+  // What is written is read again, so the host's memory stays as it is.
+  constexpr Bytes kMeasured = 256 * MiB;
+  const Bytes bytes =
+      std::min({kMeasured, store_->bytes(), host_.size()}) / kBufferAlignment * kBufferAlignment;
+  const std::span memory(host_.data(), static_cast<std::size_t>(bytes));
+  const auto rate = [&](double seconds) { return static_cast<double>(bytes) / seconds; };
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    rates.nvme_write_bytes_per_second = std::max(rates.nvme_write_bytes_per_second,
+                                                 rate(seconds_on_host([&] { writes_->write(0, memory); })));
+    rates.nvme_read_bytes_per_second =
+        std::max(rates.nvme_read_bytes_per_second, rate(seconds_on_host([&] { reads_->read(0, memory); })));
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,183 @@
+#include "engine/plan/passes/merge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace strata {
+namespace {
+
+class Merger {
+ public:
+  Merger(std::span<const ModelProgram> models, std::vector<RankGroup> groups) : models_(models) {
+    result_.groups = std::move(groups);
+    for (std::size_t m = 0; m < models.size(); ++m) add_outline(m);
+  }
+
+  Program run(std::span<const std::int32_t> order) {
+    for (const std::int32_t number : order) add_turn(static_cast<std::size_t>(number));
+    for (std::size_t m = 0; m < models_.size(); ++m) {
+      if (of_[m].next != of_[m].turns.size())
+        throw std::logic_error(fmt::format("the order has not all turns of model {}", models_[m].name));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct OfModel {
+    std::vector<Turn> turns;
+    std::vector<std::int32_t> groups;  ///< their numbers in the result
+    std::vector<BufferId> buffers;     ///< likewise; -1: not there yet
+    std::int32_t first_unit = 0;
+    std::size_t next = 0;  ///< turn
+  };
+
+  void add_outline(std::size_t m) {
+    OfModel& of = of_.emplace_back();
+    const Program* plain = models_[m].plain;
+    if (plain == nullptr) return;
+    of.turns = find_turns(*plain);
+    of.first_unit = strata::first_unit(models_, m);
+    for (const std::string& unit : plain->units) result_.units.push_back(name(m, unit));
+    for (const RankGroup& group : plain->groups) {
+      const auto found = std::ranges::find(result_.groups, group);
+      of.groups.push_back(static_cast<std::int32_t>(found - result_.groups.begin()));
+    }
+    of.buffers.assign(plain->buffers.size(), -1);
+    for (std::size_t b = 0; b < plain->buffers.size(); ++b) {
+      if (plain->buffers[b].persistent) add_buffer(m, static_cast<BufferId>(b));
+    }
+    for (StatePlace place : plain->state) {
+      if (place.unit >= 0) place.unit += of.first_unit;
+      place.buffer = of.buffers[static_cast<std::size_t>(place.buffer)];
+      place.model = static_cast<std::int32_t>(m);
+      result_.state.push_back(place);
+    }
+  }
+
+  /// A name of the only model is as it was.
+  std::string name(std::size_t m, const std::string& own) const {
+    return models_[m].name.empty() ? own : models_[m].name + "/" + own;
+  }
+
+  BufferId add_buffer(std::size_t m, BufferId own) {
+    BufferId& id = of_[m].buffers[static_cast<std::size_t>(own)];
+    if (id >= 0) return id;
+    Buffer buffer = models_[m].plain->buffer(own);
+    buffer.name = name(m, buffer.name);
+    return id = result_.add(std::move(buffer));
+  }
+
+  void add_turn(std::size_t m) {
+    OfModel& of = of_[m];
+    const Turn turn = of.turns.at(of.next++);
+    for (std::int32_t i = turn.first; i < turn.last; ++i) {
+      Instruction instruction = models_[m].plain->instructions[static_cast<std::size_t>(i)];
+      instruction.model = static_cast<std::int32_t>(m);
+      if (instruction.unit >= 0) instruction.unit += of.first_unit;
+      if (instruction.exchange.group >= 0)
+        instruction.exchange.group = of.groups[static_cast<std::size_t>(instruction.exchange.group)];
+      for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
+        for (Operand& operand : *operands) operand.buffer = add_buffer(m, operand.buffer);
+      }
+      result_.instructions.push_back(std::move(instruction));
+    }
+  }
+
+  std::span<const ModelProgram> models_;
+  std::vector<OfModel> of_;
+  Program result_;
+};
+
+}  // namespace
+
+std::int32_t first_unit(std::span<const ModelProgram> models, std::size_t model) {
+  std::int32_t units = 0;
+  for (const ModelProgram& before : models.first(model)) {
+    if (before.plain != nullptr) units += static_cast<std::int32_t>(before.plain->units.size());
+  }
+  return units;
+}
+
+std::vector<Turn> find_turns(const Program& plain) {
+  const auto count = static_cast<std::int32_t>(plain.instructions.size());
+  std::vector<bool> is_inside(plain.instructions.size(), false);  // a value lives from the one before
+  const std::vector<Lifetime> live = lifetimes(plain);
+  std::vector<std::int32_t> ends(plain.instructions.size(), -1);  // the furthest of lifetimes that begin here
+  for (std::size_t b = 0; b < plain.buffers.size(); ++b) {
+    const Buffer& buffer = plain.buffers[b];
+    if (buffer.tier != Tier::device || buffer.persistent || buffer.apart) continue;
+    live[b].for_each_stretch(count, [&](std::int32_t first, std::int32_t last) {
+      std::int32_t& end = ends[static_cast<std::size_t>(first)];
+      end = std::max(end, last);
+    });
+  }
+  std::vector<Turn> turns;
+  std::int32_t first = 0, end = -1;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const bool begins_anew = i > first && end < i && ends[static_cast<std::size_t>(i)] >= i;
+    if (begins_anew) {
+      turns.push_back({first, i});
+      first = i;
+    }
+    end = std::max(end, ends[static_cast<std::size_t>(i)]);
+  }
+  if (count > 0) turns.push_back({first, count});
+  return turns;
+}
+
+std::vector<RankGroup> groups_of(std::span<const ModelProgram> models) {
+  std::vector<RankGroup> groups;
+  for (const ModelProgram& model : models) {
+    if (model.plain == nullptr) continue;
+    for (const RankGroup& group : model.plain->groups) {
+      if (std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+    }
+  }
+  return groups;
+}
+
+Program merge(std::span<const ModelProgram> models, std::span<const std::int32_t> order,
+              std::vector<RankGroup> groups) {
+  return Merger(models, std::move(groups)).run(order);
+}
+
+Program merge(std::span<const ModelProgram> models, std::span<const std::int32_t> order) {
+  return merge(models, order, groups_of(models));
+}
+
+Program part_of(const Program& merged, std::span<const ModelProgram> models, std::size_t model) {
+  const Program& own = *models[model].plain;
+  const auto number = static_cast<std::int32_t>(model);
+  const std::int32_t first = first_unit(models, model);
+  Program part = own.outline();
+  part.groups = merged.groups;
+  part.state.clear();
+  std::vector<BufferId> found(merged.buffers.size(), -1);
+  const auto own_buffer = [&](BufferId id) {
+    BufferId& own_id = found[static_cast<std::size_t>(id)];
+    if (own_id < 0) own_id = part.add(merged.buffer(id));
+    return own_id;
+  };
+  for (StatePlace place : merged.state) {
+    if (place.model != number) continue;
+    place.model = 0;
+    if (place.unit >= 0) place.unit -= first;
+    place.buffer = own_buffer(place.buffer);
+    part.state.push_back(place);
+  }
+  for (const Instruction& instruction : merged.instructions) {
+    if (instruction.model != number) continue;
+    Instruction& copy = part.instructions.emplace_back(instruction);
+    copy.model = 0;
+    if (copy.unit >= 0) copy.unit -= first;
+    for (std::vector<Operand>* operands : {&copy.reads, &copy.writes}) {
+      for (Operand& operand : *operands) operand.buffer = own_buffer(operand.buffer);
+    }
+  }
+  return part;
+}
+
+}  // namespace strata

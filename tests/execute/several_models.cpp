@@ -1,0 +1,103 @@
+#include "tests/execute/several_models.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace strata::test {
+namespace {
+
+/// A model of a run, with what stays where it is.
+struct Member {
+  std::string name;
+  RunConfig config;
+  Model model;
+  BatchLoader data;
+};
+
+using Members = std::vector<std::unique_ptr<Member>>;
+
+Members members_of(const std::vector<RunConfig>& configs) {
+  Members members;
+  for (const RunConfig& config : configs) {
+    const std::string name = "m" + std::to_string(members.size());
+    Model model = test::model_of(config);
+    const std::int64_t vocabulary = model.architecture.vocabulary;
+    members.push_back(
+        std::make_unique<Member>(Member{name, config, std::move(model), BatchLoader(config, vocabulary)}));
+  }
+  return members;
+}
+
+JointPlanner planner_of(const Members& members) {
+  std::vector<JointModel> models;
+  models.reserve(members.size());
+  for (const std::unique_ptr<Member>& member : members)
+    models.push_back({member->name, &member->config, &member->model});
+  return JointPlanner(std::move(models), planning_rates(members.front()->config));
+}
+
+std::vector<std::int64_t> steps_of(const std::vector<RunConfig>& configs) {
+  std::vector<std::int64_t> steps;
+  steps.reserve(configs.size());
+  for (const RunConfig& config : configs) steps.push_back(config.train.steps);
+  return steps;
+}
+
+}  // namespace
+
+JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOptions& options) {
+  const Members members = members_of(configs);
+  JointOutcome outcome;
+  JointPlanner planner = planner_of(members);
+  outcome.plans.push_back(planner.plan(steps_of(configs), options.order));
+  CpuDevice device({.threads = 2, .link = {}});
+  std::vector<Trainer::ModelSetup> models;
+  models.reserve(members.size());
+  for (const std::unique_ptr<Member>& member : members)
+    models.push_back({member->config, member->model, training_data(member->data)});
+  SeveralModels several = options.several;
+  several.replan = [&](const SeveralModels::Steps& remaining) -> std::optional<RunPrograms> {
+    std::optional<JointPlan> plan = planner.replan(remaining, options.order);
+    if (!plan) return std::nullopt;
+    return programs_of(outcome.plans.emplace_back(std::move(*plan)));
+  };
+  Trainer trainer(configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
+                  {.several = several});
+  const std::atomic<bool> never = false;
+  TrainListener silent;
+  std::vector<TrainListener*> listeners = options.listeners;
+  listeners.resize(configs.size(), &silent);
+  outcome.results = trainer.train(options.stop != nullptr ? *options.stop : never, listeners);
+  outcome.measured = trainer.measured();
+  outcome.planned = trainer.planned();
+  return outcome;
+}
+
+std::vector<double> losses_of(const TrainResult& result) {
+  std::vector<double> losses;
+  for (const StepReport& step : result.steps) losses.push_back(step.loss);
+  for (const ValidationPoint& point : result.validation) losses.push_back(point.loss);
+  return losses;
+}
+
+std::string joint_refusal(const std::vector<RunConfig>& configs) {
+  try {
+    planner_of(members_of(configs)).plan(steps_of(configs));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_the_plans_were_exact(const JointOutcome& outcome) {
+  for (const Tier tier : kTiers) {
+    Bytes planned = 0;
+    for (const JointPlan& plan : outcome.plans) planned = std::max(planned, plan.arena_bytes(tier));
+    EXPECT_EQ(outcome.measured.count.peak_bytes[static_cast<std::size_t>(tier)], planned) << name_of(tier);
+  }
+  for (const Link link : kLinks)
+    EXPECT_EQ(outcome.measured.count.traffic[link], outcome.planned[link]) << name_of(link);
+}
+
+}  // namespace strata::test

@@ -1,0 +1,38 @@
+// Several models in one run, and what each leaves if it runs alone.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tests/execute/support.h"
+
+namespace strata::test {
+
+struct JointOutcome {
+  std::deque<JointPlan> plans;  ///< one after another
+  std::vector<TrainResult> results;
+  Measurements measured;
+  Traffic planned;
+};
+
+struct JointOptions {
+  std::string order = {};  ///< of turns; empty: the fastest
+  const std::atomic<bool>* stop = nullptr;
+  std::vector<TrainListener*> listeners = {};  ///< by model, or none
+  SeveralModels several = {};                  ///< but for plans
+};
+
+/// Trains models, whose budgets, lanes and device are the first one's.
+JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOptions& options = {});
+
+/// Why the runs cannot be planned together; empty if they can.
+std::string joint_refusal(const std::vector<RunConfig>& configs);
+
+/// What a run tells: its steps' losses, then those of its validations.
+std::vector<double> losses_of(const TrainResult& result);
+
+/// The plans told peaks and bytes of all links.
+void expect_the_plans_were_exact(const JointOutcome& outcome);
+
+}  // namespace strata::test
