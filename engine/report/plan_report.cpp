@@ -8,16 +8,10 @@
 #include <map>
 
 #include "engine/config/words.h"
+#include "engine/report/figures.h"
 
 namespace strata {
 namespace {
-
-const TierUse& larger_use(const Plan& plan, Tier tier) {
-  const TierUse& training = plan.training.of(tier);
-  return plan.validation && plan.validation->of(tier).peak_bytes > training.peak_bytes
-             ? plan.validation->of(tier)
-             : training;
-}
 
 /// That of a pipeline is its schedule.
 std::string_view order_of(const Strategy& strategy) {
@@ -62,47 +56,6 @@ std::string stale_text(const Plan& plan) {
 
 }  // namespace
 
-std::vector<Tier> used_tiers(const Plan& plan) {
-  if (plan.budget(Tier::nvme) > 0) return {kTiers.begin(), kTiers.end()};
-  return {Tier::device, Tier::host};
-}
-
-std::vector<Link> used_links(const Plan& plan) {
-  std::vector<Link> links;
-  for (const Link link : kLinks) {
-    const bool is_of_drives = link == Link::nvme_read || link == Link::nvme_write;
-    const bool is_of_ranks = lane_of(link) == Lane::comm || lane_of(link) == Lane::send;
-    const bool is_used =
-        is_of_ranks ? plan.training.moved(link) > 0 : !is_of_drives || plan.budget(Tier::nvme) > 0;
-    if (is_used) links.push_back(link);
-  }
-  return links;
-}
-
-nlohmann::json tier_json(const Plan& plan, Tier tier) {
-  const TierUse& use = larger_use(plan, tier);
-  nlohmann::json by_kind = nlohmann::json::object();
-  for (const BufferKind kind : kBufferKinds) {
-    by_kind[std::string(strata::name_of(kind))] = use.by_kind[static_cast<std::size_t>(kind)];
-  }
-  const Bytes budget = plan.budget(tier);
-  return {{"budget_bytes", budget == kUnlimited ? nlohmann::json() : nlohmann::json(budget)},
-          {"planned_peak_bytes", plan.arena_bytes(tier)},
-          {"by_kind", by_kind}};
-}
-
-std::string tier_text(const Plan& plan, Tier tier) {
-  const TierUse& use = larger_use(plan, tier);
-  std::string kinds;
-  for (const BufferKind kind : kBufferKinds) {
-    const Bytes bytes = use.by_kind[static_cast<std::size_t>(kind)];
-    if (bytes == 0) continue;
-    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", strata::name_of(kind), format_bytes(bytes));
-  }
-  return fmt::format("{:<7} peak {} of {}: {}", strata::name_of(tier), format_bytes(plan.arena_bytes(tier)),
-                     format_bytes(plan.budget(tier)), kinds);
-}
-
 std::string scratch_text(const std::vector<ScratchPart>& parts) {
   std::string each;
   for (const ScratchPart& part : parts)
@@ -114,6 +67,24 @@ nlohmann::json scratch_json(const std::vector<ScratchPart>& parts) {
   nlohmann::json by_name = nlohmann::json::object();
   for (const ScratchPart& part : parts) by_name[part.name] = part.bytes;
   return {{"planned_bytes", total(parts)}, {"parts", by_name}};
+}
+
+std::string bound_text(const StepBound& bound, std::string_view of) {
+  return fmt::format(
+      "{:.3f} s per {} by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory {:.3f}, nvme {:.3f})",
+      bound.seconds(), of, bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory,
+      bound.nvme);
+}
+
+nlohmann::json bound_json(const StepBound& bound) {
+  return {{"bound_seconds", bound.seconds()},
+          {"bound",
+           {{"by", bound.binding()},
+            {"compute", bound.compute},
+            {"h2d", bound.h2d},
+            {"d2h", bound.d2h},
+            {"host_memory", bound.host_memory},
+            {"nvme", bound.nvme}}}};
 }
 
 /// "saved of 12 blocks: attention; of 4: attention, sum", or what recomputing means.
@@ -159,25 +130,14 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
         "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
         plan.kept_gathered.units, count_units(plan, false), format_bytes(plan.kept_gathered.bytes)));
   }
-  for (const Tier tier : used_tiers(plan)) line(tier_text(plan, tier));
-  for (const Link link : used_links(plan)) {
-    const Bytes by_save = plan.training.moved_by_save(link);
-    line(
-        fmt::format("{:<10} {} per step{}", strata::name_of(link), format_bytes(plan.training.moved(link)),
-                    by_save > 0 ? fmt::format(", {} more in a step that saves", format_bytes(by_save)) : ""));
-  }
+  for (const Tier tier : used_tiers(plan.budgets)) line(tier_text(tier_plan(plan, tier)));
+  for (const Link link : used_links(plan.training, plan.budgets))
+    line(traffic_text(plan.training, link, "step"));
   line(fmt::format("FLOPs    {:.3e} per step for the model, {:.3e} executed", plan.flops.model,
                    plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
-  if (rates != nullptr) {
-    const StepBound bound = step_bound(plan, *rates);
-    line(
-        fmt::format("bound    {:.3f} s per step by {} (compute {:.3f}, h2d {:.3f}, d2h {:.3f}, host memory "
-                    "{:.3f}, nvme {:.3f})",
-                    bound.seconds(), bound.binding(), bound.compute, bound.h2d, bound.d2h, bound.host_memory,
-                    bound.nvme));
-  }
+  if (rates != nullptr) line("bound    " + bound_text(step_bound(plan, *rates), "step"));
   return text;
 }
 
@@ -190,11 +150,8 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"precision", strata::name_of(plan.strategy.precision)},
       {"units_with_device_state", count_units(plan, true)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
-      {"memory", by_tier([&](Tier tier) { return tier_json(plan, tier); })},
-      {"traffic", by_link([&](Link link) {
-         return nlohmann::json{{"planned_bytes", plan.training.moved(link)},
-                               {"save_bytes", plan.training.moved_by_save(link)}};
-       })},
+      {"memory", by_tier([&](Tier tier) { return tier_json(tier_plan(plan, tier)); })},
+      {"traffic", traffic_json(plan.training)},
       {"flops", {{"model", plan.flops.model}, {"executed", plan.flops.executed}}},
       {"instructions", plan.training.program.instructions.size()},
   };
@@ -208,12 +165,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
   if (plan.strategy.gathers()) {
     json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
   }
-  if (rates != nullptr) {
-    const StepBound bound = step_bound(plan, *rates);
-    json["bound_seconds"] = bound.seconds();
-    json["bound"] = {{"by", bound.binding()}, {"compute", bound.compute},         {"h2d", bound.h2d},
-                     {"d2h", bound.d2h},      {"host_memory", bound.host_memory}, {"nvme", bound.nvme}};
-  }
+  if (rates != nullptr) json.update(bound_json(step_bound(plan, *rates)));
   return json;
 }
 

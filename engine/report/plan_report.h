@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/device/scratch.h"
 #include "engine/plan/search/bound.h"
@@ -17,29 +19,9 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 std::string scratch_text(const std::vector<ScratchPart>& parts);
 nlohmann::json scratch_json(const std::vector<ScratchPart>& parts);
 
-/// Those that the run has a budget for, and the links that it uses: between them, and between ranks.
-std::vector<Tier> used_tiers(const Plan& plan);
-std::vector<Link> used_links(const Plan& plan);
-
-/// {"device": value(Tier::device), …}
-template <typename Value>
-nlohmann::json by_tier(const Value& value) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const Tier tier : kTiers) json[std::string(name_of(tier))] = value(tier);
-  return json;
-}
-
-/// {"h2d": value(Link::h2d), …}
-template <typename Value>
-nlohmann::json by_link(const Value& value) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const Link link : kLinks) json[std::string(name_of(link))] = value(link);
-  return json;
-}
-
-/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}} of one tier; budget null if unlimited.
-nlohmann::json tier_json(const Plan& plan, Tier tier);
-/// "device  peak 1.20 GiB of 2.00 GiB: parameter 300.00 MiB, …".
-std::string tier_text(const Plan& plan, Tier tier);
+/// "0.120 s per step by compute (…)"; `of` is "step", or "round" if a round has steps of several models.
+std::string bound_text(const StepBound& bound, std::string_view of);
+/// {"bound_seconds", "bound": {"by", "compute", …}}.
+nlohmann::json bound_json(const StepBound& bound);
 
 }  // namespace strata

@@ -5,25 +5,17 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/watchdog.h"
-#include "engine/report/plan_report.h"
+#include "engine/report/figures.h"
 
 namespace strata {
-namespace {
-
-std::string format_duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
-  if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
-  return fmt::format("{}s", whole);
-}
-
-}  // namespace
 
 ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates,
                            bool terminal)
@@ -45,7 +37,7 @@ void ProgressLine::on_start(const std::string& source) {
 
 void ProgressLine::on_step(const StepReport& report) {
   step_time_.add(report);
-  say_if_skipped(report);
+  for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line_of(report).c_str());
     std::fflush(stderr);
@@ -67,7 +59,7 @@ bool ProgressLine::is_due(const StepReport& report) {
 std::string ProgressLine::line_of(const StepReport& report) const {
   const double left = static_cast<double>(config_.train.steps - report.step - 1) * step_time_.seconds();
   std::string memory;
-  for (const Tier tier : used_tiers(plan_))
+  for (const Tier tier : used_tiers(plan_.budgets))
     memory += fmt::format("{} {}  ", name_of(tier), format_bytes(plan_.arena_bytes(tier)));
   return fmt::format(
       "step {}/{}  loss {:.4f}  norm {:.2f}  lr {:.2e}  {:.0f} tokens/s  MFU {:.0f} %  {}{} left",
@@ -75,17 +67,6 @@ std::string ProgressLine::line_of(const StepReport& report) const {
       static_cast<double>(plan_.training.program.loss_terms) / step_time_.seconds(),
       100 * plan_.flops.model / (step_time_.seconds() * rates_.flops_per_second), memory,
       format_duration(left));
-}
-
-void ProgressLine::say_if_skipped(const StepReport& report) {
-  constexpr std::int64_t kNamed = 10;  // loss scaling alone may skip this many at the start
-  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
-  if (skipped_in_a_row_ == 0 || skipped_in_a_row_ > kNamed) return;
-  say(fmt::format("step {}: gradients that are not finite update nothing", report.step + 1));
-  if (skipped_in_a_row_ < kNamed) return;
-  on_warning(fmt::format(
-      "{} steps in a row have updated nothing, and the loss is {}; those that follow are not named", kNamed,
-      report.loss));
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {
@@ -98,7 +79,18 @@ void ProgressLine::on_warning(const std::string& warning) {
   say("warning: " + warning);
 }
 
-MetricsLog::MetricsLog(const std::string& path) {
+/// The file that logs write into.
+class MetricsLog::File {
+ public:
+  explicit File(const std::string& path);
+  void write(const nlohmann::json& line);
+
+ private:
+  std::ofstream file_;
+  bool failed_ = false;
+};
+
+MetricsLog::File::File(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;  // a folder that cannot be made shows in the opening
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
@@ -107,28 +99,41 @@ MetricsLog::MetricsLog(const std::string& path) {
     throw ConfigError(fmt::format("report.metrics: cannot write {}: {}", path, std::strerror(errno)));
 }
 
+/// A full disk must not end a run that could go on, but it must not pass unseen either.
+void MetricsLog::File::write(const nlohmann::json& line) {
+  {
+    const WatchedWait wait([] { return std::string("writing report.metrics"); });
+    file_ << json_text(line) << std::endl;
+  }
+  if (file_ || failed_) return;
+  failed_ = true;
+  std::cerr << fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
+                           std::strerror(errno));
+}
+
+MetricsLog::MetricsLog(const std::string& path) : file_(std::make_shared<File>(path)) {}
+
+MetricsLog MetricsLog::of_model(const std::string& name) const {
+  MetricsLog log = *this;
+  log.model_ = name;
+  return log;
+}
+
 void MetricsLog::on_step(const StepReport& report) {
   nlohmann::json line = {{"step", report.step + 1},       {"loss", report.loss},
                          {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
                          {"seconds", report.seconds},     {"skipped", report.skipped}};
   if (report.loss_scale != 1) line["loss_scale"] = report.loss_scale;
-  write(line);
+  write(std::move(line));
 }
 
 void MetricsLog::on_validation(const ValidationPoint& point) {
   write({{"step", point.step}, {"validation_loss", point.loss}});
 }
 
-/// A full disk must not end a run that could go on, but it must not pass unseen either.
-void MetricsLog::write(const nlohmann::json& line) {
-  {
-    const WatchedWait wait([] { return std::string("writing report.metrics"); });
-    file_ << line << std::endl;
-  }
-  if (file_ || failed_) return;
-  failed_ = true;
-  std::cerr << fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
-                           std::strerror(errno));
+void MetricsLog::write(nlohmann::json line) {
+  if (!model_.empty()) line["model"] = model_;
+  file_->write(line);
 }
 
 void Listeners::on_start(const std::string& source) {

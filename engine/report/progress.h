@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdio>
-#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/execute/trainer.h"
+#include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"
 
 namespace strata {
@@ -30,7 +32,6 @@ class ProgressLine : public TrainListener {
 
  private:
   void say(const std::string& line);
-  void say_if_skipped(const StepReport& report);
   bool is_due(const StepReport& report);
   std::string line_of(const StepReport& report) const;
 
@@ -42,22 +43,28 @@ class ProgressLine : public TrainListener {
   SmoothedStepTime step_time_;
   bool begins_ = true;         ///< no step has ended yet
   double unsaid_seconds_ = 0;  ///< of steps since the last line
-  std::int64_t skipped_in_a_row_ = 0;
+  SkippedSteps skipped_steps_;
 };
 
-/// One JSON object per step and per validation, appended to report.metrics; each line is flushed.
+/// One JSON object per step and per validation, appended to report.metrics; each line is flushed. In a run of
+/// several models there is a log of each that names it, and all may share a file.
 class MetricsLog : public TrainListener {
  public:
   /// Throws ConfigError if the file cannot be opened.
   explicit MetricsLog(const std::string& path);
+  /// Writes into the same file, each line with "model": name. REQUIRES: one call at a time of all logs that
+  /// share a file.
+  MetricsLog of_model(const std::string& name) const;
+
   void on_step(const StepReport& report) override;
   void on_validation(const ValidationPoint& point) override;
 
  private:
-  void write(const nlohmann::json& line);
+  class File;
+  void write(nlohmann::json line);
 
-  std::ofstream file_;
-  bool failed_ = false;
+  std::shared_ptr<File> file_;
+  std::string model_;  ///< empty: of a run of one model
 };
 
 /// Passes every event on to all listeners, in order.

@@ -3,44 +3,15 @@
 #include <fmt/format.h>
 
 #include "engine/execute/plan_check.h"
+#include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/step_time.h"
 
 namespace strata {
 namespace {
 
-Bytes measured_peak(const TrainReport& report, Tier tier) {
-  return report.result.measured.count.peak_bytes[static_cast<std::size_t>(tier)];
-}
-
-Bytes measured_traffic(const TrainReport& report, Link link) {
-  return report.result.measured.count.traffic[link];
-}
-
 Bytes planned_traffic(const TrainReport& report, Link link) {
   return planned_bytes(report.plan, report.result, link);
-}
-
-template <typename Member>
-nlohmann::json collect(const std::vector<StepReport>& steps, Member member) {
-  nlohmann::json values = nlohmann::json::array();
-  for (const StepReport& step : steps) values.push_back(step.*member);
-  return values;
-}
-
-nlohmann::json tier(const TrainReport& report, Tier tier) {
-  nlohmann::json json = tier_json(report.plan, tier);
-  json["measured_peak_bytes"] = measured_peak(report, tier);
-  return json;
-}
-
-nlohmann::json link(const TrainReport& report, Link link) {
-  nlohmann::json json = {{"planned_bytes", planned_traffic(report, link)},
-                         {"measured_bytes", measured_traffic(report, link)}};
-  const Lane lane = lane_of(link);  // between ranks several links share one
-  if (lane != Lane::comm)
-    json["busy_seconds"] = report.result.measured.busy_seconds[static_cast<std::size_t>(lane)];
-  return json;
 }
 
 nlohmann::json scratch(const TrainReport& report) {
@@ -70,15 +41,12 @@ double TrainReport::hfu() const {
 }
 
 nlohmann::json rank_json(const Plan& plan, const TrainResult& result) {
-  nlohmann::json busy;
-  for (const Lane lane : kLanes)
-    busy[std::string(name_of(lane))] = result.measured.busy_seconds[static_cast<std::size_t>(lane)];
   return {{"memory", by_tier([&](Tier tier) {
              return nlohmann::json{
                  {"planned_peak_bytes", plan.arena_bytes(tier)},
                  {"measured_peak_bytes", result.measured.count.peak_bytes[static_cast<std::size_t>(tier)]}};
            })},
-          {"busy_seconds", busy},
+          {"busy_seconds", busy_json(result.measured)},
           {"differences_from_plan", differences_from_plan(plan, result)}};
 }
 
@@ -111,17 +79,12 @@ std::string summary_text(const TrainReport& report) {
       report.rates.flops_per_second, 100 * report.hfu()));
   line(fmt::format("bound      {:.3f} s per step by {}; measured / bound = {:.2f}", bound.seconds(),
                    bound.binding(), report.median_step_seconds() / bound.seconds()));
-  for (const Tier tier : used_tiers(report.plan)) {
-    line(fmt::format("memory     {}; measured peak {}", tier_text(report.plan, tier),
-                     format_bytes(measured_peak(report, tier))));
-  }
+  for (const Tier tier : used_tiers(report.plan.budgets))
+    line("memory     " + tier_text(tier_plan(report.plan, tier), result.measured));
   line(fmt::format("scratch    {}; measured {}", scratch_text(result.scratch.planned),
                    format_bytes(result.scratch.measured_bytes)));
-  for (const Link link : used_links(report.plan)) {
-    line(fmt::format("traffic    {} {} planned, {} measured", name_of(link),
-                     format_bytes(planned_traffic(report, link)),
-                     format_bytes(measured_traffic(report, link))));
-  }
+  for (const Link link : used_links(report.plan.training, report.plan.budgets))
+    line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
   for (const std::string& difference : differences_from_plan(report.plan, result))
     line("plan wrong " + difference);
   for (std::size_t rank = 1; rank < report.ranks.size(); ++rank) {
@@ -134,30 +97,29 @@ std::string summary_text(const TrainReport& report) {
 
 nlohmann::json train_json(const TrainReport& report) {
   const TrainResult& result = report.result;
-  nlohmann::json validation = nlohmann::json::array();
-  for (const ValidationPoint& point : result.validation)
-    validation.push_back({{"step", point.step}, {"loss", point.loss}});
   const StepBound bound = step_bound(report.plan, report.rates);
   return {
-      {"loss", collect(result.steps, &StepReport::loss)},
-      {"grad_norm", collect(result.steps, &StepReport::grad_norm)},
-      {"learning_rate", collect(result.steps, &StepReport::learning_rate)},
-      {"validation", validation},
+      {"loss", list_of(result.steps, &StepReport::loss)},
+      {"grad_norm", list_of(result.steps, &StepReport::grad_norm)},
+      {"learning_rate", list_of(result.steps, &StepReport::learning_rate)},
+      {"validation", validation_json(result.validation)},
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},
       {"precision", name_of(report.plan.strategy.precision)},
       {"tokens_per_second", report.tokens_per_second()},
-      {"step_seconds", collect(result.steps, &StepReport::seconds)},
-      {"drain_seconds", collect(result.steps, &StepReport::drain_seconds)},
+      {"step_seconds", list_of(result.steps, &StepReport::seconds)},
+      {"drain_seconds", list_of(result.steps, &StepReport::drain_seconds)},
       {"bound_seconds", bound.seconds()},
       {"bound_by", bound.binding()},
       {"mfu", report.mfu()},
       {"hfu", report.hfu()},
       {"flops", {{"model", report.plan.flops.model}, {"executed", report.plan.flops.executed}}},
       {"machine", rates_json(report.rates)},
-      {"memory", by_tier([&](Tier each) { return tier(report, each); })},
-      {"traffic", by_link([&](Link each) { return link(report, each); })},
+      {"memory",
+       by_tier([&](Tier tier) { return tier_json(tier_plan(report.plan, tier), result.measured); })},
+      {"traffic",
+       by_link([&](Link link) { return moved_json(link, planned_traffic(report, link), result.measured); })},
       {"scratch", scratch(report)},
       {"differences_from_plan", differences_from_plan(report.plan, result)},
       {"ranks", report.ranks},

@@ -1,0 +1,112 @@
+#include "engine/report/figures.h"
+
+#include <fmt/format.h>
+
+namespace strata {
+namespace {
+
+Bytes measured_peak(const Measurements& measured, Tier tier) {
+  return measured.count.peak_bytes[static_cast<std::size_t>(tier)];
+}
+
+bool has_drives(const TierBudgets& budgets) {
+  return budgets[static_cast<std::size_t>(Tier::nvme)] > 0;
+}
+
+}  // namespace
+
+std::vector<Tier> used_tiers(const TierBudgets& budgets) {
+  if (has_drives(budgets)) return {kTiers.begin(), kTiers.end()};
+  return {Tier::device, Tier::host};
+}
+
+std::vector<Link> used_links(const PlannedProgram& training, const TierBudgets& budgets) {
+  std::vector<Link> links;
+  for (const Link link : kLinks) {
+    const bool is_of_drives = link == Link::nvme_read || link == Link::nvme_write;
+    const bool is_of_ranks = lane_of(link) == Lane::comm || lane_of(link) == Lane::send;
+    const bool is_used = is_of_ranks ? training.moved(link) > 0 : !is_of_drives || has_drives(budgets);
+    if (is_used) links.push_back(link);
+  }
+  return links;
+}
+
+nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const BufferKind kind : kBufferKinds)
+    json[std::string(name_of(kind))] = by_kind[static_cast<std::size_t>(kind)];
+  return json;
+}
+
+std::string kinds_text(const std::array<Bytes, kBufferKinds.size()>& by_kind) {
+  std::string text;
+  for (const BufferKind kind : kBufferKinds) {
+    const Bytes bytes = by_kind[static_cast<std::size_t>(kind)];
+    if (bytes > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(kind), format_bytes(bytes));
+  }
+  return text;
+}
+
+nlohmann::json tier_json(const TierPlan& plan) {
+  return {{"budget_bytes", plan.budget == kUnlimited ? nlohmann::json() : nlohmann::json(plan.budget)},
+          {"planned_peak_bytes", plan.peak_bytes},
+          {"by_kind", kinds_json(plan.by_kind)}};
+}
+
+nlohmann::json tier_json(const TierPlan& plan, const Measurements& measured) {
+  nlohmann::json json = tier_json(plan);
+  json["measured_peak_bytes"] = measured_peak(measured, plan.tier);
+  return json;
+}
+
+std::string tier_text(const TierPlan& plan) {
+  return fmt::format("{:<7} peak {} of {}: {}", name_of(plan.tier), format_bytes(plan.peak_bytes),
+                     format_bytes(plan.budget), kinds_text(plan.by_kind));
+}
+
+std::string tier_text(const TierPlan& plan, const Measurements& measured) {
+  return fmt::format("{}; measured peak {}", tier_text(plan),
+                     format_bytes(measured_peak(measured, plan.tier)));
+}
+
+nlohmann::json traffic_json(const PlannedProgram& training) {
+  return by_link([&](Link link) {
+    return nlohmann::json{{"planned_bytes", training.moved(link)},
+                          {"save_bytes", training.moved_by_save(link)}};
+  });
+}
+
+std::string traffic_text(const PlannedProgram& training, Link link, std::string_view of) {
+  const Bytes by_save = training.moved_by_save(link);
+  return fmt::format(
+      "{:<10} {} per {}{}", name_of(link), format_bytes(training.moved(link)), of,
+      by_save > 0 ? fmt::format(", {} more in a {} that saves", format_bytes(by_save), of) : "");
+}
+
+nlohmann::json moved_json(Link link, Bytes planned, const Measurements& measured) {
+  nlohmann::json json = {{"planned_bytes", planned}, {"measured_bytes", measured.count.traffic[link]}};
+  const Lane lane = lane_of(link);  // between ranks several links share one
+  if (lane != Lane::comm) json["busy_seconds"] = measured.busy_seconds[static_cast<std::size_t>(lane)];
+  return json;
+}
+
+std::string moved_text(Link link, Bytes planned, const Measurements& measured) {
+  return fmt::format("{} {} planned, {} measured", name_of(link), format_bytes(planned),
+                     format_bytes(measured.count.traffic[link]));
+}
+
+nlohmann::json busy_json(const Measurements& measured) {
+  nlohmann::json busy = nlohmann::json::object();
+  for (const Lane lane : kLanes)
+    busy[std::string(name_of(lane))] = measured.busy_seconds[static_cast<std::size_t>(lane)];
+  return busy;
+}
+
+nlohmann::json validation_json(const std::vector<ValidationPoint>& points) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const ValidationPoint& point : points) json.push_back({{"step", point.step}, {"loss", point.loss}});
+  return json;
+}
+
+}  // namespace strata

@@ -1,0 +1,90 @@
+// Memory and traffic, planned and measured, in the words that all reports share: those of plans and of runs,
+// of one model and of several.
+#pragma once
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/execute/model_run.h"
+#include "engine/plan/search/planner.h"
+
+namespace strata {
+
+/// What a plan has a tier hold.
+struct TierPlan {
+  Tier tier = Tier::device;
+  Bytes budget = kUnlimited;
+  Bytes peak_bytes = 0;
+  std::array<Bytes, kBufferKinds.size()> by_kind = {};  ///< at the fullest moment
+};
+/// `plan` is that of a model or of several.
+template <typename AnyPlan>
+TierPlan tier_plan(const AnyPlan& plan, Tier tier) {
+  const TierUse* use = &plan.training.of(tier);
+  if (plan.validation && plan.validation->of(tier).peak_bytes > use->peak_bytes)
+    use = &plan.validation->of(tier);
+  return {.tier = tier,
+          .budget = plan.budgets[static_cast<std::size_t>(tier)],
+          .peak_bytes = plan.arena_bytes(tier),
+          .by_kind = use->by_kind};
+}
+
+/// Those that a run has a budget for, and the links that it uses: between them, and between ranks.
+std::vector<Tier> used_tiers(const TierBudgets& budgets);
+std::vector<Link> used_links(const PlannedProgram& training, const TierBudgets& budgets);
+
+/// {"device": value(Tier::device), …}
+template <typename Value>
+nlohmann::json by_tier(const Value& value) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const Tier tier : kTiers) json[std::string(name_of(tier))] = value(tier);
+  return json;
+}
+
+/// {"h2d": value(Link::h2d), …}
+template <typename Value>
+nlohmann::json by_link(const Value& value) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const Link link : kLinks) json[std::string(name_of(link))] = value(link);
+  return json;
+}
+
+/// {"parameter": bytes, …} in the order of BufferKind.
+nlohmann::json kinds_json(const std::array<Bytes, kBufferKinds.size()>& by_kind);
+/// "parameter 300.00 MiB, gradient …", without those that have none.
+std::string kinds_text(const std::array<Bytes, kBufferKinds.size()>& by_kind);
+
+/// {"budget_bytes", "planned_peak_bytes", "by_kind": {…}}; budget null if unlimited.
+nlohmann::json tier_json(const TierPlan& plan);
+/// And "measured_peak_bytes".
+nlohmann::json tier_json(const TierPlan& plan, const Measurements& measured);
+/// "device  peak 1.20 GiB of 2.00 GiB: parameter 300.00 MiB, …".
+std::string tier_text(const TierPlan& plan);
+/// And "; measured peak 1.20 GiB".
+std::string tier_text(const TierPlan& plan, const Measurements& measured);
+
+/// By link, {"planned_bytes", "save_bytes"} of a step, or of a round of several models.
+nlohmann::json traffic_json(const PlannedProgram& training);
+/// "h2d        1.20 GiB per step, 30.00 MiB more in a step that saves"; `of` is "step" or "round".
+std::string traffic_text(const PlannedProgram& training, Link link, std::string_view of);
+/// {"planned_bytes", "measured_bytes", "busy_seconds"} of a run.
+nlohmann::json moved_json(Link link, Bytes planned, const Measurements& measured);
+/// "h2d 1.20 GiB planned, 1.20 GiB measured".
+std::string moved_text(Link link, Bytes planned, const Measurements& measured);
+/// {"compute": seconds, …}
+nlohmann::json busy_json(const Measurements& measured);
+
+/// A number of each step, as one of StepReport's members.
+template <typename Member>
+nlohmann::json list_of(const std::vector<StepReport>& steps, Member member) {
+  nlohmann::json values = nlohmann::json::array();
+  for (const StepReport& step : steps) values.push_back(step.*member);
+  return values;
+}
+/// [{"step", "loss"}, …]
+nlohmann::json validation_json(const std::vector<ValidationPoint>& points);
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+// Lines on a terminal that are redrawn in place, on standard error. The cursor rests behind the last of them,
+// so whoever must print at once, as a failing command does, overwrites that line alone. One caller at a time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+struct TerminalSize {
+  std::size_t columns = 120, rows = 24;
+};
+/// That of standard error; if it does not tell, the default.
+TerminalSize terminal_size();
+
+class LiveBlock {
+ public:
+  /// Instead of the lines drawn before. REQUIRES: none is longer than the terminal is wide, and all of them
+  /// fit its height.
+  void draw(std::vector<std::string> lines);
+  /// Prints a line that stays, above the block.
+  void say(const std::string& line);
+  /// Leaves the block as it is and ends its last line; call before anything else is printed.
+  void finish();
+
+ private:
+  std::string to_its_start() const;
+
+  std::vector<std::string> lines_;  ///< drawn
+};
+
+}  // namespace strata

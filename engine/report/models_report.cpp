@@ -1,0 +1,231 @@
+#include "engine/report/models_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "engine/execute/plan_check.h"
+#include "engine/report/figures.h"
+#include "engine/report/progress_text.h"
+#include "engine/report/step_time.h"
+
+namespace strata {
+namespace {
+
+std::optional<double> validation_of(const TrainResult& result) {
+  if (result.validation.empty()) return std::nullopt;
+  return result.validation.back().loss;
+}
+
+std::optional<double> training_loss_of(const TrainResult& result) {
+  if (result.steps.empty()) return std::nullopt;
+  return loss_of(result);
+}
+
+/// What models are ranked by: nothing if the model has no place.
+std::optional<double> score_of(const ModelOutcome& model, bool by_validation) {
+  if (!model.ended.empty()) return std::nullopt;
+  return by_validation ? validation_of(model.result) : training_loss_of(model.result);
+}
+
+double tokens_per_second_of(const ModelOutcome& model) {
+  const double seconds = step_time(model.result.steps).seconds;
+  if (model.plan == nullptr || seconds == 0) return 0;
+  return static_cast<double>(model.plan->training.program.loss_terms) / seconds;
+}
+
+bool is_trained(const ModelOutcome& model) {
+  return model.result.counters.step >= model.config->train.steps;
+}
+
+std::string state_text(const ModelOutcome& model) {
+  if (!model.ended.empty()) return "ended: " + model.ended;
+  if (is_trained(model)) return model.plan == nullptr ? "trained before" : "trained";
+  return "stopped";
+}
+
+std::string overrides_text(const ModelOutcome& model) {
+  std::vector<std::string> texts;
+  texts.reserve(model.overrides.size());
+  for (const auto& [key, value] : model.overrides) texts.push_back(fmt::format("{}={}", key, value));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "-";
+}
+
+using Cells = std::array<std::string, 7>;
+
+Cells cells_of(const ModelOutcome& model, const std::string& rank) {
+  return {rank,
+          model.name,
+          overrides_text(model),
+          fmt::format("{}/{}", model.result.counters.step, model.config->train.steps),
+          loss_text(training_loss_of(model.result)),
+          loss_text(validation_of(model.result)),
+          state_text(model)};
+}
+
+std::string table_text(const std::vector<Cells>& rows) {
+  constexpr std::array kIsNumber = {true, false, false, true, true, true, false};
+  std::array<std::size_t, kIsNumber.size()> widths = {};
+  for (const Cells& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], columns_of(row[c]));
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (widths[c] == 0) continue;
+      line += c == 0 ? "" : "  ";
+      const bool is_last = c + 1 == row.size();
+      line += kIsNumber[c] ? fmt::format("{:>{}}", row[c], widths[c])
+                           : fmt::format("{:<{}}", row[c], is_last ? 0 : widths[c]);
+    }
+    text += line + '\n';
+  }
+  return text;
+}
+
+/// Ranked models, then those that were ended or are not to be compared.
+std::string models_text(const ModelsReport& report) {
+  std::vector<Cells> rows = {{"rank", "model", "overrides", "step", "loss", "validation", "state"}};
+  rows.reserve(report.models.size() + 1);
+  if (std::ranges::all_of(report.models, [](const ModelOutcome& model) { return model.overrides.empty(); }))
+    rows.front()[2].clear();
+  const std::vector<std::size_t> ranking = report.ranking();
+  for (const std::size_t m : ranking)
+    rows.push_back(cells_of(report.models[m], fmt::format("{}", rows.size())));
+  for (std::size_t m = 0; m < report.models.size(); ++m) {
+    if (std::ranges::find(ranking, m) == ranking.end()) rows.push_back(cells_of(report.models[m], "-"));
+  }
+  return table_text(rows);
+}
+
+template <typename Value>
+nlohmann::json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json text_or_null(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+nlohmann::json model_json(const ModelOutcome& model, const std::optional<std::size_t>& rank) {
+  const TrainResult& result = model.result;
+  nlohmann::json overrides = nlohmann::json::object();
+  for (const auto& [key, value] : model.overrides) overrides[key] = value;
+  return {{"name", model.name},
+          {"overrides", overrides},
+          {"rank", or_null(rank)},
+          {"steps", result.counters.step},
+          {"skipped_steps", result.counters.skipped},
+          {"loss", or_null(training_loss_of(result))},
+          {"losses", list_of(result.steps, &StepReport::loss)},
+          {"validation_loss", or_null(validation_of(result))},
+          {"validation", validation_json(result.validation)},
+          {"ended", text_or_null(model.ended)},
+          {"interrupted", model.ended.empty() && !is_trained(model)},
+          {"tokens_per_second", tokens_per_second_of(model)},
+          {"checkpoint", text_or_null(model.config->checkpoint.path)},
+          {"saves", result.saves},
+          {"state_hash", text_or_null(result.state_hash)}};
+}
+
+}  // namespace
+
+double loss_of(const TrainResult& result) {
+  const std::int64_t count = std::min(kStepsOfLoss, std::ssize(result.steps));
+  double sum = 0;
+  for (auto step = result.steps.end() - count; step != result.steps.end(); ++step) sum += step->loss;
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
+}
+
+bool ModelsReport::ranks_by_validation() const {
+  const auto lacks_it = [](const ModelOutcome& model) {
+    return model.ended.empty() && !model.result.steps.empty() && model.result.validation.empty();
+  };
+  const auto has_it = [](const ModelOutcome& model) { return score_of(model, true).has_value(); };
+  return by_validation && std::ranges::none_of(models, lacks_it) && std::ranges::any_of(models, has_it);
+}
+
+std::vector<std::size_t> ModelsReport::ranking() const {
+  const bool is_by_validation = ranks_by_validation();
+  std::vector<std::size_t> ranked;
+  ranked.reserve(models.size());
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    if (score_of(models[m], is_by_validation)) ranked.push_back(m);
+  }
+  // What is not a number is worse than any.
+  std::ranges::stable_sort(ranked, {}, [&](std::size_t m) {
+    const double score = *score_of(models[m], is_by_validation);
+    return std::isnan(score) ? std::numeric_limits<double>::infinity() : score;
+  });
+  return ranked;
+}
+
+double ModelsReport::tokens_per_second() const {
+  std::int64_t tokens = 0;
+  for (const ModelOutcome& model : models) {
+    if (model.plan != nullptr)
+      tokens += std::ssize(model.result.steps) * model.plan->training.program.loss_terms;
+  }
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+double ModelsReport::idle_share() const {
+  const double busy = measured.busy_seconds[static_cast<std::size_t>(Lane::compute)];
+  return seconds > 0 ? std::max(0.0, 1 - busy / seconds) : 0;
+}
+
+std::string leaderboard_text(const ModelsReport& report) {
+  std::string text;
+  const auto line = [&](const std::string& content) { text += content + '\n'; };
+  line(fmt::format("leaderboard by {}loss{} the mean over the last {} steps",
+                   report.ranks_by_validation() ? "the latest validation " : "",
+                   report.ranks_by_validation() ? "; loss is" : ",", kStepsOfLoss));
+  text += models_text(report);
+  line(fmt::format("makespan   {}: {:.1f} s, {:.0f} tokens/s of all models", format_duration(report.seconds),
+                   report.seconds, report.tokens_per_second()));
+  line(fmt::format("computing  {:.1f} % of the time, {:.1f} % idle", 100 * (1 - report.idle_share()),
+                   100 * report.idle_share()));
+  for (const Tier tier : used_tiers(report.plan.budgets))
+    line("memory     " + tier_text(tier_plan(report.plan, tier), report.measured));
+  for (const Link link : used_links(report.plan.training, report.plan.budgets))
+    line("traffic    " + moved_text(link, report.planned[link], report.measured));
+  line("order      " + order_text(report.plan));
+  return text;
+}
+
+nlohmann::json models_json(const ModelsReport& report) {
+  const std::vector<std::size_t> ranking = report.ranking();
+  nlohmann::json models = nlohmann::json::array();
+  for (std::size_t m = 0; m < report.models.size(); ++m) {
+    const auto place = std::ranges::find(ranking, m);
+    std::optional<std::size_t> rank;
+    if (place != ranking.end()) rank = static_cast<std::size_t>(place - ranking.begin()) + 1;
+    models.push_back(model_json(report.models[m], rank));
+  }
+  nlohmann::json json = {
+      {"models", models},
+      {"ranked_by", report.ranks_by_validation() ? "validation_loss" : "loss"},
+      {"seconds", report.seconds},
+      {"tokens_per_second", report.tokens_per_second()},
+      {"idle_share", report.idle_share()},
+      {"busy_seconds", busy_json(report.measured)},
+      {"machine", rates_json(report.rates)},
+      {"memory",
+       by_tier([&](Tier tier) { return tier_json(tier_plan(report.plan, tier), report.measured); })},
+      {"traffic",
+       by_link([&](Link link) { return moved_json(link, report.planned[link], report.measured); })}};
+  json.update(order_json(report.plan));
+  return json;
+}
+
+}  // namespace strata

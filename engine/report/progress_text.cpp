@@ -1,0 +1,58 @@
+#include "engine/report/progress_text.h"
+
+#include <fmt/format.h>
+
+namespace strata {
+namespace {
+
+/// Those of the character that the byte begins in UTF-8; none if it goes on with one.
+std::size_t columns_begun_by(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  if ((byte & 0xC0U) == 0x80U) return 0;
+  return byte >= 0xE0U ? 2 : 1;
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+  if (whole >= 60) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
+}
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  for (const char c : text) columns += columns_begun_by(c);
+  return columns;
+}
+
+std::string shortened(std::string_view text, std::size_t columns) {
+  const bool is_cut = columns_of(text) > columns;
+  std::string kept;
+  std::size_t taken = is_cut ? 1 : 0;  // by what stands for the rest
+  for (const char c : text) {
+    taken += columns_begun_by(c);
+    if (taken > columns) break;
+    const auto byte = static_cast<unsigned char>(c);
+    kept += byte < 0x20 || byte == 0x7F ? '?' : c;
+  }
+  return is_cut && columns > 0 ? kept + "…" : kept;
+}
+
+std::vector<std::string> SkippedSteps::lines_of(const StepReport& report) {
+  constexpr std::int64_t kNamed = 10;  // loss scaling alone may skip this many at the start
+  in_a_row_ = report.skipped ? in_a_row_ + 1 : 0;
+  if (in_a_row_ == 0 || in_a_row_ > kNamed) return {};
+  std::vector<std::string> lines = {
+      fmt::format("step {}: gradients that are not finite update nothing", report.step + 1)};
+  if (in_a_row_ == kNamed) {
+    lines.push_back(
+        fmt::format("warning: {} steps in a row have updated nothing, and the loss is {}; those that follow "
+                    "are not named",
+                    kNamed, report.loss));
+  }
+  return lines;
+}
+
+}  // namespace strata

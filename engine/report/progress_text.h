@@ -1,0 +1,34 @@
+// What lines of a run under way are made of, be it of one model or of several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/execute/operations.h"
+
+namespace strata {
+
+/// "42s", "2m10s", "3h07m".
+std::string format_duration(double seconds);
+
+/// Columns that the text takes on a terminal, at most. A character of three bytes or more may be a wide
+/// one.
+std::size_t columns_of(std::string_view text);
+
+/// The text, or if it is longer than `columns` its beginning and "…". Control characters become "?".
+std::string shortened(std::string_view text, std::size_t columns);
+
+/// Tells of steps whose gradients were not finite: the first of them in a row are named, and no more.
+class SkippedSteps {
+ public:
+  /// Lines to print; none if the step updated something, or follows too many like it.
+  std::vector<std::string> lines_of(const StepReport& report);
+
+ private:
+  std::int64_t in_a_row_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,285 @@
+// What plan and report of several models say, and that the figures are theirs.
+#include "engine/report/models_report.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/plan/search/bound.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+RunConfig tiny_config(std::int64_t layers) {
+  RunConfig config;
+  config.model.architecture = "llama";
+  config.model.config = {{"num_hidden_layers", layers}, {"hidden_size", 32}, {"num_attention_heads", 4},
+                         {"intermediate_size", 48},     {"vocab_size", 128}, {"tie_word_embeddings", true}};
+  config.data.sequence_length = 24;
+  config.train.steps = 20;
+  config.train.batch = 4;
+  config.train.microbatch = 2;
+  config.train.precision = DType::bf16;
+  config.memory.device = 256 * KiB;
+  config.memory.host = kUnlimited;
+  return config;
+}
+
+Model model_of(const RunConfig& config) {
+  nlohmann::json keys = config.model.config;
+  keys["model_type"] = config.model.architecture;
+  return build_model(parse_architecture(keys, "test"), {}, config.optimizer);
+}
+
+TrainResult result_of(const std::vector<double>& losses, const std::vector<double>& validation) {
+  TrainResult result;
+  for (const double loss : losses) {
+    StepReport step;
+    step.step = std::ssize(result.steps);
+    step.loss = loss;
+    step.seconds = 0.5;
+    step.begins = step.step == 0;
+    result.steps.push_back(step);
+  }
+  for (const double loss : validation) result.validation.push_back({std::ssize(losses), loss});
+  result.counters.step = std::ssize(losses);
+  result.state_hash = "abc";
+  return result;
+}
+
+/// Three models of one plan: two of three layers, and one of two.
+class ModelsReportTest : public ::testing::Test {
+ protected:
+  ModelsReportTest() {
+    std::vector<JointModel> models;
+    models.reserve(3);
+    for (std::size_t m = 0; m < 3; ++m) {
+      models.push_back({labels_[m].name, &configs_[m], &models_[m]});
+      labels_[m].steps = configs_[m].train.steps;
+      labels_[m].tokens_per_step = 96;
+    }
+    plan_ = JointPlanner(std::move(models), rates_).plan({20, 20, 20});
+    for (std::size_t m = 0; m < 3; ++m) {
+      outcomes_.push_back({.name = labels_[m].name,
+                           .overrides = {{"optimizer.lr", "1e-" + std::to_string(m)}},
+                           .config = &configs_[m],
+                           .plan = &*plan_.models[m],
+                           .result = result_of(std::vector<double>(20, 3.0 - static_cast<double>(m)), {})});
+    }
+  }
+  ModelsReport report(bool by_validation = true) const {
+    return {.plan = plan_,
+            .models = outcomes_,
+            .measured = measured_,
+            .planned = planned_,
+            .rates = rates_,
+            .seconds = 12,
+            .by_validation = by_validation};
+  }
+  /// Names in the order of the ranking.
+  std::vector<std::string> best(bool by_validation = true) const {
+    std::vector<std::string> names;
+    for (const std::size_t m : report(by_validation).ranking()) names.push_back(outcomes_[m].name);
+    return names;
+  }
+
+  std::vector<RunConfig> configs_ = {tiny_config(3), tiny_config(3), tiny_config(2)};
+  std::vector<Model> models_ = {model_of(configs_[0]), model_of(configs_[1]), model_of(configs_[2])};
+  MachineRates rates_ = planning_rates(configs_[0]);
+  std::vector<ModelLabel> labels_ = {{"first"}, {"second"}, {"third"}};
+  JointPlan plan_;
+  std::vector<ModelOutcome> outcomes_;
+  Measurements measured_;
+  Traffic planned_;
+};
+
+using Leaderboard = ModelsReportTest;
+using ModelsJson = ModelsReportTest;
+using JointPlanReport = ModelsReportTest;
+
+TEST_F(Leaderboard, IsByLossWithoutValidation) {
+  EXPECT_THAT(best(), ElementsAre("third", "second", "first"));
+  EXPECT_FALSE(report().ranks_by_validation());
+}
+
+TEST_F(Leaderboard, IsByTheLatestValidationIfAllHaveOne) {
+  outcomes_[0].result.validation = {{0, 9}, {20, 1}};
+  outcomes_[1].result.validation = {{20, 2}};
+  EXPECT_THAT(best(), ElementsAre("third", "second", "first"));
+  outcomes_[2].result.validation = {{20, 3}};
+  EXPECT_THAT(best(), ElementsAre("first", "second", "third"));
+  EXPECT_THAT(best(false), ElementsAre("third", "second", "first"));
+}
+
+TEST_F(Leaderboard, AsksForNoValidationOfThoseThatEndedOrTookNoPart) {
+  outcomes_[0].result.validation = {{20, 1}};
+  outcomes_[1].ended = "its loss is not finite";
+  outcomes_[2].result = result_of({}, {});
+  outcomes_[2].plan = nullptr;
+  EXPECT_TRUE(report().ranks_by_validation());
+  EXPECT_THAT(best(), ElementsAre("first"));
+}
+
+TEST_F(Leaderboard, TakesTheMeanOfTheLastTenSteps) {
+  std::vector<double> losses(20, 100);
+  for (std::size_t step = 10; step < 20; ++step) losses[step] = step % 2 == 0 ? 1 : 2;
+  EXPECT_DOUBLE_EQ(loss_of(result_of(losses, {})), 1.5);
+  EXPECT_DOUBLE_EQ(loss_of(result_of({4, 6}, {})), 5);
+  EXPECT_TRUE(std::isnan(loss_of({})));
+}
+
+TEST_F(Leaderboard, HoldsWhatIsNotANumberForTheWorst) {
+  outcomes_[0].result.steps.back().loss = kNan;
+  EXPECT_THAT(best(), ElementsAre("third", "second", "first"));
+}
+
+TEST_F(Leaderboard, NamesRankOverridesStepLossesAndState) {
+  outcomes_[1].ended = "its loss is not finite";
+  outcomes_[1].result = result_of({7}, {});
+  outcomes_[0].result.counters.step = 12;
+  EXPECT_THAT(
+      leaderboard_text(report()),
+      AllOf(HasSubstr("leaderboard by loss, the mean over the last 10 steps\n"),
+            HasSubstr("rank  model   overrides           step    loss  validation  state\n"),
+            HasSubstr("   1  third   optimizer.lr=1e-2  20/20  1.0000           -  trained\n"),
+            HasSubstr("   2  first   optimizer.lr=1e-0  12/20  3.0000           -  stopped\n"),
+            HasSubstr("   -  second  optimizer.lr=1e-1   1/20  7.0000           -  ended: its loss is not "
+                      "finite\n")));
+}
+
+TEST_F(Leaderboard, TellsMakespanIdleTimeMemoryTrafficAndOrders) {
+  measured_.busy_seconds[static_cast<std::size_t>(Lane::compute)] = 9;
+  measured_.count.peak_bytes[static_cast<std::size_t>(Tier::device)] = 3 * MiB;
+  measured_.count.traffic[Link::h2d] = 5 * MiB;
+  planned_[Link::h2d] = 6 * MiB;
+  // 3 models, 20 steps, 96 tokens, 12 seconds
+  EXPECT_THAT(leaderboard_text(report()),
+              AllOf(HasSubstr("makespan   12s: 12.0 s, 480 tokens/s of all models\n"),
+                    HasSubstr("computing  75.0 % of the time, 25.0 % idle\n"),
+                    HasSubstr("memory     device  peak " + format_bytes(plan_.arena_bytes(Tier::device)) +
+                              " of 256.00 KiB: "),
+                    HasSubstr("; measured peak 3.00 MiB\n"),
+                    HasSubstr("traffic    h2d 6.00 MiB planned, 5.00 MiB measured\n"),
+                    HasSubstr("order      "), HasSubstr(" s per round ("), Not(HasSubstr("nvme"))));
+}
+
+TEST_F(ModelsJson, HasModelsInTheRunFilesOrder) {
+  outcomes_[1].ended = "its loss is not finite";
+  outcomes_[1].result = result_of({7, kNan}, {8});
+  outcomes_[2].plan = nullptr;
+  outcomes_[2].result = result_of({}, {});
+  outcomes_[2].result.counters.step = 20;
+  configs_[2].checkpoint.path = "out/third";
+  const nlohmann::json json = nlohmann::json::parse(models_json(report()).dump());
+  EXPECT_EQ(json["ranked_by"], "loss");
+  ASSERT_EQ(json["models"].size(), 3U);
+  const nlohmann::json &first = json["models"][0], &second = json["models"][1], &third = json["models"][2];
+  EXPECT_EQ(first["name"], "first");
+  EXPECT_EQ(first["overrides"], nlohmann::json({{"optimizer.lr", "1e-0"}}));
+  EXPECT_EQ(first["rank"], 1);
+  EXPECT_EQ(first["steps"], 20);
+  EXPECT_EQ(first["loss"], 3.0);
+  EXPECT_EQ(first["losses"], nlohmann::json(std::vector<double>(20, 3.0)));
+  EXPECT_TRUE(first["validation_loss"].is_null());
+  EXPECT_TRUE(first["ended"].is_null());
+  EXPECT_TRUE(first["checkpoint"].is_null());
+  EXPECT_EQ(first["interrupted"], false);
+  EXPECT_EQ(first["tokens_per_second"], 192);
+  EXPECT_EQ(first["state_hash"], "abc");
+  EXPECT_TRUE(second["rank"].is_null());
+  EXPECT_TRUE(second["loss"].is_null());
+  EXPECT_EQ(second["validation_loss"], 8);
+  EXPECT_EQ(second["ended"], "its loss is not finite");
+  EXPECT_EQ(second["interrupted"], false);
+  EXPECT_TRUE(third["loss"].is_null());
+  EXPECT_THAT(third["losses"], IsEmpty());
+  EXPECT_EQ(third["interrupted"], false);
+  EXPECT_EQ(third["checkpoint"], "out/third");
+}
+
+TEST_F(ModelsJson, TellsOfTheRunInTheWordsOfARunOfOneModel) {
+  measured_.busy_seconds[static_cast<std::size_t>(Lane::compute)] = 9;
+  measured_.count.peak_bytes[static_cast<std::size_t>(Tier::host)] = 7;
+  planned_[Link::h2d] = 7;
+  const nlohmann::json json = models_json(report());
+  EXPECT_EQ(json["seconds"], 12);
+  EXPECT_EQ(json["tokens_per_second"], 480);
+  EXPECT_EQ(json["idle_share"], 0.25);
+  EXPECT_EQ(json["busy_seconds"]["compute"], 9);
+  EXPECT_EQ(json["memory"]["device"]["budget_bytes"], 256 * KiB);
+  EXPECT_EQ(json["memory"]["device"]["planned_peak_bytes"], plan_.arena_bytes(Tier::device));
+  EXPECT_EQ(json["memory"]["host"]["measured_peak_bytes"], 7);
+  EXPECT_EQ(json["traffic"]["h2d"]["planned_bytes"], 7);
+  EXPECT_EQ(json["traffic"]["h2d"]["measured_bytes"], 0);
+  EXPECT_EQ(json["machine"], rates_json(rates_));
+  EXPECT_EQ(json["orders"].size(), plan_.orders.size());
+  EXPECT_EQ(json["round_seconds"], plan_.round_seconds);
+}
+
+TEST_F(JointPlanReport, HasALineForEachModelAndWhatAllShare) {
+  const std::string text = joint_plan_text(plan_, labels_, nullptr);
+  const Bytes device = plan_.models[2]->training.of(Tier::device).live_bytes;
+  EXPECT_THAT(text, AllOf(HasSubstr("models   3: "), HasSubstr("\n  first   "), HasSubstr("\n  second  "),
+                          HasSubstr("\n  third   0.02 M parameters, 20 steps of 96 tokens, bf16:  device " +
+                                    format_bytes(device)),
+                          HasSubstr("\ndevice  peak "), HasSubstr(" per round"), HasSubstr("\norder    "),
+                          HasSubstr(" s of computing, "), Not(HasSubstr("bound"))));
+  EXPECT_THAT(joint_plan_text(plan_, labels_, &rates_), HasSubstr("\nbound    "));
+}
+
+TEST_F(JointPlanReport, NamesTheChosenOrderFirst) {
+  JointPlan plan;
+  plan.orders = {{.name = "one", .seconds = 3},
+                 {.name = "two", .seconds = 2, .is_chosen = true},
+                 {.name = "three", .seconds = 4}};
+  plan.round_seconds = 2;
+  plan.computing_seconds = 1.5;
+  EXPECT_EQ(order_text(plan),
+            "two, planned 2.0000 s per round (1.5000 s of computing, 75 %); compared with one 3.0000 s, "
+            "three 4.0000 s");
+}
+
+TEST_F(JointPlanReport, ToleratesModelsThatTakeNoPart) {
+  std::vector<JointModel> models;
+  models.reserve(3);
+  for (std::size_t m = 0; m < 3; ++m) models.push_back({labels_[m].name, &configs_[m], &models_[m]});
+  const JointPlan plan = JointPlanner(std::move(models), rates_).plan({20, 0, 5});
+  EXPECT_THAT(joint_plan_text(plan, labels_, nullptr),
+              AllOf(HasSubstr("models   2: "), HasSubstr("\n  second  takes no part\n")));
+  EXPECT_EQ(joint_plan_json(plan, labels_, nullptr)["models"][1],
+            nlohmann::json({{"name", "second"}, {"steps", 20}, {"takes_part", false}}));
+}
+
+TEST_F(JointPlanReport, AsJsonHasThePlanOfEachAndOfAll) {
+  const nlohmann::json json = joint_plan_json(plan_, labels_, &rates_);
+  ASSERT_EQ(json["models"].size(), 3U);
+  const nlohmann::json& third = json["models"][2];
+  EXPECT_EQ(third["name"], "third");
+  EXPECT_EQ(third["tokens_per_step"], 96);
+  EXPECT_EQ(third["parameters"], plan_.models[2]->parameters);
+  EXPECT_EQ(third["memory"]["device"]["live_bytes"], plan_.models[2]->training.of(Tier::device).live_bytes);
+  EXPECT_EQ(json["memory"]["device"]["planned_peak_bytes"], plan_.arena_bytes(Tier::device));
+  Bytes copied = 0;
+  for (const nlohmann::json& model : json["models"])
+    copied += model["traffic"]["h2d"]["planned_bytes"].get<Bytes>();
+  EXPECT_EQ(json["traffic"]["h2d"]["planned_bytes"], copied);
+  std::int64_t chosen = 0;
+  for (const nlohmann::json& order : json["orders"]) chosen += order["chosen"].get<bool>() ? 1 : 0;
+  EXPECT_EQ(chosen, 1);
+  EXPECT_LE(json["computing_seconds"], json["round_seconds"]);
+  double compute = 0;
+  for (const auto& model : plan_.models) compute += step_bound(*model, rates_).compute;
+  EXPECT_DOUBLE_EQ(json["bound"]["compute"], compute);
+}
+
+}  // namespace
+}  // namespace strata
