@@ -7,6 +7,7 @@
 #include "engine/config/run_config.h"
 #include "engine/data/batch_loader.h"
 #include "engine/model/architecture.h"
+#include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 
 namespace strata {
@@ -21,5 +22,7 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
 
 /// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world);
+/// Likewise for several models.
+void require_one_plan(const JointPlan& plan, Communicator* world);
 
 }  // namespace strata

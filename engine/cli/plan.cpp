@@ -15,9 +15,11 @@
 #include "engine/cli/precision.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/config/load.h"
+#include "engine/config/run_models.h"
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/plan/search/joint.h"
+#include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 
@@ -98,9 +100,60 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
 
 }  // namespace
 
+namespace {
+
+/// Of a run file that has several models.
+int plan_models(const PlanCommand& command, const RunModels& run) {
+  std::vector<RunConfig> configs;
+  std::vector<Model> models;
+  std::vector<ModelLabel> labels;
+  std::vector<std::int64_t> steps;
+  std::vector<ScratchPart> scratch;
+  std::size_t largest = 0;
+  for (const NamedRun& named : run.models) {
+    RunConfig& config = configs.emplace_back(named.config);
+    agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
+    const Model& model = models.emplace_back(load_model_of_rank(config, 0));
+    warn_of_model(config);
+    std::vector<ScratchPart> own = kernel_scratch(config, model);
+    if (total(own) >= total(scratch)) scratch = std::move(own);
+    if (scratch_bytes(config, model) > scratch_bytes(configs[largest], models[largest]))
+      largest = models.size() - 1;
+    labels.push_back({named.name, config.train.steps, config.train.batch * config.data.sequence_length});
+    steps.push_back(config.train.steps);
+  }
+  RunConfig& first = configs.front();
+  const HostShare host = share_of_host(configs[largest], models[largest], planned_host(first), 1,
+                                       in_host_memory(first, scratch));
+  set_unlimited(first.memory, first.device.kind, host);
+  std::vector<JointModel> joint;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    configs[m].memory = first.memory;
+    joint.push_back({labels[m].name, &configs[m], &models[m]});
+  }
+  const MachineRates profile = planning_rates(first);
+  const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
+  const JointPlan plan = JointPlanner(std::move(joint), profile).plan(steps);
+  if (command.json != "-") {
+    std::cout << joint_plan_text(plan, labels, rates) << "scratch  "
+              << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
+              << '\n'
+              << "memory   " << host.describe() << '\n';
+  }
+  if (command.program) std::cout << print(plan.training.program);
+  nlohmann::json json = joint_plan_json(plan, labels, rates);
+  json["scratch"] = scratch_json(scratch);
+  write_json(command.json, json);
+  return 0;
+}
+
+}  // namespace
+
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
-  RunConfig config = load_run_config(command.run_file, command.overrides);
+  RunModels run = load_run_models(command.run_file, command.overrides);
+  if (run.is_several) return plan_models(command, run);
+  RunConfig config = std::move(run.models.front().config);
   const AgreedPrecision precision =
       agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
   const Model model = load_model_of_rank(config, 0);

@@ -1,0 +1,342 @@
+// strata train of a run file that has several models.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <iostream>
+#include <list>
+#include <optional>
+
+#include "base/error.h"
+#include "base/topology.h"
+#include "collectives/agreement.h"
+#include "engine/cli/device.h"
+#include "engine/cli/one_run.h"
+#include "engine/cli/setup.h"
+#include "engine/cli/training.h"
+#include "engine/execute/run_record.h"
+#include "engine/execute/select.h"
+#include "engine/plan/search/joint.h"
+#include "engine/report/joint_plan_report.h"
+#include "engine/report/models_report.h"
+#include "engine/report/models_table.h"
+#include "engine/report/plan_report.h"
+#include "engine/report/progress.h"
+
+namespace strata {
+namespace {
+
+/// A rung compares what all models have.
+void validate_at_rungs(RunModels& run) {
+  if (run.select.rung_steps.empty() || run.select.by != SelectBy::validation) return;
+  for (NamedRun& model : run.models) {
+    if (model.config.train.validate_every == 0) model.config.train.validate_every = model.config.train.steps;
+  }
+}
+
+/// Read by the first rank for all.
+RunRecord read_record(const RunModels& run, bool fresh, Communicator* world) {
+  if (run.checkpoint_path.empty() || fresh) return {};
+  const std::string text =
+      text_of_first_rank(world, [&] { return to_text(load_run_record(run.checkpoint_path)); });
+  return parse_run_record(text, run.checkpoint_path);
+}
+
+/// Whether there is nothing to train: it has all steps that the run file asks for now, or was ended.
+bool is_over(const RunRecord& record, const NamedRun& model) {
+  const auto found = record.models.find(model.name);
+  if (found == record.models.end()) return false;
+  return !found->second.ended.empty() || found->second.steps == model.config.train.steps;
+}
+
+class ModelsTraining {
+ public:
+  ModelsTraining(const TrainCommand& command, RunModels run, Job& job)
+      : command_(command), run_(std::move(run)), job_(job), advice_(job, command) {}
+
+  int train() {
+    validate_at_rungs(run_);
+    for (NamedRun& model : run_.models) {
+      refuse_stages(model.name, model.config);
+      precisions_.push_back(
+          agree_on_precision(model.config, command_.fresh, without_bf16(job_.world()), job_.world()));
+    }
+    job_.set_watchdog(static_cast<double>(first().train.watchdog));
+    if (command_.dump_config) {
+      if (job_.is_first()) std::cout << dump(run_);
+      return 0;
+    }
+    bind_to_share(job_.local_rank(), job_.local_size());
+    record_ = read_record(run_, command_.fresh, job_.world());
+    for (std::size_t m = 0; m < run_.models.size(); ++m) {
+      if (!is_over(record_, run_.models[m])) trained_.push_back(m);
+    }
+    prepare();
+    return trained_.empty() ? report({}, Measurements(), Traffic()) : run();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct RungLosses : TrainListener {
+    RungLosses(ModelsTraining& training, std::size_t trained) : training_(training), trained_(trained) {}
+    void on_step(const StepReport& report) override { training_.note_loss(trained_, report); }
+
+    ModelsTraining& training_;
+    std::size_t trained_;
+  };
+
+  const RunConfig& first() const { return run_.models.front().config; }
+  const std::string& name_of_model(std::size_t trained) const { return run_.models[trained_[trained]].name; }
+
+  void prepare() {
+    on_every_rank(job_.world(), [&] {
+      if (job_.is_first()) check_json_path("--json", command_.json);
+      // Also what is not trained any more must be what it was said to be.
+      for (const NamedRun& model : run_.models) models_.push_back(prepare_model(model.config, job_));
+      machine_ = prepare_machine(models_, job_);
+    });
+    planning_ = agree_on_hosts(models_.front().config, job_.world());
+    for (PreparedModel& model : models_) {
+      model.config.memory = models_.front().config.memory;
+      require_one_run(model.config, model.model.architecture, *model.data, command_.fresh, job_.world());
+    }
+  }
+
+  void plan() {
+    std::vector<JointModel> models;
+    std::vector<std::int64_t> steps;
+    for (const std::size_t m : trained_) {
+      models.push_back({run_.models[m].name, &models_[m].config, &models_[m].model});
+      steps.push_back(models_[m].config.train.steps);
+    }
+    on_every_rank(job_.world(), [&] {
+      planner_.emplace(std::move(models), planning_);
+      plans_.push_back(planner_->plan(steps));
+    });
+    require_one_plan(plans_.back(), job_.world());
+  }
+
+  std::optional<RunPrograms> replan(const SeveralModels::Steps& remaining) {
+    std::optional<JointPlan> plan = planner_->replan(remaining);
+    if (!plan) return std::nullopt;
+    plans_.push_back(std::move(*plan));
+    require_one_plan(plans_.back(), job_.world());
+    return programs_of(plans_.back());
+  }
+
+  void store_record() {
+    if (run_.checkpoint_path.empty()) return;
+    on_first_rank(job_.world(), [&] { store_run_record(record_, run_.checkpoint_path); });
+  }
+
+  void note_end(std::size_t trained, const TrainResult& result) {
+    const bool is_unfinished = result.has_failed || (result.ended.empty() && result.interrupted);
+    if (!is_unfinished) {
+      record_.models[name_of_model(trained)] =
+          recorded(result, models_[trained_[trained]].config.train.steps);
+      store_record();
+    }
+    if (!result.ended.empty() && table_) table_->end(trained, result.ended);
+  }
+
+  /// What is decided is stored before it acts.
+  std::vector<std::string> choose(std::int64_t step, const std::vector<const TrainResult*>& results) {
+    std::vector<std::string> endings(results.size());
+    if (const auto known = record_.rungs.find(step); known != record_.rungs.end()) {
+      for (const auto& [name, why] : known->second) {
+        for (std::size_t m = 0; m < endings.size(); ++m)
+          if (results[m] != nullptr && name_of_model(m) == name) endings[m] = why;
+      }
+      return endings;
+    }
+    std::vector<std::optional<double>> losses(results.size());
+    for (std::size_t m = 0; m < results.size(); ++m) {
+      if (results[m] != nullptr) losses[m] = loss_at_rung(step, m, *results[m]);
+    }
+    endings = outdone(run_.select, step, losses);
+    auto& ended = record_.rungs[step];
+    for (std::size_t m = 0; m < endings.size(); ++m) {
+      if (!endings[m].empty()) ended[name_of_model(m)] = endings[m];
+    }
+    store_record();
+    return endings;
+  }
+
+  /// None if the record of when the model was there was taken away: it goes on.
+  std::optional<double> loss_at_rung(std::int64_t step, std::size_t trained,
+                                     const TrainResult& result) const {
+    if (run_.select.by == SelectBy::validation) return result.validation.back().loss;
+    const auto losses = record_.losses.find(step);
+    if (losses == record_.losses.end()) return std::nullopt;
+    const auto found = losses->second.find(name_of_model(trained));
+    return found == losses->second.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// A model that goes on from a checkpoint at the rung does not compute its loss again.
+  void note_loss(std::size_t trained, const StepReport& report) {
+    const std::int64_t step = report.step + 1;
+    if (run_.select.by != SelectBy::training || !std::ranges::count(run_.select.rung_steps, step)) return;
+    record_.losses[step][name_of_model(trained)] = report.loss;
+    if (job_.is_first() && !run_.checkpoint_path.empty()) store_run_record(record_, run_.checkpoint_path);
+  }
+
+  SeveralModels several() {
+    return {.replan = [this](const SeveralModels::Steps& remaining) { return replan(remaining); },
+            .on_begin =
+                [this] {
+                  if (command_.fresh) store_record();
+                },
+            .on_end = [this](std::size_t m, const TrainResult& result) { note_end(m, result); },
+            .rung_steps = run_.select.rung_steps,
+            .choose = [this](std::int64_t step, const auto& results) { return choose(step, results); }};
+  }
+
+  std::vector<ModelLabel> labels() const {
+    std::vector<ModelLabel> labels;
+    for (const std::size_t m : trained_) {
+      const RunConfig& config = models_[m].config;
+      labels.push_back(
+          {run_.models[m].name, config.train.steps, config.train.batch * config.data.sequence_length});
+    }
+    return labels;
+  }
+
+  int run() {
+    plan();
+    const JointPlan& first_plan = plans_.front();
+    rates_ =
+        measure_machine(*machine_.device, first().precision(), link_limit(first()), host_threads(first()));
+    std::vector<Trainer::ModelSetup> models;
+    for (const std::size_t m : trained_) {
+      models.push_back(
+          {models_[m].config, models_[m].model, training_data(*models_[m].data, models_[m].model.context)});
+    }
+    const RunConfig& config = models_.front().config;
+    Trainer trainer(config, std::move(models), programs_of(first_plan), *machine_.device,
+                    {.fresh = command_.fresh,
+                     .watchdog_seconds = static_cast<double>(config.train.watchdog),
+                     .world = job_.world(),
+                     .make_device_group = job_.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
+                     .on_failure = [this](const std::exception& error) { job_.tell(error); },
+                     .several = several()});
+    trainer.measure_nvme(rates_);
+    std::list<Listeners> listeners(trained_.size());
+    std::list<MetricsLog> logs;
+    std::vector<std::unique_ptr<RungLosses>> rung_losses;
+    std::optional<MetricsLog> log_of_run;
+    if (job_.is_first() && !run_.metrics.empty()) log_of_run.emplace(run_.metrics);
+    if (job_.is_first()) say_plan(trainer);
+    std::vector<TrainListener*> of_models;
+    std::size_t m = 0;
+    for (Listeners& own : listeners) {
+      own.add(advice_);
+      own.add(*rung_losses.emplace_back(std::make_unique<RungLosses>(*this, m)));
+      if (job_.is_first()) listen(m, own, logs, log_of_run);
+      of_models.push_back(&own);
+      ++m;
+    }
+    const Clock::time_point start = Clock::now();
+    std::vector<TrainResult> results = trainer.train(stop_on_signals(), of_models);
+    seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+    if (table_) table_->finish();
+    return report(std::move(results), trainer.measured(), trainer.planned());
+  }
+
+  void listen(std::size_t trained, Listeners& listeners, std::list<MetricsLog>& logs,
+              const std::optional<MetricsLog>& log_of_run) {
+    listeners.add(table_->of(trained));
+    const std::string& own = models_[trained_[trained]].config.report.metrics;
+    if (!own.empty()) listeners.add(logs.emplace_back(own));
+    if (log_of_run) listeners.add(logs.emplace_back(log_of_run->of_model(name_of_model(trained))));
+  }
+
+  void say_plan(const Trainer& trainer) {
+    const JointPlan& plan = plans_.front();
+    say_where_memory_goes(models_.front().config, machine_.host);
+    for (std::size_t m = 0; m < run_.models.size(); ++m) {
+      if (!precisions_[m].line.empty())
+        std::cerr << run_.models[m].name << ": " << precisions_[m].line << '\n';
+      for (const std::string& warning : models_[m].warnings)
+        std::cerr << "warning: " << run_.models[m].name << ": " << warning << '\n';
+    }
+    std::cerr << joint_plan_text(plan, labels(), &rates_) << "scratch  " << scratch_text(machine_.scratch)
+              << '\n';
+    if (const std::string drives = trainer.describe_nvme(); !drives.empty())
+      std::cerr << "drives   " << drives << '\n';
+    std::string memory;
+    for (const Tier tier : kTiers) {
+      if (plan.arena_bytes(tier) > 0)
+        memory += fmt::format("{}{} {}", memory.empty() ? "" : "  ", name_of(tier),
+                              format_bytes(plan.arena_bytes(tier)));
+    }
+    table_.emplace(labels(), memory, isatty(STDERR_FILENO) != 0);
+  }
+
+  int report(std::vector<TrainResult> results, const Measurements& measured, const Traffic& planned) {
+    std::vector<ModelOutcome> outcomes;
+    std::size_t next = 0;
+    bool is_stopped = false, failed = false, has_trained = false;
+    for (std::size_t m = 0; m < run_.models.size(); ++m) {
+      const NamedRun& model = run_.models[m];
+      const bool was_trained = next < trained_.size() && trained_[next] == m;
+      ModelOutcome& outcome = outcomes.emplace_back(
+          ModelOutcome{model.name, model.overrides, &models_[m].config, nullptr, {}, {}});
+      if (was_trained) {
+        outcome.plan = &*plans_.front().models[next];
+        outcome.result = std::move(results[next++]);
+      } else {
+        outcome.result = result_of(record_.models.at(model.name));
+      }
+      outcome.ended = outcome.result.ended;
+      is_stopped |= outcome.result.interrupted && outcome.ended.empty();
+      failed |= outcome.result.has_failed;
+      has_trained |= outcome.ended.empty() && !outcome.result.interrupted;
+    }
+    const int status = is_stopped || failed || !has_trained ? 1 : 0;
+    if (!job_.is_first()) return status;
+    const JointPlan none;
+    const ModelsReport report{.plan = plans_.empty() ? none : plans_.front(),
+                              .models = outcomes,
+                              .measured = measured,
+                              .planned = planned,
+                              .rates = rates_,
+                              .seconds = seconds_,
+                              .by_validation = run_.select.by == SelectBy::validation};
+    (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
+    write_json(command_.json, models_json(report));
+    if (is_stopped)
+      std::cerr << fmt::format("stopped; {} go on with: {}",
+                               run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"
+                                                            : "all was saved, and models",
+                               same_command(command_))
+                << '\n';
+    if (!is_stopped && !has_trained) std::cerr << "strata: every model has ended before its last step\n";
+    return status;
+  }
+
+  const TrainCommand& command_;
+  RunModels run_;
+  Job& job_;
+  HangAdvice advice_;
+  std::vector<AgreedPrecision> precisions_;
+  RunRecord record_;
+  std::vector<std::size_t> trained_;  ///< numbers of the models that are trained in this process
+  std::vector<PreparedModel> models_;
+  PreparedMachine machine_;
+  MachineRates planning_, rates_;
+  std::optional<JointPlanner> planner_;
+  std::deque<JointPlan> plans_;  ///< one after another
+  std::optional<ModelsTable> table_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+int train_models(const TrainCommand& command, RunModels run, Job& job) {
+  return ModelsTraining(command, std::move(run), job).train();
+}
+
+}  // namespace strata

@@ -1,0 +1,106 @@
+#include "engine/cli/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+
+#include "base/error.h"
+#include "engine/cli/device.h"
+#include "engine/cli/setup.h"
+#include "engine/data/byte_tokens.h"
+
+namespace strata {
+namespace {
+
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+void request_stop(int signal) {
+  stop_requested = true;
+  std::signal(signal, SIG_DFL);
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, request_stop);
+  return stop_requested;
+}
+
+std::string same_command(const TrainCommand& command) {
+  std::string again = "strata train " + command.run_file;
+  for (const std::string& override : command.overrides) again += fmt::format(" --set '{}'", override);
+  return again;
+}
+
+HangAdvice::HangAdvice(Job& job, const TrainCommand& command) : job_(job), command_(command) {
+  set("nothing was saved in this run; see to it and begin again");
+}
+
+void HangAdvice::on_safe_step(std::int64_t step) {
+  set(fmt::format("step {} is saved; see to it and go on", step));
+}
+
+void HangAdvice::set(const std::string& what) {
+  job_.set_advice(fmt::format("; {} with: {}, with more train.watchdog if it is only slow", what,
+                              same_command(command_)));
+}
+
+PreparedModel prepare_model(const RunConfig& agreed, const Job& job) {
+  PreparedModel prepared{.config = agreed, .model = {}, .data = {}, .warnings = {}};
+  RunConfig& config = prepared.config;
+  if (config.ranks() != job.size()) {
+    const RunConfig::ParallelSection& parallel = config.parallel;
+    std::string stages;
+    if (parallel.context > 1) stages += fmt::format(" of {} context ranks", parallel.context);
+    if (parallel.pipeline > 1) stages += fmt::format(" of {} pipeline stages", parallel.pipeline);
+    if (parallel.tensor > 1) stages += fmt::format(" of {} tensor ranks", parallel.tensor);
+    throw ConfigError(fmt::format(
+        "parallel.data: the run file asks for {} data rank{}{}, and {} {} started; start it with "
+        "mpirun -n {}{}",
+        parallel.data, parallel.data == 1 && !stages.empty() ? "" : "s", stages, job.size(),
+        job.size() == 1 ? "was" : "were", config.ranks(),
+        job.size() % config.ranks_of_data_rank() == 0 ? ", or leave parallel.data and parallel.shard out"
+                                                      : ""));
+  }
+  prepared.model = load_model_of_rank(config, job.rank());
+  if (job.is_first()) warn_of_model(config);
+  const std::int64_t vocabulary = prepared.model.architecture.vocabulary;
+  const std::string doubt = doubt_about_bytes(config, vocabulary);
+  prepared.data = std::make_unique<BatchLoader>(config, vocabulary);
+  prepared.warnings = prepared.data->warnings();
+  if (!doubt.empty()) prepared.warnings.push_back(doubt);
+  // The plan must not ask for more held-out microbatches than there are.
+  if (config.train.validate_every > 0)
+    config.train.validation_batches = prepared.data->validation_microbatches();
+  return prepared;
+}
+
+PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job) {
+  PreparedMachine machine;
+  RunConfig& run = models.front().config;
+  machine.device = make_device(run, job.local_rank());
+  const PreparedModel* largest = &models.front();  // by what it takes to load, save and hash it
+  for (const PreparedModel& model : models) {
+    std::vector<ScratchPart> scratch = kernel_scratch(model.config, model.model);
+    if (total(scratch) >= total(machine.scratch)) machine.scratch = std::move(scratch);
+    if (scratch_bytes(model.config, model.model) > scratch_bytes(largest->config, largest->model))
+      largest = &model;
+  }
+  run.memory.device = device_budget(run, *machine.device, total(machine.scratch));
+  machine.host = share_of_host(largest->config, largest->model, this_host(run), job.local_size(),
+                               in_host_memory(run, machine.scratch));
+  set_unlimited(run.memory, run.device.kind, machine.host);
+  for (PreparedModel& model : models) model.config.memory = run.memory;
+  return machine;
+}
+
+void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
+  std::cerr << "memory   " << host.describe() << '\n';
+  if (const std::string doubt = warn_of_budgets(config, host); !doubt.empty())
+    std::cerr << "warning: " << doubt << '\n';
+}
+
+}  // namespace strata

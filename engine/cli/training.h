@@ -1,0 +1,64 @@
+// What training one model and training several have in common, before and beside the run.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/cli/commands.h"
+#include "engine/cli/job.h"
+#include "engine/cli/precision.h"
+#include "engine/config/run_models.h"
+#include "engine/data/batch_loader.h"
+#include "engine/device/device.h"
+#include "engine/execute/trainer.h"
+#include "engine/plan/search/host_budget.h"
+
+namespace strata {
+
+/// Becomes true with the first signal that asks to stop; the next one ends the process the usual way.
+const std::atomic<bool>& stop_on_signals();
+
+/// The command as it was given.
+std::string same_command(const TrainCommand& command);
+
+/// Keeps up to date what the job says to do after a hang.
+class HangAdvice : public TrainListener {
+ public:
+  HangAdvice(Job& job, const TrainCommand& command);
+  void on_safe_step(std::int64_t step) override;
+
+ private:
+  void set(const std::string& what);
+
+  Job& job_;
+  const TrainCommand& command_;
+};
+
+/// What a model needs before it is trained, and what may be wrong with it.
+struct PreparedModel {
+  RunConfig config;
+  Model model;
+  std::unique_ptr<BatchLoader> data;
+  std::vector<std::string> warnings;
+};
+/// Throws ConfigError.
+PreparedModel prepare_model(const RunConfig& agreed, const Job& job);
+
+/// What its models are trained on.
+struct PreparedMachine {
+  std::unique_ptr<Device> device;
+  std::vector<ScratchPart> scratch;  ///< of the model that needs most
+  HostShare host;
+};
+/// Sets the budgets of all models, which are the run's. Throws ConfigError.
+PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job);
+
+/// Says where memory goes and which precision was chosen, on standard error.
+void say_where_memory_goes(const RunConfig& config, const HostShare& host);
+
+/// Of a run file that has several models. Returns the exit status.
+int train_models(const TrainCommand& command, RunModels run, Job& job);
+
+}  // namespace strata
