@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
+#include "engine/config/run_models.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
@@ -584,7 +585,7 @@ TEST(ExampleFiles, AreValid) {
     std::size_t examples = 0;
     for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() / folder)) {
       if (entry.path().extension() != ".yaml") continue;
-      EXPECT_NO_THROW(load_run_config(entry.path().string())) << entry.path();
+      EXPECT_NO_THROW(load_run_models(entry.path().string())) << entry.path();
       ++examples;
     }
     EXPECT_GE(examples, 2U) << folder;
