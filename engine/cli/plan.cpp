@@ -98,11 +98,7 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-/// Of a run file that has several models.
+/// Plans a run file that has several models.
 int plan_models(const PlanCommand& command, const RunModels& run) {
   std::vector<RunConfig> configs;
   std::vector<Model> models;

@@ -58,7 +58,7 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
 /// Says where memory goes and which precision was chosen, on standard error.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host);
 
-/// Of a run file that has several models. Returns the exit status.
+/// Trains what a run file of several models asks for. Returns the exit status.
 int train_models(const TrainCommand& command, RunModels run, Job& job);
 
 }  // namespace strata

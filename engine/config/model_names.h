@@ -20,7 +20,7 @@ std::string name_of_file(const std::string& path);
 /// A value in the letters of the file.
 std::string value_in_name(const YAML::Node& value);
 
-/// Of each path the last words, as few as tell it from the others: lr and seed, but optimizer.type and
+/// Takes each path's last words, as few as tell it from the others: lr and seed, but optimizer.type and
 /// schedule.type.
 std::vector<std::string> last_words(const std::vector<std::string>& paths);
 

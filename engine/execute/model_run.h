@@ -77,7 +77,7 @@ class ModelRun {
     RunMemory& memory;
     Ranks* ranks = nullptr;
     std::mutex& listening;  ///< one call of any listener at a time
-    /// Of a run of several ranks: whether this one is asked to stop, and what is done once all know of it.
+    /// If there are several ranks, whether this one is asked to stop, and what is done once all know of it.
     std::function<bool()> stop_requested = {};
     std::function<void(std::int64_t step)> on_stop_agreed = {};
     std::vector<std::int64_t> pauses = {};  ///< steps, rising, behind which something is to be done

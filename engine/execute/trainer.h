@@ -75,7 +75,7 @@ class Trainer {
   /// calls it, with equal programs, and train() after it. REQUIRES: what is referred to outlives the trainer.
   Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs, Device& device,
           Options options);
-  /// Of one model.
+  /// Makes a run of one model.
   Trainer(const RunConfig& config, const Model& model, const Plan& plan, Device& device, TrainingData data,
           Options options);
 
@@ -84,7 +84,7 @@ class Trainer {
   /// run threw: the last checkpoints stay whole. Other ranks may wait for this one until their watchdog ends
   /// it, or Communicator::abort(). `listeners` and results by model.
   std::vector<TrainResult> train(const std::atomic<bool>& stop, const std::vector<TrainListener*>& listeners);
-  /// Of one model.
+  /// Trains the only model.
   TrainResult train(const std::atomic<bool>& stop, TrainListener& listener);
 
   /// What the programs did, of all models together: bytes of all links are those of training steps; peaks

@@ -15,7 +15,8 @@ enum Column : std::size_t { kName, kStep, kLoss, kValidation, kSpeed, kLeft, kSt
 constexpr std::size_t kColumns = 7;
 using Cells = std::vector<std::string>;
 
-/// Of the columns but the last, which takes what is left. A name gives way if there is little room.
+/// Gives widths of all columns but the last, which takes what is left. A name gives way if there is little
+/// room.
 std::array<std::size_t, kColumns> widths_of(const std::vector<Cells>& rows, std::size_t columns) {
   constexpr std::size_t kShortestName = 8, kStateRoom = 10, kGap = 2;
   std::array<std::size_t, kColumns> widths = {};

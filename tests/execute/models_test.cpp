@@ -31,7 +31,7 @@ void expect_solo_bits(const std::vector<RunConfig>& configs, const JointOutcome&
   test::expect_the_plans_were_exact(outcome);
 }
 
-/// Of several architectures, sizes and lengths.
+/// Makes runs of several architectures, sizes and lengths.
 std::vector<RunConfig> mixed_runs(const TemporaryFolder& folder) {
   std::vector<RunConfig> configs(4, tiny_run(folder.path()));
   configs[1].optimizer.learning_rate = 3e-3;

@@ -78,7 +78,7 @@ struct Rounds {
   }
 };
 
-/// So many steps of all the program's models, from their first on.
+/// Rounds in which each of the program's models takes `steps` steps, from its first on.
 Rounds first_rounds(const Program& program, std::int64_t steps, const SaveSchedule& saves = {});
 
 }  // namespace strata

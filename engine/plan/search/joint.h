@@ -100,7 +100,7 @@ class JointPlanner {
   MachineRates rates_;
   /// Models that differ in numbers alone, such as the learning rate, share what was found.
   std::map<std::pair<std::string, std::int64_t>, std::optional<Strategy>> strategies_;
-  /// Of the first plan: what state each model has, and where.
+  /// What state each model has, and where, as the first plan says.
   std::vector<Strategy> first_strategies_;
   std::int64_t first_share_ = 0;
   std::vector<RankGroup> groups_;
