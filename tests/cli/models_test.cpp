@@ -131,15 +131,14 @@ TEST_F(Models, BeginAnewWithFresh) {
 }
 
 TEST_F(Models, GoOnWithoutOneThatDiverges) {
-  const Arguments fp32 = {"train.precision=fp32", "optimizer.clip_norm=0"};
-  Arguments sweep = fp32;
+  const Arguments sweep = {"train.precision=fp32", "optimizer.clip_norm=0"};
   write("nan.yaml", run_file() + "checkpoint: {path: out}\nsweep: {optimizer.lr: [1e-2, 1e39, 3e-3]}\n");
   const nlohmann::json json = report(train("nan.yaml", sweep));
   const nlohmann::json& ended = json["models"][1];
   EXPECT_THAT(ended["ended"].get<std::string>(), HasSubstr("its loss is "));
   EXPECT_LT(ended["steps"], 6);
   for (const std::string lr : {"1e-2", "3e-3"}) {
-    Arguments solo = fp32;
+    Arguments solo = sweep;
     solo.push_back("optimizer.lr=" + lr);
     EXPECT_EQ(model(json, "lr=" + lr)["state_hash"], state_hash(train("run.yaml", solo)));
   }

@@ -89,6 +89,7 @@ Dependencies find_dependencies(const Program& placed) {
   result.waits.resize(placed.instructions.size());
 
   std::vector<SegmentMap> maps;
+  maps.reserve(kTiers.size());
   for (const Tier tier : kTiers) maps.emplace_back(placed, tier);
   for (Time time = 0; time < 2 * count; ++time) {
     const auto index = static_cast<std::size_t>(time % count);

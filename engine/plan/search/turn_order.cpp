@@ -49,7 +49,8 @@ TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_w
   }
   const std::size_t count = taking_part.size();
   const auto begin_of = [&](std::size_t s) {
-    return s < count ? begins[s] : all * static_cast<double>(s / count) + begins[s % count];
+    const std::size_t rounds = s / count;
+    return static_cast<double>(rounds) * all + begins[s % count];
   };
   std::vector<std::tuple<double, std::size_t, std::size_t>>
       turns;  // when, place among those taking part, turn
