@@ -236,7 +236,7 @@ std::optional<JointPlan> JointPlanner::find(const std::vector<std::int64_t>& rem
         std::ranges::find(compared, candidate.order.name, &ComparedOrder::name) == compared.end();
     const bool can_gain = candidate.seconds < best_seconds && placed < kMostPlaced;
     if (best && !is_new && !can_gain) continue;
-    for (const double kept_share : {1.0, 0.6}) {
+    for (const double kept_share : {1.0, 0.6, 0.45}) {
       std::optional<Placement> placement =
           place_plain(candidate.merged, validations(candidate), run_, kept_share, shortage);
       if (!placement) continue;

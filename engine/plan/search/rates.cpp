@@ -104,8 +104,10 @@ MachineRates planning_rates(const RunConfig& config) {
   };
   limit(rates.nvme_read_bytes_per_second, config.memory.nvme_read_per_second);
   limit(rates.nvme_write_bytes_per_second, config.memory.nvme_write_per_second);
-  if (config.device.flops_per_second > 0)
-    rates.flops_per_second = std::min(rates.flops_per_second, config.device.flops_per_second);
+  if (config.device.flops_per_second > 0 && config.device.flops_per_second < rates.flops_per_second) {
+    rates.flops_per_second = config.device.flops_per_second;
+    rates.cores_copy = false;  // while computing is held up, cores are free
+  }
   return rates;
 }
 
