@@ -23,6 +23,12 @@ class Moments {
     for (const Moment moment : moments) bits_ |= bit(moment);
   }
   constexpr bool has(Moment moment) const { return (bits_ & bit(moment)) != 0; }
+  template <typename Visit>
+  constexpr void for_each(const Visit& visit) const {
+    for (std::size_t i = 0; i < kMoments.size(); ++i) {
+      if (has(static_cast<Moment>(i))) visit(static_cast<Moment>(i));
+    }
+  }
   constexpr int count() const {
     int count = 0;
     for_each([&](Moment) { ++count; });
@@ -35,12 +41,6 @@ class Moments {
       if (number-- == 0) found = moment;
     });
     return found;
-  }
-  template <typename Visit>
-  constexpr void for_each(const Visit& visit) const {
-    for (std::size_t i = 0; i < kMoments.size(); ++i) {
-      if (has(static_cast<Moment>(i))) visit(static_cast<Moment>(i));
-    }
   }
   constexpr Moments operator|(Moments other) const {
     other.bits_ = static_cast<std::uint8_t>(other.bits_ | bits_);
