@@ -84,15 +84,19 @@ void require_one_plan(const std::vector<Plan>& plans, Communicator* world) {
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }
 
-void require_one_plan(const JointPlan& plan, Communicator* world) {
+void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world) {
   if (world == nullptr) return;
   Facts facts;
-  for (const Tier tier : kTiers)
-    facts.emplace_back(fmt::format("planned bytes of the tier {}", name_of(tier)),
-                       fmt::format("{}", plan.arena_bytes(tier)));
-  facts.emplace_back("a hash of the training program", hash_of(plan.training.program));
-  facts.emplace_back("a hash of the validation program",
-                     plan.validation ? hash_of(plan.validation->program) : "");
+  for (std::size_t role = 0; role < plans.size(); ++role) {
+    const JointPlan& plan = plans[role];
+    const std::string of_role = plans.size() > 1 ? fmt::format(" of role {}", role) : "";
+    for (const Tier tier : kTiers)
+      facts.emplace_back(fmt::format("planned bytes of the tier {}{}", name_of(tier), of_role),
+                         fmt::format("{}", plan.arena_bytes(tier)));
+    facts.emplace_back("a hash of the training program" + of_role, hash_of(plan.training.program));
+    facts.emplace_back("a hash of the validation program" + of_role,
+                       plan.validation ? hash_of(plan.validation->program) : "");
+  }
   require_same(world, facts, "ranks with the same run file plan alike if they run the same build of strata");
 }
 

@@ -23,6 +23,6 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
 /// Likewise for plans. Each rank compares every program that it can derive: today there is one for all.
 void require_one_plan(const std::vector<Plan>& plans, Communicator* world);
 /// Likewise for several models.
-void require_one_plan(const JointPlan& plan, Communicator* world);
+void require_one_plan(const std::vector<JointPlan>& plans, Communicator* world);
 
 }  // namespace strata

@@ -129,14 +129,17 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   }
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
-  const JointPlan plan = JointPlanner(std::move(joint), profile).plan(steps);
+  const std::vector<JointPlan> plans = JointPlanner(std::move(joint), profile).plan(steps);
+  const JointPlan& plan = plans.front();
   if (command.json != "-") {
     std::cout << joint_plan_text(plan, labels, rates) << "scratch  "
               << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
               << '\n'
               << "memory   " << host.describe() << '\n';
   }
-  if (command.program) std::cout << print(plan.training.program);
+  for (const JointPlan& of_role : plans) {
+    if (command.program) std::cout << print(of_role.training.program);
+  }
   nlohmann::json json = joint_plan_json(plan, labels, rates);
   json["scratch"] = scratch_json(scratch);
   write_json(command.json, json);

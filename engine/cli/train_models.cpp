@@ -59,7 +59,6 @@ class ModelsTraining {
   int train() {
     validate_at_rungs(run_);
     for (NamedRun& model : run_.models) {
-      refuse_stages(model.name, model.config);
       precisions_.push_back(
           agree_on_precision(model.config, command_.fresh, without_bf16(job_.world()), job_.world()));
     }
@@ -120,11 +119,15 @@ class ModelsTraining {
   }
 
   std::optional<RunPrograms> replan(const SeveralModels::Steps& remaining) {
-    std::optional<JointPlan> plan = planner_->replan(remaining);
-    if (!plan) return std::nullopt;
-    plans_.push_back(std::move(*plan));
+    std::optional<std::vector<JointPlan>> plans = planner_->replan(remaining);
+    if (!plans) return std::nullopt;
+    plans_.push_back(std::move(*plans));
     require_one_plan(plans_.back(), job_.world());
-    return programs_of(plans_.back());
+    return programs_of(of_this_rank(plans_.back()));
+  }
+
+  const JointPlan& of_this_rank(const std::vector<JointPlan>& plans) const {
+    return plans[planner_->role_of(job_.rank())];
   }
 
   void store_record() {
@@ -206,7 +209,7 @@ class ModelsTraining {
 
   int run() {
     plan();
-    const JointPlan& first_plan = plans_.front();
+    const JointPlan& first_plan = of_this_rank(plans_.front());
     rates_ =
         measure_machine(*machine_.device, first().precision(), link_limit(first()), host_threads(first()));
     std::vector<Trainer::ModelSetup> models;
@@ -254,7 +257,7 @@ class ModelsTraining {
   }
 
   void say_plan(const Trainer& trainer) {
-    const JointPlan& plan = plans_.front();
+    const JointPlan& plan = of_this_rank(plans_.front());
     say_where_memory_goes(models_.front().config, machine_.host);
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!precisions_[m].line.empty())
@@ -285,7 +288,7 @@ class ModelsTraining {
       ModelOutcome& outcome = outcomes.emplace_back(
           ModelOutcome{model.name, model.overrides, &models_[m].config, nullptr, {}, {}});
       if (was_trained) {
-        outcome.plan = &*plans_.front().models[next];
+        outcome.plan = &*of_this_rank(plans_.front()).models[next];
         outcome.result = std::move(results[next++]);
       } else {
         outcome.result = result_of(record_.models.at(model.name));
@@ -298,7 +301,7 @@ class ModelsTraining {
     const int status = is_stopped || failed || !has_trained ? 1 : 0;
     if (!job_.is_first()) return status;
     const JointPlan none;
-    const ModelsReport report{.plan = plans_.empty() ? none : plans_.front(),
+    const ModelsReport report{.plan = plans_.empty() ? none : of_this_rank(plans_.front()),
                               .models = outcomes,
                               .measured = measured,
                               .planned = planned,
@@ -328,7 +331,7 @@ class ModelsTraining {
   PreparedMachine machine_;
   MachineRates planning_, rates_;
   std::optional<JointPlanner> planner_;
-  std::deque<JointPlan> plans_;  ///< one after another
+  std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by role
   std::optional<ModelsTable> table_;
   double seconds_ = 0;
 };

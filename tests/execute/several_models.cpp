@@ -17,11 +17,11 @@ struct Member {
 
 using Members = std::vector<std::unique_ptr<Member>>;
 
-Members members_of(const std::vector<RunConfig>& configs) {
+Members members_of(const std::vector<RunConfig>& configs, std::int64_t rank) {
   Members members;
   for (const RunConfig& config : configs) {
     const std::string name = "m" + std::to_string(members.size());
-    Model model = test::model_of(config);
+    Model model = test::model_of_rank(config, test::model_of(config), rank);
     const std::int64_t vocabulary = model.architecture.vocabulary;
     members.push_back(
         std::make_unique<Member>(Member{name, config, std::move(model), BatchLoader(config, vocabulary)}));
@@ -47,23 +47,25 @@ std::vector<std::int64_t> steps_of(const std::vector<RunConfig>& configs) {
 }  // namespace
 
 JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOptions& options) {
-  const Members members = members_of(configs);
+  const int rank = options.world == nullptr ? 0 : options.world->rank();
+  const Members members = members_of(configs, rank);
   JointOutcome outcome;
   JointPlanner planner = planner_of(members);
-  outcome.plans.push_back(planner.plan(steps_of(configs), options.order));
+  const std::size_t role = planner.role_of(rank);
+  outcome.plans.push_back(std::move(planner.plan(steps_of(configs), options.order)[role]));
   CpuDevice device({.threads = 2, .link = {}});
   std::vector<Trainer::ModelSetup> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
-    models.push_back({member->config, member->model, training_data(member->data)});
+    models.push_back({member->config, member->model, training_data(member->data, member->model.context)});
   SeveralModels several = options.several;
   several.replan = [&](const SeveralModels::Steps& remaining) -> std::optional<RunPrograms> {
-    std::optional<JointPlan> plan = planner.replan(remaining, options.order);
-    if (!plan) return std::nullopt;
-    return programs_of(outcome.plans.emplace_back(std::move(*plan)));
+    std::optional<std::vector<JointPlan>> plans = planner.replan(remaining, options.order);
+    if (!plans) return std::nullopt;
+    return programs_of(outcome.plans.emplace_back(std::move((*plans)[role])));
   };
   Trainer trainer(configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
-                  {.several = several});
+                  {.watchdog_seconds = 60, .world = options.world, .several = several});
   const std::atomic<bool> never = false;
   TrainListener silent;
   std::vector<TrainListener*> listeners = options.listeners;
@@ -72,6 +74,18 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   outcome.measured = trainer.measured();
   outcome.planned = trainer.planned();
   return outcome;
+}
+
+std::vector<JointOutcome> run_together_on(int ranks, std::vector<RunConfig> configs,
+                                          const std::function<JointOptions(int rank)>& options) {
+  for (RunConfig& config : configs) config.parallel.data = ranks / config.ranks_of_data_rank();
+  std::vector<JointOutcome> outcomes(static_cast<std::size_t>(ranks));
+  on_ranks(ranks, [&](int rank, Communicator& world) {
+    JointOptions own = options(rank);
+    own.world = &world;
+    outcomes[static_cast<std::size_t>(rank)] = run_together(configs, own);
+  });
+  return outcomes;
 }
 
 std::vector<double> losses_of(const TrainResult& result) {
@@ -83,7 +97,7 @@ std::vector<double> losses_of(const TrainResult& result) {
 
 std::string joint_refusal(const std::vector<RunConfig>& configs) {
   try {
-    planner_of(members_of(configs)).plan(steps_of(configs));
+    planner_of(members_of(configs, 0)).plan(steps_of(configs));
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace strata::test {
 
 struct JointOutcome {
-  std::deque<JointPlan> plans;  ///< one after another
+  std::deque<JointPlan> plans;  ///< one after another, of the rank's role
   std::vector<TrainResult> results;
   Measurements measured;
   Traffic planned;
@@ -21,10 +22,16 @@ struct JointOptions {
   const std::atomic<bool>* stop = nullptr;
   std::vector<TrainListener*> listeners = {};  ///< by model, or none
   SeveralModels several = {};                  ///< but for plans
+  Communicator* world = nullptr;
 };
 
 /// Trains models, whose budgets, lanes and device are the first one's.
 JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOptions& options = {});
+
+/// The same on several ranks, which are threads, each model in its mesh over all of them: what each leaves.
+std::vector<JointOutcome> run_together_on(
+    int ranks, std::vector<RunConfig> configs,
+    const std::function<JointOptions(int rank)>& options = [](int) { return JointOptions{}; });
 
 /// Why the runs cannot be planned together; empty if they can.
 std::string joint_refusal(const std::vector<RunConfig>& configs);

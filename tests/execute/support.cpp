@@ -77,23 +77,18 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   return outcome;
 }
 
-std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
-                                  const std::function<RunOptions(int rank)>& options,
-                                  const ThreadCommunicatorOptions& communicators) {
-  config.parallel.data = ranks / config.ranks_of_data_rank();
+void on_ranks(int ranks, const std::function<void(int rank, Communicator& world)>& run,
+              const ThreadCommunicatorOptions& communicators) {
   const auto worlds = make_thread_communicators(ranks, communicators);
-  std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
   std::exception_ptr first_error;
   std::mutex mutex;
   std::vector<std::thread> threads;
-  threads.reserve(outcomes.size());
+  threads.reserve(worlds.size());
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       Communicator& world = *worlds[static_cast<std::size_t>(rank)];
       try {
-        RunOptions own = options(rank);
-        own.world = &world;
-        outcomes[static_cast<std::size_t>(rank)] = run(config, own);
+        run(rank, world);
       } catch (const std::exception& error) {
         const std::lock_guard lock(mutex);
         if (!first_error) first_error = std::current_exception();
@@ -103,6 +98,21 @@ std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
   }
   for (std::thread& thread : threads) thread.join();
   if (first_error) std::rethrow_exception(first_error);
+}
+
+std::vector<RunOutcome> run_ranks(RunConfig config, int ranks,
+                                  const std::function<RunOptions(int rank)>& options,
+                                  const ThreadCommunicatorOptions& communicators) {
+  config.parallel.data = ranks / config.ranks_of_data_rank();
+  std::vector<RunOutcome> outcomes(static_cast<std::size_t>(ranks));
+  on_ranks(
+      ranks,
+      [&](int rank, Communicator& world) {
+        RunOptions own = options(rank);
+        own.world = &world;
+        outcomes[static_cast<std::size_t>(rank)] = run(config, own);
+      },
+      communicators);
   return outcomes;
 }
 

@@ -72,6 +72,10 @@ std::vector<RunOutcome> run_ranks(
     const std::function<RunOptions(int rank)>& options = [](int) { return RunOptions{}; },
     const ThreadCommunicatorOptions& communicators = {});
 
+/// Calls run(rank, world) on threads that are ranks. If some throw, what the first of them threw.
+void on_ranks(int ranks, const std::function<void(int rank, Communicator& world)>& run,
+              const ThreadCommunicatorOptions& communicators = {});
+
 using Tensors = std::map<std::string, std::vector<float>>;
 /// What a run leaves of these kinds, as fp32: "model.norm.weight master".
 Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds);

@@ -67,7 +67,7 @@ class ModelsReportTest : public ::testing::Test {
       labels_[m].steps = configs_[m].train.steps;
       labels_[m].tokens_per_step = 96;
     }
-    plan_ = JointPlanner(std::move(models), rates_).plan({20, 20, 20});
+    plan_ = JointPlanner(std::move(models), rates_).plan({20, 20, 20}).front();
     for (std::size_t m = 0; m < 3; ++m) {
       outcomes_.push_back({.name = labels_[m].name,
                            .overrides = {{"optimizer.lr", "1e-" + std::to_string(m)}},
@@ -252,7 +252,7 @@ TEST_F(JointPlanReport, ToleratesModelsThatTakeNoPart) {
   std::vector<JointModel> models;
   models.reserve(3);
   for (std::size_t m = 0; m < 3; ++m) models.push_back({labels_[m].name, &configs_[m], &models_[m]});
-  const JointPlan plan = JointPlanner(std::move(models), rates_).plan({20, 0, 5});
+  const JointPlan plan = JointPlanner(std::move(models), rates_).plan({20, 0, 5}).front();
   EXPECT_THAT(joint_plan_text(plan, labels_, nullptr),
               AllOf(HasSubstr("models   2: "), HasSubstr("\n  second  takes no part\n")));
   EXPECT_EQ(joint_plan_json(plan, labels_, nullptr)["models"][1],

@@ -117,8 +117,11 @@ std::vector<Turn> find_turns(const Program& plain) {
   std::vector<Turn> turns;
   std::int32_t first = 0, end = -1;
   for (std::int32_t i = 0; i < count; ++i) {
-    const bool begins_anew = i > first && end < i && ends[static_cast<std::size_t>(i)] >= i;
-    if (begins_anew) {
+    const Instruction& instruction = plain.instructions[static_cast<std::size_t>(i)];
+    const bool waits_for_ranks =
+        instruction.meets_ranks() || instruction.operation == Operation::finish_checkpoint;
+    const bool comes_to_device = ends[static_cast<std::size_t>(i)] >= i;
+    if (i > first && end < i && (comes_to_device || waits_for_ranks)) {
       turns.push_back({first, i});
       first = i;
     }

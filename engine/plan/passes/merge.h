@@ -17,7 +17,8 @@ struct Turn {
 };
 
 /// The turns of a plain program: between two of them no value of the model's is on the device but what is
-/// there throughout. So models that take turns need the device's memory one after another.
+/// there throughout. So models that take turns need the device's memory one after another. What ranks meet in
+/// begins a turn, if nothing is there before it.
 std::vector<Turn> find_turns(const Program& plain);
 
 /// A model's program of a step.

@@ -9,9 +9,11 @@ Channel channel_of(const Instruction& instruction, std::int32_t part) {
   return {.group = group, .lane = Lane::send, .from = sends ? part : peer, .to = sends ? peer : part};
 }
 
-void add_channels(const Program& program, std::int32_t stage, std::set<Channel>& channels) {
+void add_channels(const Program& program, std::int64_t rank, std::set<Channel>& channels) {
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.meets_ranks()) channels.insert(channel_of(instruction, stage));
+    if (!instruction.meets_ranks()) continue;
+    const RankGroup& group = program.groups[static_cast<std::size_t>(instruction.exchange.group)];
+    channels.insert(channel_of(instruction, static_cast<std::int32_t>(group.part_of(rank))));
   }
 }
 

@@ -25,7 +25,7 @@ struct Channel {
 /// That of an instruction that exchanges values, by a rank that is part `part` of the group.
 Channel channel_of(const Instruction& instruction, std::int32_t part);
 
-/// Those of a program of the ranks that are part `stage` of the group that messages go through.
-void add_channels(const Program& program, std::int32_t stage, std::set<Channel>& channels);
+/// Those of the program of a rank, and of others with other places in the same groups.
+void add_channels(const Program& program, std::int64_t rank, std::set<Channel>& channels);
 
 }  // namespace strata

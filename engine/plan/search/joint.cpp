@@ -11,6 +11,7 @@
 #include "engine/config/describe.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/search/finish.h"
+#include "engine/plan/search/joint_round.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 #include "engine/plan/search/size_limit.h"
@@ -37,28 +38,6 @@ std::string shape_of(RunConfig config) {
   config.data.path.clear();
   config.data.validation.clear();
   return dump(config);
-}
-
-/// Turns of a program, and how long each computes.
-TurnsOfModel turns_of(const Program& plain, const MachineRates& rates, std::int64_t remaining_steps) {
-  TurnsOfModel turns = {.seconds = {}, .visit = {}, .remaining_steps = remaining_steps};
-  std::pair<std::int32_t, Operation> latest = {-1, Operation::zero};
-  std::int32_t visit = -1;
-  for (const Turn& turn : find_turns(plain)) {
-    double seconds = 0;
-    std::pair<std::int32_t, Operation> work = latest;
-    for (std::int32_t i = turn.first; i < turn.last; ++i) {
-      const Instruction& instruction = plain.instructions[static_cast<std::size_t>(i)];
-      if (instruction.lane != Lane::compute) continue;
-      seconds += seconds_of(plain, instruction, rates);
-      if (instruction.flops > 0) work = {instruction.unit, instruction.operation};
-    }
-    if (work != latest || visit < 0) ++visit;
-    latest = work;
-    turns.seconds.push_back(seconds);
-    turns.visit.push_back(visit);
-  }
-  return turns;
 }
 
 double computing_seconds(const Program& program, const MachineRates& rates) {
@@ -93,25 +72,20 @@ Bytes JointPlan::arena_bytes(Tier tier) const {
   return validation ? std::max(bytes, validation->of(tier).peak_bytes) : bytes;
 }
 
-void refuse_stages(const std::string& name, const RunConfig& config) {
-  if (config.parallel.pipeline == 1) return;
-  throw ConfigError(fmt::format(
-      "parallel.pipeline: {} asks for {} stages, and several models are trained without; leave it "
-      "out, or train one model at a time",
-      name, config.parallel.pipeline));
-}
-
 JointPlanner::JointPlanner(std::vector<JointModel> models, const MachineRates& rates)
-    : models_(std::move(models)), run_(*models_.front().config), rates_(rates) {
+    : models_(std::move(models)), rates_(rates) {
   for (const JointModel& model : models_) {
-    refuse_stages(model.name, *model.config);
     check_size(*model.config, *model.model);
+    meshes_.push_back(make_strategy(*model.config, *model.model).mesh);
   }
+  roles_ = roles_of(meshes_);
+  runs_.assign(roles_.size(), *models_.front().config);
 }
 
 /// The cheapest for the model alone with a share of the device, and with all that is beyond it on the host,
 /// which decides about places only.
-std::optional<Strategy> JointPlanner::strategy_of(std::size_t model, std::int64_t share) {
+const std::optional<std::vector<Strategy>>& JointPlanner::strategies_of(std::size_t model,
+                                                                        std::int64_t share) {
   const JointModel& of = models_[model];
   const auto [found, is_new] = strategies_.try_emplace({shape_of(*of.config), share});
   if (!is_new) return found->second;
@@ -119,10 +93,26 @@ std::optional<Strategy> JointPlanner::strategy_of(std::size_t model, std::int64_
   config.memory.device = config.memory.device == kUnlimited ? kUnlimited : config.memory.device / share;
   if (config.memory.host) config.memory.host = kUnlimited;
   config.memory.nvme_path.clear();
-  Shortage shortage;
-  std::optional<Placement> placement = CheapestSearch(config, *of.model, rates_).find(config, shortage);
-  if (placement) found->second = std::move(placement->strategy);
+  std::vector<Strategy> strategies;
+  for (CheapestSearch& search : searches_of(config, *of.model, rates_)) {
+    Shortage shortage;
+    std::optional<Placement> placement = search.find(config, shortage);
+    if (!placement) return found->second;
+    strategies.push_back(std::move(placement->strategy));
+  }
+  found->second = std::move(strategies);
   return found->second;
+}
+
+ModelTurns JointPlanner::turns_of(const std::vector<Program>& plain, std::size_t model,
+                                  std::int64_t remaining_steps) const {
+  std::vector<RankProgram> stages;
+  stages.reserve(plain.size());
+  for (const Program& program : plain) {
+    const std::int64_t rank = std::ssize(stages) * meshes_[model].tensor;
+    stages.push_back({rank, &program, nullptr});
+  }
+  return {joint_turns(stages, rates_), remaining_steps};
 }
 
 void JointPlanner::add_candidates(std::int64_t share, const std::vector<std::int64_t>& remaining_steps,
@@ -130,45 +120,66 @@ void JointPlanner::add_candidates(std::int64_t share, const std::vector<std::int
   const auto active = std::ranges::count_if(remaining_steps, [](std::int64_t steps) { return steps > 0; });
   Candidate candidate;
   candidate.share = share;
-  std::vector<TurnsOfModel> turns;
+  candidate.strategies.resize(models_.size());
+  candidate.plain.resize(models_.size());
+  std::vector<ModelTurns> turns(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    candidate.strategies.emplace_back();
-    candidate.plain.emplace_back();
-    turns.emplace_back();
     if (remaining_steps[m] == 0) continue;
-    std::optional<Strategy> strategy = strategy_of(m, share);
-    if (!strategy) return;
+    const std::optional<std::vector<Strategy>>& strategies = strategies_of(m, share);
+    if (!strategies) return;
     // The state of all models is there all the time, so it is on the device only if there is room for each's.
     const bool stays = share == active || all_state_on_device(*models_[m].config);
-    candidate.strategies[m] = stays ? std::move(*strategy) : with_device_state(std::move(*strategy), 0);
-    if (!first_strategies_.empty()) candidate.strategies[m].state = first_strategies_[m].state;
-    candidate.plain[m] = leanest_training(*models_[m].model, candidate.strategies[m], *models_[m].config);
-    turns[m] = turns_of(candidate.plain[m], rates_, remaining_steps[m]);
+    for (const Strategy& alone : *strategies) {
+      Strategy strategy = stays ? alone : with_device_state(alone, 0);
+      const std::size_t stage = candidate.strategies[m].size();
+      if (!first_strategies_.empty()) strategy.state = first_strategies_[m][stage].state;
+      candidate.plain[m].push_back(leanest_training(*models_[m].model, strategy, *models_[m].config));
+      candidate.strategies[m].push_back(std::move(strategy));
+    }
+    turns[m] = turns_of(candidate.plain[m], m, remaining_steps[m]);
   }
   const auto is_same = [&](const Candidate& other) { return other.plain == candidate.plain; };
   if (std::ranges::any_of(candidates, is_same)) return;  // for another share
-  for (TurnOrder& order : turn_orders(turns)) {
-    if (!only.empty() && order.name != only) continue;
+  for (const TurnSchedule& schedule : turn_schedules(turns, roles_)) {
+    if (!only.empty() && schedule.name != only) continue;
     Candidate& added = candidates.emplace_back(candidate);
-    const std::vector<ModelProgram> of_models = parts(added.plain);
-    added.merged = merge(of_models, order.models, groups_.empty() ? groups_of(of_models) : groups_);
-    pin_state(added.merged, added.plain);
-    added.order = std::move(order);
-    const std::optional<StepCost> cost = step_cost(added.merged, run_.memory.device, rates_);
-    if (cost) {
-      added.seconds = cost->seconds;
-    } else {
-      candidates.pop_back();
-    }
+    if (!merge(schedule, added)) candidates.pop_back();
   }
 }
 
-/// By programs, of which those without instructions take no part.
+/// False if the device is too small for some role's.
+bool JointPlanner::merge(const TurnSchedule& schedule, Candidate& candidate) const {
+  candidate.order = schedule.name;
+  for (std::size_t role = 0; role < roles_.size(); ++role) {
+    const std::vector<ModelProgram> of_models = parts(role, candidate.plain);
+    Program& merged = candidate.merged.emplace_back(
+        strata::merge(of_models, schedule.models[role], groups_.empty() ? groups_of(of_models) : groups_));
+    pin_state(role, merged, of_models);
+    const std::optional<StepCost> cost = step_cost(merged, runs_[role].memory.device, rates_);
+    if (!cost) return false;
+    candidate.seconds = std::max(candidate.seconds, cost->seconds);
+  }
+  return true;
+}
+
+/// By a role's programs, of which those of no buffers take no part.
 std::vector<ModelProgram> JointPlanner::parts(const std::vector<Program>& programs) const {
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m)
     parts.push_back({models_[m].name, programs[m].buffers.empty() ? nullptr : &programs[m]});
+  return parts;
+}
+
+/// By programs of all stages.
+std::vector<ModelProgram> JointPlanner::parts(std::size_t role,
+                                              const std::vector<std::vector<Program>>& programs) const {
+  std::vector<ModelProgram> parts;
+  parts.reserve(models_.size());
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
+    parts.push_back({models_[m].name, programs[m].empty() ? nullptr : &programs[m][stage]});
+  }
   return parts;
 }
 
@@ -185,13 +196,14 @@ std::vector<JointPlanner::Candidate> JointPlanner::candidates(
 }
 
 /// Model after model, each in its first or in its second form.
-std::vector<Program> JointPlanner::validations(const Candidate& candidate) const {
-  std::vector<std::vector<Program>> of_models;
+std::vector<Program> JointPlanner::validations(std::size_t role, const Candidate& candidate) const {
+  std::vector<std::vector<Program>> of_models(models_.size());
   std::size_t forms = 0;
+  const auto stage_of = [&](std::size_t m) { return static_cast<std::size_t>(roles_[role].stages[m]); };
   for (std::size_t m = 0; m < models_.size(); ++m) {
-    of_models.emplace_back();
-    if (candidate.plain[m].buffers.empty()) continue;
-    of_models[m] = plain_validations(*models_[m].model, candidate.strategies[m], *models_[m].config);
+    if (candidate.plain[m].empty()) continue;
+    of_models[m] =
+        plain_validations(*models_[m].model, candidate.strategies[m][stage_of(m)], *models_[m].config);
     forms = std::max(forms, of_models[m].size());
   }
   std::vector<Program> merged;
@@ -199,136 +211,169 @@ std::vector<Program> JointPlanner::validations(const Candidate& candidate) const
     std::vector<Program> programs(models_.size());
     std::vector<std::int32_t> order;
     for (std::size_t m = 0; m < models_.size(); ++m) {
-      if (candidate.plain[m].buffers.empty()) continue;
+      if (candidate.plain[m].empty()) continue;
       const bool validates = !of_models[m].empty();
-      programs[m] =
-          validates ? of_models[m][std::min(form, of_models[m].size() - 1)] : idle(candidate.plain[m]);
+      programs[m] = validates ? of_models[m][std::min(form, of_models[m].size() - 1)]
+                              : idle(candidate.plain[m][stage_of(m)]);
       order.insert(order.end(), find_turns(programs[m]).size(), static_cast<std::int32_t>(m));
     }
-    pin_state(merged.emplace_back(merge(parts(programs), order, candidate.merged.groups)), programs);
+    const std::vector<ModelProgram> of_role = parts(programs);
+    pin_state(role, merged.emplace_back(strata::merge(of_role, order, candidate.merged[role].groups)),
+              of_role);
   }
   return merged;
 }
 
-JointPlan JointPlanner::plan(const std::vector<std::int64_t>& remaining_steps, const std::string& order) {
+std::vector<JointPlan> JointPlanner::plan(const std::vector<std::int64_t>& remaining_steps,
+                                          const std::string& order) {
   Shortage shortage;
-  std::optional<JointPlan> plan = find(remaining_steps, order, shortage);
-  if (!plan) refuse(shortage);
-  return std::move(*plan);
+  std::optional<std::vector<JointPlan>> plans = find(remaining_steps, order, shortage);
+  if (!plans) refuse(shortage);
+  return std::move(*plans);
 }
 
-std::optional<JointPlan> JointPlanner::replan(const std::vector<std::int64_t>& remaining_steps,
-                                              const std::string& order) {
+std::optional<std::vector<JointPlan>> JointPlanner::replan(const std::vector<std::int64_t>& remaining_steps,
+                                                           const std::string& order) {
   Shortage shortage;
   return find(remaining_steps, order, shortage);
 }
 
-std::optional<JointPlan> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
-                                            const std::string& order, Shortage& shortage) {
+std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
+                                                         const std::string& order, Shortage& shortage) {
   constexpr double kGain = 0.99;  // less is within the error of rates
   constexpr std::size_t kMostPlaced = 8;
   std::optional<Choice> best;
   std::vector<ComparedOrder> compared;
   std::size_t placed = 0;
-  double best_seconds = 0;
-  for (Candidate& candidate : candidates(remaining_steps, order)) {
-    const bool is_new =
-        std::ranges::find(compared, candidate.order.name, &ComparedOrder::name) == compared.end();
-    const bool can_gain = candidate.seconds < best_seconds && placed < kMostPlaced;
+  for (const Candidate& candidate : candidates(remaining_steps, order)) {
+    const bool is_new = std::ranges::find(compared, candidate.order, &ComparedOrder::name) == compared.end();
+    const bool can_gain = best && candidate.seconds < best->seconds && placed < kMostPlaced;
     if (best && !is_new && !can_gain) continue;
     for (const double kept_share : {1.0, 0.6, 0.45}) {
-      std::optional<Placement> placement =
-          place_plain(candidate.merged, validations(candidate), run_, kept_share, shortage);
-      if (!placement) continue;
-      const Program& training = placement->training;
-      const double seconds =
-          std::max(candidate.seconds, simulated_seconds(training, find_dependencies(training), rates_));
+      std::optional<Choice> choice = place(candidate, kept_share, shortage);
+      if (!choice) continue;
       ++placed;
-      note(compared, candidate.order.name, seconds);
-      if (best && seconds >= kGain * best_seconds) continue;
-      best = Choice{std::move(*placement), candidate};
-      best_seconds = seconds;
+      note(compared, candidate.order, choice->seconds);
+      if (best && choice->seconds >= kGain * best->seconds) continue;
+      best = std::move(choice);
     }
   }
   if (!best) return std::nullopt;
-  for (ComparedOrder& order : compared) order.is_chosen = order.name == best->candidate.order.name;
-  const Candidate chosen_one = best->candidate;
-  JointPlan plan = finish(std::move(*best));
-  if (first_strategies_.empty()) remember(plan, chosen_one);
-  plan.orders = std::move(compared);
-  plan.round_seconds = best_seconds;
-  return plan;
+  for (ComparedOrder& order : compared) order.is_chosen = order.name == best->candidate.order;
+  const Candidate candidate = best->candidate;
+  const double seconds = best->seconds;
+  std::vector<JointPlan> plans = finish(std::move(*best));
+  if (first_strategies_.empty()) remember(plans, candidate);
+  for (JointPlan& plan : plans) {
+    plan.orders = compared;
+    plan.round_seconds = seconds;
+  }
+  return plans;
+}
+
+/// Nothing if some role has no room, or if ranks that do it would wait in a circle.
+std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candidate, double kept_share,
+                                                        Shortage& shortage) const {
+  Choice choice = {.placements = {}, .candidate = candidate};
+  for (std::size_t role = 0; role < roles_.size(); ++role) {
+    std::optional<Placement> placement =
+        place_plain(candidate.merged[role], validations(role, candidate), runs_[role], kept_share, shortage);
+    if (!placement) return std::nullopt;
+    choice.placements.push_back(std::move(*placement));
+  }
+  const JointRound round(roles_, choice.placements);
+  if (!round.meets()) return std::nullopt;
+  choice.seconds = std::max(candidate.seconds, round.seconds(rates_));
+  return choice;
 }
 
 /// Units are numbered model after model, of those that take part.
-JointPlanner::StateKey JointPlanner::key_of(const StatePlace& place, std::int32_t first_unit) {
-  return {place.model, place.unit < 0 ? -1 : place.unit - first_unit, place.part, place.is_whole,
-          place.piece.first};
+JointPlanner::StateKey JointPlanner::key_of(std::size_t role, const StatePlace& place,
+                                            std::int32_t first_unit) {
+  return {role,       place.model,    place.unit < 0 ? -1 : place.unit - first_unit,
+          place.part, place.is_whole, place.piece.first};
 }
 
-void JointPlanner::pin_state(Program& program, const std::vector<Program>& plain) const {
+void JointPlanner::pin_state(std::size_t role, Program& program, std::span<const ModelProgram> parts) const {
   if (pins_.empty()) return;
-  const std::vector<ModelProgram> of_models = parts(plain);
   for (const StatePlace& place : program.state) {
     const auto model = static_cast<std::size_t>(place.model);
-    program.buffer(place.buffer).pin = pins_.at(key_of(place, first_unit(of_models, model)));
+    program.buffer(place.buffer).pin = pins_.at(key_of(role, place, first_unit(parts, model)));
   }
 }
 
-void JointPlanner::remember(const JointPlan& first, const Candidate& candidate) {
+void JointPlanner::remember(const std::vector<JointPlan>& first, const Candidate& candidate) {
   first_strategies_ = candidate.strategies;
   first_share_ = candidate.share;
-  groups_ = first.training.program.groups;
-  for (std::size_t m = 0; m < first.models.size(); ++m) {
-    if (!first.models[m]) continue;
-    const Program& own = first.models[m]->training.program;
-    for (StatePlace place : own.state) {
-      place.model = static_cast<std::int32_t>(m);
-      const Buffer& buffer = own.buffer(place.buffer);
-      pins_[key_of(place, 0)] = {buffer.tier, buffer.offset};
+  groups_ = first.front().training.program.groups;
+  for (std::size_t role = 0; role < roles_.size(); ++role) {
+    const JointPlan& plan = first[role];
+    for (std::size_t m = 0; m < plan.models.size(); ++m) {
+      if (!plan.models[m]) continue;
+      const Program& own = plan.models[m]->training.program;
+      for (StatePlace place : own.state) {
+        place.model = static_cast<std::int32_t>(m);
+        const Buffer& buffer = own.buffer(place.buffer);
+        pins_[key_of(role, place, 0)] = {buffer.tier, buffer.offset};
+      }
     }
+    RunConfig::MemorySection& memory = runs_[role].memory;
+    memory.device = plan.arena_bytes(Tier::device);
+    if (memory.host) memory.host = plan.arena_bytes(Tier::host);
+    memory.nvme_size = plan.arena_bytes(Tier::nvme);
   }
-  run_.memory.device = first.arena_bytes(Tier::device);
-  if (run_.memory.host) run_.memory.host = first.arena_bytes(Tier::host);
-  run_.memory.nvme_size = first.arena_bytes(Tier::nvme);
 }
 
-JointPlan JointPlanner::finish(Choice best) const {
+std::vector<JointPlan> JointPlanner::finish(Choice best) const {
+  std::set<Channel> channels;
+  std::vector<JointPlan> plans;
+  plans.reserve(roles_.size());
+  for (std::size_t role = 0; role < roles_.size(); ++role) {
+    const Placement& placement = best.placements[role];
+    add_channels(placement.training, roles_[role].rank, channels);
+    if (placement.validation) add_channels(*placement.validation, roles_[role].rank, channels);
+    plans.push_back(finish(role, std::move(best.placements[role]), best.candidate));
+  }
+  for (JointPlan& plan : plans) plan.channels = channels;
+  return plans;
+}
+
+JointPlan JointPlanner::finish(std::size_t role, Placement placement, const Candidate& candidate) const {
   JointPlan plan;
-  plan.budgets = budgets_of(run_.memory);
-  const std::vector<ModelProgram> of_models = parts(best.candidate.plain);
+  const RunConfig::MemorySection& memory = runs_[role].memory;
+  plan.budgets = budgets_of(memory);
+  const std::vector<ModelProgram> of_models = parts(role, candidate.plain);
   for (std::size_t m = 0; m < models_.size(); ++m) {
     plan.models.emplace_back();
     if (of_models[m].plain == nullptr) continue;
-    Placement part{best.candidate.strategies[m], part_of(best.placement.training, of_models, m)};
-    if (best.placement.validation && part.strategy.validation_microbatches > 0) {
+    const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
+    Placement part{candidate.strategies[m][stage], part_of(placement.training, of_models, m)};
+    if (placement.validation && part.strategy.validation_microbatches > 0) {
       Program outline = lower_validation(*models_[m].model, part.strategy).outline();
       std::vector<ModelProgram> validation = of_models;
       validation[m].plain = &outline;
-      part.validation = part_of(*best.placement.validation, validation, m);
+      part.validation = part_of(*placement.validation, validation, m);
     }
     plan.models[m] = strata::finish(std::move(part), *models_[m].config, *models_[m].model);
   }
-  add_channels(best.placement.training, 0, plan.channels);
-  if (best.placement.validation) add_channels(*best.placement.validation, 0, plan.channels);
-  plan.computing_seconds = computing_seconds(best.placement.training, rates_);
-  plan.training = strata::finish(std::move(best.placement.training), run_.memory);
-  if (best.placement.validation)
-    plan.validation = strata::finish(std::move(*best.placement.validation), run_.memory);
+  plan.computing_seconds = computing_seconds(placement.training, rates_);
+  plan.training = strata::finish(std::move(placement.training), memory);
+  if (placement.validation) plan.validation = strata::finish(std::move(*placement.validation), memory);
   return plan;
 }
 
 void JointPlanner::refuse(const Shortage& shortage) const {
+  const RunConfig::MemorySection& memory = models_.front().config->memory;
   // If one of them has no room alone, that is what is wrong.
   for (const JointModel& model : models_) make_plans(*model.config, *model.model, rates_);
   std::string lacks = fmt::format("memory.device: {} does not hold what {} models need at once",
-                                  format_bytes(run_.memory.device), models_.size());
+                                  format_bytes(memory.device), models_.size());
   if (shortage.host != kUnlimited) {
     lacks = fmt::format("memory.host: the state of {} models needs {}, more than {}", models_.size(),
-                        format_bytes(shortage.host), format_bytes(*run_.memory.host));
+                        format_bytes(shortage.host), format_bytes(*memory.host));
   } else if (shortage.nvme != kUnlimited) {
     lacks = fmt::format("memory.nvme.size: the state of {} models needs {} there, more than {}",
-                        models_.size(), format_bytes(shortage.nvme), format_bytes(run_.memory.nvme_size));
+                        models_.size(), format_bytes(shortage.nvme), format_bytes(memory.nvme_size));
   }
   throw ConfigError(lacks + "; give it more, or train fewer models at once");
 }

@@ -1,11 +1,13 @@
 // The plan of several models that are trained at once: one program of a round, which has a step of each, with
-// one place for every buffer within the budgets that they share. When one ends, the others are planned anew
+// one place for every buffer within the budgets that they share. If models have stages, ranks have programs
+// of several roles (roles.h), and their plans are made together. When one ends, the others are planned anew
 // within the memory that there is, with their state where it is.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,7 +16,8 @@
 #include "engine/plan/passes/merge.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planner.h"
-#include "engine/plan/search/turn_order.h"
+#include "engine/plan/search/roles.h"
+#include "engine/plan/search/turn_schedule.h"
 
 namespace strata {
 
@@ -32,76 +35,88 @@ struct ComparedOrder {
   bool is_chosen = false;
 };
 
+/// Of the ranks that have a role.
 struct JointPlan {
   PlannedProgram training;
   std::optional<PlannedProgram> validation;
   TierBudgets budgets = {kUnlimited, kUnlimited, 0};
   std::vector<std::optional<Plan>> models;  ///< by number: each one's part, or nothing
-  std::set<Channel> channels;               ///< in which programs of any stage exchange values
+  std::set<Channel> channels;               ///< in which programs of any role exchange values
   std::vector<ComparedOrder> orders;
-  double round_seconds = 0;      ///< by the timeline
+  double round_seconds = 0;      ///< by the timeline of all ranks
   double computing_seconds = 0;  ///< of a round: no order takes less
 
   /// What the tier must hold: the larger of both programs.
   Bytes arena_bytes(Tier tier) const;
 };
 
-/// Throws ConfigError if a model is to be trained in the stages of a pipeline, which several are not yet.
-void refuse_stages(const std::string& name, const RunConfig& config);
-
 class JointPlanner {
  public:
-  /// Throws ConfigError if a model is too large to plan, or is to be trained in stages.
+  /// Throws ConfigError if a model is too large to plan, or if their meshes do not go together. REQUIRES:
+  /// they have the same ranks, and no asynchronous schedule.
   JointPlanner(std::vector<JointModel> models, const MachineRates& rates);
 
-  /// For the models of which steps remain, in the order that is fastest by its timeline, or in `order`. Plans
-  /// after the first leave state where the first has put it, and take no more memory. Throws ConfigError if
-  /// the budgets do not hold the first.
-  JointPlan plan(const std::vector<std::int64_t>& remaining_steps, const std::string& order = {});
+  /// A plan for each role, for the models of which steps remain, in the order that is fastest by its
+  /// timeline, or in `order`. Plans after the first leave state where the first has put it, and take no more
+  /// memory. Throws ConfigError if the budgets do not hold the first.
+  std::vector<JointPlan> plan(const std::vector<std::int64_t>& remaining_steps,
+                              const std::string& order = {});
   /// For some of these models, whose state stays where it is, in no more memory than the first plan takes;
   /// nothing if no such plan is found.
-  std::optional<JointPlan> replan(const std::vector<std::int64_t>& remaining_steps,
-                                  const std::string& order = {});
+  std::optional<std::vector<JointPlan>> replan(const std::vector<std::int64_t>& remaining_steps,
+                                               const std::string& order = {});
+  /// The number of a rank's role.
+  std::size_t role_of(std::int64_t rank) const { return strata::role_of(rank, meshes_, roles_); }
 
  private:
   /// What each model takes part with, and when nothing hinders it what a round costs.
   struct Candidate {
     std::int64_t share = 1;  ///< so much of the device each strategy was chosen for: one of so many parts
-    std::vector<Strategy> strategies;
-    std::vector<Program> plain;
-    TurnOrder order;
-    Program merged;
+    std::vector<std::vector<Strategy>> strategies;  ///< by model and stage; none: it takes no part
+    std::vector<std::vector<Program>> plain;        ///< likewise
+    std::string order;
+    std::vector<Program> merged;  ///< by role
     double seconds = 0;
   };
   struct Choice {
-    Placement placement;
+    std::vector<Placement> placements;  ///< by role
     Candidate candidate;
+    double seconds = 0;
   };
-  /// Model, unit, part, whether it is whole, first element.
-  using StateKey = std::tuple<std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
-  static StateKey key_of(const StatePlace& place, std::int32_t first_unit);
+  /// Role, model, unit, part, whether it is whole, first element.
+  using StateKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
+  static StateKey key_of(std::size_t role, const StatePlace& place, std::int32_t first_unit);
 
-  std::optional<JointPlan> find(const std::vector<std::int64_t>& remaining_steps, const std::string& order,
-                                Shortage& shortage);
-  std::optional<Strategy> strategy_of(std::size_t model, std::int64_t share);
+  std::optional<std::vector<JointPlan>> find(const std::vector<std::int64_t>& remaining_steps,
+                                             const std::string& order, Shortage& shortage);
+  const std::optional<std::vector<Strategy>>& strategies_of(std::size_t model, std::int64_t share);
   std::vector<Candidate> candidates(const std::vector<std::int64_t>& remaining_steps,
                                     const std::string& order);
   void add_candidates(std::int64_t share, const std::vector<std::int64_t>& remaining_steps,
                       const std::string& order, std::vector<Candidate>& candidates);
-  std::vector<Program> validations(const Candidate& candidate) const;
+  ModelTurns turns_of(const std::vector<Program>& plain, std::size_t model,
+                      std::int64_t remaining_steps) const;
+  bool merge(const TurnSchedule& schedule, Candidate& candidate) const;
+  std::optional<Choice> place(const Candidate& candidate, double kept_share, Shortage& shortage) const;
+  std::vector<Program> validations(std::size_t role, const Candidate& candidate) const;
+  std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
-  void pin_state(Program& program, const std::vector<Program>& plain) const;
-  JointPlan finish(Choice best) const;
-  void remember(const JointPlan& first, const Candidate& candidate);
+  void pin_state(std::size_t role, Program& program, std::span<const ModelProgram> parts) const;
+  std::vector<JointPlan> finish(Choice best) const;
+  JointPlan finish(std::size_t role, Placement placement, const Candidate& candidate) const;
+  void remember(const std::vector<JointPlan>& first, const Candidate& candidate);
   [[noreturn]] void refuse(const Shortage& shortage) const;
 
   std::vector<JointModel> models_;
-  RunConfig run_;  ///< the first's, whose budgets are all that there is
   MachineRates rates_;
-  /// Models that differ in numbers alone, such as the learning rate, share what was found.
-  std::map<std::pair<std::string, std::int64_t>, std::optional<Strategy>> strategies_;
+  std::vector<Mesh> meshes_;  ///< by model
+  std::vector<RankRole> roles_;
+  /// By role: the first model's, whose budgets are all that there is.
+  std::vector<RunConfig> runs_;
+  /// By stage. Models that differ in numbers alone, such as the learning rate, share what was found.
+  std::map<std::pair<std::string, std::int64_t>, std::optional<std::vector<Strategy>>> strategies_;
   /// What state each model has, and where, as the first plan says.
-  std::vector<Strategy> first_strategies_;
+  std::vector<std::vector<Strategy>> first_strategies_;
   std::int64_t first_share_ = 0;
   std::vector<RankGroup> groups_;
   std::map<StateKey, Pin> pins_;

@@ -23,7 +23,7 @@ void join(std::vector<Plan>& plans) {
     const Plan& plan = plans[stage];
     const auto rank = static_cast<std::int64_t>(stage) * plan.strategy.mesh.tensor;
     const auto add = [&](const PlannedProgram& program, std::vector<RankProgram>& programs) {
-      add_channels(program.program, static_cast<std::int32_t>(stage), channels);
+      add_channels(program.program, rank, channels);
       programs.push_back({rank, &program.program, &program.dependencies});
     };
     add(plan.training, training);

@@ -76,4 +76,23 @@ double simulated_seconds(const Program& placed, const Dependencies& dependencies
   return finished - finished_before;
 }
 
+double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates) {
+  if (ranks.size() == 1) return simulated_seconds(*ranks[0].program, *ranks[0].dependencies, rates);
+  const auto seconds = [&](std::size_t number, const Instruction& instruction) {
+    if (instruction.operation == Operation::receive)
+      return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
+    return seconds_of(*ranks[number].program, instruction, rates);
+  };
+  std::size_t in_round = 0;
+  for (const RankProgram& rank : ranks) in_round += rank.program->instructions.size();
+  const Timeline timeline = run_tasks(rank_tasks(ranks, kRounds, seconds));
+  const auto finished = [&](int rounds) {
+    double finished = 0;
+    for (std::size_t task = 0; task < static_cast<std::size_t>(rounds) * in_round; ++task)
+      finished = std::max(finished, timeline.tasks[task].end);
+    return finished;
+  };
+  return finished(kRounds) - finished(kRounds - 1);
+}
+
 }  // namespace strata

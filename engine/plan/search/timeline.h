@@ -2,7 +2,10 @@
 // order, each instruction behind those that it depends on. Pure functions; any thread.
 #pragma once
 
+#include <span>
+
 #include "engine/plan/program/dependencies.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
@@ -15,5 +18,7 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
 /// themselves: where cores copy, or a drive reads and writes in turns, a step cannot be as short.
 /// REQUIRES: the program is placed, and the dependencies are its own.
 double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates);
+/// Likewise of ranks that wait for one another. REQUIRES: they have dependencies, and meet.
+double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates);
 
 }  // namespace strata

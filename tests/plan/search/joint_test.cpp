@@ -41,7 +41,7 @@ class Models {
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
     return {std::move(models), planning_rates(config(0))};
   }
-  JointPlan plan() const { return planner().plan(std::vector<std::int64_t>(size(), 3)); }
+  JointPlan plan() const { return planner().plan(std::vector<std::int64_t>(size(), 3)).front(); }
   std::string refusal() const {
     try {
       plan();
@@ -170,14 +170,14 @@ TEST(JointPlans, TakeNoMoreModelsThanHaveStepsLeft) {
   Models models = mixed_models();
   models.set_memory(memory_of(256 * KiB, kUnlimited));
   JointPlanner planner = models.planner();
-  const JointPlan all = planner.plan({4, 4, 4, 4}), two = planner.plan({0, 2, 0, 1});
+  const JointPlan all = planner.plan({4, 4, 4, 4}).front(), two = planner.plan({0, 2, 0, 1}).front();
   EXPECT_LT(two.computing_seconds, all.computing_seconds);
   for (const std::size_t m : {0, 2}) EXPECT_FALSE(two.models[m]);
   for (const std::size_t m : {1, 3}) EXPECT_TRUE(two.models[m]);
   for (const Buffer& buffer : two.training.program.buffers) {
     EXPECT_THAT(buffer.name, MatchesRegex("m[13]/.*"));
   }
-  const JointPlan one = planner.plan({0, 0, 5, 0});
+  const JointPlan one = planner.plan({0, 0, 5, 0}).front();
   EXPECT_FALSE(one.validation);
   EXPECT_EQ(one.models[2]->training.program.instructions.size(), one.training.program.instructions.size());
 }
@@ -213,8 +213,8 @@ TEST(JointPlans, HaveTheOrderThatIsAskedFor) {
   models.set_memory(memory_of(256 * KiB, kUnlimited));
   for (const std::string order :
        {"step after step", "longest remaining time first", "staggered, 4 under way"}) {
-    for (const ComparedOrder& compared : models.planner().plan({1, 2, 3, 4}, order).orders)
-      EXPECT_EQ(compared.name, order);
+    const JointPlan plan = models.planner().plan({1, 2, 3, 4}, order).front();
+    for (const ComparedOrder& compared : plan.orders) EXPECT_EQ(compared.name, order);
   }
 }
 

@@ -1,0 +1,45 @@
+#include "engine/plan/search/joint_round.h"
+
+#include <stdexcept>
+
+#include "engine/plan/search/timeline.h"
+
+namespace strata {
+
+JointRound::JointRound(std::span<const RankRole> roles, std::span<const Placement> placements) {
+  for (std::size_t role = 0; role < roles.size(); ++role) {
+    training_.add(roles[role].rank, placements[role].training);
+    if (placements[role].validation) validation_.add(roles[role].rank, *placements[role].validation);
+  }
+}
+
+void JointRound::Programs::add(std::int64_t rank, const Program& program) {
+  of_roles.push_back({rank, &program, nullptr});
+  dependencies.push_back(find_dependencies(program));
+}
+
+std::vector<RankProgram> JointRound::Programs::ranks() const {
+  std::vector<RankProgram> ranks = of_roles;
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].dependencies = &dependencies[r];
+  return ranks;
+}
+
+bool JointRound::Programs::meets() const {
+  if (of_roles.size() <= 1) return true;
+  try {
+    verify_ranks(ranks());
+  } catch (const std::logic_error&) {
+    return false;
+  }
+  return true;
+}
+
+bool JointRound::meets() const {
+  return training_.meets() && validation_.meets();
+}
+
+double JointRound::seconds(const MachineRates& rates) const {
+  return simulated_seconds(training_.ranks(), rates);
+}
+
+}  // namespace strata

@@ -1,0 +1,35 @@
+// The placed programs of all roles together: whether ranks that run them meet, and how long a round takes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/search/placement.h"
+#include "engine/plan/search/roles.h"
+
+namespace strata {
+
+class JointRound {
+ public:
+  /// REQUIRES: the placements, one of each role, outlive this.
+  JointRound(std::span<const RankRole> roles, std::span<const Placement> placements);
+
+  /// Whether all ranks come to what they do together, in training and in validation.
+  bool meets() const;
+  /// From one round of training to the next. REQUIRES: they meet.
+  double seconds(const MachineRates& rates) const;
+
+ private:
+  struct Programs {
+    std::vector<RankProgram> of_roles;
+    std::vector<Dependencies> dependencies;
+
+    void add(std::int64_t rank, const Program& program);
+    std::vector<RankProgram> ranks() const;
+    bool meets() const;
+  };
+  Programs training_, validation_;
+};
+
+}  // namespace strata

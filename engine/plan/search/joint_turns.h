@@ -1,0 +1,36 @@
+// The turns of a model on all of its stages: stages that meet in one take it together, so that all turns of a
+// run have one order, of which each rank has its part.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+struct JointTurn {
+  struct OfStage {
+    std::int32_t turns = 0;  ///< of find_turns(), one behind another; 0: the stage takes no part
+    double seconds = 0;      ///< that they compute
+    std::vector<std::int32_t> after = {};  ///< joint turns of the list that made what they use
+  };
+  std::vector<OfStage> stages;
+  /// Unit and operation of the last of its passes, if it has one.
+  std::optional<std::pair<std::int32_t, Operation>> pass = {};
+
+  bool is_of_one_stage() const;
+  /// The mean over stages.
+  double seconds() const;
+};
+
+/// By the model's plain programs, one for each stage, with its rank. They can be done one at a time in the
+/// list's order, each on all of its stages at once. A turn has no more stages and turns than meet in it, by a
+/// chain of others if need be.
+std::vector<JointTurn> joint_turns(std::span<const RankProgram> stages, const MachineRates& rates);
+
+}  // namespace strata

@@ -1,0 +1,184 @@
+#include "engine/plan/search/turn_schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "engine/plan/search/turn_order.h"
+
+namespace strata {
+namespace {
+
+/// A number for each model's turns: where two can be done, the one with the lower number is.
+using Ranking = std::vector<std::vector<std::size_t>>;
+
+/// Does turns one after another, those first that can begin first.
+class ListScheduling {
+ public:
+  ListScheduling(const std::vector<ModelTurns>& models, std::span<const RankRole> roles)
+      : models_(models), roles_(roles), free_(roles.size(), 0.0) {
+    for (const ModelTurns& model : models) {
+      OfModel& of = of_.emplace_back();
+      const std::size_t stages = model.turns.empty() ? 0 : model.turns.front().stages.size();
+      of.turns_of_stage.resize(stages);
+      of.next.resize(stages, 0);
+      of.ends.resize(model.turns.size(), std::vector<double>(stages, 0.0));
+      for (std::size_t t = 0; t < model.turns.size(); ++t) {
+        for (std::size_t stage = 0; stage < stages; ++stage)
+          if (model.turns[t].stages[stage].turns > 0) of.turns_of_stage[stage].push_back(t);
+      }
+    }
+  }
+
+  /// Model and turn, in the order in which they are done. If bubbles are not filled, each waits for all that
+  /// have lower numbers.
+  std::vector<std::pair<std::size_t, std::size_t>> run(const Ranking& ranking, bool fills_bubbles) {
+    std::vector<std::pair<std::size_t, std::size_t>> done;
+    for (;;) {
+      std::tuple best = {std::numeric_limits<double>::infinity(), SIZE_MAX, std::size_t{0}, std::size_t{0}};
+      for (std::size_t m = 0; m < models_.size(); ++m) {
+        for (std::size_t stage = 0; stage < of_[m].next.size(); ++stage) {
+          const std::size_t t = next(m, stage);
+          if (t == SIZE_MAX || !is_ready(m, t)) continue;
+          best = std::min(best, std::tuple(fills_bubbles ? start(m, t) : 0, ranking[m][t], m, t));
+        }
+      }
+      const auto [when, rank, m, t] = best;
+      if (rank == SIZE_MAX) return done;
+      perform(m, t, start(m, t));
+      done.emplace_back(m, t);
+    }
+  }
+
+ private:
+  struct OfModel {
+    std::vector<std::vector<std::size_t>> turns_of_stage;
+    std::vector<std::size_t> next;          ///< of each stage, among its turns
+    std::vector<std::vector<double>> ends;  ///< of each turn on each stage
+  };
+
+  const JointTurn& turn(std::size_t m, std::size_t t) const { return models_[m].turns[t]; }
+
+  /// SIZE_MAX: none is left.
+  std::size_t next(std::size_t m, std::size_t stage) const {
+    const std::vector<std::size_t>& turns = of_[m].turns_of_stage[stage];
+    const std::size_t next = of_[m].next[stage];
+    return next == turns.size() ? SIZE_MAX : turns[next];
+  }
+
+  /// Whether it is the next on all of its stages.
+  bool is_ready(std::size_t m, std::size_t t) const {
+    for (std::size_t stage = 0; stage < of_[m].next.size(); ++stage)
+      if (turn(m, t).stages[stage].turns > 0 && next(m, stage) != t) return false;
+    return true;
+  }
+
+  double start(std::size_t m, std::size_t t) const {
+    double start = 0;
+    for (std::size_t r = 0; r < roles_.size(); ++r) {
+      const auto stage = static_cast<std::size_t>(roles_[r].stages[m]);
+      const JointTurn::OfStage& of = turn(m, t).stages[stage];
+      if (of.turns == 0) continue;
+      for (const std::int32_t made : of.after)
+        start = std::max(start, of_[m].ends[static_cast<std::size_t>(made)][stage]);
+      // What goes from stage to stage does so while the device computes.
+      if (of.seconds > 0 || turn(m, t).is_of_one_stage()) start = std::max(start, free_[r]);
+    }
+    return start;
+  }
+
+  void perform(std::size_t m, std::size_t t, double start) {
+    for (std::size_t stage = 0; stage < of_[m].next.size(); ++stage) {
+      const JointTurn::OfStage& of = turn(m, t).stages[stage];
+      if (of.turns == 0) continue;
+      of_[m].ends[t][stage] = start + of.seconds;
+      ++of_[m].next[stage];
+    }
+    for (std::size_t r = 0; r < roles_.size(); ++r) {
+      const JointTurn::OfStage& of = turn(m, t).stages[static_cast<std::size_t>(roles_[r].stages[m])];
+      if (of.turns > 0 && of.seconds > 0) free_[r] = start + of.seconds;
+    }
+  }
+
+  const std::vector<ModelTurns>& models_;
+  std::span<const RankRole> roles_;
+  std::vector<OfModel> of_;
+  std::vector<double> free_;  ///< by role: when the device has done what it was given
+};
+
+/// A model's turns in the order in which its stages do them if it is alone.
+std::vector<std::vector<std::size_t>> orders_alone(const std::vector<ModelTurns>& models,
+                                                   std::span<const RankRole> roles) {
+  std::vector<std::vector<std::size_t>> orders;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    std::vector<ModelTurns> alone(models.size());
+    alone[m] = models[m];
+    Ranking as_listed(models.size());
+    as_listed[m].resize(models[m].turns.size());
+    std::iota(as_listed[m].begin(), as_listed[m].end(), std::size_t{0});
+    orders.emplace_back();
+    for (const auto& [model, turn] : ListScheduling(alone, roles).run(as_listed, true))
+      orders.back().push_back(turn);
+  }
+  return orders;
+}
+
+/// Turns of one pass stand together.
+TurnsOfModel turns_of(const ModelTurns& model, const std::vector<std::size_t>& order) {
+  TurnsOfModel turns = {.seconds = {}, .visit = {}, .remaining_steps = model.remaining_steps};
+  std::pair<std::int32_t, Operation> latest = {-1, Operation::zero};
+  std::int32_t visit = -1;
+  for (const std::size_t t : order) {
+    const JointTurn& turn = model.turns[t];
+    const std::pair<std::int32_t, Operation> pass = turn.pass.value_or(latest);
+    if (pass != latest || visit < 0) ++visit;
+    latest = pass;
+    turns.seconds.push_back(turn.seconds());
+    turns.visit.push_back(visit);
+  }
+  return turns;
+}
+
+Ranking ranking_of(const TurnOrder& order, const std::vector<std::vector<std::size_t>>& orders_alone) {
+  Ranking ranking;
+  ranking.reserve(orders_alone.size());
+  for (const std::vector<std::size_t>& turns : orders_alone) ranking.emplace_back(turns.size());
+  std::vector<std::size_t> next(ranking.size(), 0);
+  for (std::size_t place = 0; place < order.models.size(); ++place) {
+    const auto m = static_cast<std::size_t>(order.models[place]);
+    ranking[m][orders_alone[m][next[m]++]] = place;
+  }
+  return ranking;
+}
+
+}  // namespace
+
+std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
+                                         std::span<const RankRole> roles) {
+  const std::vector<std::vector<std::size_t>> alone = orders_alone(models, roles);
+  std::vector<TurnsOfModel> turns;
+  turns.reserve(models.size());
+  for (std::size_t m = 0; m < models.size(); ++m) turns.push_back(turns_of(models[m], alone[m]));
+  std::vector<TurnSchedule> schedules;
+  for (const TurnOrder& order : turn_orders(turns)) {
+    const Ranking ranking = ranking_of(order, alone);
+    for (const bool fills_bubbles : {false, true}) {
+      if (fills_bubbles && roles.size() == 1) continue;
+      TurnSchedule& schedule = schedules.emplace_back();
+      schedule.name = order.name + (fills_bubbles ? ", bubbles filled" : "");
+      schedule.models.resize(roles.size());
+      for (const auto& [m, t] : ListScheduling(models, roles).run(ranking, fills_bubbles)) {
+        for (std::size_t r = 0; r < roles.size(); ++r) {
+          const auto stage = static_cast<std::size_t>(roles[r].stages[m]);
+          const auto count = static_cast<std::size_t>(models[m].turns[t].stages[stage].turns);
+          schedule.models[r].insert(schedule.models[r].end(), count, static_cast<std::int32_t>(m));
+        }
+      }
+    }
+  }
+  return schedules;
+}
+
+}  // namespace strata

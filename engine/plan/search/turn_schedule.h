@@ -1,0 +1,32 @@
+// Turns of several models on all ranks at once: which model's turn it is, from turn to turn, for each role.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/plan/search/joint_turns.h"
+#include "engine/plan/search/roles.h"
+
+namespace strata {
+
+/// What a model has to do in a round. One without turns takes no part.
+struct ModelTurns {
+  std::vector<JointTurn> turns;
+  std::int64_t remaining_steps = 1;  ///< of the run
+};
+
+/// An order of turns, as each role has it.
+struct TurnSchedule {
+  std::string name;
+  std::vector<std::vector<std::int32_t>> models;  ///< by role: whose turn it is
+};
+
+/// The orders of turn_orders(), and if there are several roles each of them with its bubbles filled too:
+/// while a rank waits for another in one model, it takes the first turn of others that can be done. Every
+/// order has a turn on all of its roles at once, so ranks that do one thing at a time never wait in a circle.
+std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
+                                         std::span<const RankRole> roles);
+
+}  // namespace strata
