@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/config/describe.h"
 #include "engine/plan/lower/lower.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/finish.h"
 #include "engine/plan/search/joint_round.h"
 #include "engine/plan/search/refusal.h"

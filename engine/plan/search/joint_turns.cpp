@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/plan/passes/merge.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/timeline.h"
 
 namespace strata {

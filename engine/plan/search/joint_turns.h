@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/program/program.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
+
+struct RankProgram;
 
 struct JointTurn {
   struct OfStage {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/plan/program/rank_tasks.h"
+
 namespace strata {
 namespace {
 

@@ -5,10 +5,11 @@
 #include <span>
 
 #include "engine/plan/program/dependencies.h"
-#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/rates.h"
 
 namespace strata {
+
+struct RankProgram;
 
 /// Seconds that an instruction takes by itself in a step that saves nothing: those of its FLOPs, of the bytes
 /// that it copies, reads, writes or sends, or of the memory that it goes through.
