@@ -241,31 +241,34 @@ TEST_F(Models, InTheFolderOfARunUnderWayAreRefused) {
 TEST_F(Models, ThatAreNotTrainedTogetherAreRefused) {
   write("entry.yaml", run_file() + "models: [{name: a}, {name: b, memory.device: 1MiB}]\n");
   expect_sentence(strata(train("entry.yaml")), 2, {"memory"});
-  expect_sentence(strata(train("sweep.yaml", {"parallel.pipeline=2"})), 2, {"parallel.pipeline"});
+  expect_sentence(strata(train("sweep.yaml", {"parallel.pipeline=2"})), 2, {"2 pipeline stages"});
   expect_sentence(strata(train("sweep.yaml", {"train.seed=7"})), 2, {"train.seed"});
   expect_sentence(strata(train("sweep.yaml", {"select={rung_steps: [6]}"})), 2, {"select.rung_steps"});
   expect_sentence(strata(train("sweep.yaml", {"memory.device=4KiB"})), 2, {"memory.device"});
 }
 
 TEST_F(Models, OfSeveralRanksHaveTheBitsOfTheirRunsOnThem) {
-  const Arguments overrides = {"parallel.data=2", "train.microbatch=1", "train.threads=1",
-                               "select={rung_steps: [4], keep: 0.5, by: training}"};
-  Arguments arguments = train("sweep.yaml", overrides);
-  arguments.insert(arguments.end(), {"--json", "report.json"});
-  const Outcome outcome = strata_on_ranks(2, arguments);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("report.json")));
-  int trained = 0;
-  for (const nlohmann::json& model : json["models"]) {
-    if (!model["ended"].is_null()) continue;
-    ++trained;
-    Arguments solo = train("run.yaml", {overrides[0], overrides[1], overrides[2]});
-    for (const auto& [key, value] : model["overrides"].items())
-      solo.insert(solo.end(), {"--set", fmt::format("{}={}", key, value.get<std::string>())});
-    const Outcome alone = strata_on_ranks(2, solo);
-    EXPECT_THAT(alone.out, HasSubstr("state hash " + model["state_hash"].get<std::string>()));
+  for (const std::string mesh : {"parallel.data=2", "parallel.pipeline=2"}) {
+    SCOPED_TRACE(mesh);
+    const Arguments overrides = {mesh, "train.microbatch=1", "train.threads=1",
+                                 "select={rung_steps: [4], keep: 0.5, by: training}"};
+    Arguments arguments = train("sweep.yaml", overrides);
+    arguments.insert(arguments.end(), {"--json", "report.json"});
+    const Outcome outcome = strata_on_ranks(2, arguments);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("report.json")));
+    int trained = 0;
+    for (const nlohmann::json& model : json["models"]) {
+      if (!model["ended"].is_null()) continue;
+      ++trained;
+      Arguments solo = train("run.yaml", {overrides[0], overrides[1], overrides[2]});
+      for (const auto& [key, value] : model["overrides"].items())
+        solo.insert(solo.end(), {"--set", fmt::format("{}={}", key, value.get<std::string>())});
+      const Outcome alone = strata_on_ranks(2, solo);
+      EXPECT_THAT(alone.out, HasSubstr("state hash " + model["state_hash"].get<std::string>()));
+    }
+    EXPECT_EQ(trained, 2);
   }
-  EXPECT_EQ(trained, 2);
 }
 
 }  // namespace

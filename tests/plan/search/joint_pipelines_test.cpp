@@ -75,11 +75,12 @@ TEST(JointPipelines, FillOneAnothersBubbles) {
     Pipelines alone, four;
     alone.add(schedule, 8);
     for (int m = 0; m < 4; ++m) four.add(schedule, 8);
-    const double bubble = schedule == zero_bubble ? 1.0 / 25 : 1.0 / 9;  // docs/ranks.md
-    EXPECT_GT(idle_share(alone.plans()), 0.7 * bubble);
-    EXPECT_LE(idle_share(four.plans()), schedule == zero_bubble ? bubble / 2 : 0.05);
-    const double one_after_another = idle_share(four.plans("step after step"));
-    EXPECT_GT(one_after_another, 1.5 * idle_share(four.plans()));
+    const double idle = idle_share(four.plans()), bubble = idle_share(alone.plans());
+    const double formula = schedule == zero_bubble ? 1.0 / 25 : 1.0 / 9;  // docs/ranks.md
+    EXPECT_NEAR(bubble, formula, 0.3 * formula);                          // stages are not of equal size
+    EXPECT_LE(idle, 0.05);
+    EXPECT_LE(idle, 0.6 * bubble);
+    EXPECT_LE(idle, 0.6 * idle_share(four.plans("step after step")));
   }
 }
 
@@ -136,9 +137,13 @@ TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
   expect_that_ranks_meet(*later, {0, 1});
   for (std::size_t role = 0; role < 2; ++role) {
     std::map<std::string, Buffer> places;
-    for (const Buffer& buffer : first[role].training.program.buffers) places[buffer.name] = buffer;
+    for (const Buffer& buffer : first[role].training.program.buffers) {
+      if (buffer.persistent) places[buffer.name] = buffer;
+    }
     for (const Buffer& buffer : (*later)[role].training.program.buffers) {
-      if (buffer.persistent) EXPECT_EQ(places.at(buffer.name).offset, buffer.offset) << buffer.name;
+      if (buffer.persistent) {
+        EXPECT_EQ(places.at(buffer.name).offset, buffer.offset) << buffer.name;
+      }
     }
     for (const Tier tier : kTiers) EXPECT_LE((*later)[role].arena_bytes(tier), first[role].arena_bytes(tier));
   }
