@@ -22,6 +22,7 @@ from mpirun import ROOT, train
 
 def run_of(arguments, rate, models, steps):
     run = bubble.run_of(arguments)
+    run["model"]["config"]["num_hidden_layers"] = 4 * arguments.stages  # the head adds little to the last stage
     run["train"]["steps"] = steps
     run["parallel"]["schedule"] = arguments.schedule
     run["device"] = {"flops": rate / arguments.slower}

@@ -253,7 +253,7 @@ TEST_F(Models, OfSeveralRanksHaveTheBitsOfTheirRunsOnThem) {
     const Arguments overrides = {mesh, "train.microbatch=1", "train.threads=1",
                                  "select={rung_steps: [4], keep: 0.5, by: training}"};
     Arguments arguments = train("sweep.yaml", overrides);
-    arguments.insert(arguments.end(), {"--json", "report.json"});
+    arguments.insert(arguments.end(), {"--fresh", "--json", "report.json"});
     const Outcome outcome = strata_on_ranks(2, arguments);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("report.json")));

@@ -227,20 +227,20 @@ std::vector<Program> JointPlanner::validations(std::size_t role, const Candidate
 
 std::vector<JointPlan> JointPlanner::plan(const std::vector<std::int64_t>& remaining_steps,
                                           const std::string& order) {
-  Shortage shortage;
-  std::optional<std::vector<JointPlan>> plans = find(remaining_steps, order, shortage);
-  if (!plans) refuse(shortage);
+  Hindrance hindrance;
+  std::optional<std::vector<JointPlan>> plans = find(remaining_steps, order, hindrance);
+  if (!plans) refuse(hindrance);
   return std::move(*plans);
 }
 
 std::optional<std::vector<JointPlan>> JointPlanner::replan(const std::vector<std::int64_t>& remaining_steps,
                                                            const std::string& order) {
-  Shortage shortage;
-  return find(remaining_steps, order, shortage);
+  Hindrance hindrance;
+  return find(remaining_steps, order, hindrance);
 }
 
 std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
-                                                         const std::string& order, Shortage& shortage) {
+                                                         const std::string& order, Hindrance& hindrance) {
   constexpr double kGain = 0.99;  // less is within the error of rates
   constexpr std::size_t kMostPlaced = 8;
   std::optional<Choice> best;
@@ -251,7 +251,7 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
     const bool can_gain = best && candidate.seconds < best->seconds && placed < kMostPlaced;
     if (best && !is_new && !can_gain) continue;
     for (const double kept_share : {1.0, 0.6, 0.45}) {
-      std::optional<Choice> choice = place(candidate, kept_share, shortage);
+      std::optional<Choice> choice = place(candidate, kept_share, hindrance);
       if (!choice) continue;
       ++placed;
       note(compared, candidate.order, choice->seconds);
@@ -274,16 +274,19 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
 
 /// Nothing if some role has no room, or if ranks that do it would wait in a circle.
 std::optional<JointPlanner::Choice> JointPlanner::place(const Candidate& candidate, double kept_share,
-                                                        Shortage& shortage) const {
+                                                        Hindrance& hindrance) const {
   Choice choice = {.placements = {}, .candidate = candidate};
   for (std::size_t role = 0; role < roles_.size(); ++role) {
-    std::optional<Placement> placement =
-        place_plain(candidate.merged[role], validations(role, candidate), runs_[role], kept_share, shortage);
+    std::optional<Placement> placement = place_plain(candidate.merged[role], validations(role, candidate),
+                                                     runs_[role], kept_share, hindrance.shortage);
     if (!placement) return std::nullopt;
     choice.placements.push_back(std::move(*placement));
   }
   const JointRound round(roles_, choice.placements);
-  if (!round.meets()) return std::nullopt;
+  if (!round.meets()) {
+    hindrance.is_waiting = true;
+    return std::nullopt;
+  }
   choice.seconds = std::max(candidate.seconds, round.seconds(rates_));
   return choice;
 }
@@ -363,7 +366,14 @@ JointPlan JointPlanner::finish(std::size_t role, Placement placement, const Cand
   return plan;
 }
 
-void JointPlanner::refuse(const Shortage& shortage) const {
+void JointPlanner::refuse(const Hindrance& hindrance) const {
+  if (hindrance.is_waiting) {
+    throw ConfigError(
+        "parallel.pipeline: models of other meshes would gather parameters in other orders on ranks of "
+        "different stages; give all models the same parallel.pipeline, or those without one "
+        "parallel.zero_stage: 2 or less");
+  }
+  const Shortage& shortage = hindrance.shortage;
   const RunConfig::MemorySection& memory = models_.front().config->memory;
   // If one of them has no room alone, that is what is wrong.
   for (const JointModel& model : models_) make_plans(*model.config, *model.model, rates_);

@@ -83,12 +83,17 @@ class JointPlanner {
     Candidate candidate;
     double seconds = 0;
   };
+  /// Why nothing was found.
+  struct Hindrance {
+    Shortage shortage;
+    bool is_waiting = false;  ///< there was room for an order, and ranks would wait for one another in it
+  };
   /// Role, model, unit, part, whether it is whole, first element.
   using StateKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
   static StateKey key_of(std::size_t role, const StatePlace& place, std::int32_t first_unit);
 
   std::optional<std::vector<JointPlan>> find(const std::vector<std::int64_t>& remaining_steps,
-                                             const std::string& order, Shortage& shortage);
+                                             const std::string& order, Hindrance& hindrance);
   const std::optional<std::vector<Strategy>>& strategies_of(std::size_t model, std::int64_t share);
   std::vector<Candidate> candidates(const std::vector<std::int64_t>& remaining_steps,
                                     const std::string& order);
@@ -97,7 +102,7 @@ class JointPlanner {
   ModelTurns turns_of(const std::vector<Program>& plain, std::size_t model,
                       std::int64_t remaining_steps) const;
   bool merge(const TurnSchedule& schedule, Candidate& candidate) const;
-  std::optional<Choice> place(const Candidate& candidate, double kept_share, Shortage& shortage) const;
+  std::optional<Choice> place(const Candidate& candidate, double kept_share, Hindrance& hindrance) const;
   std::vector<Program> validations(std::size_t role, const Candidate& candidate) const;
   std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
@@ -105,7 +110,7 @@ class JointPlanner {
   std::vector<JointPlan> finish(Choice best) const;
   JointPlan finish(std::size_t role, Placement placement, const Candidate& candidate) const;
   void remember(const std::vector<JointPlan>& first, const Candidate& candidate);
-  [[noreturn]] void refuse(const Shortage& shortage) const;
+  [[noreturn]] void refuse(const Hindrance& hindrance) const;
 
   std::vector<JointModel> models_;
   MachineRates rates_;
