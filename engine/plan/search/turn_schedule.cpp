@@ -158,26 +158,30 @@ Ranking ranking_of(const TurnOrder& order, const std::vector<std::vector<std::si
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
                                          std::span<const RankRole> roles) {
   const std::vector<std::vector<std::size_t>> alone = orders_alone(models, roles);
-  std::vector<TurnsOfModel> turns;
-  turns.reserve(models.size());
-  for (std::size_t m = 0; m < models.size(); ++m) turns.push_back(turns_of(models[m], alone[m]));
   std::vector<TurnSchedule> schedules;
-  for (const TurnOrder& order : turn_orders(turns)) {
-    const Ranking ranking = ranking_of(order, alone);
-    for (const bool fills_bubbles : {false, true}) {
-      if (fills_bubbles && roles.size() == 1) continue;
-      TurnSchedule& schedule = schedules.emplace_back();
-      schedule.name = order.name + (fills_bubbles ? ", bubbles filled" : "");
-      schedule.models.resize(roles.size());
-      for (const auto& [m, t] : ListScheduling(models, roles).run(ranking, fills_bubbles)) {
-        for (std::size_t r = 0; r < roles.size(); ++r) {
-          const auto stage = static_cast<std::size_t>(roles[r].stages[m]);
-          const auto count = static_cast<std::size_t>(models[m].turns[t].stages[stage].turns);
-          schedule.models[r].insert(schedule.models[r].end(), count, static_cast<std::int32_t>(m));
-        }
+  const auto add = [&](const TurnOrder& order, bool fills_bubbles) {
+    TurnSchedule& schedule = schedules.emplace_back();
+    schedule.name = order.name + (fills_bubbles ? ", bubbles filled" : "");
+    schedule.models.resize(roles.size());
+    for (const auto& [m, t] : ListScheduling(models, roles).run(ranking_of(order, alone), fills_bubbles)) {
+      for (std::size_t r = 0; r < roles.size(); ++r) {
+        const auto stage = static_cast<std::size_t>(roles[r].stages[m]);
+        const auto count = static_cast<std::size_t>(models[m].turns[t].stages[stage].turns);
+        schedule.models[r].insert(schedule.models[r].end(), count, static_cast<std::int32_t>(m));
       }
     }
+  };
+  std::vector<TurnsOfModel> turns;
+  turns.reserve(models.size());
+  TurnOrder step_after_step{"step after step", {}};
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    turns.push_back(turns_of(models[m], alone[m]));
+    step_after_step.models.insert(step_after_step.models.end(), alone[m].size(),
+                                  static_cast<std::int32_t>(m));
   }
+  const bool has_bubbles = roles.size() > 1;
+  if (has_bubbles) add(step_after_step, false);
+  for (const TurnOrder& order : turn_orders(turns)) add(order, has_bubbles);
   return schedules;
 }
 

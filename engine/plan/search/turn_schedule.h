@@ -23,9 +23,10 @@ struct TurnSchedule {
   std::vector<std::vector<std::int32_t>> models;  ///< by role: whose turn it is
 };
 
-/// The orders of turn_orders(), and if there are several roles each of them with its bubbles filled too:
-/// while a rank waits for another in one model, it takes the first turn of others that can be done. Every
-/// order has a turn on all of its roles at once, so ranks that do one thing at a time never wait in a circle.
+/// The orders of turn_orders(). If there are several roles, each with its bubbles filled: while a rank waits
+/// for another in one model, it takes the first turn of others that can be done; and for comparison step
+/// after step without that. Every order has a turn on all of its roles at once, so ranks that do one thing at
+/// a time never wait in a circle.
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
                                          std::span<const RankRole> roles);
 
