@@ -19,6 +19,20 @@
 #endif
 
 namespace strata {
+namespace {
+
+std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
+  check_size(config, model);
+  std::unique_ptr<ScratchRules> rules;
+  if (config.device.kind == DeviceKind::cpu) rules = std::make_unique<CpuScratchRules>(host_threads(config));
+#ifdef STRATA_CUDA
+  if (config.device.kind == DeviceKind::cuda) rules = std::make_unique<CudaScratchRules>();
+#endif
+  if (!rules) return {};
+  return rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
+}
+
+}  // namespace
 
 LinkLimit link_limit(const RunConfig& config) {
   LinkLimit limit;
@@ -56,19 +70,19 @@ MakeDeviceGroup device_groups(const RunConfig& config) {
 #endif
 }
 
-std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
-  check_size(config, model);
-  std::unique_ptr<ScratchRules> rules;
-  if (config.device.kind == DeviceKind::cpu) rules = std::make_unique<CpuScratchRules>(host_threads(config));
-#ifdef STRATA_CUDA
-  if (config.device.kind == DeviceKind::cuda) rules = std::make_unique<CudaScratchRules>();
-#endif
-  if (!rules) return {};
-  return rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
-}
-
-Bytes in_host_memory(const RunConfig& config, const std::vector<ScratchPart>& scratch) {
-  return config.device.kind == DeviceKind::cpu ? total(scratch) : 0;
+RunShare share_of_run(const std::vector<JointModel>& models, const HostResources& host, int ranks) {
+  std::vector<ScratchPart> scratch;
+  const JointModel* largest = &models.front();  // by what it takes to load, save and hash it
+  const auto bytes = [](const JointModel& model) { return scratch_bytes(*model.config, *model.model); };
+  for (const JointModel& model : models) {
+    std::vector<ScratchPart> own = kernel_scratch(*model.config, *model.model);
+    if (total(own) >= total(scratch)) scratch = std::move(own);
+    if (bytes(model) > bytes(*largest)) largest = &model;
+  }
+  const bool is_in_host_memory = largest->config->device.kind == DeviceKind::cpu;
+  const HostShare share =
+      share_of_host(*largest->config, *largest->model, host, ranks, is_in_host_memory ? total(scratch) : 0);
+  return {.scratch = std::move(scratch), .host = share};
 }
 
 Bytes device_budget(const RunConfig& config, const Device& device, Bytes kernels) {

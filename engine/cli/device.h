@@ -1,12 +1,14 @@
-// The device that a run file asks for.
+// The device that a run file asks for, and what a run takes of its machine.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
 #include "engine/execute/ranks.h"
-#include "engine/model/model.h"
+#include "engine/plan/search/host_budget.h"
+#include "engine/plan/search/joint.h"
 
 namespace strata {
 
@@ -19,12 +21,15 @@ std::unique_ptr<Device> make_device(const RunConfig& config, int local_rank = 0)
 /// How GPUs exchange values themselves, by NCCL; empty if the host does it for the device.
 MakeDeviceGroup device_groups(const RunConfig& config);
 
-/// What the run's kernels set up besides the plan's memory; no device is touched. Nothing is known of GPUs
-/// if this program was built without CUDA. Throws ConfigError if the run is too large to plan.
-std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model);
-
-/// Adds up those of them that lie in the host's memory.
-Bytes in_host_memory(const RunConfig& config, const std::vector<ScratchPart>& scratch);
+/// What a run takes of its machine besides the plan's memory: once, since its models use it in turn.
+struct RunShare {
+  /// What kernels set up for the model that needs most. Nothing is known of GPUs if this program was built
+  /// without CUDA.
+  std::vector<ScratchPart> scratch;
+  HostShare host;  ///< with room to load, save and hash the largest model
+};
+/// No device is touched. REQUIRES: there is a model. Throws ConfigError if one is too large to plan.
+RunShare share_of_run(const std::vector<JointModel>& models, const HostResources& host, int ranks);
 
 /// memory.device of a run on `device`: what the run file gives, or all there is beside `kernels` if that
 /// is unlimited. Throws ConfigError if the device has less.

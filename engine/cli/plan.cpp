@@ -104,29 +104,21 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   std::vector<Model> models;
   std::vector<ModelLabel> labels;
   std::vector<std::int64_t> steps;
-  std::vector<ScratchPart> scratch;
-  std::size_t largest = 0;
   for (const NamedRun& named : run.models) {
     RunConfig& config = configs.emplace_back(named.config);
     agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-    const Model& model = models.emplace_back(load_model_of_rank(config, 0));
+    models.push_back(load_model_of_rank(config, 0));
     warn_of_model(config);
-    std::vector<ScratchPart> own = kernel_scratch(config, model);
-    if (total(own) >= total(scratch)) scratch = std::move(own);
-    if (scratch_bytes(config, model) > scratch_bytes(configs[largest], models[largest]))
-      largest = models.size() - 1;
     labels.push_back({named.name, config.train.steps, config.train.batch * config.data.sequence_length});
     steps.push_back(config.train.steps);
   }
   RunConfig& first = configs.front();
-  const HostShare host = share_of_host(configs[largest], models[largest], planned_host(first), 1,
-                                       in_host_memory(first, scratch));
-  set_unlimited(first.memory, first.device.kind, host);
   std::vector<JointModel> joint;
-  for (std::size_t m = 0; m < models.size(); ++m) {
-    configs[m].memory = first.memory;
-    joint.push_back({labels[m].name, &configs[m], &models[m]});
-  }
+  joint.reserve(models.size());
+  for (std::size_t m = 0; m < models.size(); ++m) joint.push_back({labels[m].name, &configs[m], &models[m]});
+  const auto [scratch, host] = share_of_run(joint, planned_host(first), 1);
+  set_unlimited(first.memory, first.device.kind, host);
+  for (RunConfig& config : configs) config.memory = first.memory;
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
   const std::vector<JointPlan> plans = JointPlanner(std::move(joint), profile).plan(steps);
@@ -158,9 +150,7 @@ int run_plan(const PlanCommand& command) {
   const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
-  const std::vector<ScratchPart> scratch = kernel_scratch(config, model);
-  const HostShare host =
-      share_of_host(config, model, planned_host(config), 1, in_host_memory(config, scratch));
+  const auto [scratch, host] = share_of_run({{"", &config, &model}}, planned_host(config), 1);
   set_unlimited(config.memory, config.device.kind, host);
   const std::vector<Plan> plans = plans_for(config, model, as_given, host, precision);
   const MachineRates profile = planning_rates(config);

@@ -82,16 +82,13 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
   PreparedMachine machine;
   RunConfig& run = models.front().config;
   machine.device = make_device(run, job.local_rank());
-  const PreparedModel* largest = &models.front();  // by what it takes to load, save and hash it
-  for (const PreparedModel& model : models) {
-    std::vector<ScratchPart> scratch = kernel_scratch(model.config, model.model);
-    if (total(scratch) >= total(machine.scratch)) machine.scratch = std::move(scratch);
-    if (scratch_bytes(model.config, model.model) > scratch_bytes(largest->config, largest->model))
-      largest = &model;
-  }
+  std::vector<JointModel> sharing;
+  sharing.reserve(models.size());
+  for (const PreparedModel& model : models) sharing.push_back({"", &model.config, &model.model});
+  RunShare share = share_of_run(sharing, this_host(run), job.local_size());
+  machine.scratch = std::move(share.scratch);
+  machine.host = share.host;
   run.memory.device = device_budget(run, *machine.device, total(machine.scratch));
-  machine.host = share_of_host(largest->config, largest->model, this_host(run), job.local_size(),
-                               in_host_memory(run, machine.scratch));
   set_unlimited(run.memory, run.device.kind, machine.host);
   for (PreparedModel& model : models) model.config.memory = run.memory;
   return machine;

@@ -96,6 +96,28 @@ TEST_F(Models, ArePlannedAsJson) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
+/// The large one is neither the first nor the last, and the kernels of another have more scratch.
+TEST_F(Models, ArePlannedBesideTheMemoryThatTheirRunHasBesideThePlan) {
+  write("sizes.yaml", run_file() + R"(models: [{name: small},
+  {name: large, model.config.vocab_size: 4096}, {name: long, data.sequence_length: 120}]
+)");
+  const auto line = [](const std::string& text, const std::string& word) {
+    const std::size_t begin = ('\n' + text).find('\n' + word);
+    EXPECT_NE(begin, text.npos) << text;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const Arguments arguments = train("sizes.yaml", {"memory.device=unlimited"});
+  Arguments plan = arguments;
+  plan.front() = "plan";
+  const std::string planned = strata(plan).out, said = strata(arguments).err;
+  EXPECT_THAT(line(planned, "memory  "), HasSubstr("513.00 KiB to load, save and hash state"));
+  for (const std::string word : {"memory  ", "scratch "}) EXPECT_EQ(line(said, word), line(planned, word));
+  const auto scratch_alone = [&](const std::string& set) {
+    return line(strata({"plan", "run.yaml", "--set", set}).out, "scratch ");
+  };
+  EXPECT_EQ(line(planned, "scratch "), scratch_alone("data.sequence_length=120"));
+}
+
 TEST_F(Models, GoOnWhenTheirStepsAreRaisedButNotThoseThatWereEnded) {
   const Arguments select = {"select={rung_steps: [3], keep: 0.5, by: training}"};
   const nlohmann::json first = report(train("sweep.yaml", select));
