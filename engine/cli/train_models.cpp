@@ -300,8 +300,7 @@ class ModelsTraining {
     }
     const int status = is_stopped || failed || !has_trained ? 1 : 0;
     if (!job_.is_first()) return status;
-    const JointPlan none;
-    const ModelsReport report{.plan = plans_.empty() ? none : of_this_rank(plans_.front()),
+    const ModelsReport report{.plan = plans_.empty() ? nullptr : &plans_.front(),
                               .models = outcomes,
                               .measured = measured,
                               .planned = planned,

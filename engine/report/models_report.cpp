@@ -191,15 +191,19 @@ std::string leaderboard_text(const ModelsReport& report) {
                    report.ranks_by_validation() ? "the latest validation " : "",
                    report.ranks_by_validation() ? "; loss is" : ",", kStepsOfLoss));
   text += models_text(report);
+  if (report.plan == nullptr) {
+    line("nothing was left to train: each model was trained or ended before");
+    return text;
+  }
   line(fmt::format("makespan   {}: {:.1f} s, {:.0f} tokens/s of all models", format_duration(report.seconds),
                    report.seconds, report.tokens_per_second()));
   line(fmt::format("computing  {:.1f} % of the time, {:.1f} % idle", 100 * (1 - report.idle_share()),
                    100 * report.idle_share()));
-  for (const Tier tier : used_tiers(report.plan.budgets))
-    line("memory     " + tier_text(tier_plan(report.plan, tier), report.measured));
-  for (const Link link : used_links(report.plan.training, report.plan.budgets))
+  for (const Tier tier : used_tiers(report.plan->budgets))
+    line("memory     " + tier_text(tier_plan(*report.plan, tier), report.measured));
+  for (const Link link : used_links(report.plan->training, report.plan->budgets))
     line("traffic    " + moved_text(link, report.planned[link], report.measured));
-  line("order      " + order_text(report.plan));
+  line("order      " + order_text(*report.plan));
   return text;
 }
 
@@ -212,19 +216,20 @@ nlohmann::json models_json(const ModelsReport& report) {
     if (place != ranking.end()) rank = static_cast<std::size_t>(place - ranking.begin()) + 1;
     models.push_back(model_json(report.models[m], rank));
   }
-  nlohmann::json json = {
-      {"models", models},
-      {"ranked_by", report.ranks_by_validation() ? "validation_loss" : "loss"},
-      {"seconds", report.seconds},
-      {"tokens_per_second", report.tokens_per_second()},
-      {"idle_share", report.idle_share()},
-      {"busy_seconds", busy_json(report.measured)},
-      {"machine", rates_json(report.rates)},
-      {"memory",
-       by_tier([&](Tier tier) { return tier_json(tier_plan(report.plan, tier), report.measured); })},
-      {"traffic",
-       by_link([&](Link link) { return moved_json(link, report.planned[link], report.measured); })}};
-  json.update(order_json(report.plan));
+  nlohmann::json json = {{"models", models},
+                         {"ranked_by", report.ranks_by_validation() ? "validation_loss" : "loss"}};
+  if (report.plan == nullptr) return json;
+  json.update(
+      {{"seconds", report.seconds},
+       {"tokens_per_second", report.tokens_per_second()},
+       {"idle_share", report.idle_share()},
+       {"busy_seconds", busy_json(report.measured)},
+       {"machine", rates_json(report.rates)},
+       {"memory",
+        by_tier([&](Tier tier) { return tier_json(tier_plan(*report.plan, tier), report.measured); })},
+       {"traffic",
+        by_link([&](Link link) { return moved_json(link, report.planned[link], report.measured); })}});
+  json.update(order_json(*report.plan));
   return json;
 }
 

@@ -23,7 +23,7 @@ struct ModelOutcome {
 
 /// A run and the machine it ran on.
 struct ModelsReport {
-  const JointPlan& plan;
+  const JointPlan* plan = nullptr;          ///< null: nothing was left to train, so no figures are the run's
   const std::vector<ModelOutcome>& models;  ///< in the run file's order
   const Measurements& measured;             ///< of all models together
   const Traffic& planned;                   ///< likewise, by all plans that the run went through

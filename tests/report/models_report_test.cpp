@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -77,7 +78,7 @@ class ModelsReportTest : public ::testing::Test {
     }
   }
   ModelsReport report(bool by_validation = true) const {
-    return {.plan = plan_,
+    return {.plan = &plan_,
             .models = outcomes_,
             .measured = measured_,
             .planned = planned_,
@@ -170,6 +171,21 @@ TEST_F(Leaderboard, TellsMakespanIdleTimeMemoryTrafficAndOrders) {
                     HasSubstr("; measured peak 3.00 MiB\n"),
                     HasSubstr("traffic    h2d 6.00 MiB planned, 5.00 MiB measured\n"),
                     HasSubstr("order      "), HasSubstr(" s per round ("), Not(HasSubstr("nvme"))));
+}
+
+/// What was trained before has no plan and took no time.
+TEST_F(Leaderboard, SaysThatNothingWasLeftToTrainInsteadOfFigures) {
+  for (ModelOutcome& outcome : outcomes_) outcome.plan = nullptr;
+  ModelsReport nothing = report();
+  nothing.plan = nullptr;
+  EXPECT_THAT(leaderboard_text(nothing),
+              AllOf(HasSubstr("   1  third   optimizer.lr=1e-2  20/20  1.0000           -  trained before\n"),
+                    EndsWith("\nnothing was left to train: each model was trained or ended before\n"),
+                    Not(HasSubstr("makespan")), Not(HasSubstr("%")), Not(HasSubstr("order  "))));
+  const nlohmann::json json = models_json(nothing);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_THAT(keys, ElementsAre("models", "ranked_by"));
 }
 
 TEST_F(ModelsJson, HasModelsInTheRunFilesOrder) {
