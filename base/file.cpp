@@ -182,6 +182,10 @@ Bytes FileSystem::free_bytes(const fs::path& folder) {
   return Folder::named(folder).free_bytes();
 }
 
+std::uint64_t FileSystem::filesystem_of(const fs::path& folder) {
+  return Folder::named(folder).status().st_dev;
+}
+
 FileDescriptor::~FileDescriptor() {
   if (descriptor_ < 0) return;
   const WatchedWait wait([] { return std::string("closing a file"); });  // a file server is told all of it

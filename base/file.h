@@ -56,6 +56,8 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& folder);
   /// What this user may still write to an existing folder's filesystem; kUnlimited if that does not tell.
   virtual Bytes free_bytes(const std::filesystem::path& folder);
+  /// A number that existing folders share if their space is one.
+  virtual std::uint64_t filesystem_of(const std::filesystem::path& folder);
 };
 
 /// An owned file descriptor.

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
-#include "engine/checkpoint/checkpoint_space.h"
 #include "engine/model/freeze_patterns.h"
 
 namespace strata {
@@ -169,32 +168,23 @@ std::vector<CheckpointEntry>& CheckpointStore::known() {
   return *known_;
 }
 
-void CheckpointStore::check_space(const Model& model, const StateAccess& state, std::int64_t saves) {
-  const Bytes each = bytes_of_one_ = checkpoint_bytes(model, state, ranks_);
+SpaceNeed CheckpointStore::space_needed(const Model& model, const StateAccess& state, std::int64_t saves) {
+  SpaceNeed need = {.path = path_.string(), .keep = keep_};
+  bytes_of_one_ = checkpoint_bytes(model, state, ranks_);
   on_first_rank(ranks_, [&] {
     std::vector<Bytes> existing;
     for (const CheckpointEntry& entry : known()) {
       if (entry.damage.empty()) existing.push_back(entry.bytes());
     }
-    const Bytes free = file_system_.free_bytes(path_);
-    const auto sizes = [&](Bytes needed) {
-      return fmt::format("({} bytes), and {} ({} bytes) are free there", needed, format_bytes(free), free);
-    };
-    if (saves > 0 && each > free) {
-      throw ConfigError(
-          fmt::format("checkpoint.path {}: a checkpoint takes {} {}; free some space or choose "
-                      "another checkpoint.path",
-                      path_.string(), format_bytes(each), sizes(each)));
-    }
-    const Bytes most = most_more_bytes(std::move(existing), each, keep_, saves);
-    if (most > free) {
-      warnings_.push_back(
-          fmt::format("checkpoint.path {}: with checkpoint.keep {} checkpoints will take {} more at once {}; "
-                      "an old one is "
-                      "removed only when the new one is whole",
-                      path_.string(), keep_, format_bytes(most), sizes(most)));
-    }
+    need.filesystem = file_system_.filesystem_of(path_);
+    need.free = file_system_.free_bytes(path_);
+    if (saves == 0) return;
+    need.each = need.after_one = bytes_of_one_;
+    for (std::size_t old = static_cast<std::size_t>(keep_ - 1); old < existing.size(); ++old)
+      need.after_one -= existing[old];
+    need.most = most_more_bytes(std::move(existing), bytes_of_one_, keep_, saves);
   });
+  return need;
 }
 
 bool CheckpointStore::has_space() const {

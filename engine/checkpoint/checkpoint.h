@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/checkpoint/checkpoint_space.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/state_access.h"
@@ -54,12 +55,11 @@ class CheckpointStore {
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();
 
-  /// Whether `saves` more checkpoints of that state fit beside those that are there: throws ConfigError if
-  /// not even one does, and warns if they will not all. So it looks at those that are there, and throws
-  /// what load_newest() throws if one is of an unknown version or cannot be read.
-  void check_space(const Model& model, const StateAccess& state, std::int64_t saves);
+  /// What `saves` more checkpoints of that state take beside those that are there; rank 0 is told. So it
+  /// looks at those, and throws what load_newest() throws if one is of an unknown version or cannot be read.
+  SpaceNeed space_needed(const Model& model, const StateAccess& state, std::int64_t saves);
 
-  /// Whether there is room for another one, as far as rank 0, which asks, can tell after check_space().
+  /// Whether there is room for another one, as far as rank 0, which asks, can tell after space_needed().
   bool has_space() const;
 
   /// Begins the checkpoint after `step` steps, to which `units` will be added in this order. Throws IoError

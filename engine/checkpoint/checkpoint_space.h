@@ -1,8 +1,9 @@
 // The bytes that checkpoints take on a disk: of one that is still to be written, and of all that a run will
-// keep at once.
+// keep at once; and whether those of all models that save there fit.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -16,5 +17,25 @@ Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicato
 /// The most that `saves` more checkpoints of `each` bytes take at once besides those that are there,
 /// `existing` from the newest on, when after every save all beyond the `keep` newest are removed.
 Bytes most_more_bytes(std::vector<Bytes> existing, Bytes each, std::int64_t keep, std::int64_t saves);
+
+/// What the checkpoints of a model will take, of what is free where they lie.
+struct SpaceNeed {
+  std::string path;  ///< checkpoint.path
+  std::int64_t keep = 1;
+  std::uint64_t filesystem = 0;
+  Bytes free = 0;
+  Bytes each = 0;       ///< of the next one; 0: none is saved
+  Bytes after_one = 0;  ///< more than now, once that is whole and what it replaces is removed
+  Bytes most = 0;       ///< more than now, at once
+};
+
+struct SpaceWarning {
+  std::size_t need = 0;  ///< by number: the first of those that it is about
+  std::string sentence;
+};
+
+/// Throws ConfigError if no order of saves has room for the next checkpoint of each, and warns of
+/// filesystems that do not hold all that will be there at once.
+std::vector<SpaceWarning> check_space(const std::vector<SpaceNeed>& needs);
 
 }  // namespace strata

@@ -202,7 +202,6 @@ void ModelRun::begin(TrainListener& listener) {
     check_checkpoint_writable(setup_.config.checkpoint.path, *setup_.files, outside());
   }
   make_state();
-  check_space();
 }
 
 StepRange ModelRun::next_steps() const {
@@ -279,16 +278,17 @@ TrainResult& ModelRun::finish() {
   return result_;
 }
 
-/// The spill files of all ranks have their space by now, and ranks share out what each checkpoint takes.
-void ModelRun::check_space() {
-  if (!checkpoints_) return;
+/// Ranks share out what each checkpoint takes.
+std::optional<SpaceNeed> ModelRun::space_needed() {
+  if (!checkpoints_) return std::nullopt;
   const RunConfig& config = setup_.config;
   const std::int64_t left = config.train.steps - step();
   const std::int64_t every = config.checkpoint.every > 0 ? config.checkpoint.every : config.train.steps;
   std::int64_t saves = step() == saved_step_ ? 0 : 1;
   if (left > 0) saves = (config.train.steps + every - 1) / every - step() / every;
-  checkpoints_->check_space(setup_.model, state_->access(), saves);
+  SpaceNeed need = checkpoints_->space_needed(setup_.model, state_->access(), saves);
   say_warnings();
+  return need;
 }
 
 void ModelRun::note_saved(std::int64_t step) {

@@ -100,6 +100,8 @@ class ModelRun {
   /// Locks the checkpoints' folder and fills in the state: from a checkpoint, a HF folder, or random weights
   /// by seed. All else comes after it.
   void begin(TrainListener& listener);
+  /// What its checkpoints will take, as rank 0 knows; nothing if it saves none.
+  std::optional<SpaceNeed> space_needed();
 
   /// The steps until something is to be done between steps, or the model is trained.
   StepRange next_steps() const;
@@ -115,6 +117,8 @@ class ModelRun {
   /// Whether the state as it is was not validated yet.
   bool wants_validation() const;
   void note_validation();
+
+  void warn(const std::string& sentence);
 
   /// Saves if checkpoint.path is given and the last step did not. If the disk is full, waits for space until
   /// `stop` becomes true once more; or does not wait, warns and returns false.
@@ -134,9 +138,7 @@ class ModelRun {
   void make_state();
   bool resume();
   void initialise_weights();
-  void check_space();
   void note_saved(std::int64_t step);
-  void warn(const std::string& sentence);
   /// What the checkpoints met, by the thread that uses them.
   void say_warnings();
 

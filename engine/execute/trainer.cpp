@@ -163,6 +163,7 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
                                         const std::vector<TrainListener*>& listeners) {
   stop_ = &stop;
   for (std::size_t m = 0; m < models_.size(); ++m) models_[m]->begin(*listeners[m]);
+  check_space();
   if (options_.several && options_.several->on_begin) options_.several->on_begin();
   for (;;) {
     validate();
@@ -183,6 +184,22 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   results.reserve(models_.size());
   for (std::optional<TrainResult>& result : results_) results.push_back(std::move(*result));
   return results;
+}
+
+/// For checkpoints of all models. The spill files of all ranks have their space by now.
+void Trainer::check_space() {
+  std::vector<SpaceNeed> needs;
+  std::vector<ModelRun*> saving;
+  for (const std::unique_ptr<ModelRun>& model : models_) {
+    std::optional<SpaceNeed> need = model->space_needed();
+    if (!need) continue;
+    needs.push_back(std::move(*need));
+    saving.push_back(model.get());
+  }
+  on_first_rank(ranks_ ? &ranks_->outside() : nullptr, [&] {
+    for (const SpaceWarning& warning : strata::check_space(needs))
+      saving[warning.need]->warn(warning.sentence);
+  });
 }
 
 bool Trainer::is_done() const {

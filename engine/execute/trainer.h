@@ -103,7 +103,7 @@ class Trainer {
   RunState& state(std::size_t model = 0) { return models_[model]->state(); }
 
  private:
-  void reserve_scratch(const std::vector<ModelSetup>& models);
+  void check_space();
   void make_executors(const RunPrograms& programs);
   Executor::Options executor_options() const;
   bool is_under_way(std::size_t model) const { return results_[model] == std::nullopt; }

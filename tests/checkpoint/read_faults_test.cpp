@@ -59,7 +59,7 @@ class ReadFaults : public ::testing::Test {
     const StateAccess access = access_of_rank(loaded, model_, rank, size);
     const std::int64_t step = store.load_newest(model_, access)->progress.step;
     store.set_aside_damaged();
-    store.check_space(model_, access, 1);
+    store.space_needed(model_, access, 1);
     store.save(model_, progress_at(step + 1), access);
     return step;
   }

@@ -65,7 +65,7 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
     return programs_of(outcome.plans.emplace_back(std::move((*plans)[role])));
   };
   Trainer trainer(configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
-                  {.watchdog_seconds = 60, .world = options.world, .several = several});
+                  {.files = options.files, .several = several});
   const std::atomic<bool> never = false;
   TrainListener silent;
   std::vector<TrainListener*> listeners = options.listeners;

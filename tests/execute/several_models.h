@@ -22,7 +22,7 @@ struct JointOptions {
   const std::atomic<bool>* stop = nullptr;
   std::vector<TrainListener*> listeners = {};  ///< by model, or none
   SeveralModels several = {};                  ///< but for plans
-  Communicator* world = nullptr;
+  FileSystem* files = &FileSystem::real();     ///< of checkpoints
 };
 
 /// Trains models, whose budgets, lanes and device are the first one's.
