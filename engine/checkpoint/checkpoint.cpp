@@ -113,6 +113,24 @@ void check_checkpoint_writable(const fs::path& path, FileSystem& file_system, Co
   });
 }
 
+std::unique_ptr<FolderLock> lock_checkpoints(const fs::path& path, const std::string& name,
+                                             FileSystem& file_system, std::vector<std::string>& warnings) {
+  try {
+    file_system.create_folders(path);
+    return std::make_unique<FolderLock>(Folder::named(path), name);
+  } catch (const FolderInUseError& error) {
+    throw ConfigError(fmt::format("checkpoint.path {}; wait for it to end, or choose another checkpoint.path",
+                                  error.what()));
+  } catch (const SystemError& error) {
+    if (error.code != ENOLCK && error.code != EOPNOTSUPP && error.code != ENOSYS)
+      throw ConfigError(not_writable(path, error));
+    warnings.push_back(fmt::format(
+        "checkpoint.path {} is on a filesystem without locks, so nothing keeps a second run out of it ({})",
+        path.string(), error.what()));
+    return nullptr;
+  }
+}
+
 CheckpointStore::CheckpointStore(fs::path path, std::int64_t keep, FileSystem& file_system,
                                  Communicator* ranks)
     : path_(std::move(path)),
@@ -133,22 +151,7 @@ bool CheckpointStore::try_to(const std::string& failure, const Action& action) {
 }
 
 void CheckpointStore::lock() {
-  constexpr const char* kName = ".strata-lock";
-  on_first_rank(ranks_, [&] {
-    try {
-      file_system_.create_folders(path_);
-      lock_ = std::make_unique<FolderLock>(Folder::named(path_), kName);
-    } catch (const FolderInUseError& error) {
-      throw ConfigError(fmt::format(
-          "checkpoint.path {}; wait for it to end, or choose another checkpoint.path", error.what()));
-    } catch (const SystemError& error) {
-      if (error.code != ENOLCK && error.code != EOPNOTSUPP && error.code != ENOSYS)
-        throw ConfigError(not_writable(path_, error));
-      warnings_.push_back(fmt::format(
-          "checkpoint.path {} is on a filesystem without locks, so nothing keeps a second run out of it ({})",
-          path_.string(), error.what()));
-    }
-  });
+  on_first_rank(ranks_, [&] { lock_ = lock_checkpoints(path_, ".strata-lock", file_system_, warnings_); });
 }
 
 void CheckpointStore::remove_leftovers() {

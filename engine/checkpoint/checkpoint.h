@@ -29,6 +29,12 @@ namespace strata {
 void check_checkpoint_writable(const std::filesystem::path& path,
                                FileSystem& file_system = FileSystem::real(), Communicator* ranks = nullptr);
 
+/// Makes the folder if it is missing, and keeps others who lock that name out of it for the lock's life.
+/// Throws ConfigError if one has it (naming the process), or nothing can be made in it; if the filesystem has
+/// no locks, adds a warning and returns nothing.
+std::unique_ptr<FolderLock> lock_checkpoints(const std::filesystem::path& path, const std::string& name,
+                                             FileSystem& file_system, std::vector<std::string>& warnings);
+
 struct LoadedCheckpoint {
   Progress progress;
   std::filesystem::path folder;
@@ -48,9 +54,8 @@ class CheckpointStore {
   CheckpointStore(std::filesystem::path path, std::int64_t keep, FileSystem& file_system = FileSystem::real(),
                   Communicator* ranks = nullptr);
 
-  /// Makes the folder if it is missing, and keeps other runs out of it for the store's life. Throws
-  /// ConfigError if another run has it (naming the process), or nothing can be made in it; warns if the
-  /// filesystem has no locks. Rank 0 locks for all.
+  /// Keeps other runs out of the folder for the store's life, as lock_checkpoints() does. Rank 0 locks for
+  /// all.
   void lock();
   /// Removes what saves of a dead run left unfinished. Call once at the start.
   void remove_leftovers();

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/cli/device.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/setup.h"
@@ -68,6 +69,7 @@ class ModelsTraining {
       return 0;
     }
     bind_to_share(job_.local_rank(), job_.local_size());
+    lock_folder();
     record_ = read_record(run_, command_.fresh, job_.world());
     for (std::size_t m = 0; m < run_.models.size(); ++m) {
       if (!is_over(record_, run_.models[m])) trained_.push_back(m);
@@ -102,6 +104,16 @@ class ModelsTraining {
       model.config.memory = models_.front().config.memory;
       require_one_run(model.config, model.model.architecture, *model.data, command_.fresh, job_.world());
     }
+  }
+
+  /// The record is of one run at a time; a lock of each model's own folder keeps others from that.
+  void lock_folder() {
+    if (run_.checkpoint_path.empty()) return;
+    on_first_rank(job_.world(), [&] {
+      std::vector<std::string> warnings;
+      lock_ = lock_checkpoints(run_.checkpoint_path, ".strata-run-lock", FileSystem::real(), warnings);
+      for (const std::string& warning : warnings) std::cerr << "warning: " << warning << '\n';
+    });
   }
 
   void plan() {
@@ -324,6 +336,7 @@ class ModelsTraining {
   Job& job_;
   HangAdvice advice_;
   std::vector<AgreedPrecision> precisions_;
+  std::unique_ptr<FolderLock> lock_;  ///< of the run's folder, if it has one; rank 0 has it
   RunRecord record_;
   std::vector<std::size_t> trained_;  ///< numbers of the models that are trained in this process
   std::vector<PreparedModel> models_;

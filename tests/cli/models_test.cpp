@@ -259,6 +259,9 @@ TEST_F(Models, InTheFolderOfARunUnderWayAreRefused) {
   fresh.emplace_back("--fresh");
   for (const Arguments& arguments : {train("sweep.yaml"), fresh})
     expect_sentence(strata(arguments), 2, {"in use by process " + std::to_string(first.id())});
+  write("others.yaml", run_file() + "checkpoint: {path: out}\nsweep: {optimizer.lr: [5e-3, 4e-3]}\n");
+  expect_sentence(strata(train("others.yaml")), 2,
+                  {"checkpoint.path out is in use by process " + std::to_string(first.id())});
   EXPECT_TRUE(metrics.wait_for_lines(1));
 }
 
