@@ -199,14 +199,15 @@ TEST_P(KilledModels, AtAnyMomentGoOnToTheSameBitsAndDecisions) {
   straight.emplace_back("checkpoint.path=straight");
   const nlohmann::json expected = report(train("sweep.yaml", straight));
   overrides.insert(overrides.end(), {"checkpoint.every=3"});
-  std::mt19937 random(11);
-  for (int kill = 0; kill < 5; ++kill) {
+  std::mt19937 random(static_cast<std::uint32_t>(GetParam().size()));  // another in each case
+  for (int kill = 0; kill < 7; ++kill) {
     LinePipe metrics(path("metrics"));
     Arguments killed = overrides;
     killed.emplace_back("report.metrics=metrics");
     Process run = start(train("sweep.yaml", killed));
-    if (metrics.wait_for_lines(5 + static_cast<int>(random() % 20)))
-      metrics.listen_for(std::uniform_real_distribution<>(0, 0.02)(random));
+    ASSERT_TRUE(metrics.wait_for_lines(4 + static_cast<int>(random() % 14)))
+        << "it ended before kill " << kill;
+    metrics.listen_for(std::uniform_real_distribution<>(0, 0.02)(random));
     run.send(SIGKILL);
     run.wait();
   }
