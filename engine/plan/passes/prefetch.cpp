@@ -81,23 +81,36 @@ class Prefetch {
   }
 
   /// Whether an instruction stands behind a write-back, works on what that has brought, and on nothing near.
+  /// What reports a step stands behind all that it tells of.
   bool follows(const Transfer& write_back, std::size_t i) const {
     const Instruction& instruction = program_.instructions[i];
     bool is_near = false;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       is_near |= program_.buffer(operand.buffer).tier == level_.near;
     });
-    return i == write_back.last + 1 && instruction.lane == Lane::cpu && instruction.effect == Effect::none &&
-           !is_near && waits_for(instruction, write_back);
+    const bool is_of_host = instruction.lane == Lane::cpu || instruction.lane == Lane::save;
+    return i == write_back.last + 1 && is_of_host && instruction.effect != Effect::reports && !is_near &&
+           conflicts(instruction, write_back);
   }
 
-  /// Whether an instruction touches what the write-back has written, with all that belongs to it.
-  bool waits_for(const Instruction& instruction, const Transfer& write_back) const {
+  /// Whether an instruction must stay on its side of a write-back with all that belongs to it.
+  bool conflicts(const Instruction& instruction, const Transfer& write_back) const {
     for (std::size_t i = write_back.first; i <= write_back.last; ++i) {
-      for (const Operand& written : program_.instructions[i].writes)
+      const Instruction& moved = program_.instructions[i];
+      for (const Operand& written : moved.writes)
         if (touches(instruction, written.buffer, false)) return true;
+      for (const Operand& read : moved.reads)
+        if (touches(instruction, read.buffer, true)) return true;
     }
     return false;
+  }
+
+  /// What it writes with all that belongs to it.
+  template <typename Visit>
+  void for_each_written(const Transfer& transfer, const Visit& visit) const {
+    for (std::size_t i = transfer.first; i <= transfer.last; ++i) {
+      for (const Operand& written : program_.instructions[i].writes) visit(written.buffer);
+    }
   }
 
   /// A fetch in slot s makes its buffer live from anchor s; a write-back in slot s keeps it live through
@@ -154,10 +167,13 @@ class Prefetch {
       for (; fetch != fetches_.rend() && fetch->first > transfer->first; ++fetch) {
         next_fetch_slot[static_cast<std::size_t>(fetch->home)] = fetch->slot;
       }
-      const std::int32_t limit = std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack),
-                                           next_fetch_slot[static_cast<std::size_t>(transfer->home)]});
-      while (transfer->slot < limit && !touches(anchor(transfer->slot), transfer->near, true) &&
-             !waits_for(anchor(transfer->slot), *transfer) && lengthen(*transfer)) {
+      std::int32_t next_fetch = kNever;
+      for_each_written(*transfer, [&](BufferId id) {
+        next_fetch = std::min(next_fetch, next_fetch_slot[static_cast<std::size_t>(id)]);
+      });
+      const std::int32_t limit =
+          std::min({ceiling, slot_after(transfer->slot, level_.write_back_slack), next_fetch});
+      while (transfer->slot < limit && !conflicts(anchor(transfer->slot), *transfer) && lengthen(*transfer)) {
       }
       ceiling = transfer->slot;
     }
@@ -194,7 +210,9 @@ class Prefetch {
     auto write_back = write_backs_.begin();
     for (Transfer& fetch : fetches_) {
       for (; write_back != write_backs_.end() && write_back->first < fetch.first; ++write_back)
-        raise(written[static_cast<std::size_t>(write_back->home)], write_back->slot);
+        for_each_written(*write_back, [&](BufferId id) {
+          raise(written[static_cast<std::size_t>(id)], write_back->slot);
+        });
       while (passed < fetch.slot) {
         const Instruction& instruction = anchor(passed++);
         for_each_operand(instruction, [&](const Operand& operand, bool writes) {

@@ -481,5 +481,30 @@ TEST(Dependencies, ReachAcrossStepsAndNeverWaitForTheirOwnLane) {
   EXPECT_TRUE(crosses_steps);  // the first fetch of a parameter waits for the update of the step before
 }
 
+/// Without a norm over all units each is updated as soon as its gradient is on the host.
+TEST(Passes, LetWriteBacksSinkWithTheUpdatesThatWaitForThem) {
+  const Model model = tiny_model(3);
+  const Program plain = lower_training(model, tiny_strategy(model, {.clips = false, .saves = true}));
+  const Program program = prefetch(plain, kDeviceLevel, kUnlimited);
+  std::size_t updates_under_computing = 0;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& copy = program.instructions[i];
+    if (copy.operation != Operation::copy_to_host ||
+        program.buffer(copy.reads[0].buffer).kind != BufferKind::gradient)
+      continue;
+    std::size_t behind = i + 1;
+    while (program.instructions[behind].lane == Lane::cpu || program.instructions[behind].lane == Lane::save)
+      ++behind;
+    const auto is_update = [&](std::size_t at) {
+      return program.instructions[at].operation == Operation::adamw;
+    };
+    bool updates = false;
+    for (std::size_t at = i; at < behind; ++at) updates |= is_update(at);
+    const Instruction& before = program.instructions[i - 1];
+    if (updates && before.unit != copy.unit) ++updates_under_computing;
+  }
+  EXPECT_GE(updates_under_computing, 2);
+}
+
 }  // namespace
 }  // namespace strata
