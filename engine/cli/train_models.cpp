@@ -312,7 +312,7 @@ class ModelsTraining {
     }
     const int status = is_stopped || failed || !has_trained ? 1 : 0;
     if (!job_.is_first()) return status;
-    const ModelsReport report{.plan = plans_.empty() ? nullptr : &plans_.front(),
+    const ModelsReport report{.plan = plans_.empty() ? nullptr : &of_this_rank(plans_.front()),
                               .models = outcomes,
                               .measured = measured,
                               .planned = planned,

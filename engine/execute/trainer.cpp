@@ -49,10 +49,7 @@ RunPrograms programs_of(const JointPlan& plan) {
 
 Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs,
                  Device& device, Options options)
-    : run_(run),
-      options_(std::move(options)),
-      device_(device),
-      streams_(device, bool(options_.make_device_group)) {
+    : run_(run), options_(std::move(options)), streams_(device, bool(options_.make_device_group)) {
   std::array<Bytes, kTiers.size()> bytes = {};
   for (const Tier tier : kTiers) bytes[static_cast<std::size_t>(tier)] = programs.arena_bytes(tier);
   on_every_rank(options_.world, [&] { memory_.emplace(bytes, device, store_options(run_, options_)); });
@@ -338,12 +335,16 @@ void Trainer::count_planned() {
   for (std::size_t m = 0; m < models_.size(); ++m) {
     const TrainResult& result = results_[m] ? *results_[m] : models_[m]->result();
     const std::int64_t all_steps = std::ssize(result.steps);
-    const std::int64_t steps = all_steps - std::exchange(counted_steps_[m], all_steps);
+    const auto first = result.steps.begin() + std::exchange(counted_steps_[m], all_steps);
+    const std::int64_t steps = result.steps.end() - first;
+    const auto starts =
+        std::count_if(first, result.steps.end(), [](const StepReport& step) { return step.begins; });
     const std::int64_t saves = result.saves - std::exchange(counted_saves_[m], result.saves);
     if (steps == 0 && saves == 0) continue;  // it may have ended under a plan that is gone
     const PlannedProgram& program = models_[m]->plan().training;
     for (const Link link : kLinks)
-      planned_[link] += steps * program.moved(link) + saves * program.moved_by_save(link);
+      planned_[link] += steps * program.moved(link) + saves * program.moved_by_save(link) +
+                        starts * program.moved_by_start(link);
   }
 }
 

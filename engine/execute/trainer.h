@@ -127,7 +127,6 @@ class Trainer {
 
   const RunConfig& run_;
   Options options_;
-  Device& device_;
   std::optional<RunMemory> memory_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<Ranks> ranks_;

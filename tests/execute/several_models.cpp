@@ -64,8 +64,9 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
     if (!plans) return std::nullopt;
     return programs_of(outcome.plans.emplace_back(std::move((*plans)[role])));
   };
-  Trainer trainer(configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
-                  {.files = options.files, .several = several});
+  Trainer trainer(
+      configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
+      {.watchdog_seconds = 60, .files = options.files, .world = options.world, .several = several});
   const std::atomic<bool> never = false;
   TrainListener silent;
   std::vector<TrainListener*> listeners = options.listeners;

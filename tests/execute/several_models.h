@@ -23,6 +23,7 @@ struct JointOptions {
   std::vector<TrainListener*> listeners = {};  ///< by model, or none
   SeveralModels several = {};                  ///< but for plans
   FileSystem* files = &FileSystem::real();     ///< of checkpoints
+  Communicator* world = nullptr;
 };
 
 /// Trains models, whose budgets, lanes and device are the first one's.

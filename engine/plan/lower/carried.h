@@ -11,10 +11,6 @@ namespace strata {
 /// Gives such values of units with state on the device a place there.
 void keep_on_device(const Schedule& schedule, StepValues& step, StepBuilder& builder);
 
-/// Marks the buffers of a plain program in which the step before the round's finds what the round before has
-/// left.
-void carry_between_rounds(Program& program);
-
 /// Keeps what lane cpu touches behind an exchange between ranks apart: it waits for the slowest of them,
 /// which no pass of the next step must do that only comes to lie in the same bytes.
 void keep_sums_apart(Program& program);

@@ -14,6 +14,7 @@
 #include "engine/plan/lower/state_layout.h"
 #include "engine/plan/lower/step_builder.h"
 #include "engine/plan/lower/update_lowering.h"
+#include "engine/plan/program/rounds.h"
 
 namespace strata {
 namespace {

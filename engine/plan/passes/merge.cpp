@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine/plan/program/rounds.h"
+
 namespace strata {
 namespace {
 
@@ -121,7 +123,10 @@ std::vector<Turn> find_turns(const Program& plain) {
     const bool waits_for_ranks =
         instruction.meets_ranks() || instruction.operation == Operation::finish_checkpoint;
     const bool comes_to_device = ends[static_cast<std::size_t>(i)] >= i;
-    if (i > first && end < i && (comes_to_device || waits_for_ranks)) {
+    const bool begins_step =
+        i > 0 && instruction.serves == Serves::step &&
+        plain.instructions[static_cast<std::size_t>(i) - 1].serves == Serves::step_before;
+    if (i > first && end < i && (comes_to_device || waits_for_ranks || begins_step)) {
       turns.push_back({first, i});
       first = i;
     }
@@ -129,6 +134,18 @@ std::vector<Turn> find_turns(const Program& plain) {
   }
   if (count > 0) turns.push_back({first, count});
   return turns;
+}
+
+Program begin_round_with(const Program& plain, std::size_t turn) {
+  if (turn == 0) return plain;
+  const auto cut = plain.instructions.begin() + find_turns(plain).at(turn).first;
+  Program result = plain.outline();
+  result.buffers = plain.buffers;
+  result.instructions.assign(cut, plain.instructions.end());
+  for (Instruction& instruction : result.instructions) instruction.serves = Serves::step_before;
+  result.instructions.insert(result.instructions.end(), plain.instructions.begin(), cut);
+  carry_between_rounds(result);
+  return result;
 }
 
 std::vector<RankGroup> groups_of(std::span<const ModelProgram> models) {

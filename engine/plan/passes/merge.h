@@ -21,6 +21,11 @@ struct Turn {
 /// begins a turn, if nothing is there before it.
 std::vector<Turn> find_turns(const Program& plain);
 
+/// The plain program with the turns from number `turn` on first, which then work for the step before the
+/// round's, begun in the round before by the others. REQUIRES: all its instructions work for the round's own
+/// step.
+Program begin_round_with(const Program& plain, std::size_t turn);
+
 /// A model's program of a step.
 struct ModelProgram {
   std::string name;

@@ -81,4 +81,8 @@ struct Rounds {
 /// Rounds in which each of the program's models takes `steps` steps, from its first on.
 Rounds first_rounds(const Program& program, std::int64_t steps, const SaveSchedule& saves = {});
 
+/// Marks the buffers of a plain program in which the step before the round's finds what the round before has
+/// left.
+void carry_between_rounds(Program& program);
+
 }  // namespace strata

@@ -151,8 +151,12 @@ void JointPlanner::add_candidates(std::int64_t share, const std::vector<std::int
 /// False if the device is too small for some role's.
 bool JointPlanner::merge(const TurnSchedule& schedule, Candidate& candidate) const {
   candidate.order = schedule.name;
+  std::vector<std::vector<Program>> rounds = candidate.plain;
+  for (std::size_t m = 0; m < rounds.size(); ++m) {
+    for (Program& of_stage : rounds[m]) of_stage = begin_round_with(of_stage, schedule.begins[m]);
+  }
   for (std::size_t role = 0; role < roles_.size(); ++role) {
-    const std::vector<ModelProgram> of_models = parts(role, candidate.plain);
+    const std::vector<ModelProgram> of_models = parts(role, rounds);
     Program& merged = candidate.merged.emplace_back(
         strata::merge(of_models, schedule.models[role], groups_.empty() ? groups_of(of_models) : groups_));
     pin_state(role, merged, of_models);

@@ -12,7 +12,7 @@ namespace strata {
 namespace {
 
 TurnOrder longest_remaining_first(const std::vector<TurnsOfModel>& models) {
-  TurnOrder order{"longest remaining time first", {}};
+  TurnOrder order{"longest remaining time first", {}, std::vector<std::size_t>(models.size(), 0)};
   std::vector<std::size_t> next(models.size(), 0);
   std::vector<double> left;
   left.reserve(models.size());
@@ -35,40 +35,66 @@ TurnOrder longest_remaining_first(const std::vector<TurnsOfModel>& models) {
   }
 }
 
-/// Each step takes as long as `under_way` steps one after another, and begins when the one before it in the
-/// list of models would have ended alone.
-TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_way) {
+/// A step begins when the one before it in the list of models would have ended alone, and is done in as many
+/// parts as are under way: each takes as long as the step that begins with it. So at every moment models do
+/// all parts of a step, one each.
+TurnOrder staggered(const std::vector<TurnsOfModel>& models, std::size_t under_way, bool keeps_visits,
+                    RoundEnds ends) {
   std::vector<std::size_t> taking_part;
-  std::vector<double> begins;
-  double all = 0;
+  std::vector<double> starts;
+  double round = 0;
   for (std::size_t m = 0; m < models.size(); ++m) {
     if (models[m].seconds.empty()) continue;
     taking_part.push_back(m);
-    begins.push_back(all);
-    all += models[m].step_seconds();
+    starts.push_back(round);
+    round += models[m].step_seconds();
   }
   const std::size_t count = taking_part.size();
-  const auto begin_of = [&](std::size_t s) {
+  const auto start_of = [&](std::size_t s) {
     const std::size_t rounds = s / count;
-    return static_cast<double>(rounds) * all + begins[s % count];
+    return static_cast<double>(rounds) * round + starts[s % count];
   };
+  TurnOrder order{
+      .name = under_way == 1 ? "step after step" : fmt::format("staggered, {} under way", under_way),
+      .models = {},
+      .begins = std::vector<std::size_t>(models.size(), 0)};
+  if (!keeps_visits) order.name += ", turn by turn";
   std::vector<std::tuple<double, std::size_t, std::size_t>>
-      turns;  // when, place among those taking part, turn
+      turns;  // when, place among those taking part, number among its own in the round
   for (std::size_t s = 0; s < count; ++s) {
     const TurnsOfModel& model = models[taking_part[s]];
-    const double step = std::max(model.step_seconds(), 1e-30), length = begin_of(s + under_way) - begins[s];
+    const double part = std::max(model.step_seconds(), 1e-30) / static_cast<double>(under_way);
+    const auto time_of = [&](double done) {
+      const std::size_t parts = std::min(static_cast<std::size_t>(done / part), under_way - 1);
+      const double begin = start_of(s + parts), length = start_of(s + parts + 1) - begin;
+      return begin + (done / part - static_cast<double>(parts)) * length;
+    };
+    std::size_t& begin = order.begins[taking_part[s]];
     double done = 0, when = 0;
+    std::vector<double> times;
+    times.reserve(model.seconds.size());
     for (std::size_t t = 0; t < model.seconds.size(); ++t) {
-      if (t == 0 || model.visit[t] != model.visit[t - 1]) when = begins[s] + done / step * length;
+      if (!keeps_visits || t == 0 || model.visit[t] != model.visit[t - 1]) when = time_of(done);
       done += model.seconds[t];
-      turns.emplace_back(when, s, t);
+      if (ends == RoundEnds::within_steps && begin == 0 && t > 0 && when >= round) begin = t;
+      times.push_back(when);
+    }
+    for (std::size_t t = 0; t < times.size(); ++t) {
+      const std::size_t turn = (begin + t) % times.size();
+      const bool is_of_step_before = begin > 0 && turn >= begin;
+      turns.emplace_back(is_of_step_before ? times[turn] - round : times[turn], s, t);
     }
   }
   std::ranges::sort(turns);
-  TurnOrder order{under_way == 1 ? "step after step" : fmt::format("staggered, {} under way", under_way), {}};
   order.models.reserve(turns.size());
   for (const auto& [when, s, turn] : turns) order.models.push_back(static_cast<std::int32_t>(taking_part[s]));
   return order;
+}
+
+bool has_visits_of_several_turns(const std::vector<TurnsOfModel>& models) {
+  return std::ranges::any_of(models, [](const TurnsOfModel& model) {
+    return std::ranges::adjacent_find(model.visit) != model.visit.end();
+  });
 }
 
 }  // namespace
@@ -77,13 +103,17 @@ double TurnsOfModel::step_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
-std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models) {
+std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models, RoundEnds ends) {
   const auto count = static_cast<std::size_t>(
       std::ranges::count_if(models, [](const TurnsOfModel& model) { return !model.seconds.empty(); }));
   std::vector<TurnOrder> orders = {longest_remaining_first(models)};
   std::set<std::size_t> under_way = {count};
-  for (const std::size_t some : {1, 2, 4}) under_way.insert(std::min(some, count));
-  for (const std::size_t number : under_way) orders.push_back(staggered(models, number));
+  for (const std::size_t some : {1, 2, 3, 4}) under_way.insert(std::min(some, count));
+  for (const std::size_t number : under_way) {
+    orders.push_back(staggered(models, number, true, ends));
+    if (number > 1 && has_visits_of_several_turns(models))
+      orders.push_back(staggered(models, number, false, ends));
+  }
   return orders;
 }
 

@@ -21,12 +21,19 @@ struct TurnsOfModel {
 struct TurnOrder {
   std::string name;
   std::vector<std::int32_t> models;  ///< whose turn it is, from turn to turn
+  /// By model: the turn that its part of a round begins with. Those from it on are of the step before the
+  /// round's, so 0 means whole steps.
+  std::vector<std::size_t> begins;
 };
 
+/// Where a round may end: between the steps of all models, or within some of them, which go on in the next.
+enum class RoundEnds { between_steps, within_steps };
+
 /// The orders to choose from: longest remaining time first, at each turn, as Hydra does it (Nagrecha and
-/// Kumar 2021); step after step; and staggered, with two, four or all models under way, each begun as much
-/// later than the one before it as evens out what their steps ask of the links. Models without turns take no
-/// part.
-std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models);
+/// Kumar 2021); step after step; and staggered, with two, three, four or all models under way, each begun as
+/// much later than the one before it as evens out what their steps ask of the links. So many are under way at
+/// every moment, also where a round ends, if that may be within steps. Turns of a visit stand
+/// together, or each for itself, which is even in shorter times. Models without turns take no part.
+std::vector<TurnOrder> turn_orders(const std::vector<TurnsOfModel>& models, RoundEnds ends);
 
 }  // namespace strata

@@ -153,6 +153,17 @@ Ranking ranking_of(const TurnOrder& order, const std::vector<std::vector<std::si
   return ranking;
 }
 
+/// A turn of the order is as many of the plain program's.
+std::vector<std::size_t> begins_of(const TurnOrder& order, const std::vector<ModelTurns>& models,
+                                   const std::vector<std::vector<std::size_t>>& orders_alone) {
+  std::vector<std::size_t> begins(models.size(), 0);
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    for (std::size_t t = 0; t < order.begins[m]; ++t)
+      begins[m] += static_cast<std::size_t>(models[m].turns[orders_alone[m][t]].stages.front().turns);
+  }
+  return begins;
+}
+
 }  // namespace
 
 std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
@@ -163,6 +174,7 @@ std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
     TurnSchedule& schedule = schedules.emplace_back();
     schedule.name = order.name + (fills_bubbles ? ", bubbles filled" : "");
     schedule.models.resize(roles.size());
+    schedule.begins = begins_of(order, models, alone);
     for (const auto& [m, t] : ListScheduling(models, roles).run(ranking_of(order, alone), fills_bubbles)) {
       for (std::size_t r = 0; r < roles.size(); ++r) {
         const auto stage = static_cast<std::size_t>(roles[r].stages[m]);
@@ -173,7 +185,7 @@ std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
   };
   std::vector<TurnsOfModel> turns;
   turns.reserve(models.size());
-  TurnOrder step_after_step{"step after step", {}};
+  TurnOrder step_after_step{"step after step", {}, std::vector<std::size_t>(models.size(), 0)};
   for (std::size_t m = 0; m < models.size(); ++m) {
     turns.push_back(turns_of(models[m], alone[m]));
     step_after_step.models.insert(step_after_step.models.end(), alone[m].size(),
@@ -181,7 +193,9 @@ std::vector<TurnSchedule> turn_schedules(const std::vector<ModelTurns>& models,
   }
   const bool has_bubbles = roles.size() > 1;
   if (has_bubbles) add(step_after_step, false);
-  for (const TurnOrder& order : turn_orders(turns)) add(order, has_bubbles);
+  // Stages of a model would have to begin their rounds with what meets.
+  const RoundEnds ends = has_bubbles ? RoundEnds::between_steps : RoundEnds::within_steps;
+  for (const TurnOrder& order : turn_orders(turns, ends)) add(order, has_bubbles);
   return schedules;
 }
 

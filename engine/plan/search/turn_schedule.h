@@ -21,6 +21,7 @@ struct ModelTurns {
 struct TurnSchedule {
   std::string name;
   std::vector<std::vector<std::int32_t>> models;  ///< by role: whose turn it is
+  std::vector<std::size_t> begins;  ///< by model: the turn that rounds begin with, as of a TurnOrder
 };
 
 /// The orders of turn_orders(). If there are several roles, each with its bubbles filled: while a rank waits

@@ -11,6 +11,7 @@
 #include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
 #include "engine/plan/passes/spill.h"
+#include "engine/plan/program/rounds.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -126,6 +127,10 @@ struct Mix {
     }
     for (std::size_t m = 0; m < count; ++m)
       alone.merge(run_in_order(named(programs[m], names[m], m), rounds));
+    for (Program& program : programs) {
+      if (rounds_behind(program) > 0 || random.flip()) continue;
+      program = begin_round_with(program, random.below(find_turns(program).size()));
+    }
   }
 
   std::vector<ModelProgram> models() const {
@@ -162,6 +167,18 @@ Program on_drives(const Program& program, std::size_t part, std::size_t parts) {
 }
 
 constexpr std::uint32_t kMixes = 24;
+
+TEST(Turns, AreTheSameWhereverARoundBegins) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const Program plain = any_program(random);
+    if (rounds_behind(plain) > 0) continue;
+    const std::size_t count = find_turns(plain).size();
+    for (std::size_t turn = 0; turn < count; ++turn)
+      EXPECT_EQ(find_turns(begin_round_with(plain, turn)).size(), count) << turn;
+  }
+}
 
 TEST(Merge, LeavesEachModelWhatItComputesAlone) {
   for (std::uint32_t seed = 0; seed < kMixes; ++seed) {

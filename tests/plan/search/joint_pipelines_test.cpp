@@ -120,7 +120,7 @@ TEST(JointPipelines, MeetInEveryOrderWithinEveryBudget) {
     models.set_device(device);
     std::vector<JointPlan> plans = models.plans();
     expect_that_ranks_meet(plans, {0, 1});
-    EXPECT_EQ(plans[0].orders.size(), 5U) << "none was dropped";
+    EXPECT_EQ(plans[0].orders.size(), 9U) << "none was dropped";
     for (const ComparedOrder& order : plans[0].orders) {
       SCOPED_TRACE(order.name);
       expect_that_ranks_meet(models.plans(order.name), {0, 1});

@@ -18,9 +18,9 @@ TurnsOfModel turns(std::vector<double> seconds, std::int64_t remaining_steps = 1
   return model;
 }
 
-std::vector<std::int32_t> order_named(const std::string& name, const std::vector<TurnsOfModel>& models) {
-  for (const TurnOrder& order : turn_orders(models)) {
-    if (order.name == name) return order.models;
+TurnOrder order_named(const std::string& name, const std::vector<TurnsOfModel>& models) {
+  for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) {
+    if (order.name == name) return order;
   }
   ADD_FAILURE() << "no order is called " << name;
   return {};
@@ -28,7 +28,7 @@ std::vector<std::int32_t> order_named(const std::string& name, const std::vector
 
 std::vector<std::string> names(const std::vector<TurnsOfModel>& models) {
   std::vector<std::string> names;
-  for (const TurnOrder& order : turn_orders(models)) names.push_back(order.name);
+  for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) names.push_back(order.name);
   return names;
 }
 
@@ -50,15 +50,18 @@ std::vector<TurnsOfModel> any_models(std::uint32_t seed) {
 TEST(TurnOrders, HaveEveryTurnOnceAndVisitsTogether) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const std::vector<TurnsOfModel> models = any_models(seed);
-    for (const TurnOrder& order : turn_orders(models)) {
+    for (const TurnOrder& order : turn_orders(models, RoundEnds::within_steps)) {
       SCOPED_TRACE(order.name);
       std::vector<std::size_t> next(models.size(), 0);
+      const bool keeps_visits = !order.name.ends_with("turn by turn");
       std::set<std::pair<std::int32_t, std::int32_t>> seen;  // model and visit
       std::pair<std::int32_t, std::int32_t> latest = {-1, -1};
       for (const std::int32_t m : order.models) {
         const auto model = static_cast<std::size_t>(m);
-        const std::pair<std::int32_t, std::int32_t> visit = {m, models[model].visit.at(next[model]++)};
-        if (visit != latest) {
+        ASSERT_LT(next[model], models[model].seconds.size());
+        const std::size_t turn = (order.begins[model] + next[model]++) % models[model].seconds.size();
+        const std::pair<std::int32_t, std::int32_t> visit = {m, models[model].visit[turn]};
+        if (keeps_visits && visit != latest) {
           EXPECT_TRUE(seen.insert(visit).second) << "something came between its turns";
         }
         latest = visit;
@@ -70,9 +73,9 @@ TEST(TurnOrders, HaveEveryTurnOnceAndVisitsTogether) {
 
 TEST(TurnOrders, GiveTheTurnToWhomeverHasLeftMost) {
   const std::string longest = "longest remaining time first";
-  EXPECT_THAT(order_named(longest, {turns({1, 1, 1}), turns({1, 1}, 10)}), ElementsAre(1, 1, 0, 0, 0));
-  EXPECT_THAT(order_named(longest, {turns({2, 2}), turns({1, 1, 1})}), ElementsAre(0, 1, 0, 1, 1));
-  EXPECT_THAT(order_named(longest, {turns({1, 1}), turns({1, 1, 1}), turns({4})}),
+  EXPECT_THAT(order_named(longest, {turns({1, 1, 1}), turns({1, 1}, 10)}).models, ElementsAre(1, 1, 0, 0, 0));
+  EXPECT_THAT(order_named(longest, {turns({2, 2}), turns({1, 1, 1})}).models, ElementsAre(0, 1, 0, 1, 1));
+  EXPECT_THAT(order_named(longest, {turns({1, 1}), turns({1, 1, 1}), turns({4})}).models,
               ElementsAre(2, 1, 0, 1, 0, 1));
 }
 
@@ -83,7 +86,7 @@ TEST(TurnOrders, GiveItTurnByTurnWhereVisitsHaveOne) {
     for (TurnsOfModel& model : models) model = turns(model.seconds, model.remaining_steps);
     std::vector<double> done(models.size(), 0);
     std::vector<std::size_t> next(models.size(), 0);
-    const std::vector<TurnOrder> orders = turn_orders(models);
+    const std::vector<TurnOrder> orders = turn_orders(models, RoundEnds::within_steps);
     for (const std::int32_t chosen : orders.front().models) {
       const auto left = [&](std::size_t m) {
         return static_cast<double>(models[m].remaining_steps) * models[m].step_seconds() - done[m];
@@ -100,13 +103,33 @@ TEST(TurnOrders, GiveItTurnByTurnWhereVisitsHaveOne) {
 }
 
 TEST(TurnOrders, BeginAStepWhereTheStepBeforeWouldHaveEnded) {
-  const TurnsOfModel four = turns({1, 1, 1, 1});  // begin at 0, 4 and 8, and take 8 if two are under way
-  EXPECT_THAT(order_named("step after step", {four, four, four}),
-              ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2));
-  EXPECT_THAT(order_named("staggered, 2 under way", {four, four, four}),
-              ElementsAre(0, 0, 0, 1, 0, 1, 1, 2, 1, 2, 2, 2));
-  EXPECT_THAT(order_named("staggered, 3 under way", {four, four, four}),
-              ElementsAre(0, 0, 1, 0, 1, 2, 0, 1, 2, 1, 2, 2));
+  const TurnsOfModel four = turns({1, 1, 1, 1});  // begin at 0, 4 and 8 of rounds of 12
+  const std::vector<TurnsOfModel> models = {four, four, four};
+  EXPECT_THAT(order_named("step after step", models).models, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2));
+  const TurnOrder two = order_named("staggered, 2 under way", models);
+  EXPECT_THAT(two.models, ElementsAre(0, 2, 0, 2, 0, 1, 0, 1, 1, 2, 1, 2));
+  EXPECT_THAT(two.begins, ElementsAre(0, 0, 2));
+  const TurnOrder three = order_named("staggered, 3 under way", models);
+  EXPECT_THAT(three.models, ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(three.begins, ElementsAre(0, 3, 2));
+}
+
+/// A step of twice the length beside two short ones: while it is in its first half, the one before is in its
+/// second.
+TEST(TurnOrders, GiveEveryPartOfAStepTheTimeOfTheStepThatBeginsWithIt) {
+  const TurnsOfModel longer = turns({2, 2, 2, 2}), shorter = turns({1, 1, 1, 1});
+  const TurnOrder order = order_named("staggered, 2 under way", {longer, shorter});  // begin at 0 and 8 of 12
+  EXPECT_THAT(order.models, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(order.begins, ElementsAre(0, 2));
+}
+
+TEST(TurnOrders, LetTurnsOfAVisitStandAloneInSomeOfThem) {
+  TurnsOfModel model = turns({1, 1, 1, 1});
+  model.visit = {0, 0, 1, 1};
+  EXPECT_THAT(order_named("staggered, 2 under way", {model, model}).models,
+              ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
+  EXPECT_THAT(order_named("staggered, 2 under way, turn by turn", {model, model}).models,
+              ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
 }
 
 TEST(TurnOrders, AreComparedOnceEach) {
@@ -117,12 +140,12 @@ TEST(TurnOrders, AreComparedOnceEach) {
               ElementsAre("longest remaining time first", "step after step", "staggered, 2 under way"));
   EXPECT_THAT(names(std::vector<TurnsOfModel>(9, some)),
               ElementsAre("longest remaining time first", "step after step", "staggered, 2 under way",
-                          "staggered, 4 under way", "staggered, 9 under way"));
+                          "staggered, 3 under way", "staggered, 4 under way", "staggered, 9 under way"));
 }
 
 TEST(TurnOrders, ListOnlyModelsThatHaveTurns) {
   const TurnsOfModel some = turns({1, 2}), none = turns({});
-  for (const TurnOrder& order : turn_orders({none, some, none, some})) {
+  for (const TurnOrder& order : turn_orders({none, some, none, some}, RoundEnds::within_steps)) {
     EXPECT_EQ(std::set<std::int32_t>(order.models.begin(), order.models.end()),
               (std::set<std::int32_t>{1, 3}));
   }
