@@ -206,7 +206,7 @@ PipelinePasses validation_passes(const PipelineShape& shape) {
 std::vector<std::vector<TimedPass>> pipeline_timeline(const PipelineShape& shape,
                                                       const PipelinePasses& passes) {
   const Numbers numbers(passes);
-  std::vector<Task> tasks;
+  std::vector<LaneTask> tasks;
   for (const ChunkPass& pass : numbers.all()) {
     tasks.push_back({.lane = shape.stage_of(pass.chunk),
                      .seconds = units_of_time(pass.pass),

@@ -29,7 +29,7 @@ class RankTasks {
     check_meetings();
   }
 
-  std::vector<Task> take() { return std::move(tasks_); }
+  std::vector<LaneTask> take() { return std::move(tasks_); }
 
  private:
   struct Meeting {
@@ -52,8 +52,8 @@ class RankTasks {
       const Instruction& instruction = instructions[i];
       const bool is_performed = rounds_[number].performs(instruction, round);
       const auto lane = rank.dependencies == nullptr ? 0 : static_cast<std::int32_t>(instruction.lane);
-      Task task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
-                   .seconds = is_performed ? seconds_(number, instruction) : 0};
+      LaneTask task = {.lane = static_cast<std::int32_t>(number) * kLaneCount + lane,
+                       .seconds = is_performed ? seconds_(number, instruction) : 0};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
       const bool finishes = instruction.operation == Operation::finish_checkpoint;
       if (is_performed && (instruction.meets_ranks() || finishes))
@@ -148,7 +148,7 @@ class RankTasks {
   std::map<std::pair<int, std::size_t>, std::int32_t> first_task_;
   std::map<std::pair<std::size_t, Key>, std::int64_t> met_;  ///< how often a rank was there
   std::map<Key, Meeting> meetings_;
-  std::vector<Task> tasks_;
+  std::vector<LaneTask> tasks_;
 };
 
 void verify_no_circle(std::span<const RankProgram> ranks) {
@@ -173,8 +173,8 @@ void verify_no_circle(std::span<const RankProgram> ranks) {
 
 }  // namespace
 
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
-                             SaveSchedule saves) {
+std::vector<LaneTask> rank_tasks(std::span<const RankProgram> ranks, int steps,
+                                 const InstructionSeconds& seconds, SaveSchedule saves) {
   return RankTasks(ranks, steps, seconds, saves).take();
 }
 

@@ -27,8 +27,8 @@ using InstructionSeconds = std::function<double(std::size_t number, const Instru
 /// lane: number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that
 /// are given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another
 /// kind.
-std::vector<Task> rank_tasks(std::span<const RankProgram> ranks, int steps, const InstructionSeconds& seconds,
-                             SaveSchedule saves = {});
+std::vector<LaneTask> rank_tasks(std::span<const RankProgram> ranks, int steps,
+                                 const InstructionSeconds& seconds, SaveSchedule saves = {});
 
 /// Throws std::logic_error, naming what waits, if ranks that meet wait for each other in a circle, or for
 /// something that never comes: whether lanes run side by side or one after another.

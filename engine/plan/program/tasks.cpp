@@ -10,7 +10,7 @@ namespace {
 /// Tasks that begin together: those of one meeting, or one.
 class Run {
  public:
-  explicit Run(const std::vector<Task>& tasks)
+  explicit Run(const std::vector<LaneTask>& tasks)
       : tasks_(tasks), group_of_(tasks.size()), followers_(tasks.size()) {
     timeline_.tasks.resize(tasks.size());
     form_groups();
@@ -80,7 +80,7 @@ class Run {
     for (const auto& [lane, task] : next) timeline_.stuck.push_back(task);
   }
 
-  const std::vector<Task>& tasks_;
+  const std::vector<LaneTask>& tasks_;
   std::vector<std::size_t> group_of_;
   std::vector<Group> groups_;
   std::vector<std::vector<std::int32_t>> followers_;
@@ -89,7 +89,7 @@ class Run {
 
 }  // namespace
 
-Timeline run_tasks(const std::vector<Task>& tasks) {
+Timeline run_tasks(const std::vector<LaneTask>& tasks) {
   return Run(tasks).make();
 }
 

@@ -9,7 +9,7 @@
 namespace strata {
 
 /// What a lane does. A lane is any number: of a rank, or of a lane of a rank.
-struct Task {
+struct LaneTask {
   std::int32_t lane = 0;
   double seconds = 0;
   std::vector<std::int32_t> after = {};  ///< tasks that must have ended before, by their place in the list
@@ -29,6 +29,6 @@ struct Timeline {
 
 /// Each task begins as soon as all before it of its lane, those that it waits for, and those before the ones
 /// that it meets have ended.
-Timeline run_tasks(const std::vector<Task>& tasks);
+Timeline run_tasks(const std::vector<LaneTask>& tasks);
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/task_arena.h"
 #include "engine/config/describe.h"
 #include "engine/plan/lower/lower.h"
 #include "engine/plan/program/rank_tasks.h"
@@ -246,23 +247,43 @@ std::optional<std::vector<JointPlan>> JointPlanner::replan(const std::vector<std
 std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::int64_t>& remaining_steps,
                                                          const std::string& order, Hindrance& hindrance) {
   constexpr double kGain = 0.99;  // less is within the error of rates
-  constexpr std::size_t kMostPlaced = 8;
+  constexpr std::size_t kCheapest = 4, kMostRefined = 8;
   std::optional<Choice> best;
   std::vector<ComparedOrder> compared;
-  std::size_t placed = 0;
-  for (const Candidate& candidate : candidates(remaining_steps, order)) {
-    const bool is_new = std::ranges::find(compared, candidate.order, &ComparedOrder::name) == compared.end();
-    const bool can_gain = best && candidate.seconds < best->seconds && placed < kMostPlaced;
-    if (best && !is_new && !can_gain) continue;
-    for (const double kept_share : {1.0, 0.6, 0.45}) {
-      std::optional<Choice> choice = place(candidate, kept_share, hindrance);
+  std::vector<std::pair<double, const Candidate*>> placed;
+  const auto try_all = [&](const std::vector<Attempt>& attempts) {
+    std::vector<std::optional<Choice>> choices = place_all(attempts, hindrance);
+    for (std::size_t i = 0; i < attempts.size(); ++i) {
+      std::optional<Choice>& choice = choices[i];
       if (!choice) continue;
-      ++placed;
-      note(compared, candidate.order, choice->seconds);
-      if (best && choice->seconds >= kGain * best->seconds) continue;
-      best = std::move(choice);
+      note(compared, attempts[i].candidate->order, choice->seconds);
+      placed.emplace_back(choice->seconds, attempts[i].candidate);
+      if (!best || choice->seconds < kGain * best->seconds) best = std::move(choice);
     }
+  };
+  const std::vector<Candidate> all = candidates(remaining_steps, order);
+  std::vector<bool> is_tried(all.size(), false);
+  // The cheapest of each order that has none with room yet, and the cheapest of all.
+  const auto find_untried = [&] {
+    std::vector<Attempt> attempts;
+    std::set<std::string> orders;
+    for (const ComparedOrder& one : compared) orders.insert(one.name);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (is_tried[i] || (!orders.insert(all[i].order).second && i >= kCheapest)) continue;
+      is_tried[i] = true;
+      attempts.push_back({&all[i]});
+    }
+    return attempts;
+  };
+  std::vector<Attempt> attempts = find_untried();
+  for (; !attempts.empty(); attempts = find_untried()) try_all(attempts);
+  // Keeping less leaves copies more room, which can make the fastest of them faster yet.
+  std::ranges::stable_sort(placed, {}, &std::pair<double, const Candidate*>::first);
+  placed.resize(std::min(placed.size(), kMostRefined));
+  for (const auto& [seconds, candidate] : placed) {
+    for (const double kept_share : {0.6, 0.45}) attempts.push_back({candidate, kept_share});
   }
+  try_all(attempts);
   if (!best) return std::nullopt;
   for (ComparedOrder& order : compared) order.is_chosen = order.name == best->candidate.order;
   const Candidate candidate = best->candidate;
@@ -274,6 +295,25 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
     plan.round_seconds = seconds;
   }
   return plans;
+}
+
+void JointPlanner::Hindrance::add(const Hindrance& other) {
+  shortage.host = std::min(shortage.host, other.shortage.host);
+  shortage.nvme = std::min(shortage.nvme, other.shortage.nvme);
+  is_waiting |= other.is_waiting;
+}
+
+/// Each by itself, on all cores.
+std::vector<std::optional<JointPlanner::Choice>> JointPlanner::place_all(const std::vector<Attempt>& attempts,
+                                                                         Hindrance& hindrance) const {
+  std::vector<std::optional<Choice>> choices(attempts.size());
+  std::vector<Hindrance> hindrances(attempts.size());
+  for_ranges(std::ssize(attempts), 1, [&](std::int64_t first, std::int64_t last, int) {
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
+      choices[i] = place(*attempts[i].candidate, attempts[i].kept_share, hindrances[i]);
+  });
+  for (const Hindrance& one : hindrances) hindrance.add(one);
+  return choices;
 }
 
 /// Nothing if some role has no room, or if ranks that do it would wait in a circle.

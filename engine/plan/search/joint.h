@@ -87,6 +87,12 @@ class JointPlanner {
   struct Hindrance {
     Shortage shortage;
     bool is_waiting = false;  ///< there was room for an order, and ranks would wait for one another in it
+
+    void add(const Hindrance& other);
+  };
+  struct Attempt {
+    const Candidate* candidate;
+    double kept_share = 1;  ///< of the device, for what stays there from use to use
   };
   /// Role, model, unit, part, whether it is whole, first element.
   using StateKey = std::tuple<std::size_t, std::int32_t, std::int32_t, StatePart, bool, std::int64_t>;
@@ -102,6 +108,8 @@ class JointPlanner {
   ModelTurns turns_of(const std::vector<Program>& plain, std::size_t model,
                       std::int64_t remaining_steps) const;
   bool merge(const TurnSchedule& schedule, Candidate& candidate) const;
+  std::vector<std::optional<Choice>> place_all(const std::vector<Attempt>& attempts,
+                                               Hindrance& hindrance) const;
   std::optional<Choice> place(const Candidate& candidate, double kept_share, Hindrance& hindrance) const;
   std::vector<Program> validations(std::size_t role, const Candidate& candidate) const;
   std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;

@@ -65,7 +65,7 @@ class Joining {
   void find_meetings() {
     std::size_t all = 0;
     for (const RankProgram& stage : stages_) all += stage.program->instructions.size();
-    const std::vector<Task> tasks =
+    const std::vector<LaneTask> tasks =
         rank_tasks(stages_, 2, [](std::size_t, const Instruction&) { return 0.0; }, {.every = 1});
     std::map<std::int32_t, Place> first;  // of each meeting
     std::size_t task = all;

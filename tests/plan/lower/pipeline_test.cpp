@@ -121,13 +121,13 @@ TEST(Pipeline, NeverWaitsInACircleThoughEachRankDoesOneThingAtATime) {
   for (const PipelineShape& shape : all_shapes()) {
     SCOPED_TRACE(name_of(shape));
     for (const PipelinePasses& passes : {training_passes(shape), validation_passes(shape)}) {
-      std::vector<Task> tasks;
+      std::vector<LaneTask> tasks;
       std::map<std::tuple<bool, std::int32_t, std::int32_t>, std::int32_t> meetings;
       std::size_t messages = 0;
       const std::vector<std::vector<StageStep>> stages = with_messages(shape, passes);
       for (std::size_t stage = 0; stage < stages.size(); ++stage) {
         for (const StageStep& step : stages[stage]) {
-          Task task = {.lane = static_cast<std::int32_t>(stage), .seconds = 1};
+          LaneTask task = {.lane = static_cast<std::int32_t>(stage), .seconds = 1};
           if (step.is_message) {
             const auto& [is_gradient, chunk, mb, from, to] = step.message;
             EXPECT_TRUE(static_cast<std::int32_t>(stage) == from || static_cast<std::int32_t>(stage) == to);
