@@ -1,7 +1,5 @@
 #include "engine/plan/search/joint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -408,29 +406,6 @@ JointPlan JointPlanner::finish(std::size_t role, Placement placement, const Cand
   plan.training = strata::finish(std::move(placement.training), memory);
   if (placement.validation) plan.validation = strata::finish(std::move(*placement.validation), memory);
   return plan;
-}
-
-void JointPlanner::refuse(const Hindrance& hindrance) const {
-  if (hindrance.is_waiting) {
-    throw ConfigError(
-        "parallel.pipeline: models of other meshes would gather parameters in other orders on ranks of "
-        "different stages; give all models the same parallel.pipeline, or those without one "
-        "parallel.zero_stage: 2 or less");
-  }
-  const Shortage& shortage = hindrance.shortage;
-  const RunConfig::MemorySection& memory = models_.front().config->memory;
-  // If one of them has no room alone, that is what is wrong.
-  for (const JointModel& model : models_) make_plans(*model.config, *model.model, rates_);
-  std::string lacks = fmt::format("memory.device: {} does not hold what {} models need at once",
-                                  format_bytes(memory.device), models_.size());
-  if (shortage.host != kUnlimited) {
-    lacks = fmt::format("memory.host: the state of {} models needs {}, more than {}", models_.size(),
-                        format_bytes(shortage.host), format_bytes(*memory.host));
-  } else if (shortage.nvme != kUnlimited) {
-    lacks = fmt::format("memory.nvme.size: the state of {} models needs {} there, more than {}",
-                        models_.size(), format_bytes(shortage.nvme), format_bytes(memory.nvme_size));
-  }
-  throw ConfigError(lacks + "; give it more, or train fewer models at once");
 }
 
 }  // namespace strata

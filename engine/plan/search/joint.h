@@ -118,6 +118,7 @@ class JointPlanner {
   std::vector<JointPlan> finish(Choice best) const;
   JointPlan finish(std::size_t role, Placement placement, const Candidate& candidate) const;
   void remember(const std::vector<JointPlan>& first, const Candidate& candidate);
+  std::optional<Bytes> find_smallest_device() const;
   [[noreturn]] void refuse(const Hindrance& hindrance) const;
 
   std::vector<JointModel> models_;

@@ -233,6 +233,9 @@ TEST(JointRefusals, NameTheBudgetThatHoldsEachModelButNotAll) {
   models.set_memory(memory_of(device, kUnlimited));
   EXPECT_THAT(models.refusal(), HasSubstr("memory.device"));
   EXPECT_THAT(models.refusal(), HasSubstr("3 models"));
+  models.set_memory(test::with_named_budgets(models.config(0), models.refusal()).memory);
+  EXPECT_EQ(models.refusal(), "");
+  EXPECT_EQ(models.config(0).memory.device, smallest_device(models));
 
   config.memory = memory_of(2 * device, 1);
   const Bytes host = *test::with_named_budgets(config, test::refusal(config, models.model(0))).memory.host;
@@ -241,6 +244,22 @@ TEST(JointRefusals, NameTheBudgetThatHoldsEachModelButNotAll) {
 
   models.set_memory(memory_of(2 * device, 128 * KiB, host));
   EXPECT_THAT(models.refusal(), HasSubstr("memory.nvme.size: the state of 3 models needs"));
+}
+
+TEST(JointRefusals, NameADeviceThatHoldsModelsOfAllKinds) {
+  Models models = mixed_models();
+  const Bytes smallest = smallest_device(models);
+  models.set_memory(memory_of(smallest - kBufferAlignment, kUnlimited));
+  models.set_memory(test::with_named_budgets(models.config(0), models.refusal()).memory);
+  EXPECT_EQ(models.refusal(), "");
+  EXPECT_EQ(models.config(0).memory.device, smallest);
+
+  // Without a host tier all state stays on the device.
+  models.set_memory(memory_of(2 * smallest, std::nullopt));
+  const std::string refusal = models.refusal();
+  EXPECT_THAT(refusal, HasSubstr("4 models"));
+  models.set_memory(test::with_named_budgets(models.config(0), refusal).memory);
+  EXPECT_EQ(models.refusal(), "");
 }
 
 TEST(JointRefusals, OfAModelThatHasNoRoomAloneAreItsOwn) {

@@ -1,0 +1,100 @@
+// What to tell a user whose budgets do not hold several models at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/search.h"
+
+namespace strata {
+namespace {
+
+/// What of a program is on the device all the time.
+Bytes staying_bytes(const Program& program) {
+  Bytes bytes = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.tier == Tier::device) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+Bytes aligned(Bytes bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+}  // namespace
+
+/// The hungriest model's turn beside what the others have there all the time, on the rank with most of it; or
+/// as much more as has room for an order of turns.
+std::optional<Bytes> JointPlanner::find_smallest_device() const {
+  std::vector<RunConfig> configs;
+  std::vector<JointModel> models = models_;
+  configs.reserve(models.size());
+  for (JointModel& model : models) {
+    RunConfig& config = configs.emplace_back(*model.config);
+    config.memory.nvme_path.clear();
+    if (config.memory.host) config.memory.host = kUnlimited;
+    model.config = &config;
+  }
+  const auto set_device = [&](Bytes device) {
+    for (RunConfig& config : configs) config.memory.device = device;
+  };
+  Bytes turn = 0, staying = 0;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    const Bytes alone = configs[m].memory.device = smallest_device_bytes(configs[m], *models[m].model);
+    Bytes most = 0;
+    for (const Plan& plan : make_plans(configs[m], *models[m].model, rates_))
+      most = std::max(most, staying_bytes(plan.training.program));
+    turn = std::max(turn, alone - most);
+    staying += most;
+  }
+  const Bytes given = models_.front().config->memory.device;
+  Bytes device = std::max(turn + staying, given + kBufferAlignment);
+  constexpr int kMostTries = 32;
+  for (int tries = 0; tries < kMostTries; ++tries, device = aligned(device + device / 32)) {
+    set_device(device);
+    if (JointPlanner(models, rates_).replan(std::vector<std::int64_t>(models.size(), 1))) return device;
+  }
+  return std::nullopt;
+}
+
+void JointPlanner::refuse(const Hindrance& hindrance) const {
+  if (hindrance.is_waiting) {
+    throw ConfigError(
+        "parallel.pipeline: models of other meshes would gather parameters in other orders on ranks of "
+        "different stages; give all models the same parallel.pipeline, or those without one "
+        "parallel.zero_stage: 2 or less");
+  }
+  const Shortage& shortage = hindrance.shortage;
+  const RunConfig::MemorySection& memory = models_.front().config->memory;
+  const auto lacks = [&](const std::string& what) {
+    return ConfigError(what + "; give it more, or train fewer models at once");
+  };
+  if (shortage.host == kUnlimited && shortage.nvme == kUnlimited) {
+    if (const std::optional<Bytes> smallest = find_smallest_device()) {
+      throw lacks(
+          fmt::format("memory.device: {} does not hold what {} models need at once: the smallest that works "
+                      "is {} ({} bytes)",
+                      format_bytes(memory.device), models_.size(), format_bytes(*smallest), *smallest));
+    }
+  }
+  // If one of them has no room alone, that is what is wrong.
+  for (const JointModel& model : models_) make_plans(*model.config, *model.model, rates_);
+  if (shortage.host != kUnlimited) {
+    throw lacks(fmt::format("memory.host: the state of {} models needs {}, more than {}", models_.size(),
+                            format_bytes(shortage.host), format_bytes(*memory.host)));
+  }
+  if (shortage.nvme != kUnlimited) {
+    throw lacks(fmt::format("memory.nvme.size: the state of {} models needs {} there, more than {}",
+                            models_.size(), format_bytes(shortage.nvme), format_bytes(memory.nvme_size)));
+  }
+  throw lacks(fmt::format("memory.device: {} does not hold what {} models need at once",
+                          format_bytes(memory.device), models_.size()));
+}
+
+}  // namespace strata
