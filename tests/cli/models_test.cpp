@@ -187,6 +187,41 @@ TEST_F(Models, StoppedByCtrlCAreSavedAndGoOnToTheSameBits) {
   EXPECT_EQ(hashes(report(train("sweep.yaml"))), solo_hashes());
 }
 
+/// What is saved passes through the host, which without a host tier holds nothing else.
+TEST_F(Models, OnADeviceThatHoldsAllAreSavedAndHaveTheirSoloBits) {
+  std::string text = run_file();
+  text.erase(text.find("memory:"));
+  write("all.yaml", text + "checkpoint: {path: out, every: 2}\nsweep: {optimizer.lr: [1e-2, 3e-3]}\n");
+  const nlohmann::json json = report(train("all.yaml"));
+  EXPECT_EQ(model(json, "lr=3e-3")["state_hash"], state_hash(train("run.yaml", {"optimizer.lr=3e-3"})));
+  EXPECT_TRUE(std::filesystem::exists(path("out/lr=3e-3/step-00000006/manifest.json")));
+  EXPECT_EQ(hashes(report(train("all.yaml"))), hashes(json));
+}
+
+TEST_F(Models, JoinARunThatIsStartedAgain) {
+  const auto write_sweep = [&](const std::string& seeds) {
+    write("seeds.yaml", run_file() + fmt::format("checkpoint: {{path: out, every: 1}}\n"
+                                                 "report: {{metrics: metrics}}\n"
+                                                 "sweep: {{train.seed: [{}]}}\n",
+                                                 seeds));
+  };
+  write_sweep("3, 4");
+  LinePipe metrics(path("metrics"));
+  Process run = start(train("seeds.yaml", {"memory.device=192KiB", "device.link.h2d=2MB/s"}));
+  ASSERT_TRUE(metrics.wait_for_lines(4));
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait().status, 1);
+  std::filesystem::remove(path("metrics"));
+  write_sweep("5, 3, 4");
+  const Outcome again = strata(train("seeds.yaml"));
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("going on from out/seed=4/step-0000000"));
+  const nlohmann::json joined = report(train("seeds.yaml"));
+  for (const std::string seed : {"3", "4", "5"})
+    EXPECT_EQ(model(joined, "seed=" + seed)["state_hash"],
+              state_hash(train("run.yaml", {"train.seed=" + seed})));
+}
+
 class KilledModels : public Models, public ::testing::WithParamInterface<std::string> {};
 INSTANTIATE_TEST_SUITE_P(, KilledModels, ::testing::Values("none", "training", "validation"),
                          [](const auto& info) { return info.param; });

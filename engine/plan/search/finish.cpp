@@ -1,5 +1,8 @@
 #include "engine/plan/search/finish.h"
 
+#include <fmt/format.h>
+
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -8,13 +11,12 @@
 namespace strata {
 namespace {
 
-/// What the host holds of a run without a host tier: messages to and from the device, and nothing else.
-Bytes message_bytes(const Program& program) {
-  Bytes sum = 0;
+/// Without a host tier the host holds messages to and from the device, and nothing else.
+void verify_messages_only(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.tier == Tier::host && buffer.kind == BufferKind::communication) sum += buffer.bytes;
+    if (buffer.tier == Tier::host && buffer.kind != BufferKind::communication)
+      throw std::logic_error(fmt::format("program defect: host:{} has no host tier to be on", buffer.name));
   }
-  return sum;
 }
 
 /// By unit.
@@ -56,9 +58,8 @@ TierBudgets budgets_of(const RunConfig::MemorySection& memory) {
 
 PlannedProgram finish(Program placed, const RunConfig::MemorySection& memory) {
   PlannedProgram result;
-  TierBudgets budgets = budgets_of(memory);
-  if (!memory.host) budgets[static_cast<std::size_t>(Tier::host)] = message_bytes(placed);
-  verify(placed, budgets);
+  verify(placed, budgets_of(memory));
+  if (!memory.host) verify_messages_only(placed);
   result.dependencies = find_dependencies(placed);
   for (const Tier tier : kTiers) result.use[static_cast<std::size_t>(tier)] = tier_use(placed, tier);
   result.step_traffic = traffic_of(placed, When::every_step);
