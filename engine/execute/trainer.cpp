@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "collectives/agreement.h"
 #include "engine/plan/lower/run_scratch.h"
 
@@ -159,7 +161,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
 std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
                                         const std::vector<TrainListener*>& listeners) {
   stop_ = &stop;
-  for (std::size_t m = 0; m < models_.size(); ++m) models_[m]->begin(*listeners[m]);
+  begin_models(listeners);
   check_space();
   if (options_.several && options_.several->on_begin) options_.several->on_begin();
   for (;;) {
@@ -181,6 +183,48 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
   results.reserve(models_.size());
   for (std::optional<TrainResult>& result : results_) results.push_back(std::move(*result));
   return results;
+}
+
+/// What models hold together each of them fills in, so that a model which begins with other values would
+/// change those of another.
+void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
+  using HeldPlace = std::pair<Tier, Bytes>;
+  const auto for_each_frozen = [&](std::size_t m, const auto& visit) {
+    const Program& program = models_[m]->plan().training.program;
+    for (const StatePlace& place : program.state) {
+      const Buffer& buffer = program.buffer(place.buffer);
+      if (place.part == StatePart::frozen) visit(place, HeldPlace(buffer.tier, buffer.offset));
+    }
+  };
+  std::map<HeldPlace, std::size_t> holders;
+  for (std::size_t m = 0; m < models_.size(); ++m)
+    for_each_frozen(m, [&](const StatePlace&, const HeldPlace& held) { ++holders[held]; });
+  struct Filled {
+    std::size_t model;
+    std::uint64_t hash;
+  };
+  std::map<HeldPlace, Filled> filled;
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    models_[m]->begin(*listeners[m]);
+    on_every_rank(ranks_ ? &ranks_->outside() : nullptr, [&] {
+      for_each_frozen(m, [&](const StatePlace& place, const HeldPlace& held) {
+        if (holders[held] < 2) return;
+        RunState& state = models_[m]->state();
+        const std::int64_t elements = state.held(static_cast<std::size_t>(place.unit), Flat::frozen).count;
+        const auto bytes = static_cast<std::size_t>(elements * size_of(place.type));
+        const std::uint64_t hash = hash_bytes(state.read(place.buffer).first(bytes));
+        const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
+        if (first.hash == hash) return;
+        throw ConfigError(
+            fmt::format("model.path: models {} and {} of the run file hold the frozen tensors of {} "
+                        "together, but begin with "
+                        "other values of them; train them in runs of their own, or begin anew with --fresh",
+                        first.model + 1, m + 1,
+                        models_[m]->plan().training.program.units[static_cast<std::size_t>(place.unit)]));
+      });
+    });
+    models_[m]->state().release_scratch();
+  }
 }
 
 /// For checkpoints of all models. The spill files of all ranks have their space by now.

@@ -103,6 +103,7 @@ class Trainer {
   RunState& state(std::size_t model = 0) { return models_[model]->state(); }
 
  private:
+  void begin_models(const std::vector<TrainListener*>& listeners);
   void check_space();
   void make_executors(const RunPrograms& programs);
   Executor::Options executor_options() const;

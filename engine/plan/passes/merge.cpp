@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "engine/plan/program/rounds.h"
@@ -48,6 +50,7 @@ class Merger {
       of.groups.push_back(static_cast<std::int32_t>(found - result_.groups.begin()));
     }
     of.buffers.assign(plain->buffers.size(), -1);
+    for (const StatePlace& place : plain->state) share(m, place);
     for (std::size_t b = 0; b < plain->buffers.size(); ++b) {
       if (plain->buffers[b].persistent) add_buffer(m, static_cast<BufferId>(b));
     }
@@ -57,6 +60,20 @@ class Merger {
       place.model = static_cast<std::int32_t>(m);
       result_.state.push_back(place);
     }
+  }
+
+  /// Takes another model's buffer for what is frozen in the place, if both are to be one and live alike.
+  void share(std::size_t m, const StatePlace& place) {
+    const std::span<const std::int32_t> numbers = models_[m].shared_frozen;
+    if (place.part != StatePart::frozen || numbers.empty()) return;
+    const std::int32_t number = numbers[static_cast<std::size_t>(place.unit)];
+    if (number < 0) return;
+    const Buffer& own = models_[m].plain->buffer(place.buffer);
+    const auto [found, is_new] =
+        shared_.try_emplace({number, own.tier, place.is_whole, place.type, own.bytes}, -1);
+    BufferId& id = of_[m].buffers[static_cast<std::size_t>(place.buffer)];
+    if (is_new) found->second = add_buffer(m, place.buffer);
+    id = found->second;
   }
 
   /// A name of the only model is as it was.
@@ -90,6 +107,8 @@ class Merger {
 
   std::span<const ModelProgram> models_;
   std::vector<OfModel> of_;
+  /// By number, and how they live.
+  std::map<std::tuple<std::int32_t, Tier, bool, ElementType, Bytes>, BufferId> shared_;
   Program result_;
 };
 

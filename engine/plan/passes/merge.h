@@ -30,6 +30,8 @@ Program begin_round_with(const Program& plain, std::size_t turn);
 struct ModelProgram {
   std::string name;
   const Program* plain = nullptr;  ///< null: it has none, and its number names no instruction
+  /// By unit: the number of its frozen values, which other models' units have too, or -1. Empty: none has.
+  std::span<const std::int32_t> shared_frozen = {};
 };
 
 /// The number that a model's first unit has in the merged program.
@@ -39,8 +41,9 @@ std::int32_t first_unit(std::span<const ModelProgram> models, std::size_t model)
 std::vector<RankGroup> groups_of(std::span<const ModelProgram> models);
 
 /// The programs as one, whose groups are `groups`: `order` has a model's number for each of its turns. Names
-/// of units and buffers begin with the model's, and units are numbered model after model. REQUIRES: the
-/// groups of all programs are among them.
+/// of units and buffers begin with the model's, and units are numbered model after model. Frozen values of
+/// one number that live alike are one buffer, named as the first model's. REQUIRES: the groups of all
+/// programs are among them.
 Program merge(std::span<const ModelProgram> models, std::span<const std::int32_t> order,
               std::vector<RankGroup> groups);
 /// Likewise, with the groups of these programs alone.

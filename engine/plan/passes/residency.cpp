@@ -41,13 +41,19 @@ std::int32_t Residency::visit_for(BufferId instance, std::vector<std::int32_t>& 
   return id;
 }
 
+std::int32_t& Residency::Latest::of(BufferId home, std::int32_t model) {
+  First& first = first_[static_cast<std::size_t>(home)];
+  if (first.model < 0) first.model = model;
+  return first.model == model ? first.visit : others_.try_emplace({home, model}, -1).first->second;
+}
+
 /// In the plain program every instance has at most one fetch, exactly one use and at most one write-back, in
 /// this order. What is gathered has more uses.
 void Residency::find_visits() {
   std::vector<std::int32_t> visit_of(plain_.buffers.size(), -1);
-  std::vector<std::int32_t> latest(plain_.buffers.size(), -1);  // per home: its latest visit
-  // Per home of a shard: the latest visit of the whole, if that is of what the shards are now.
-  std::vector<std::int32_t> latest_whole(plain_.buffers.size(), -1);
+  Latest latest(plain_.buffers.size());
+  // For homes of shards: the latest visit of the whole, if that is of what the shards are now.
+  Latest latest_whole(plain_.buffers.size());
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     const Instruction& instruction = plain_.instructions[i];
     const auto position = static_cast<std::int32_t>(i);
@@ -55,14 +61,14 @@ void Residency::find_visits() {
       const std::int32_t id = visit_for(instruction.writes[0].buffer, visit_of);
       visit(id).fetch = position;
       visit(id).home = instruction.reads[0].buffer;
-      std::int32_t& previous = latest[static_cast<std::size_t>(visit(id).home)];
+      std::int32_t& previous = latest.of(visit(id).home, instruction.model);
       if (previous >= 0 && may_lead_to(visit(previous), position)) visit(previous).next = id;
       previous = id;
     } else if (instruction.operation == level_.write_back && is_visitor(instruction.reads[0].buffer)) {
       const std::int32_t id = visit_for(instruction.reads[0].buffer, visit_of);
       visit(id).write_back = position;
       visit(id).home = instruction.writes[0].buffer;
-      latest[static_cast<std::size_t>(visit(id).home)] = id;
+      latest.of(visit(id).home, instruction.model) = id;
     } else {
       note_use(instruction, position, latest, visit_of);
     }
@@ -70,7 +76,7 @@ void Residency::find_visits() {
       const std::int32_t id = visit_of[static_cast<std::size_t>(operand.buffer)];
       if (id >= 0 && visit(id).fetch == position) continue;  // what is fetched is what was there
       const BufferId home = id < 0 ? operand.buffer : visit(id).home;
-      if (home >= 0) latest_whole[static_cast<std::size_t>(home)] = -1;
+      if (home >= 0) latest_whole.of(home, instruction.model) = -1;
     }
     if (level_.gathers(instruction) && is_gathered(instruction.writes[0].buffer))
       note_gathering(instruction, position, latest_whole, visit_of);
@@ -78,8 +84,8 @@ void Residency::find_visits() {
 }
 
 /// Ranks gather alike, so a whole value is worth keeping wherever its shards are not written between.
-void Residency::note_gathering(const Instruction& instruction, std::int32_t position,
-                               std::vector<std::int32_t>& latest, const std::vector<std::int32_t>& visit_of) {
+void Residency::note_gathering(const Instruction& instruction, std::int32_t position, Latest& latest,
+                               const std::vector<std::int32_t>& visit_of) {
   const auto visit_number = [&](BufferId buffer) { return visit_of[static_cast<std::size_t>(buffer)]; };
   const BufferId source = instruction.reads[0].buffer;
   const std::int32_t id = visit_number(instruction.writes[0].buffer);
@@ -90,7 +96,7 @@ void Residency::note_gathering(const Instruction& instruction, std::int32_t posi
   whole.home = whole.shard < 0 ? source : visit(whole.shard).home;
   gatherings_.push_back(id);
   if (whole.home < 0) return;
-  std::int32_t& previous = latest[static_cast<std::size_t>(whole.home)];
+  std::int32_t& previous = latest.of(whole.home, instruction.model);
   const bool may_lead_here = previous >= 0 && serves(visit(previous).fetch) == serves(position) &&
                              when(visit(previous).fetch) == when(position);
   if (may_lead_here) visit(previous).next = id;
@@ -118,11 +124,11 @@ bool Residency::may_lead_to(const Visit& visit, std::int32_t fetch) const {
   return is_within(rounds_of(serves(fetch)), fetched | made);
 }
 
-void Residency::note_use(const Instruction& instruction, std::int32_t position,
-                         std::vector<std::int32_t>& latest, std::vector<std::int32_t>& visit_of) {
+void Residency::note_use(const Instruction& instruction, std::int32_t position, Latest& latest,
+                         std::vector<std::int32_t>& visit_of) {
   for_each_operand(instruction, [&](const Operand& operand, bool writes) {
     if (plain_.buffer(operand.buffer).tier > level_.near) {
-      std::int32_t& of_home = latest[static_cast<std::size_t>(operand.buffer)];
+      std::int32_t& of_home = latest.of(operand.buffer, instruction.model);
       if (of_home < 0) return;
       visit(of_home).home_read_before_next |= !writes;
       if (writes) of_home = -1;  // the home is newer than the near copy

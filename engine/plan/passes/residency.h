@@ -2,6 +2,7 @@
 // program, and so are exchanges that would gather it again.
 #pragma once
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -76,10 +77,25 @@ class Residency {
     std::vector<BufferId> merged;            ///< per buffer: the one that stands for it
   };
 
+  /// The latest visit of each home, or -1. Models that share a home have one each: a model may end, or wait,
+  /// so none uses what another has fetched.
+  class Latest {
+   public:
+    explicit Latest(std::size_t buffers) : first_(buffers) {}
+    std::int32_t& of(BufferId home, std::int32_t model);
+
+   private:
+    struct First {
+      std::int32_t model = -1, visit = -1;
+    };
+    std::vector<First> first_;  ///< by home: of the model that visits it first
+    std::map<std::pair<BufferId, std::int32_t>, std::int32_t> others_;
+  };
+
   void find_visits();
-  void note_gathering(const Instruction& instruction, std::int32_t position,
-                      std::vector<std::int32_t>& latest, const std::vector<std::int32_t>& visit_of);
-  void note_use(const Instruction& instruction, std::int32_t position, std::vector<std::int32_t>& latest,
+  void note_gathering(const Instruction& instruction, std::int32_t position, Latest& latest,
+                      const std::vector<std::int32_t>& visit_of);
+  void note_use(const Instruction& instruction, std::int32_t position, Latest& latest,
                 std::vector<std::int32_t>& visit_of);
   std::int32_t visit_for(BufferId instance, std::vector<std::int32_t>& visit_of);
   void list_last_uses();

@@ -14,6 +14,7 @@
 #include "engine/plan/search/joint_round.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
+#include "engine/plan/search/shared_frozen.h"
 #include "engine/plan/search/size_limit.h"
 #include "engine/plan/search/timeline.h"
 
@@ -79,6 +80,7 @@ JointPlanner::JointPlanner(std::vector<JointModel> models, const MachineRates& r
     meshes_.push_back(make_strategy(*model.config, *model.model).mesh);
   }
   roles_ = roles_of(meshes_);
+  shared_frozen_ = find_shared_frozen(models_, meshes_);
   runs_.assign(roles_.size(), *models_.front().config);
 }
 
@@ -166,12 +168,16 @@ bool JointPlanner::merge(const TurnSchedule& schedule, Candidate& candidate) con
   return true;
 }
 
+ModelProgram JointPlanner::part(std::size_t model, const Program* program) const {
+  return {models_[model].name, program, shared_frozen_[model]};
+}
+
 /// By a role's programs, of which those of no buffers take no part.
 std::vector<ModelProgram> JointPlanner::parts(const std::vector<Program>& programs) const {
   std::vector<ModelProgram> parts;
   parts.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m)
-    parts.push_back({models_[m].name, programs[m].buffers.empty() ? nullptr : &programs[m]});
+    parts.push_back(part(m, programs[m].buffers.empty() ? nullptr : &programs[m]));
   return parts;
 }
 
@@ -182,7 +188,7 @@ std::vector<ModelProgram> JointPlanner::parts(std::size_t role,
   parts.reserve(models_.size());
   for (std::size_t m = 0; m < models_.size(); ++m) {
     const auto stage = static_cast<std::size_t>(roles_[role].stages[m]);
-    parts.push_back({models_[m].name, programs[m].empty() ? nullptr : &programs[m][stage]});
+    parts.push_back(part(m, programs[m].empty() ? nullptr : &programs[m][stage]));
   }
   return parts;
 }

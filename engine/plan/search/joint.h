@@ -14,19 +14,13 @@
 #include <vector>
 
 #include "engine/plan/passes/merge.h"
+#include "engine/plan/search/joint_model.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/roles.h"
 #include "engine/plan/search/turn_schedule.h"
 
 namespace strata {
-
-/// REQUIRES: what it refers to outlives its planner. The configs' sections memory, device and plan are equal.
-struct JointModel {
-  std::string name;
-  const RunConfig* config = nullptr;
-  const Model* model = nullptr;
-};
 
 /// An order of turns that was compared with others.
 struct ComparedOrder {
@@ -114,6 +108,7 @@ class JointPlanner {
   std::vector<Program> validations(std::size_t role, const Candidate& candidate) const;
   std::vector<ModelProgram> parts(std::size_t role, const std::vector<std::vector<Program>>& programs) const;
   std::vector<ModelProgram> parts(const std::vector<Program>& programs) const;
+  ModelProgram part(std::size_t model, const Program* program) const;
   void pin_state(std::size_t role, Program& program, std::span<const ModelProgram> parts) const;
   std::vector<JointPlan> finish(Choice best) const;
   JointPlan finish(std::size_t role, Placement placement, const Candidate& candidate) const;
@@ -123,7 +118,8 @@ class JointPlanner {
 
   std::vector<JointModel> models_;
   MachineRates rates_;
-  std::vector<Mesh> meshes_;  ///< by model
+  std::vector<Mesh> meshes_;                              ///< by model
+  std::vector<std::vector<std::int32_t>> shared_frozen_;  ///< by model and unit (shared_frozen.h)
   std::vector<RankRole> roles_;
   /// By role: the first model's, whose budgets are all that there is.
   std::vector<RunConfig> runs_;

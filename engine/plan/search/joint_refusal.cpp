@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +22,18 @@ Bytes staying_bytes(const Program& program) {
   Bytes bytes = 0;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.persistent && buffer.tier == Tier::device) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+/// What of that other models have brought already; adds what it brings to `brought`, by number.
+Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared_frozen,
+                    std::set<std::int32_t>& brought) {
+  Bytes bytes = 0;
+  for (const StatePlace& place : program.state) {
+    if (place.part != StatePart::frozen || program.buffer(place.buffer).tier != Tier::device) continue;
+    const std::int32_t number = shared_frozen[static_cast<std::size_t>(place.unit)];
+    if (number >= 0 && !brought.insert(number).second) bytes += program.buffer(place.buffer).bytes;
   }
   return bytes;
 }
@@ -45,13 +60,19 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
     for (RunConfig& config : configs) config.memory.device = device;
   };
   Bytes turn = 0, staying = 0;
+  std::map<std::size_t, std::set<std::int32_t>> brought;  // by stage
   for (std::size_t m = 0; m < models.size(); ++m) {
     const Bytes alone = configs[m].memory.device = smallest_device_bytes(configs[m], *models[m].model);
-    Bytes most = 0;
-    for (const Plan& plan : make_plans(configs[m], *models[m].model, rates_))
-      most = std::max(most, staying_bytes(plan.training.program));
+    Bytes most = 0, most_added = 0;
+    std::size_t stage = 0;
+    for (const Plan& plan : make_plans(configs[m], *models[m].model, rates_)) {
+      const Program& program = plan.training.program;
+      const Bytes bytes = staying_bytes(program);
+      most = std::max(most, bytes);
+      most_added = std::max(most_added, bytes - brought_bytes(program, shared_frozen_[m], brought[stage++]));
+    }
     turn = std::max(turn, alone - most);
-    staying += most;
+    staying += most_added;
   }
   const Bytes given = models_.front().config->memory.device;
   Bytes device = std::max(turn + staying, given + kBufferAlignment);

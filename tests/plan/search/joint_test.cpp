@@ -262,6 +262,23 @@ TEST(JointRefusals, NameADeviceThatHoldsModelsOfAllKinds) {
   EXPECT_EQ(models.refusal(), "");
 }
 
+/// What is frozen of three models has the room of one's.
+TEST(JointRefusals, CountWhatModelsShareOnce) {
+  const auto smallest_of = [](const std::string& folder) {
+    Models models;
+    for (int m = 0; m < 3; ++m) models.add(tiny_model(3, true, 40, {"model.layers.*"})).model.path = folder;
+    models.set_memory(memory_of(1 * KiB, std::nullopt));
+    RunConfig config = models.config(0);
+    const Bytes alone =
+        test::with_named_budgets(config, test::refusal(config, models.model(0))).memory.device;
+    models.set_memory(memory_of(alone, std::nullopt));
+    models.set_memory(test::with_named_budgets(models.config(0), models.refusal()).memory);
+    EXPECT_EQ(models.refusal(), "");
+    return models.config(0).memory.device;
+  };
+  EXPECT_LT(smallest_of("folder"), smallest_of(""));
+}
+
 TEST(JointRefusals, OfAModelThatHasNoRoomAloneAreItsOwn) {
   Models models = mixed_models();
   models.set_memory(memory_of(4 * KiB, kUnlimited));
