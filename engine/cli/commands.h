@@ -10,6 +10,7 @@ struct TrainCommand {
   std::string run_file;
   std::vector<std::string> overrides;  ///< --set a.b=c
   std::string json;                    ///< report file; empty: none, "-": standard output
+  std::string profile;                 ///< folder for a profile; empty: none
   bool fresh = false;
   bool dump_config = false;
 };
@@ -19,6 +20,7 @@ struct PlanCommand {
   std::string run_file;
   std::vector<std::string> overrides;
   std::string json;
+  std::string profile;  ///< folder for a profile; empty: none
   bool program = false, schedule = false;
 };
 int run_plan(const PlanCommand& command);

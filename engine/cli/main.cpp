@@ -31,6 +31,9 @@ int run(int argc, char** argv) {
   add_run_file(*train_app, train);
   train_app->add_option("--json", train.json,
                         "write the report as JSON to this file, '-' for standard output");
+  train_app->add_option("--profile", train.profile,
+                        "write one of the first steps, as planned and as measured, to this folder (see plan "
+                        "--profile)");
   train_app->add_flag("--fresh", train.fresh, "start anew instead of going on from a checkpoint");
   train_app->add_flag("--dump-config", train.dump_config, "print the full effective run file and end");
   train_app->add_flag_callback(
@@ -46,6 +49,9 @@ int run(int argc, char** argv) {
       app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
   add_run_file(*plan_app, plan);
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
+  plan_app->add_option("--profile", plan.profile,
+                       "write the step as planned to this folder: trace.pftrace for ui.perfetto.dev, "
+                       "memory_view.pickle for PyTorch's memory_viz, summary.json");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
                      "print the order of a step's work, one visit of a unit per line");

@@ -19,6 +19,7 @@
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/joint.h"
+#include "engine/profile/profile_folder.h"
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
@@ -98,6 +99,12 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   }
 }
 
+/// Writes the profile that the command asks for. `ranks` are one of each that does what others do not.
+void profile_plan(const std::string& folder, const std::vector<RankProgram>& ranks,
+                  const MachineRates& rates) {
+  if (!folder.empty()) write_profile_folder(folder, planned_profiles(ranks, rates), {});
+}
+
 /// Plans a run file that has several models.
 int plan_models(const PlanCommand& command, const RunModels& run) {
   std::vector<RunConfig> configs;
@@ -121,7 +128,8 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   for (RunConfig& config : configs) config.memory = first.memory;
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
-  const std::vector<JointPlan> plans = JointPlanner(std::move(joint), profile).plan(steps);
+  JointPlanner planner(std::move(joint), profile);
+  const std::vector<JointPlan> plans = planner.plan(steps);
   const JointPlan& plan = plans.front();
   if (command.json != "-") {
     std::cout << joint_plan_text(plan, labels, rates) << "scratch  "
@@ -132,6 +140,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   for (const JointPlan& of_role : plans) {
     if (command.program) std::cout << print(of_role.training.program);
   }
+  profile_plan(command.profile, planner.ranks_of(plans), profile);
   nlohmann::json json = joint_plan_json(plan, labels, rates);
   json["scratch"] = scratch_json(scratch);
   write_json(command.json, json);
@@ -142,6 +151,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
 
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+  if (!command.profile.empty()) check_profile_folder(command.profile);
   RunModels run = load_run_models(command.run_file, command.overrides);
   if (run.is_several) return plan_models(command, run);
   RunConfig config = std::move(run.models.front().config);
@@ -167,6 +177,7 @@ int run_plan(const PlanCommand& command) {
   for (const Plan& plan : plans) {
     if (command.program) std::cout << stage_heading(plan, model) << print(plan.training.program);
   }
+  profile_plan(command.profile, ranks_of(plans), profile);
   nlohmann::json json = plan_json(plans.front(), rates);
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));

@@ -17,6 +17,7 @@
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
 #include "engine/config/describe.h"
+#include "engine/profile/profile_folder.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 #include "engine/report/progress.h"
@@ -65,6 +66,7 @@ int train(const TrainCommand& command, Job& job) {
   PreparedMachine machine;
   on_every_rank(job.world(), [&] {
     if (job.is_first()) check_json_path("--json", command.json);
+    if (job.is_first() && !command.profile.empty()) check_profile_folder(command.profile);
     models.front() = prepare_model(agreed, job);
     machine = prepare_machine(models, job);
   });
@@ -82,12 +84,14 @@ int train(const TrainCommand& command, Job& job) {
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
       measure_machine(*machine.device, config.precision(), link_limit(config), host_threads(config));
+  RecordedStep recorded;
   Trainer trainer(config, setup.model, plan, *machine.device, training_data(*setup.data, setup.model.context),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .world = job.world(),
                    .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
-                   .on_failure = [&job](const std::exception& error) { job.tell(error); }});
+                   .on_failure = [&job](const std::exception& error) { job.tell(error); },
+                   .record = command.profile.empty() ? nullptr : &recorded});
   trainer.measure_nvme(rates);
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
@@ -115,6 +119,10 @@ int train(const TrainCommand& command, Job& job) {
   const TrainReport report{plan, result, rates, std::move(ranks)};
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
+  if (!recorded.times.empty()) {
+    write_profile_folder(command.profile, planned_profiles(ranks_of(plans), rates),
+                         {measured_profile(plan.training, recorded)});
+  }
   if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
   if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';
   return failed ? 1 : 0;

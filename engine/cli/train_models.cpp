@@ -20,6 +20,7 @@
 #include "engine/execute/run_record.h"
 #include "engine/execute/select.h"
 #include "engine/plan/search/joint.h"
+#include "engine/profile/profile_folder.h"
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/models_report.h"
 #include "engine/report/models_table.h"
@@ -95,6 +96,7 @@ class ModelsTraining {
   void prepare() {
     on_every_rank(job_.world(), [&] {
       if (job_.is_first()) check_json_path("--json", command_.json);
+      if (job_.is_first() && !command_.profile.empty()) check_profile_folder(command_.profile);
       // Also what is not trained any more must be what it was said to be.
       for (const NamedRun& model : run_.models) models_.push_back(prepare_model(model.config, job_));
       machine_ = prepare_machine(models_, job_);
@@ -236,6 +238,7 @@ class ModelsTraining {
                      .world = job_.world(),
                      .make_device_group = job_.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                      .on_failure = [this](const std::exception& error) { job_.tell(error); },
+                     .record = command_.profile.empty() ? nullptr : &recorded_,
                      .several = several()});
     trainer.measure_nvme(rates_);
     std::list<Listeners> listeners(trained_.size());
@@ -257,6 +260,10 @@ class ModelsTraining {
     std::vector<TrainResult> results = trainer.train(stop_on_signals(), of_models);
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (table_) table_->finish();
+    if (job_.is_first() && !recorded_.times.empty()) {
+      write_profile_folder(command_.profile, planned_profiles(planner_->ranks_of(plans_.front()), rates_),
+                           {measured_profile(first_plan.training, recorded_)});
+    }
     return report(std::move(results), trainer.measured(), trainer.planned());
   }
 
@@ -343,6 +350,7 @@ class ModelsTraining {
   PreparedMachine machine_;
   MachineRates planning_, rates_;
   std::optional<JointPlanner> planner_;
+  RecordedStep recorded_;                     ///< of the first plan, if a profile is asked for
   std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by role
   std::optional<ModelsTable> table_;
   double seconds_ = 0;

@@ -7,20 +7,13 @@
 
 #include "base/at_work.h"
 #include "base/error.h"
+#include "engine/execute/measure.h"
 
 namespace strata {
 namespace {
 
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-/// "forward unit.3 mb=2".
-std::string label(const Program& program, const Instruction& instruction) {
-  std::string text(name_of(instruction.operation));
-  if (instruction.unit >= 0) text += " " + program.units[static_cast<std::size_t>(instruction.unit)];
-  if (instruction.microbatch >= 0) text += fmt::format(" mb={}", instruction.microbatch);
-  return text;
 }
 
 }  // namespace
@@ -39,7 +32,7 @@ Executor::Executor(const PlannedProgram& program, std::vector<ModelOperations> m
     const Instruction& instruction = program.program.instructions[i];
     const auto model = static_cast<std::size_t>(instruction.model);
     own_.push_back(&models_[model].instructions->at(found[model]++));
-    labels_.push_back(label(program.program, instruction));
+    labels_.push_back(title_of(program.program, instruction));
     if (Stream* stream = streams.find(instruction.lane))
       issued_[i] = {stream->make_event(), stream->make_event()};
     const bool takes_turns = issued_[i].end != nullptr && instruction.meets_ranks();
@@ -64,6 +57,7 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
   stop_ = &stop;
   on_step_ = &on_step;
   take_count();  // what others have moved since the run before
+  begin_record(steps);
   last_report_ = Clock::now();
   if (options_.mode == LaneMode::serial) {
     run_serial();
@@ -81,6 +75,31 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
   for (std::size_t m = 0; m < models_.size(); ++m)
     result.completed_steps.push_back(committed_[m] + 1 - steps[m].first);
   return result;
+}
+
+/// One of the first rounds, in which all memory has been touched and lanes are busy, if no run before had
+/// one.
+void Executor::begin_record(const std::vector<StepRange>& steps) {
+  constexpr std::int64_t kWarmRounds = 2;
+  recorded_round_ = -1;
+  if (options_.record == nullptr || !options_.record->times.empty()) return;
+  std::int64_t rounds = 0;
+  for (const StepRange& range : steps) rounds = std::max(rounds, range.count);
+  if (rounds == 0) return;
+  recorded_round_ = std::min(kWarmRounds, rounds - 1);
+  options_.record->times.assign(issued_.size(), {.start = 0, .end = -1});
+  if (Stream* stream = streams_.find(Lane::compute)) {
+    record_begin_ = stream->make_event();
+    stream->record(*record_begin_);
+    strata::wait_for(*record_begin_);
+  }
+  record_begin_time_ = Clock::now();
+}
+
+void Executor::record(std::int32_t index, double start, double end) {
+  InstructionTime& time = options_.record->times[static_cast<std::size_t>(index)];
+  time.start = start;
+  time.end = end;
 }
 
 /// Models share streams, stores and with them what counts.
@@ -161,7 +180,10 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
     } else if (is_performed) {
       const Clock::time_point start = Clock::now();
       perform(index, round);
-      add_busy(lane, seconds_between(start, Clock::now()));
+      const Clock::time_point end = Clock::now();
+      add_busy(lane, seconds_between(start, end));
+      if (round == recorded_round_)
+        record(index, seconds_between(record_begin_time_, start), seconds_between(record_begin_time_, end));
     }
   } catch (const EndedByRankError& error) {
     throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
@@ -179,6 +201,7 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
     StepReport report = operations.report();
     report.seconds = seconds_between(last_report_, now);
     report.begins = rounds_.step_of(instruction, round) == rounds_.of(instruction).steps.first;
+    if (round == recorded_round_) options_.record->seconds += report.seconds;
     last_report_ = now;
     if (*on_step_) (*on_step_)(model, report);
   }
@@ -210,6 +233,7 @@ void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, boo
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;
+  issued.is_recorded = performs && round == recorded_round_;
 }
 
 /// Waits for the instruction's latest issue, if any, and counts its time: its events are about to be recorded
@@ -220,6 +244,9 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
   wait_for(*issued.end, index);
   issued.pending = false;
   add_busy(lane, issued.end->seconds_since(*issued.start));
+  if (issued.is_recorded) {
+    record(index, issued.start->seconds_since(*record_begin_), issued.end->seconds_since(*record_begin_));
+  }
 }
 
 /// The device may have a step's work before it, which may take long: it hangs if it ends nothing of it.

@@ -22,6 +22,7 @@
 
 #include "base/pacing_clock.h"
 #include "engine/execute/operations.h"
+#include "engine/execute/recorded_step.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
@@ -49,6 +50,8 @@ class Executor {
     std::function<std::optional<std::string>()> ranks_failure = {};
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
+    /// If given and empty: a round of the next run is recorded in it. REQUIRES: outlives the executor.
+    RecordedStep* record = nullptr;
   };
 
   /// What one of the program's models does, and its instructions as `operations` know them: those of the
@@ -93,6 +96,8 @@ class Executor {
     friend bool operator==(const Advance&, const Advance&) = default;
   };
 
+  void begin_record(const std::vector<StepRange>& steps);
+  void record(std::int32_t index, double start, double end);
   void run_serial();
   void run_lane(std::size_t lane);
   void run_rounds(std::size_t lane);
@@ -128,6 +133,7 @@ class Executor {
   struct Issued {
     std::unique_ptr<Event> start, end;
     bool pending = false;  ///< its time is not counted yet
+    bool is_recorded = false;
   };
 
   const PlannedProgram& program_;
@@ -156,6 +162,9 @@ class Executor {
   const std::atomic<bool>* stop_ = nullptr;
   const OnStep* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;
+  std::int64_t recorded_round_ = -1;     ///< or none
+  std::unique_ptr<Event> record_begin_;  ///< from which devices count its seconds, and then the host
+  Clock::time_point record_begin_time_;
 };
 
 }  // namespace strata

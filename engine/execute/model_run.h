@@ -94,6 +94,7 @@ class ModelRun {
   Operations* validation() { return validation_ ? &*validation_ : nullptr; }
   RunState& state() { return *state_; }
   const Plan& plan() const { return *plan_; }
+  const Model& model() const { return setup_.model; }
   const Counters& counters() const { return training_->counters(); }
   SaveSchedule saves() const;
 

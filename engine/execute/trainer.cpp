@@ -140,6 +140,7 @@ void Trainer::make_executors(const RunPrograms& programs) {
     options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
   options.saves = std::move(saves);
+  options.record = options_.record;
   training_.emplace(*programs.training, std::move(training), streams_, options);
 }
 
@@ -189,41 +190,49 @@ std::vector<TrainResult> Trainer::train(const std::atomic<bool>& stop,
 /// change those of another.
 void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
   using HeldPlace = std::pair<Tier, Bytes>;
-  const auto for_each_frozen = [&](std::size_t m, const auto& visit) {
-    const Program& program = models_[m]->plan().training.program;
-    for (const StatePlace& place : program.state) {
-      const Buffer& buffer = program.buffer(place.buffer);
-      if (place.part == StatePart::frozen) visit(place, HeldPlace(buffer.tier, buffer.offset));
-    }
+  const auto place_held = [&](std::size_t m, const StatePlace& place) -> HeldPlace {
+    const Buffer& buffer = models_[m]->plan().training.program.buffer(place.buffer);
+    return {buffer.tier, buffer.offset};
   };
-  std::map<HeldPlace, std::size_t> holders;
-  for (std::size_t m = 0; m < models_.size(); ++m)
-    for_each_frozen(m, [&](const StatePlace&, const HeldPlace& held) { ++holders[held]; });
+  const auto frozen_places = [&](std::size_t m) {
+    std::vector<StatePlace> places = models_[m]->plan().training.program.state;
+    std::erase_if(places, [](const StatePlace& place) { return place.part != StatePart::frozen; });
+    return places;
+  };
+  std::map<HeldPlace, int> holders;
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    for (const StatePlace& place : frozen_places(m)) ++holders[place_held(m, place)];
+  }
+  // The same on all ranks, though some may hold nothing together.
+  const bool may_share =
+      std::ranges::count_if(models_, [](const auto& model) { return model->model().freezes(); }) > 1;
   struct Filled {
     std::size_t model;
     std::uint64_t hash;
   };
   std::map<HeldPlace, Filled> filled;
+  const auto check = [&](std::size_t m) {
+    RunState& state = models_[m]->state();
+    for (const StatePlace& place : frozen_places(m)) {
+      const HeldPlace held = place_held(m, place);
+      if (holders[held] < 2) continue;
+      const auto unit = static_cast<std::size_t>(place.unit);
+      const std::int64_t elements = state.held(unit, Flat::frozen).count;
+      const auto bytes = static_cast<std::size_t>(elements * size_of(place.type));
+      const std::uint64_t hash = hash_bytes(state.read(place.buffer).first(bytes));
+      const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
+      if (first.hash == hash) continue;
+      throw ConfigError(
+          fmt::format("model.path: models {} and {} of the run file hold the frozen tensors of {} together, "
+                      "but begin with "
+                      "other values of them; train them in runs of their own, or begin anew with --fresh",
+                      first.model + 1, m + 1, models_[m]->plan().training.program.units[unit]));
+    }
+    state.release_scratch();
+  };
   for (std::size_t m = 0; m < models_.size(); ++m) {
     models_[m]->begin(*listeners[m]);
-    on_every_rank(ranks_ ? &ranks_->outside() : nullptr, [&] {
-      for_each_frozen(m, [&](const StatePlace& place, const HeldPlace& held) {
-        if (holders[held] < 2) return;
-        RunState& state = models_[m]->state();
-        const std::int64_t elements = state.held(static_cast<std::size_t>(place.unit), Flat::frozen).count;
-        const auto bytes = static_cast<std::size_t>(elements * size_of(place.type));
-        const std::uint64_t hash = hash_bytes(state.read(place.buffer).first(bytes));
-        const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
-        if (first.hash == hash) return;
-        throw ConfigError(
-            fmt::format("model.path: models {} and {} of the run file hold the frozen tensors of {} "
-                        "together, but begin with "
-                        "other values of them; train them in runs of their own, or begin anew with --fresh",
-                        first.model + 1, m + 1,
-                        models_[m]->plan().training.program.units[static_cast<std::size_t>(place.unit)]));
-      });
-    });
-    models_[m]->state().release_scratch();
+    if (may_share) on_every_rank(ranks_ ? &ranks_->outside() : nullptr, [&] { check(m); });
   }
 }
 

@@ -61,6 +61,7 @@ class Trainer {
     /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
     std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
+    RecordedStep* record = nullptr;  ///< for a training step of the first program; outlives the trainer
     std::optional<SeveralModels> several = {};  ///< of a run that goes on when one of its models ends
   };
 

@@ -98,7 +98,7 @@ TEST_F(Models, ArePlannedAsJson) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
-/// The large one is neither the first nor the last, and the kernels of another have more scratch.
+/// The large one is neither the first nor the last. Which one's kernels have most scratch depends on the CPU.
 TEST_F(Models, ArePlannedBesideTheMemoryThatTheirRunHasBesideThePlan) {
   write("sizes.yaml", run_file() + R"(models: [{name: small},
   {name: large, model.config.vocab_size: 4096}, {name: long, data.sequence_length: 120}]
@@ -114,10 +114,14 @@ TEST_F(Models, ArePlannedBesideTheMemoryThatTheirRunHasBesideThePlan) {
   const std::string planned = strata(plan).out, said = strata(arguments).err;
   EXPECT_THAT(line(planned, "memory  "), HasSubstr("513.00 KiB to load, save and hash state"));
   for (const std::string word : {"memory  ", "scratch "}) EXPECT_EQ(line(said, word), line(planned, word));
-  const auto scratch_alone = [&](const std::string& set) {
-    return line(strata({"plan", "run.yaml", "--set", set}).out, "scratch ");
-  };
-  EXPECT_EQ(line(planned, "scratch "), scratch_alone("data.sequence_length=120"));
+  plan.insert(plan.end(), {"--json", "-"});
+  nlohmann::json most;
+  for (const std::string own : {"train.seed=3", "model.config.vocab_size=4096", "data.sequence_length=120"}) {
+    nlohmann::json scratch =
+        report({"plan", "run.yaml", "--set", own, "--set", "memory.device=unlimited"}).at("scratch");
+    if (most.is_null() || scratch["planned_bytes"] > most["planned_bytes"]) most = std::move(scratch);
+  }
+  EXPECT_EQ(nlohmann::json::parse(strata(plan).out)["scratch"], most);
 }
 
 TEST_F(Models, GoOnWhenTheirStepsAreRaisedButNotThoseThatWereEnded) {

@@ -69,7 +69,8 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
                    .world = options.world,
                    .make_device_group = options.make_device_group,
                    .on_failure = options.on_failure,
-                   .observer = options.observer});
+                   .observer = options.observer,
+                   .record = options.record});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,

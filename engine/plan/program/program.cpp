@@ -224,6 +224,13 @@ std::string print(const Program& program, const Instruction& instruction) {
   return line;
 }
 
+std::string title_of(const Program& program, const Instruction& instruction) {
+  std::string title(name_of(instruction.operation));
+  if (instruction.unit >= 0) title += ' ' + program.units[static_cast<std::size_t>(instruction.unit)];
+  if (instruction.microbatch >= 0) title += fmt::format(" mb={}", instruction.microbatch);
+  return title;
+}
+
 std::string print(const Program& program) {
   const std::vector<Lifetime> live = lifetimes(program);
   std::string text;

@@ -390,5 +390,7 @@ class LifetimeFinder {
 /// output=device:unit.4/input[mb=2]#40 bf16[1024]".
 std::string print(const Program& program);
 std::string print(const Program& program, const Instruction& instruction);
+/// What it does, in few words: "forward block.3 mb=2".
+std::string title_of(const Program& program, const Instruction& instruction);
 
 }  // namespace strata

@@ -301,6 +301,15 @@ std::optional<std::vector<JointPlan>> JointPlanner::find(const std::vector<std::
   return plans;
 }
 
+std::vector<RankProgram> JointPlanner::ranks_of(const std::vector<JointPlan>& plans) const {
+  std::vector<RankProgram> ranks;
+  for (std::size_t role = 0; role < roles_.size(); ++role) {
+    const PlannedProgram& training = plans[role].training;
+    ranks.push_back({roles_[role].rank, &training.program, &training.dependencies});
+  }
+  return ranks;
+}
+
 void JointPlanner::Hindrance::add(const Hindrance& other) {
   shortage.host = std::min(shortage.host, other.shortage.host);
   shortage.nvme = std::min(shortage.nvme, other.shortage.nvme);

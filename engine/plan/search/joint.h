@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/plan/passes/merge.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/search/joint_model.h"
 #include "engine/plan/search/placement.h"
 #include "engine/plan/search/planner.h"
@@ -59,6 +60,8 @@ class JointPlanner {
   /// nothing if no such plan is found.
   std::optional<std::vector<JointPlan>> replan(const std::vector<std::int64_t>& remaining_steps,
                                                const std::string& order = {});
+  /// One rank of each role, with what it does by these plans. REQUIRES: they outlive what is returned.
+  std::vector<RankProgram> ranks_of(const std::vector<JointPlan>& plans) const;
   /// The number of a rank's role.
   std::size_t role_of(std::int64_t rank) const { return strata::role_of(rank, meshes_, roles_); }
 

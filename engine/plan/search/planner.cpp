@@ -61,6 +61,16 @@ std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const 
   return plans;
 }
 
+std::vector<RankProgram> ranks_of(const std::vector<Plan>& plans) {
+  std::vector<RankProgram> ranks;
+  ranks.reserve(plans.size());
+  for (const Plan& plan : plans) {
+    const std::int64_t first = plan.strategy.pipeline.stage * plan.strategy.mesh.tensor;
+    ranks.push_back({first, &plan.training.program, &plan.training.dependencies});
+  }
+  return ranks;
+}
+
 Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates) {
   return std::move(make_plans(config, model, rates).front());
 }

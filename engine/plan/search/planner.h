@@ -13,6 +13,7 @@
 #include "engine/plan/program/dependencies.h"
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/program.h"
+#include "engine/plan/program/rank_tasks.h"
 #include "engine/plan/program/traffic.h"
 #include "engine/plan/search/rates.h"
 
@@ -70,6 +71,8 @@ struct Plan {
 ///
 /// A plan for each stage of the pipeline, which all ranks of the stage run.
 std::vector<Plan> make_plans(const RunConfig& config, const Model& model, const MachineRates& rates);
+/// The first rank of each stage, with what it does. REQUIRES: the plans outlive what is returned.
+std::vector<RankProgram> ranks_of(const std::vector<Plan>& plans);
 /// The first stage's: of a run without a pipeline the only one.
 Plan make_plan(const RunConfig& config, const Model& model, const MachineRates& rates);
 /// For a run of one rank: by planning_rates(config), those of this machine.

@@ -1,6 +1,11 @@
 #include "engine/plan/search/timeline.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
 
 #include "engine/plan/program/rank_tasks.h"
 
@@ -51,35 +56,74 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
   return 0;
 }
 
-double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
+namespace {
+
+/// Lets times count from the first of all.
+void shift_to_begin(std::vector<RoundTimeline>& ranks) {
+  double begin = std::numeric_limits<double>::infinity();
+  for (const RoundTimeline& rank : ranks) {
+    for (const InstructionTime& time : rank.instructions) begin = std::min(begin, time.start);
+  }
+  for (RoundTimeline& rank : ranks) {
+    for (InstructionTime& time : rank.instructions) {
+      time.start -= begin;
+      time.end -= begin;
+    }
+  }
+}
+
+RoundTimeline simulate(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
   const std::size_t count = placed.instructions.size();
-  std::vector<double> seconds(count), end(count), end_before(count);
+  std::vector<double> seconds(count);
   for (std::size_t i = 0; i < count; ++i) seconds[i] = seconds_of(placed, placed.instructions[i], rates);
+  RoundTimeline round;
+  round.instructions.resize(count);
+  std::vector<InstructionTime> before(count);
   std::array<double, kLanes.size()> lane_end = {};
   double finished = 0, finished_before = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    std::swap(end, end_before);
+  for (int number = 0; number < kRounds; ++number) {
+    std::swap(round.instructions, before);
     finished_before = finished;
     for (std::size_t i = 0; i < count; ++i) {
       double& lane = lane_end[static_cast<std::size_t>(placed.instructions[i].lane)];
-      double start = lane;
+      InstructionTime time = {.start = lane};
       for (const Lane other : kLanes) {
-        const auto number = static_cast<std::size_t>(other);
-        const LanePosition& wait = dependencies.waits[i][number];
+        const auto of_lane = static_cast<std::size_t>(other);
+        const LanePosition& wait = dependencies.waits[i][of_lane];
         if (wait.position < 0 || other == Lane::save) continue;
-        const auto awaited =
-            static_cast<std::size_t>(dependencies.lanes[number][static_cast<std::size_t>(wait.position)]);
-        start = std::max(start, wait.previous_step ? end_before[awaited] : end[awaited]);
+        const std::int32_t awaited = dependencies.lanes[of_lane][static_cast<std::size_t>(wait.position)];
+        const std::vector<InstructionTime>& times = wait.previous_step ? before : round.instructions;
+        const double ready = times[static_cast<std::size_t>(awaited)].end;
+        if (ready <= time.start) continue;
+        time.start = ready;
+        time.awaited = awaited;
       }
-      end[i] = lane = start + seconds[i];
-      finished = std::max(finished, end[i]);
+      time.waited = time.start - lane;
+      time.end = lane = time.start + seconds[i];
+      finished = std::max(finished, time.end);
+      round.instructions[i] = time;
     }
   }
-  return finished - finished_before;
+  round.seconds = finished - finished_before;
+  return round;
+}
+
+}  // namespace
+
+double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
+  return simulate(placed, dependencies, rates).seconds;
 }
 
 double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates) {
-  if (ranks.size() == 1) return simulated_seconds(*ranks[0].program, *ranks[0].dependencies, rates);
+  return simulate_round(ranks, rates).front().seconds;
+}
+
+std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates) {
+  if (ranks.size() == 1) {
+    std::vector<RoundTimeline> alone = {simulate(*ranks[0].program, *ranks[0].dependencies, rates)};
+    shift_to_begin(alone);
+    return alone;
+  }
   const auto seconds = [&](std::size_t number, const Instruction& instruction) {
     if (instruction.operation == Operation::receive)
       return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
@@ -87,14 +131,42 @@ double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates&
   };
   std::size_t in_round = 0;
   for (const RankProgram& rank : ranks) in_round += rank.program->instructions.size();
-  const Timeline timeline = run_tasks(rank_tasks(ranks, kRounds, seconds));
+  const std::vector<LaneTask> tasks = rank_tasks(ranks, kRounds, seconds);
+  const Timeline timeline = run_tasks(tasks);
   const auto finished = [&](int rounds) {
     double finished = 0;
     for (std::size_t task = 0; task < static_cast<std::size_t>(rounds) * in_round; ++task)
       finished = std::max(finished, timeline.tasks[task].end);
     return finished;
   };
-  return finished(kRounds) - finished(kRounds - 1);
+  std::map<std::int32_t, double> lane_end;
+  for (std::size_t task = 0; task < (kRounds - 1) * in_round; ++task)
+    lane_end[tasks[task].lane] = timeline.tasks[task].end;
+  std::vector<RoundTimeline> rounds;
+  std::size_t task = (kRounds - 1) * in_round;
+  for (const RankProgram& rank : ranks) {
+    const std::size_t first = task % in_round;
+    const std::size_t count = rank.program->instructions.size();
+    RoundTimeline& round = rounds.emplace_back();
+    round.seconds = finished(kRounds) - finished(kRounds - 1);
+    for (; task % in_round < first + count && task < tasks.size(); ++task) {
+      double& lane = lane_end[tasks[task].lane];
+      InstructionTime& time = round.instructions.emplace_back();
+      time = {.start = timeline.tasks[task].start, .end = timeline.tasks[task].end};
+      time.waited = time.start - lane;
+      double latest = lane;
+      for (const std::int32_t after : tasks[task].after) {
+        const auto awaited = static_cast<std::size_t>(after) % in_round;
+        const double end = timeline.tasks[static_cast<std::size_t>(after)].end;
+        if (end <= latest || awaited < first || awaited >= first + count) continue;
+        latest = end;
+        time.awaited = static_cast<std::int32_t>(awaited - first);
+      }
+      lane = time.end;
+    }
+  }
+  shift_to_begin(rounds);
+  return rounds;
 }
 
 }  // namespace strata

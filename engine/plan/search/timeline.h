@@ -2,7 +2,9 @@
 // order, each instruction behind those that it depends on. Pure functions; any thread.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/plan/program/dependencies.h"
 #include "engine/plan/search/rates.h"
@@ -14,6 +16,25 @@ struct RankProgram;
 /// Seconds that an instruction takes by itself in a step that saves nothing: those of its FLOPs, of the bytes
 /// that it copies, reads, writes or sends, or of the memory that it goes through.
 double seconds_of(const Program& program, const Instruction& instruction, const MachineRates& rates);
+
+/// When an instruction runs.
+struct InstructionTime {
+  double start = 0, end = 0;  ///< seconds since the first instruction of its round began
+  /// The instruction of its rank for which its lane, with nothing else to do, waited longest; or -1. That is
+  /// of the round before if it ends first.
+  std::int32_t awaited = -1;
+  double waited = 0;  ///< seconds that the lane did nothing before
+};
+
+/// A round once all lanes are busy.
+struct RoundTimeline {
+  double seconds = 0;                         ///< from the end of the round before to its own
+  std::vector<InstructionTime> instructions;  ///< in program order
+};
+
+/// Of each rank. Lanes are taken to have what they need as simulated_seconds() says. REQUIRES: the programs
+/// are placed, have dependencies, and meet.
+std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates);
 
 /// Seconds from one step to the next once all lanes are busy. Lanes are taken to have what they need for
 /// themselves: where cores copy, or a drive reads and writes in turns, a step cannot be as short.

@@ -1,0 +1,70 @@
+#include "engine/profile/profile_folder.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "engine/profile/memory_view.h"
+#include "engine/profile/summary.h"
+#include "engine/profile/trace.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_of_profile(const std::string& name) {
+  return name == "trace.pftrace" || name == "summary.json" ||
+         (name.starts_with("memory_view") && name.ends_with(".pickle"));
+}
+
+/// A crash leaves the old file or the new one.
+void replace_file(FileSystem& files, const fs::path& path, const std::string& content) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  files.remove_all(temporary);
+  write_file(files, temporary, content);
+  files.rename(temporary, path);
+}
+
+}  // namespace
+
+void check_profile_folder(const fs::path& folder) {
+  if (!is_there(folder)) return;
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw ConfigError(fmt::format("{}: is no folder; give --profile another", folder.string()));
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.ends_with(".tmp")) name.resize(name.size() - 4);
+    if (is_of_profile(name)) continue;
+    throw ConfigError(fmt::format("{}: has {}, which is of no profile; give --profile a new folder",
+                                  folder.string(), name));
+  }
+  if (error)
+    throw ConfigError(fmt::format("{}: cannot be read ({}); give --profile another folder", folder.string(),
+                                  error.message()));
+}
+
+void write_profile_folder(const fs::path& folder, const std::vector<StepProfile>& planned,
+                          const std::vector<StepProfile>& measured, FileSystem& files) {
+  files.create_folders(folder);
+  const TraceGroup groups[] = {{"planned", planned}, {"measured", measured}};
+  replace_file(files, folder / "trace.pftrace", make_trace(groups));
+  nlohmann::json summary = {{"format", "strata profile"},
+                            {"version", 1},
+                            {"planned", nlohmann::json::array()},
+                            {"measured", nlohmann::json::array()}};
+  for (const StepProfile& profile : measured) summary["measured"].push_back(summary_of(profile));
+  for (std::size_t p = 0; p < planned.size(); ++p) {
+    summary["planned"].push_back(summary_of(planned[p]));
+    replace_file(files, folder / (p == 0 ? "memory_view.pickle" : fmt::format("memory_view-{}.pickle", p)),
+                 make_memory_view(planned[p]));
+  }
+  replace_file(files, folder / "summary.json", json_text(summary, 2) + "\n");
+}
+
+}  // namespace strata

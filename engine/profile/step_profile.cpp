@@ -1,0 +1,152 @@
+#include "engine/profile/step_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "engine/plan/program/rank_tasks.h"
+
+namespace strata {
+namespace {
+
+bool is_of_every_step(const Instruction& instruction) {
+  return instruction.when == When::every_step && instruction.serves != Serves::first_step;
+}
+
+/// First and last of the profile's instructions that touch each buffer, as lifetimes() has them.
+std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
+  LifetimeFinder finder(*profile.program);
+  for (const ProfileSlice& slice : profile.slices) {
+    const Instruction& instruction = profile.instruction(slice.instruction);
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      finder.touch(operand.buffer, slice.instruction, instruction.serves);
+    });
+  }
+  return finder.find(static_cast<std::int32_t>(profile.program->instructions.size()));
+}
+
+}  // namespace
+
+Bytes MemoryMoment::bytes() const {
+  return std::accumulate(by_kind.begin(), by_kind.end(), Bytes{0});
+}
+
+double StepProfile::busy_seconds(Lane lane) const {
+  double seconds = 0;
+  for (const ProfileSlice& slice : slices) {
+    if (instruction(slice.instruction).lane == lane) seconds += slice.time.end - slice.time.start;
+  }
+  return seconds;
+}
+
+std::vector<MemoryMoment> StepProfile::memory(Tier tier) const {
+  std::map<double, std::array<Bytes, kBufferKinds.size()>> changes;
+  changes[0];
+  for (const BufferLife& life : lives) {
+    const Buffer& buffer = program->buffer(life.buffer);
+    if (buffer.tier != tier || buffer.bytes == 0 || life.to <= life.from) continue;
+    const auto kind = static_cast<std::size_t>(buffer.kind);
+    changes[life.from][kind] += buffer.bytes;
+    changes[life.to][kind] -= buffer.bytes;
+  }
+  std::vector<MemoryMoment> moments;
+  MemoryMoment now;
+  for (const auto& [seconds, change] : changes) {
+    now.seconds = seconds;
+    for (std::size_t k = 0; k < change.size(); ++k) now.by_kind[k] += change[k];
+    if (moments.empty() || moments.back().by_kind != now.by_kind) moments.push_back(now);
+  }
+  return moments;
+}
+
+StepProfile make_profile(const Program& placed, const RoundTimeline& round, std::string name) {
+  StepProfile profile = {.name = std::move(name), .program = &placed, .seconds = round.seconds};
+  const auto time_of = [&](std::int32_t instruction) -> const InstructionTime& {
+    return round.instructions[static_cast<std::size_t>(instruction)];
+  };
+  const auto count = static_cast<std::int32_t>(placed.instructions.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (!is_of_every_step(placed.instructions[static_cast<std::size_t>(i)]) ||
+        time_of(i).end < time_of(i).start)
+      continue;
+    profile.slices.push_back({i, time_of(i)});
+    profile.end = std::max(profile.end, time_of(i).end);
+  }
+  const std::vector<Lifetime> live = performed_lifetimes(profile);
+  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
+    const auto id = static_cast<BufferId>(b);
+    if (placed.buffers[b].persistent || placed.buffers[b].apart) {
+      profile.lives.push_back({.buffer = id, .to = profile.end});
+    } else if (live[b].wraps()) {
+      profile.lives.push_back({.buffer = id, .last_user = live[b].last, .to = time_of(live[b].last).end});
+      profile.lives.push_back(
+          {.buffer = id, .maker = live[b].first, .from = time_of(live[b].first).start, .to = profile.end});
+    } else if (!live[b].is_empty()) {
+      profile.lives.push_back({id, live[b].first, live[b].last, time_of(live[b].first).start, 0});
+    }
+  }
+  // Lanes run side by side, so what comes last in the program is not always what ends last.
+  std::vector<double> ends(placed.buffers.size(), 0);
+  for (const ProfileSlice& slice : profile.slices) {
+    for_each_operand(profile.instruction(slice.instruction), [&](const Operand& operand, bool) {
+      double& end = ends[static_cast<std::size_t>(operand.buffer)];
+      end = std::max(end, slice.time.end);
+    });
+  }
+  for (BufferLife& life : profile.lives) {
+    if (life.maker >= 0 && life.last_user >= 0) life.to = ends[static_cast<std::size_t>(life.buffer)];
+  }
+  return profile;
+}
+
+StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded) {
+  RoundTimeline round = {.seconds = recorded.seconds, .instructions = recorded.times};
+  const auto has_run = [](const InstructionTime& time) { return time.end >= time.start; };
+  double begin = std::numeric_limits<double>::infinity();
+  for (const InstructionTime& time : round.instructions) {
+    if (has_run(time)) begin = std::min(begin, time.start);
+  }
+  for (InstructionTime& time : round.instructions) {
+    if (!has_run(time)) continue;
+    time.start -= begin;
+    time.end -= begin;
+  }
+  for (const std::vector<std::int32_t>& lane : program.dependencies.lanes) {
+    double free = 0;
+    for (const std::int32_t number : lane) {
+      InstructionTime& time = round.instructions[static_cast<std::size_t>(number)];
+      if (!has_run(time)) continue;
+      time.waited = std::max(0.0, time.start - free);
+      double latest = free;
+      for (std::size_t other = 0; other < kLanes.size(); ++other) {
+        const LanePosition& wait = program.dependencies.waits[static_cast<std::size_t>(number)][other];
+        if (wait.position < 0 || wait.previous_step) continue;
+        const std::int32_t awaited =
+            program.dependencies.lanes[other][static_cast<std::size_t>(wait.position)];
+        const InstructionTime& of_awaited = round.instructions[static_cast<std::size_t>(awaited)];
+        if (!has_run(of_awaited) || of_awaited.end <= latest) continue;
+        latest = of_awaited.end;
+        time.awaited = awaited;
+      }
+      free = time.end;
+    }
+  }
+  return make_profile(program.program, round);
+}
+
+std::vector<StepProfile> planned_profiles(std::span<const RankProgram> ranks, const MachineRates& rates) {
+  const std::vector<RoundTimeline> rounds = simulate_round(ranks, rates);
+  std::vector<StepProfile> profiles;
+  profiles.reserve(ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    profiles.push_back(make_profile(*ranks[r].program, rounds[r],
+                                    ranks.size() > 1 ? fmt::format("rank {}", ranks[r].rank) : ""));
+  }
+  return profiles;
+}
+
+}  // namespace strata

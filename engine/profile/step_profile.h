@@ -1,0 +1,63 @@
+// What a step does, when, and in which memory: the times of its instructions on their lanes, and the buffers
+// that live on each tier from moment to moment. Pages, traces and memory views are drawn from it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/execute/recorded_step.h"
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/timeline.h"
+
+namespace strata {
+
+/// An instruction that does something.
+struct ProfileSlice {
+  std::int32_t instruction = -1;
+  InstructionTime time;
+};
+
+/// A stretch of a buffer's life, from the start of the instruction that makes it until all that use it have
+/// ended, in a step that saves nothing. What persists lives throughout.
+struct BufferLife {
+  BufferId buffer = -1;
+  std::int32_t maker = -1, last_user = -1;  ///< first and last in program order; -1: of another round
+  double from = 0, to = 0;                  ///< seconds
+};
+
+/// What lives on a tier from a moment on.
+struct MemoryMoment {
+  double seconds = 0;
+  std::array<Bytes, kBufferKinds.size()> by_kind = {};
+
+  Bytes bytes() const;
+};
+
+struct StepProfile {
+  std::string name;                  ///< such as of a stage; empty: there is one
+  const Program* program = nullptr;  ///< REQUIRES: outlives it
+  double seconds = 0;                ///< from one step's end to the next's
+  double end = 0;  ///< when its last instruction ends; steps overlap, so later than `seconds`
+  std::vector<ProfileSlice> slices = {};  ///< in program order
+  std::vector<BufferLife> lives = {};     ///< of buffers that are used, in their order
+
+  const Instruction& instruction(std::int32_t number) const {
+    return program->instructions[static_cast<std::size_t>(number)];
+  }
+  double busy_seconds(Lane lane) const;
+  /// What lives on the tier, in the order of time, each moment once; never more bytes than the tier's peak.
+  std::vector<MemoryMoment> memory(Tier tier) const;
+};
+
+/// The step's profile, given when its instructions run. Those that only steps which save perform are left
+/// out, and those that end before they start.
+StepProfile make_profile(const Program& placed, const RoundTimeline& round, std::string name = {});
+/// Of a step that was recorded. REQUIRES: it was, of this program.
+StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded);
+/// What a machine of these rates would do: a profile of each rank. REQUIRES: as of simulate_round().
+std::vector<StepProfile> planned_profiles(std::span<const RankProgram> ranks, const MachineRates& rates);
+
+}  // namespace strata

@@ -1,0 +1,18 @@
+// A profile's figures as JSON: what its pages show, for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "engine/profile/step_profile.h"
+
+namespace strata {
+
+/// {"seconds", "lanes": {lane: {"slices", "busy_seconds", "waited_seconds", "waited_for": {operation:
+/// seconds}}}, "memory": {tier: {"peak_bytes", "live_peak_bytes", "live_peak_at_seconds", "by_kind",
+/// "at_peak": [{"name", "kind", "bytes", "made_by", "last_used_by", "from_seconds", "to_seconds"}]}},
+/// "traffic": {link: bytes}}. The buffers alive at the peak are the largest first, `kMostListed` at most.
+nlohmann::json summary_of(const StepProfile& profile);
+
+inline constexpr std::size_t kMostListed = 100;
+
+}  // namespace strata

@@ -1,0 +1,22 @@
+// Profiles as a trace that Perfetto's viewer opens (https://ui.perfetto.dev): its TrackEvent protobuf.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/profile/step_profile.h"
+
+namespace strata {
+
+/// Profiles that one process of the trace shows.
+struct TraceGroup {
+  std::string name;  ///< "planned"
+  std::span<const StepProfile> profiles;
+};
+
+/// The bytes of a trace file. Each profile is a process, with a thread for each lane whose slices are its
+/// instructions, flows from what an instruction waited for, and counters of each tier's memory: all of it,
+/// and of each kind.
+std::string make_trace(std::span<const TraceGroup> groups);
+
+}  // namespace strata

@@ -1,0 +1,269 @@
+// Profiles of planned steps: their figures are the plan's and the timeline's, and files made of them say so.
+#include "engine/profile/step_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <protozero/pbf_reader.hpp>
+
+#include "engine/plan/program/memory.h"
+#include "engine/plan/program/rank_tasks.h"
+#include "engine/profile/memory_view.h"
+#include "engine/profile/summary.h"
+#include "engine/profile/trace.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A plan that keeps little on the device, with 1 GB/s on each link and 1 GFLOP/s.
+struct Profiled {
+  explicit Profiled(Bytes device = 96 * KiB) {
+    RunConfig config = test::tiny_config({});
+    config.memory.device = device;
+    config.memory.host = kUnlimited;
+    model = test::tiny_model();
+    rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = 1e9;
+    rates.flops_per_second = 1e9;
+    rates.memory_bytes_per_second = 1e10;
+    plan = make_plan(config, model, rates);
+    const RankProgram rank = {0, &plan.training.program, &plan.training.dependencies};
+    profile = planned_profiles({&rank, 1}, rates).front();
+  }
+
+  Model model;
+  MachineRates rates;
+  Plan plan;
+  StepProfile profile;
+};
+
+TEST(PlannedProfiles, HaveTheTimelinesSeconds) {
+  const Profiled of;
+  EXPECT_DOUBLE_EQ(of.profile.seconds,
+                   simulated_seconds(of.plan.training.program, of.plan.training.dependencies, of.rates));
+  std::map<Lane, double> busy, end;
+  for (const ProfileSlice& slice : of.profile.slices) {
+    const Instruction& instruction = of.profile.instruction(slice.instruction);
+    const double seconds = seconds_of(of.plan.training.program, instruction, of.rates);
+    EXPECT_NEAR(slice.time.end - slice.time.start, seconds, 1e-12);
+    busy[instruction.lane] += seconds;
+    EXPECT_GE(slice.time.start, end[instruction.lane]);
+    end[instruction.lane] = slice.time.end;
+  }
+  EXPECT_EQ(end.size(), 5U);  // compute, both links, data, cpu
+  for (const auto& [lane, seconds] : busy) EXPECT_NEAR(of.profile.busy_seconds(lane), seconds, 1e-9);
+}
+
+/// What the lane waited for has ended just when the wait does, in this round or in the one before.
+TEST(PlannedProfiles, SayWhatALaneWaitedFor) {
+  const Profiled of;
+  std::map<std::int32_t, InstructionTime> times;
+  for (const ProfileSlice& slice : of.profile.slices) times[slice.instruction] = slice.time;
+  int waits = 0;
+  for (const auto& [number, time] : times) {
+    if (time.awaited < 0) continue;
+    ++waits;
+    const double end = times.at(time.awaited).end;
+    EXPECT_GT(time.waited, 0);
+    EXPECT_TRUE(std::abs(end - time.start) < 1e-12 || std::abs(end - of.profile.seconds - time.start) < 1e-12)
+        << title_of(of.plan.training.program, of.profile.instruction(number));
+  }
+  EXPECT_GT(waits, 10);
+}
+
+TEST(PlannedProfiles, NeverHaveMoreAliveThanATierHolds) {
+  for (const Bytes device : {64 * KiB, 96 * KiB, 192 * KiB, 4 * MiB}) {
+    const Profiled of(device);
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      const TierUse use = tier_use(of.plan.training.program, tier);
+      const std::vector<MemoryMoment> moments = of.profile.memory(tier);
+      Bytes peak = 0;
+      for (const MemoryMoment& moment : moments) {
+        for (const Bytes bytes : moment.by_kind) EXPECT_GE(bytes, 0);
+        peak = std::max(peak, moment.bytes());
+      }
+      EXPECT_LE(peak, use.peak_bytes) << name_of(tier);
+      EXPECT_GT(peak, use.live_bytes / 2) << name_of(tier);
+      EXPECT_TRUE(std::ranges::is_sorted(moments, {}, &MemoryMoment::seconds));
+    }
+  }
+}
+
+TEST(PlannedProfiles, OfSeveralRanksHaveOneClock) {
+  const Profiled of;
+  const RankProgram first = {0, &of.plan.training.program, &of.plan.training.dependencies};
+  const RankProgram ranks[] = {first, {1, first.program, first.dependencies}};
+  const std::vector<StepProfile> profiles = planned_profiles(ranks, of.rates);
+  ASSERT_EQ(profiles.size(), 2U);
+  EXPECT_EQ(profiles[1].name, "rank 1");
+  for (const StepProfile& profile : profiles) {
+    EXPECT_NEAR(profile.seconds, of.profile.seconds, 1e-12);
+    ASSERT_EQ(profile.slices.size(), of.profile.slices.size());
+    for (std::size_t s = 0; s < profile.slices.size(); ++s) {
+      const InstructionTime& time = profile.slices[s].time;
+      EXPECT_NEAR(time.end - time.start, of.profile.slices[s].time.end - of.profile.slices[s].time.start,
+                  1e-12);
+      EXPECT_EQ(time.awaited, of.profile.slices[s].time.awaited);
+    }
+  }
+}
+
+TEST(Summaries, HaveTheProfilesFigures) {
+  const Profiled of;
+  const nlohmann::json summary = summary_of(of.profile);
+  EXPECT_EQ(summary["seconds"], of.profile.seconds);
+  EXPECT_EQ(summary["lanes"]["compute"]["busy_seconds"], of.profile.busy_seconds(Lane::compute));
+  EXPECT_EQ(summary["memory"]["device"]["peak_bytes"], of.plan.training.of(Tier::device).peak_bytes);
+  EXPECT_EQ(summary["traffic"]["h2d"], of.plan.training.moved(Link::h2d));
+  Bytes at_peak = 0, by_kind = 0, before = INT64_MAX;
+  for (const nlohmann::json& buffer : summary["memory"]["device"]["at_peak"]) {
+    const Bytes bytes = buffer["bytes"];
+    at_peak += bytes;
+    EXPECT_LE(bytes, std::exchange(before, bytes));
+  }
+  for (const nlohmann::json& bytes : summary["memory"]["device"]["by_kind"]) by_kind += bytes.get<Bytes>();
+  EXPECT_EQ(at_peak, summary["memory"]["device"]["live_peak_bytes"]);
+  EXPECT_EQ(by_kind, at_peak);
+  EXPECT_FALSE(summary["memory"].contains("nvme"));
+}
+
+/// What a reader that knows nothing of Strata finds in a trace.
+struct ReadTrace {
+  std::map<std::uint64_t, std::string> threads, counters;                               ///< by track
+  std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::int32_t>>> slices;  ///< time, type
+  std::map<std::uint64_t, std::int64_t> peaks;
+  std::map<std::uint64_t, int> flows;
+
+  explicit ReadTrace(const std::string& bytes) {
+    protozero::pbf_reader trace(bytes);
+    while (trace.next(1)) {
+      protozero::pbf_reader packet = trace.get_message();
+      std::uint64_t timestamp = 0;
+      while (packet.next()) {
+        if (packet.tag() == 8) {
+          timestamp = packet.get_uint64();
+        } else if (packet.tag() == 60) {
+          read_track(packet.get_message());
+        } else if (packet.tag() == 11) {
+          read_event(packet.get_message(), timestamp);
+        } else {
+          packet.skip();
+        }
+      }
+    }
+  }
+
+ private:
+  void read_track(protozero::pbf_reader track) {
+    std::uint64_t uuid = 0;
+    std::string name;
+    while (track.next()) {
+      if (track.tag() == 1) {
+        uuid = track.get_uint64();
+      } else if (track.tag() == 2) {
+        name = track.get_string();
+      } else if (track.tag() == 4) {
+        protozero::pbf_reader thread = track.get_message();
+        while (thread.next()) {
+          if (thread.tag() == 5) {
+            threads[uuid] = thread.get_string();
+          } else {
+            thread.skip();
+          }
+        }
+      } else {
+        track.skip();
+      }
+    }
+    if (!name.empty()) counters[uuid] = name;
+  }
+
+  void read_event(protozero::pbf_reader event, std::uint64_t timestamp) {
+    std::uint64_t track = 0;
+    std::int32_t type = 0;
+    std::int64_t value = 0;
+    while (event.next()) {
+      switch (event.tag()) {
+        case 9:
+          type = event.get_int32();
+          break;
+        case 11:
+          track = event.get_uint64();
+          break;
+        case 30:
+          value = event.get_int64();
+          break;
+        case 47:
+        case 48:
+          ++flows[event.get_fixed64()];
+          break;
+        default:
+          event.skip();
+      }
+    }
+    if (type == 4) {
+      peaks[track] = std::max(peaks[track], value);
+    } else {
+      slices[track].emplace_back(timestamp, type);
+    }
+  }
+};
+
+TEST(Traces, HaveASliceForEachInstructionOnItsLane) {
+  const Profiled of;
+  const TraceGroup group = {"planned", {&of.profile, 1}};
+  const ReadTrace trace(make_trace({&group, 1}));
+  std::size_t slices = 0;
+  for (const auto& [track, events] : trace.slices) {
+    const std::string& lane = trace.threads.at(track);
+    double busy = 0;
+    for (std::size_t e = 0; e < events.size(); e += 2) {
+      EXPECT_EQ(events[e].second, 1);
+      EXPECT_EQ(events.at(e + 1).second, 2);
+      EXPECT_LE(events[e].first, events[e + 1].first);
+      if (e > 0) {
+        EXPECT_GE(events[e].first, events[e - 1].first);
+      }
+      busy += static_cast<double>(events[e + 1].first - events[e].first) * 1e-9;
+    }
+    slices += events.size() / 2;
+    const Lane* found = std::ranges::find(kLanes, lane, [](Lane of_lane) { return name_of(of_lane); });
+    ASSERT_NE(found, kLanes.end());
+    EXPECT_NEAR(busy, of.profile.busy_seconds(*found), 1e-9 * static_cast<double>(events.size()));
+  }
+  EXPECT_EQ(slices, of.profile.slices.size());
+  EXPECT_GT(trace.flows.size(), 5U);
+  for (const auto& [flow, ends] : trace.flows) EXPECT_EQ(ends, 2) << flow;
+}
+
+TEST(Traces, CountTheMemoryOfEachTierAndKind) {
+  const Profiled of;
+  const TraceGroup group = {"planned", {&of.profile, 1}};
+  const ReadTrace trace(make_trace({&group, 1}));
+  const nlohmann::json memory = summary_of(of.profile)["memory"];
+  int tiers = 0;
+  for (const auto& [track, name] : trace.counters) {
+    if (!memory.contains(name)) continue;
+    ++tiers;
+    EXPECT_EQ(trace.peaks.at(track), memory[name]["live_peak_bytes"]) << name;
+  }
+  EXPECT_EQ(tiers, 2);
+}
+
+TEST(MemoryViews, ArePicklesThatNameEachBufferOnce) {
+  const Profiled of;
+  const std::string view = make_memory_view(of.profile);
+  EXPECT_TRUE(view.starts_with("\x80\x02"));
+  EXPECT_TRUE(view.ends_with('.'));
+  const std::string name = of.plan.training.program.buffer(of.profile.lives.front().buffer).name;
+  EXPECT_THAT(view, HasSubstr(name));
+  EXPECT_THAT(view, HasSubstr("free_completed"));
+  EXPECT_EQ(view.find("free_completed"), view.rfind("free_completed"));
+}
+
+}  // namespace
+}  // namespace strata
