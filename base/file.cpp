@@ -270,4 +270,12 @@ void write_file(FileSystem& file_system, const fs::path& path, std::string_view 
   writer.finish();
 }
 
+void replace_file(FileSystem& file_system, const fs::path& path, std::string_view content) {
+  const fs::path temporary = fs::path(path).concat(".tmp");
+  file_system.remove_all(temporary);
+  write_file(file_system, temporary, content);
+  file_system.rename(temporary, path);
+  file_system.sync_folder(path.parent_path());
+}
+
 }  // namespace strata

@@ -142,11 +142,7 @@ RunRecord load_run_record(const fs::path& folder, FileSystem& files) {
 
 void store_run_record(const RunRecord& record, const fs::path& folder, FileSystem& files) {
   files.create_folders(folder);
-  const fs::path temporary = folder / "run.json.tmp";
-  files.remove_all(temporary);
-  write_file(files, temporary, to_text(record));
-  files.rename(temporary, path_in(folder));
-  files.sync_folder(folder);
+  replace_file(files, path_in(folder), to_text(record));
 }
 
 }  // namespace strata

@@ -59,17 +59,12 @@ class MemoryView {
  public:
   explicit MemoryView(const StepProfile& profile) : profile_(profile), program_(*profile.program) {
     for (const BufferLife& life : profile.lives) {
-      if (life.maker < 0 && life.last_user < 0) {
+      if (life.maker < 0) {
         staying_.push_back(life.buffer);
-      } else if (life.maker >= 0 && life.last_user >= 0) {
-        begins_[life.maker].push_back(life.buffer);
-        ends_[life.last_user].push_back(life.buffer);
-      } else if (life.maker < 0) {  // there from the round before
-        staying_.push_back(life.buffer);
-        ends_[life.last_user].push_back(life.buffer);
       } else {
         begins_[life.maker].push_back(life.buffer);
       }
+      if (life.last_user >= 0) ends_[life.last_user].push_back(life.buffer);
     }
   }
 
@@ -192,7 +187,7 @@ class MemoryView {
   const StepProfile& profile_;
   const Program& program_;
   PickleWriter pickle_;
-  std::vector<BufferId> staying_;
+  std::vector<BufferId> staying_;                                ///< there when the step begins
   std::map<std::int32_t, std::vector<BufferId>> begins_, ends_;  ///< by instruction
 };
 

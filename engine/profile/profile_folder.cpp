@@ -21,15 +21,6 @@ bool is_of_profile(const std::string& name) {
          (name.starts_with("memory_view") && name.ends_with(".pickle"));
 }
 
-/// A crash leaves the old file or the new one.
-void replace_file(FileSystem& files, const fs::path& path, const std::string& content) {
-  fs::path temporary = path;
-  temporary += ".tmp";
-  files.remove_all(temporary);
-  write_file(files, temporary, content);
-  files.rename(temporary, path);
-}
-
 }  // namespace
 
 void check_profile_folder(const fs::path& folder) {

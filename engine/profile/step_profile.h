@@ -55,7 +55,7 @@ struct StepProfile {
 /// The step's profile, given when its instructions run. Those that only steps which save perform are left
 /// out, and those that end before they start.
 StepProfile make_profile(const Program& placed, const RoundTimeline& round, std::string name = {});
-/// Of a step that was recorded. REQUIRES: it was, of this program.
+/// What a run did in the step that was recorded. REQUIRES: it is a step of this program.
 StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded);
 /// What a machine of these rates would do: a profile of each rank. REQUIRES: as of simulate_round().
 std::vector<StepProfile> planned_profiles(std::span<const RankProgram> ranks, const MachineRates& rates);

@@ -30,7 +30,7 @@ struct ComparedOrder {
   bool is_chosen = false;
 };
 
-/// Of the ranks that have a role.
+/// What the ranks do that have a role.
 struct JointPlan {
   PlannedProgram training;
   std::optional<PlannedProgram> validation;

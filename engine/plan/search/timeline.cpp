@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <vector>
 
 #include "engine/plan/program/rank_tasks.h"
@@ -133,24 +132,21 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
   for (const RankProgram& rank : ranks) in_round += rank.program->instructions.size();
   const std::vector<LaneTask> tasks = rank_tasks(ranks, kRounds, seconds);
   const Timeline timeline = run_tasks(tasks);
-  const auto finished = [&](int rounds) {
-    double finished = 0;
-    for (std::size_t task = 0; task < static_cast<std::size_t>(rounds) * in_round; ++task)
-      finished = std::max(finished, timeline.tasks[task].end);
-    return finished;
-  };
-  std::map<std::int32_t, double> lane_end;
-  for (std::size_t task = 0; task < (kRounds - 1) * in_round; ++task)
-    lane_end[tasks[task].lane] = timeline.tasks[task].end;
+  std::vector<double> lane_end(ranks.size() * kLanes.size(), 0);
+  double finished_before = 0;
+  for (std::size_t task = 0; task < (kRounds - 1) * in_round; ++task) {
+    lane_end[static_cast<std::size_t>(tasks[task].lane)] = timeline.tasks[task].end;
+    finished_before = std::max(finished_before, timeline.tasks[task].end);
+  }
   std::vector<RoundTimeline> rounds;
   std::size_t task = (kRounds - 1) * in_round;
   for (const RankProgram& rank : ranks) {
     const std::size_t first = task % in_round;
     const std::size_t count = rank.program->instructions.size();
     RoundTimeline& round = rounds.emplace_back();
-    round.seconds = finished(kRounds) - finished(kRounds - 1);
+    round.seconds = timeline.seconds - finished_before;
     for (; task % in_round < first + count && task < tasks.size(); ++task) {
-      double& lane = lane_end[tasks[task].lane];
+      double& lane = lane_end[static_cast<std::size_t>(tasks[task].lane)];
       InstructionTime& time = round.instructions.emplace_back();
       time = {.start = timeline.tasks[task].start, .end = timeline.tasks[task].end};
       time.waited = time.start - lane;

@@ -32,8 +32,8 @@ struct RoundTimeline {
   std::vector<InstructionTime> instructions;  ///< in program order
 };
 
-/// Of each rank. Lanes are taken to have what they need as simulated_seconds() says. REQUIRES: the programs
-/// are placed, have dependencies, and meet.
+/// Gives the last of a few rounds, of each rank. Lanes are taken to have what they need as
+/// simulated_seconds() says. REQUIRES: the programs are placed, have dependencies, and meet.
 std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates);
 
 /// Seconds from one step to the next once all lanes are busy. Lanes are taken to have what they need for

@@ -149,7 +149,7 @@ TEST(JointPipelines, LeaveStateInItsPlaceOnEveryRoleWhenOneEnds) {
   }
 }
 
-/// Of a data rank's program each role keeps gathered what it has room for, so others' meshes may not go with
+/// Each role keeps gathered what it has room for of a data rank's program, so others' meshes may not go with
 /// it.
 TEST(JointPipelines, StandBesideModelsOfOtherMeshes) {
   for (const int zero_stage : {1, 2, 3}) {
