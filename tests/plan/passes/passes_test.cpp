@@ -493,7 +493,8 @@ TEST(Passes, LetWriteBacksSinkWithTheUpdatesThatWaitForThem) {
         program.buffer(copy.reads[0].buffer).kind != BufferKind::gradient)
       continue;
     std::size_t behind = i + 1;
-    while (program.instructions[behind].lane == Lane::cpu || program.instructions[behind].lane == Lane::save)
+    while (behind < program.instructions.size() && (program.instructions[behind].lane == Lane::cpu ||
+                                                    program.instructions[behind].lane == Lane::save))
       ++behind;
     const auto is_update = [&](std::size_t at) {
       return program.instructions[at].operation == Operation::adamw;
