@@ -22,14 +22,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RATES = [3e-4, 1e-4, 5e-5, 6e-5, 1e-5, 2e-5]
-BATCHES = [16, 8]
+RATES = [3e-4, 1e-4, 5e-5, 6e-5, 1e-5, 2e-5, 3e-5, 4e-5]  # the first six are the paper's
 LINKS = ("h2d", "d2h", "nvme_read", "nvme_write")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", type=int, default=[1, 2, 4, 8], help="how many at once: 1, or an even number up to 12")
+    parser.add_argument("--models", nargs="+", type=int, default=[1, 2, 4, 8], help="how many at once: 1, or a multiple of the batches")
+    parser.add_argument("--batches", nargs="+", type=int, default=[16, 8])
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--hidden", type=int, default=192)
     parser.add_argument("--heads", type=int, default=6)
@@ -47,8 +47,9 @@ def parse_arguments():
     parser.add_argument("--pytorch", help="Python with torch and transformers: compare with PyTorch instead")
     parser.add_argument("--strata", default=str(ROOT / "build/strata"))
     arguments = parser.parse_args()
-    if any(count != 1 and (count % 2 != 0 or not 0 < count <= 12) for count in arguments.models):
-        parser.error("--models: 1, or an even number up to 12")
+    batches = len(arguments.batches)
+    if any(count != 1 and (count % batches != 0 or not 0 < count <= batches * len(RATES)) for count in arguments.models):
+        parser.error(f"--models: 1, or a multiple of {batches} up to {batches * len(RATES)}")
     return arguments
 
 
@@ -74,19 +75,20 @@ def resident(arguments):
                   "config": {"vocab_size": 256, "n_positions": arguments.sequence, "n_embd": arguments.hidden,
                              "n_layer": arguments.layers, "n_head": arguments.heads}},
         "data": {"path": ["/usr/share/common-licenses/*"], "tokenizer": "bytes", "sequence_length": arguments.sequence},
-        "train": {"steps": arguments.steps, "batch": BATCHES[0], "microbatch": arguments.microbatch, "precision": "fp32",
+        "train": {"steps": arguments.steps, "batch": arguments.batches[0], "microbatch": arguments.microbatch, "precision": "fp32",
                   "recompute": arguments.recompute},
         "optimizer": {"type": "sgd", "lr": RATES[0], "weight_decay": 0, "clip_norm": 0},
     }
 
 
-def grid(count):
+def grid(arguments, count):
     """Learning rates and batches of so many models."""
-    return (RATES[:max(1, count // 2)], BATCHES[:min(2, count)])
+    batches = arguments.batches[:count]
+    return RATES[:count // len(batches)], batches
 
 
-def together(run, count):
-    rates, batches = grid(count)
+def together(arguments, run, count):
+    rates, batches = grid(arguments, count)
     return run | {"sweep": {"optimizer.lr": rates, "train.batch": batches}}
 
 
@@ -119,7 +121,7 @@ def slowed(strata, free):
     rates = dict.fromkeys(LINKS, 1e9)
     for _ in range(4):
         slow["plan"] = {"machine": machine_file(strata, rates)}
-        plan = strata.run("plan", together(slow, max(arguments.models)))
+        plan = strata.run("plan", together(arguments, slow, max(arguments.models)))
         computing = plan["flops"]["executed"] / arguments.flops
         moved = {link: plan["traffic"][link]["planned_bytes"] for link in LINKS}
         moved["nvme_read"] = moved["nvme_write"] = moved["nvme_read"] + moved["nvme_write"]  # they take turns
@@ -145,7 +147,7 @@ def print_plans(strata, slow, rates):
     flops = strata.arguments.flops
     print("| models | computing (s) | planned (s) | / computing | order | links / computing |\n|--:|--:|--:|--:|---|---|")
     for count in strata.arguments.models:
-        plan = strata.run("plan", together(slow, count))
+        plan = strata.run("plan", together(strata.arguments, slow, count))
         computing = plan["flops"]["executed"] / flops
         order = next(order["name"] for order in plan["orders"] if order["chosen"])
         print(f"| {count} | {computing:.2f} | {plan['round_seconds']:.2f} | {plan['round_seconds'] / computing:.2f} | {order} "
@@ -166,14 +168,14 @@ def check(report, hashes, models):
 def measure(strata, slow, rates):
     arguments = strata.arguments
     free = {key: value for key, value in slow.items() if key not in ("memory", "plan")} | {"device": {"flops": arguments.flops}}
-    models = {count: list(itertools.product(*grid(count))) for count in arguments.models}
+    models = {count: list(itertools.product(*grid(arguments, count))) for count in arguments.models}
     every = models[max(arguments.models)]
     found = {count: [] for count in arguments.models}
     for _ in range(arguments.rounds):
-        reports = {count: strata.run("train", together(slow, count)) for count in arguments.models}
+        reports = {count: strata.run("train", together(arguments, slow, count)) for count in arguments.models}
         solo = {one: strata.run("train", alone(slow, *one)) for one in every}
         # Learning rates change no time.
-        in_device = {batch: strata.run("train", alone(free, RATES[0], batch)) for batch in BATCHES}
+        in_device = {batch: strata.run("train", alone(free, RATES[0], batch)) for batch in arguments.batches}
         for batch, report in in_device.items():
             if (RATES[0], batch) in solo and report["state_hash"] != solo[RATES[0], batch]["state_hash"]:
                 sys.exit(f"batch {batch}: state {report['state_hash']} with all on the device, {solo[RATES[0], batch]['state_hash']} without")
@@ -204,7 +206,7 @@ def compare_with_pytorch(strata):
     run = resident(arguments) | {"memory": {"device": "unlimited", "host": "unlimited"}}
 
     def pytorch(count, *way):
-        rates, batches = grid(count)
+        rates, batches = grid(arguments, count)
         words = [arguments.pytorch, str(ROOT / "bench/pytorch_models.py"), *way, "--rates", *map(str, rates), "--batches", *map(str, batches)]
         for key in ("layers", "hidden", "heads", "sequence", "microbatch", "steps"):
             words += [f"--{key}", str(getattr(arguments, key))]
@@ -214,9 +216,9 @@ def compare_with_pytorch(strata):
         return json.loads(process.stdout)["seconds"]
 
     ways = {
-        "Strata, together": lambda count: strata.run("train", together(run, count))["seconds"],
+        "Strata, together": lambda count: strata.run("train", together(arguments, run, count))["seconds"],
         "Strata, one after the other": lambda count: sum(
-            seconds_of(strata.run("train", alone(run, *one))) for one in itertools.product(*grid(count))),
+            seconds_of(strata.run("train", alone(run, *one))) for one in itertools.product(*grid(arguments, count))),
         "PyTorch, one after the other": lambda count: pytorch(count),
         "PyTorch, a process each": lambda count: pytorch(count, "--processes"),
     }
