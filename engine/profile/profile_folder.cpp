@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "engine/profile/memory_view.h"
+#include "engine/profile/page.h"
+#include "engine/profile/page_data.h"
 #include "engine/profile/summary.h"
 #include "engine/profile/trace.h"
 
@@ -17,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_of_profile(const std::string& name) {
-  return name == "trace.pftrace" || name == "summary.json" ||
+  return name == "report.html" || name == "trace.pftrace" || name == "summary.json" ||
          (name.starts_with("memory_view") && name.ends_with(".pickle"));
 }
 
@@ -40,13 +42,16 @@ void check_profile_folder(const fs::path& folder) {
                                   error.message()));
 }
 
-void write_profile_folder(const fs::path& folder, const std::vector<StepProfile>& planned,
-                          const std::vector<StepProfile>& measured, FileSystem& files) {
+void write_profile_folder(const fs::path& folder, const std::string& run,
+                          const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured,
+                          FileSystem& files) {
   files.create_folders(folder);
+  replace_file(files, folder / "report.html", make_page(page_data(run, planned, measured)));
   const TraceGroup groups[] = {{"planned", planned}, {"measured", measured}};
   replace_file(files, folder / "trace.pftrace", make_trace(groups));
   nlohmann::json summary = {{"format", "strata profile"},
                             {"version", 1},
+                            {"run", run},
                             {"planned", nlohmann::json::array()},
                             {"measured", nlohmann::json::array()}};
   for (const StepProfile& profile : measured) summary["measured"].push_back(summary_of(profile));
