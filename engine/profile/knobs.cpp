@@ -64,7 +64,7 @@ std::vector<Knob> make_knobs(BufferKind kind, Tier tier) {
   constexpr std::array kFarther = {"host: only what is being used is on the device",
                                    "nvme: only what is being used is on the host",
                                    "host: off the drives, if memory.host holds it"};
-  knobs.push_back({placement, kFarther[static_cast<std::size_t>(tier)]});
+  knobs.insert(knobs.begin() + 1, {placement, kFarther[static_cast<std::size_t>(tier)]});
   knobs.push_back(tier == Tier::device ? kFewerOnDevice : tier == Tier::host ? kFewerOnHost : kMoreOnHost);
   return knobs;
 }

@@ -8,14 +8,14 @@ function make(tag, attributes, ...children) {
     if (value === undefined || value === null || value === false) continue;
     element.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(3)) {
     if (child !== undefined && child !== null) element.append(child);
   }
   return element;
 }
 
 function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== undefined && child !== null));
+  element.replaceChildren(...children.flat(3).filter((child) => child !== undefined && child !== null));
   return element;
 }
 
@@ -70,10 +70,10 @@ function swatch(name) {
 
 // A table in a box that scrolls by itself if it is too wide; cells that are numbers stand on the right.
 function table(caption, heads, rows, className) {
-  const head = make("tr", {}, heads.map((text) => make("th", { scope: "col" }, text)));
+  const isFigure = (cell) => cell instanceof Element && cell.tagName === "DATA";
+  const head = make("tr", {}, heads.map((text, c) => make("th", { scope: "col", class: rows.length > 0 && isFigure(rows[0][c]) ? "figure" : null }, text)));
   const body = rows.map((cells) => make("tr", {}, cells.map((cell, c) => {
-    const isFigure = cell instanceof Element && cell.tagName === "DATA";
-    return c === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: isFigure ? "figure" : null }, cell);
+    return c === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: isFigure(cell) ? "figure" : null }, cell);
   })));
   return make("div", { class: "scroll " + (className || ""), tabindex: "0", role: "region", "aria-label": caption },
     make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, body)));

@@ -77,7 +77,7 @@ class MemoryChart extends Chart {
       const height = this.profile.bytes[life] * perByte;
       if (height < 2.5 || last - first < 2) return;
       this.trace(context, life, first, last, base);
-      if (height > 1.25 * this.em && (last - first) / this.ratio > 5 * this.em) labels.push([life, first, last, base[(first + last) >> 1]]);
+      if (height > 1.25 * this.em && (last - first) / this.ratio > 5 * this.em) labels.push([life, ...longestLevel(base, first, last)]);
     });
     context.stroke();
     context.globalAlpha = 1;
@@ -86,6 +86,7 @@ class MemoryChart extends Chart {
     context.textAlign = "center";
     context.fillStyle = this.colour("on-colour");
     for (const [life, first, last, under] of labels) {
+      if ((last - first) / this.ratio < 4 * this.em) continue;
       const room = (last - first) / this.ratio - this.em, middle = this.left + (first + last) / 2 / this.ratio;
       const text = fitted(context, this.profile.bufferName(life), room);
       if (text) context.fillText(text, middle, this.y(under + this.profile.bytes[life] / 2));
@@ -134,7 +135,7 @@ class MemoryChart extends Chart {
     this.drawTimeAxis();
     const unit = sizeUnit(this.highest), most = this.highest / unit.bytes;
     const scale = d3.scaleLinear().domain([0, most]).range([this.top + this.plotHeight, this.top]);
-    const values = sizeTicks(most, Math.floor(this.plotHeight / (2.6 * this.em)));
+    const values = sizeTicks(most, Math.floor(this.plotHeight / (2 * this.em)));
     this.yAxis.attr("transform", "translate(" + this.left + ",0)")
       .call(d3.axisLeft(scale).tickValues(values).tickFormat((value) => value + " " + unit.name).tickSizeOuter(0));
   }
@@ -226,6 +227,17 @@ class MemoryChart extends Chart {
     const from = this.profile.from[this.chosen], to = this.profile.to[this.chosen], margin = (to - from) / 10;
     this.view.show(from - margin, to + margin);
   }
+}
+
+// The longest stretch of columns from `first` to before `last` with one value, and that.
+function longestLevel(values, first, last) {
+  let from = first, best = [first, first, values[first]];
+  for (let c = first + 1; c <= last; ++c) {
+    if (c < last && values[c] === values[from]) continue;
+    if (c - from > best[1] - best[0]) best = [from, c, values[from]];
+    from = c;
+  }
+  return best;
 }
 
 // The first position whose value is not less than `value`.

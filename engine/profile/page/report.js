@@ -52,7 +52,7 @@ function show(keepsView) {
   const chosen = chosenProfiles();
   charts = [];
   view.charts.clear();
-  const end = Math.max(...chosen.map((profile) => profile.end));
+  const end = Math.max(...chosen.map((profile) => Math.max(profile.end, profile.summary.seconds)));
   if (!keepsView || end !== view.end) view.reset(end);
   const tiers = page.tiers.filter((tier) => chosen.some((profile) => profile.summary.memory[tier]));
   fill(byId("figures"), figureTiles(chosen, tiers));
