@@ -41,7 +41,8 @@ std::pair<std::string, std::int32_t> split_microbatch(const std::string& name) {
   const char* end = name.data() + name.size() - 1;
   const auto read = std::from_chars(name.data() + opening + kOpening.size(), end, microbatch);
   // Only what is written again as it was may be cut off.
-  if (read.ec != std::errc() || read.ptr != end || name.substr(opening) != fmt::format("[mb={}]", microbatch))
+  if (read.ec != std::errc() || read.ptr != end || microbatch < 0 ||
+      name.substr(opening) != fmt::format("[mb={}]", microbatch))
     return {name, -1};
   return {name.substr(0, opening), microbatch};
 }

@@ -11,6 +11,13 @@ function chosen() {
   return [of(a)[shown.rank] || of(a)[0], of(b)[shown.rank] || of(b)[0]];
 }
 
+// Where neither was measured or planned as the other was, that is said.
+function note() {
+  if (shown.group) return null;
+  const kind = (summary) => (summary.measured.length > 0 ? "measured" : "planned");
+  return make("p", { class: "lead" }, "A was " + kind(a) + " and B was " + kind(b) + ": what differs may be that.");
+}
+
 // How B's figure stands to A's.
 function change(first, second, text) {
   if (first === undefined && second === undefined) return "–";
@@ -22,7 +29,7 @@ function change(first, second, text) {
 }
 
 function line(name, first, second, text, id, scale) {
-  const cell = (value, of) => value === undefined ? "none" : figure(value, text, of + "." + id);
+  const cell = (value, of) => value === undefined ? make("data", { value: "" }, "none") : figure(value, text, of + "." + id);
   const bars = scale ? [make("span", { class: "pair", "aria-hidden": "true" },
     partsBar([{ value: first || 0, class: "of-a" }], scale), partsBar([{ value: second || 0, class: "of-b" }], scale))] : [];
   return [name, ...bars, cell(first, "a"), cell(second, "b"), change(first, second, text)];
@@ -76,7 +83,7 @@ function buffers([first, second]) {
       .sort((x, y) => Math.abs(((y[1] || {}).bytes || 0) - ((y[2] || {}).bytes || 0)) - Math.abs(((x[1] || {}).bytes || 0) - ((x[2] || {}).bytes || 0)));
     if (differing.length === 0) return make("p", {}, tier + ": the largest buffers at the peak are the same in both.");
     const rows = differing.slice(0, kMostBuffers).map(([name, mine, yours]) => line(make("span", { class: "buffer" }, swatch((mine || yours).kind), name), mine && mine.bytes, yours && yours.bytes, sizeText, "buffer." + tier));
-    return table(tier + ": " + differing.length + (differing.length > kMostBuffers ? ", the first " + kMostBuffers : ""), ["Buffer", ...kHeads], rows, "buffer-table");
+    return table(tier + ": " + differing.length + (differing.length > kMostBuffers ? ", the first " + kMostBuffers : "") + ", of the largest 100 of each", ["Buffer", ...kHeads], rows, "buffer-table");
   });
 }
 
@@ -90,7 +97,7 @@ function traffic([first, second]) {
 function show() {
   const both = chosen();
   fill(byId("figures"), tiles(both));
-  fill(byId("step-body"), times(both));
+  fill(byId("step-body"), note(), times(both));
   fill(byId("memory-body"), peaks(both));
   fill(byId("buffers-body"), buffers(both));
   fill(byId("traffic-body"), traffic(both));
