@@ -29,17 +29,17 @@ void check_profile_folder(const fs::path& folder) {
   if (!is_there(folder)) return;
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw ConfigError(fmt::format("{}: is no folder; give --profile another", folder.string()));
+    throw ConfigError(fmt::format("{}: is no folder; give another", folder.string()));
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::string name = entry->path().filename().string();
     if (name.ends_with(".tmp")) name.resize(name.size() - 4);
     if (is_of_profile(name)) continue;
-    throw ConfigError(fmt::format("{}: has {}, which is of no profile; give --profile a new folder",
-                                  folder.string(), name));
+    throw ConfigError(
+        fmt::format("{}: has {}, which is of no profile; give a new folder", folder.string(), name));
   }
   if (error)
-    throw ConfigError(fmt::format("{}: cannot be read ({}); give --profile another folder", folder.string(),
-                                  error.message()));
+    throw ConfigError(
+        fmt::format("{}: cannot be read ({}); give another folder", folder.string(), error.message()));
 }
 
 void write_profile_folder(const fs::path& folder, const std::string& run,

@@ -75,7 +75,7 @@ class MemoryChart extends Chart {
     context.beginPath();
     this.forEachSeen((life, first, last, base) => {
       const height = this.profile.bytes[life] * perByte;
-      if (height < 2.5 || last - first < 2) return;
+      if (height < 0.4 * this.em || last - first < 3) return;
       this.trace(context, life, first, last, base);
       if (height > 1.25 * this.em && (last - first) / this.ratio > 5 * this.em) labels.push([life, ...longestLevel(base, first, last)]);
     });
@@ -93,17 +93,25 @@ class MemoryChart extends Chart {
     }
   }
 
-  // The outline of a buffer: it moves up and down with what lies below it.
-  trace(context, life, first, last, base) {
+  // The sides and the top of a buffer, and its bottom if it is to be closed: it moves up and down with what lies below it.
+  trace(context, life, first, last, base, isClosed) {
     const bytes = this.profile.bytes[life], x = (c) => this.left + c / this.ratio;
     context.moveTo(x(first), this.y(base[first]));
-    for (let c = first; c < last; ++c) {
-      if (c > first && base[c] === base[c - 1] && c + 1 < last) continue;
-      context.lineTo(x(c), this.y(base[Math.max(first, c - 1)] + bytes));
+    context.lineTo(x(first), this.y(base[first] + bytes));
+    for (let c = first + 1; c < last; ++c) {
+      if (base[c] === base[c - 1]) continue;
+      context.lineTo(x(c), this.y(base[c - 1] + bytes));
       context.lineTo(x(c), this.y(base[c] + bytes));
     }
     context.lineTo(x(last), this.y(base[last - 1] + bytes));
     context.lineTo(x(last), this.y(base[last - 1]));
+    if (!isClosed) return;
+    for (let c = last - 1; c > first; --c) {
+      if (base[c] === base[c - 1]) continue;
+      context.lineTo(x(c), this.y(base[c]));
+      context.lineTo(x(c), this.y(base[c - 1]));
+    }
+    context.closePath();
   }
 
   drawLines(context) {
@@ -189,8 +197,7 @@ class MemoryChart extends Chart {
     this.forEachSeen((life, first, last, base) => {
       if (life !== this.chosen) return true;
       context.beginPath();
-      this.trace(context, life, first, last, base);
-      context.lineTo(this.left + first / this.ratio, this.y(base[last - 1]));
+      this.trace(context, life, first, last, base, true);
       context.stroke();
       return false;
     });

@@ -48,7 +48,21 @@ function laneCharts(chosen) {
   return figures;
 }
 
+// What a rank has not measured cannot be chosen.
+function offerSources() {
+  const isMeasured = Boolean(measured[shown.rank]);
+  for (const source of ["measured", "both"]) {
+    const input = byId("source-" + source);
+    if (!input || planned.length === 0) continue;
+    input.disabled = !isMeasured;
+    byId("source-choice").title = isMeasured ? "" : "Only the first rank has been measured";
+  }
+  const checked = byId("source-" + (isMeasured ? shown.source : "planned"));
+  if (checked) checked.checked = true;
+}
+
 function show(keepsView) {
+  offerSources();
   const chosen = chosenProfiles();
   charts = [];
   view.charts.clear();

@@ -51,7 +51,7 @@ class Chart {
     this.zoom = d3.zoom().on("zoom", () => this.zoomed());
     this.zoom.filter(() => {
       const event = d3.event;
-      if (event.type === "wheel") return event.ctrlKey || event.metaKey || event.shiftKey;
+      if (event.type === "wheel") return event.ctrlKey || event.metaKey;
       if (event.touches) return event.touches.length > 1 || this.view.span < this.view.end;
       return !event.button;
     });
