@@ -163,7 +163,8 @@ def check_hover(page, summary, tier):
     plot = page.plot(f".plot[data-tier={tier}]")
     memory = summary["memory"][tier]
     at_peak = {buffer["name"]: buffer for buffer in memory["at_peak"]}
-    x = plot["x"] + plot["left"] + (memory["live_peak_at_seconds"] - plot["first"]) / (plot["last"] - plot["first"]) * plot["width"] + 0.5
+    column = int((memory["live_peak_at_seconds"] - plot["first"]) / (plot["last"] - plot["first"]) * plot["width"])
+    x = plot["x"] + plot["left"] + column + 0.5
     rows = [plot["y"] + plot["top"] + row + 0.5 for row in range(int(plot["height"]))]
     seen, facts, place = {}, {}, {}
     for y, (title, told) in zip(rows, page.scan(f".plot[data-tier={tier}]", x, rows)):

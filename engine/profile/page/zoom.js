@@ -69,14 +69,15 @@ class Chart {
   resize() {
     const em = parseFloat(getComputedStyle(this.plot).fontSize);
     this.em = em;
-    this.left = this.leftEms * em;
-    this.right = 1 * em;
+    this.ratio = window.devicePixelRatio || 1;
+    this.width = this.plot.clientWidth;
+    // The plot begins and ends with whole pixels, so that a column of pixels is a stretch of time.
+    this.left = Math.round(this.leftEms * em * this.ratio) / this.ratio;
+    this.right = this.width - this.left - Math.floor((this.width - this.left - em) * this.ratio) / this.ratio;
     this.top = 0.4 * em;
     this.bottom = 1.9 * em;
-    this.width = this.plot.clientWidth;
     this.height = this.heightFor(em);
     this.plot.style.height = this.height + "px";
-    this.ratio = window.devicePixelRatio || 1;
     for (const canvas of [this.canvas, this.marks]) {
       canvas.width = Math.round(this.width * this.ratio);
       canvas.height = Math.round(this.height * this.ratio);
