@@ -1,6 +1,7 @@
 // The commands of the strata program. Each returns the exit status, or throws an Error that main() prints.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,18 @@ struct TrainCommand {
   std::string profile;                 ///< folder for a profile; empty: none
   bool fresh = false;
   bool dump_config = false;
+  std::int64_t profiled_steps = 0;  ///< if more than 0, so many steps are run for the profile alone
 };
 int run_train(const TrainCommand& command);
+
+struct ProfileCommand {
+  std::string run_file;
+  std::vector<std::string> overrides;
+  std::string out;  ///< folder of a profile, or file of a comparison
+  std::int64_t steps = 4;
+  std::vector<std::string> compared;  ///< two folders of profiles, instead of a run file
+};
+int run_profile(const ProfileCommand& command);
 
 struct PlanCommand {
   std::string run_file;

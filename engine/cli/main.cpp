@@ -49,12 +49,32 @@ int run(int argc, char** argv) {
       app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
   add_run_file(*plan_app, plan);
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
-  plan_app->add_option("--profile", plan.profile,
-                       "write the step as planned to this folder: trace.pftrace for ui.perfetto.dev, "
-                       "memory_view.pickle for PyTorch's memory_viz, summary.json");
+  plan_app->add_option(
+      "--profile", plan.profile,
+      "write the step as planned to this folder: report.html, a page of where memory and time go, "
+      "trace.pftrace for ui.perfetto.dev, memory_view.pickle for PyTorch's memory_viz, "
+      "summary.json");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
                      "print the order of a step's work, one visit of a unit per line");
+
+  ProfileCommand profile;
+  CLI::App* profile_app = app.add_subcommand(
+      "profile", "run a few steps and write a page of where memory and time go; saves nothing else");
+  CLI::Option* profiled_run = profile_app->add_option("run_file", profile.run_file, "the run file (YAML)");
+  profile_app->add_option("--set", profile.overrides, "override a key of the run file")->take_all();
+  profile_app->add_option(
+      "--out", profile.out,
+      "the folder to write: report.html, trace.pftrace, memory_view.pickle, summary.json; "
+      "of a comparison the file");
+  profile_app
+      ->add_option("--steps", profile.steps, "steps to run; the third is measured, or the last of fewer")
+      ->check(CLI::Range(1, 1'000'000))
+      ->default_val(profile.steps);
+  profile_app
+      ->add_option("--compare", profile.compared, "compare two folders of profiles, instead of running")
+      ->expected(2)
+      ->excludes(profiled_run);
 
   DoctorCommand doctor;
   CLI::App* doctor_app =
@@ -86,6 +106,7 @@ int run(int argc, char** argv) {
   }
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);
+  if (profile_app->parsed()) return run_profile(profile);
   if (doctor_app->parsed()) return run_doctor(doctor);
   return run_export(export_command);
 }

@@ -13,6 +13,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/precision.h"
+#include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
 #include "engine/config/run_models.h"
@@ -99,12 +100,6 @@ void say_schedule(const std::vector<Plan>& plans, const Model& model) {
   }
 }
 
-/// Writes the profile that the command asks for. `ranks` are one of each that does what others do not.
-void profile_plan(const std::string& folder, const std::vector<RankProgram>& ranks,
-                  const MachineRates& rates) {
-  if (!folder.empty()) write_profile_folder(folder, planned_profiles(ranks, rates), {});
-}
-
 /// Plans a run file that has several models.
 int plan_models(const PlanCommand& command, const RunModels& run) {
   std::vector<RunConfig> configs;
@@ -140,7 +135,8 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   for (const JointPlan& of_role : plans) {
     if (command.program) std::cout << print(of_role.training.program);
   }
-  profile_plan(command.profile, planner.ranks_of(plans), profile);
+  if (!command.profile.empty())
+    write_profile(command.profile, command.run_file, profiles_of(planner, plans, profile), {});
   nlohmann::json json = joint_plan_json(plan, labels, rates);
   json["scratch"] = scratch_json(scratch);
   write_json(command.json, json);
@@ -177,7 +173,8 @@ int run_plan(const PlanCommand& command) {
   for (const Plan& plan : plans) {
     if (command.program) std::cout << stage_heading(plan, model) << print(plan.training.program);
   }
-  profile_plan(command.profile, ranks_of(plans), profile);
+  if (!command.profile.empty())
+    write_profile(command.profile, command.run_file, profiles_of(plans, profile), {});
   nlohmann::json json = plan_json(plans.front(), rates);
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));

@@ -14,6 +14,7 @@
 #include "engine/cli/job.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/precision.h"
+#include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
 #include "engine/config/describe.h"
@@ -51,6 +52,7 @@ std::string why_nothing_was_learned(const TrainResult& result) {
 int train(const TrainCommand& command, Job& job) {
   RunModels run;
   on_every_rank(job.world(), [&] { run = load_run_models(command.run_file, command.overrides, job.size()); });
+  if (command.profiled_steps > 0) shorten(run, command.profiled_steps);
   if (run.is_several) return train_models(command, std::move(run), job);
   HangAdvice advice(job, command);
   RunConfig agreed = std::move(run.models.front().config);
@@ -120,8 +122,9 @@ int train(const TrainCommand& command, Job& job) {
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
   if (!recorded.times.empty()) {
-    write_profile_folder(command.profile, planned_profiles(ranks_of(plans), rates),
-                         {measured_profile(plan.training, recorded)});
+    const std::vector<StepProfile> planned = profiles_of(plans, rates);
+    write_profile(command.profile, command.run_file, planned,
+                  measured_beside(planned.front(), plan.training, recorded));
   }
   if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
   if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';

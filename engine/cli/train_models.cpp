@@ -15,6 +15,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cli/device.h"
 #include "engine/cli/one_run.h"
+#include "engine/cli/profiling.h"
 #include "engine/cli/setup.h"
 #include "engine/cli/training.h"
 #include "engine/execute/run_record.h"
@@ -261,8 +262,9 @@ class ModelsTraining {
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (table_) table_->finish();
     if (job_.is_first() && !recorded_.times.empty()) {
-      write_profile_folder(command_.profile, planned_profiles(planner_->ranks_of(plans_.front()), rates_),
-                           {measured_profile(first_plan.training, recorded_)});
+      const std::vector<StepProfile> planned = profiles_of(*planner_, plans_.front(), rates_);
+      write_profile(command_.profile, command_.run_file, planned,
+                    measured_beside(planned.front(), first_plan.training, recorded_));
     }
     return report(std::move(results), trainer.measured(), trainer.planned());
   }

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "engine/profile/memory_view.h"
+#include "engine/profile/page.h"
+#include "engine/profile/page_data.h"
 #include "engine/profile/summary.h"
 #include "engine/profile/trace.h"
 
@@ -17,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_of_profile(const std::string& name) {
-  return name == "trace.pftrace" || name == "summary.json" ||
+  return name == "report.html" || name == "trace.pftrace" || name == "summary.json" ||
          (name.starts_with("memory_view") && name.ends_with(".pickle"));
 }
 
@@ -27,26 +29,29 @@ void check_profile_folder(const fs::path& folder) {
   if (!is_there(folder)) return;
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw ConfigError(fmt::format("{}: is no folder; give --profile another", folder.string()));
+    throw ConfigError(fmt::format("{}: is no folder; give another", folder.string()));
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::string name = entry->path().filename().string();
     if (name.ends_with(".tmp")) name.resize(name.size() - 4);
     if (is_of_profile(name)) continue;
-    throw ConfigError(fmt::format("{}: has {}, which is of no profile; give --profile a new folder",
-                                  folder.string(), name));
+    throw ConfigError(
+        fmt::format("{}: has {}, which is of no profile; give a new folder", folder.string(), name));
   }
   if (error)
-    throw ConfigError(fmt::format("{}: cannot be read ({}); give --profile another folder", folder.string(),
-                                  error.message()));
+    throw ConfigError(
+        fmt::format("{}: cannot be read ({}); give another folder", folder.string(), error.message()));
 }
 
-void write_profile_folder(const fs::path& folder, const std::vector<StepProfile>& planned,
-                          const std::vector<StepProfile>& measured, FileSystem& files) {
+void write_profile_folder(const fs::path& folder, const std::string& run,
+                          const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured,
+                          FileSystem& files) {
   files.create_folders(folder);
+  replace_file(files, folder / "report.html", make_page(page_data(run, planned, measured)));
   const TraceGroup groups[] = {{"planned", planned}, {"measured", measured}};
   replace_file(files, folder / "trace.pftrace", make_trace(groups));
   nlohmann::json summary = {{"format", "strata profile"},
                             {"version", 1},
+                            {"run", run},
                             {"planned", nlohmann::json::array()},
                             {"measured", nlohmann::json::array()}};
   for (const StepProfile& profile : measured) summary["measured"].push_back(summary_of(profile));

@@ -1,7 +1,8 @@
-// The folder that `--profile` writes: trace.pftrace, memory_view.pickle, summary.json.
+// The folder that a profile is: report.html, trace.pftrace, memory_view.pickle, summary.json.
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -15,8 +16,9 @@ void check_profile_folder(const std::filesystem::path& folder);
 
 /// Writes what is planned, of ranks that do different things one profile each, and what was measured, if it
 /// was; makes the folder, or replaces a profile in it. The memory view is that of the first planned one; the
-/// others' are memory_view-1.pickle and so on. Throws IoError.
-void write_profile_folder(const std::filesystem::path& folder, const std::vector<StepProfile>& planned,
-                          const std::vector<StepProfile>& measured, FileSystem& files = FileSystem::real());
+/// others' are memory_view-1.pickle and so on. `run` is what the page calls it. Throws IoError.
+void write_profile_folder(const std::filesystem::path& folder, const std::string& run,
+                          const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured,
+                          FileSystem& files = FileSystem::real());
 
 }  // namespace strata

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/execute/recorded_step.h"
+#include "engine/plan/search/bound.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/timeline.h"
 
@@ -41,8 +43,10 @@ struct StepProfile {
   const Program* program = nullptr;  ///< REQUIRES: outlives it
   double seconds = 0;                ///< from one step's end to the next's
   double end = 0;  ///< when its last instruction ends; steps overlap, so later than `seconds`
-  std::vector<ProfileSlice> slices = {};  ///< in program order
-  std::vector<BufferLife> lives = {};     ///< of buffers that are used, in their order
+  std::vector<ProfileSlice> slices = {};                       ///< in program order
+  std::vector<BufferLife> lives = {};                          ///< of buffers that are used, in their order
+  TierBudgets budgets = {kUnlimited, kUnlimited, kUnlimited};  ///< what the run file lets tiers hold
+  std::optional<StepBound> bound = {};                         ///< on the machine's rates, if they are known
 
   const Instruction& instruction(std::int32_t number) const {
     return program->instructions[static_cast<std::size_t>(number)];

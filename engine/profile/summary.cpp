@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/plan/program/memory.h"
 #include "engine/plan/program/traffic.h"
+#include "engine/profile/knobs.h"
 
 namespace strata {
 namespace {
@@ -14,6 +16,12 @@ namespace {
 nlohmann::json title_or_null(const StepProfile& profile, std::int32_t instruction) {
   if (instruction < 0) return nullptr;
   return title_of(*profile.program, profile.instruction(instruction));
+}
+
+nlohmann::json keys_of(std::span<const Knob> knobs) {
+  nlohmann::json keys = nlohmann::json::array();
+  for (const Knob& knob : knobs) keys.push_back(knob.key);
+  return keys;
 }
 
 nlohmann::json lane_summary(const StepProfile& profile, Lane lane) {
@@ -62,13 +70,23 @@ nlohmann::json tier_summary(const StepProfile& profile, Tier tier) {
                        {"made_by", title_or_null(profile, life->maker)},
                        {"last_used_by", title_or_null(profile, life->last_user)},
                        {"from_seconds", life->from},
-                       {"to_seconds", life->to}});
+                       {"to_seconds", life->to},
+                       {"moved_by", keys_of(knobs_of(buffer.kind, tier))}});
   }
-  return {{"peak_bytes", use.peak_bytes},
-          {"live_peak_bytes", peak.bytes()},
-          {"live_peak_at_seconds", peak.seconds},
-          {"by_kind", by_kind},
-          {"at_peak", at_peak}};
+  nlohmann::json summary = {{"peak_bytes", use.peak_bytes},
+                            {"live_peak_bytes", peak.bytes()},
+                            {"live_peak_at_seconds", peak.seconds},
+                            {"by_kind", by_kind},
+                            {"at_peak", at_peak}};
+  const Bytes budget = profile.budgets[static_cast<std::size_t>(tier)];
+  if (budget < kUnlimited) summary["budget_bytes"] = budget;
+  return summary;
+}
+
+nlohmann::json bound_summary(const StepBound& bound) {
+  return {{"seconds", bound.seconds()}, {"by", bound.binding()}, {"compute", bound.compute},
+          {"h2d", bound.h2d},           {"d2h", bound.d2h},      {"host_memory", bound.host_memory},
+          {"nvme", bound.nvme}};
 }
 
 }  // namespace
@@ -91,6 +109,7 @@ nlohmann::json summary_of(const StepProfile& profile) {
   nlohmann::json summary = {
       {"seconds", profile.seconds}, {"lanes", lanes}, {"memory", memory}, {"traffic", traffic}};
   if (!profile.name.empty()) summary["name"] = profile.name;
+  if (profile.bound) summary["bound"] = bound_summary(*profile.bound);
   return summary;
 }
 

@@ -9,9 +9,7 @@
 #include "engine/report/progress_text.h"
 
 namespace strata {
-namespace {
 
-/// What all models ask of each resource in a round.
 StepBound round_bound(const JointPlan& plan, const MachineRates& rates) {
   StepBound sum;
   for (const std::optional<Plan>& model : plan.models) {
@@ -25,6 +23,8 @@ StepBound round_bound(const JointPlan& plan, const MachineRates& rates) {
   }
   return sum;
 }
+
+namespace {
 
 /// Sum of a figure of the models that take part.
 template <typename Figure>

@@ -13,33 +13,13 @@
 #include "engine/profile/memory_view.h"
 #include "engine/profile/summary.h"
 #include "engine/profile/trace.h"
-#include "tests/plan/support.h"
+#include "tests/profile/support.h"
 
 namespace strata {
 namespace {
 
+using test::Profiled;
 using ::testing::HasSubstr;
-
-/// A plan that keeps little on the device, with 1 GB/s on each link and 1 GFLOP/s.
-struct Profiled {
-  explicit Profiled(Bytes device = 96 * KiB) {
-    RunConfig config = test::tiny_config({});
-    config.memory.device = device;
-    config.memory.host = kUnlimited;
-    model = test::tiny_model();
-    rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = 1e9;
-    rates.flops_per_second = 1e9;
-    rates.memory_bytes_per_second = 1e10;
-    plan = make_plan(config, model, rates);
-    const RankProgram rank = {0, &plan.training.program, &plan.training.dependencies};
-    profile = planned_profiles({&rank, 1}, rates).front();
-  }
-
-  Model model;
-  MachineRates rates;
-  Plan plan;
-  StepProfile profile;
-};
 
 TEST(PlannedProfiles, HaveTheTimelinesSeconds) {
   const Profiled of;

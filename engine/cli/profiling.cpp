@@ -1,0 +1,61 @@
+#include "engine/cli/profiling.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "engine/profile/profile_folder.h"
+#include "engine/report/joint_plan_report.h"
+
+namespace strata {
+
+std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const MachineRates& rates) {
+  std::vector<StepProfile> profiles = planned_profiles(ranks_of(plans), rates);
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    profiles[p].budgets = plans[p].budgets;
+    profiles[p].bound = step_bound(plans[p], rates);
+  }
+  return profiles;
+}
+
+std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
+                                     const MachineRates& rates) {
+  std::vector<StepProfile> profiles = planned_profiles(planner.ranks_of(plans), rates);
+  for (std::size_t p = 0; p < profiles.size(); ++p) {
+    profiles[p].budgets = plans[p].budgets;
+    profiles[p].bound = round_bound(plans[p], rates);
+  }
+  return profiles;
+}
+
+std::vector<StepProfile> measured_beside(const StepProfile& planned, const PlannedProgram& program,
+                                         const RecordedStep& recorded) {
+  if (recorded.times.empty()) return {};
+  StepProfile measured = measured_profile(program, recorded);
+  measured.budgets = planned.budgets;
+  measured.bound = planned.bound;
+  return {std::move(measured)};
+}
+
+void shorten(RunModels& run, std::int64_t steps) {
+  run.checkpoint_path.clear();
+  run.metrics.clear();
+  run.select = {};
+  for (NamedRun& model : run.models) {
+    RunConfig& config = model.config;
+    config.train.steps = steps;
+    config.train.validate_every = 0;
+    config.checkpoint = {};
+    config.report = {};
+  }
+}
+
+void write_profile(const std::string& folder, const std::string& run_file,
+                   const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured) {
+  write_profile_folder(folder, std::filesystem::path(run_file).filename().string(), planned, measured);
+  std::cerr << fmt::format("profile  {}; open it in a browser\n",
+                           (std::filesystem::absolute(folder) / "report.html").lexically_normal().string());
+}
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// How commands write a profile of what they have planned or run: with the budgets and the bound that only
+// plans know.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config/run_models.h"
+#include "engine/execute/recorded_step.h"
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/rates.h"
+#include "engine/profile/step_profile.h"
+
+namespace strata {
+
+/// What a machine of these rates would do, by one rank of each stage, or of each role of several models.
+/// REQUIRES: the plans outlive the profiles.
+std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const MachineRates& rates);
+std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
+                                     const MachineRates& rates);
+
+/// What was measured on this rank, whose plan has given `planned`; nothing if no step was recorded.
+std::vector<StepProfile> measured_beside(const StepProfile& planned, const PlannedProgram& program,
+                                         const RecordedStep& recorded);
+
+/// Makes a run one of so many steps that leaves nothing behind: no checkpoint, no metrics, no validation, and
+/// no model that ends before the others.
+void shorten(RunModels& run, std::int64_t steps);
+
+/// Writes the folder and says where the page is. `run_file` names it.
+void write_profile(const std::string& folder, const std::string& run_file,
+                   const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured);
+
+}  // namespace strata

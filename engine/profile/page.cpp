@@ -1,0 +1,56 @@
+#include "engine/profile/page.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/json_text.h"
+#include "engine/profile/page_files.h"
+
+namespace strata {
+namespace {
+
+/// JSON within an element `script`: without "<" nothing in it ends that element or begins a comment.
+std::string script_json(const nlohmann::json& data) {
+  std::string escaped;
+  for (const char c : json_text(data)) {
+    if (c == '<') {
+      escaped += "\\u003c";
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+/// Puts each text in the place of its mark, which the template has once.
+std::string filled(std::string_view page,
+                   std::initializer_list<std::pair<std::string_view, std::string_view>> texts) {
+  std::string whole;
+  for (const auto& [mark, text] : texts) {
+    const std::size_t place = page.find(mark);
+    whole += page.substr(0, place);
+    whole += text;
+    page.remove_prefix(place + mark.size());
+  }
+  return whole.append(page);
+}
+
+std::string make(std::string_view page, std::string_view script, const nlohmann::json& data) {
+  return filled(page, {{"{{style}}", page_files::kStyle},
+                       {"{{d3_licence}}", page_files::kD3Licence},
+                       {"{{data}}", script_json(data)},
+                       {"{{d3}}", page_files::kD3},
+                       {"{{script}}", script}});
+}
+
+}  // namespace
+
+std::string make_page(const nlohmann::json& data) {
+  return make(page_files::kReportHtml, page_files::kReportScript, data);
+}
+
+std::string make_comparison_page(const nlohmann::json& data) {
+  return make(page_files::kCompareHtml, page_files::kCompareScript, data);
+}
+
+}  // namespace strata

@@ -1,0 +1,11 @@
+// The files of page/ and d3, as the build has put them into the program (page/embed.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace strata::page_files {
+
+extern const std::string_view kReportHtml, kCompareHtml, kStyle, kD3Licence, kD3, kReportScript,
+    kCompareScript;
+
+}  // namespace strata::page_files
