@@ -122,6 +122,8 @@ int train(const TrainCommand& command, Job& job) {
   if (!recorded.times.empty()) {
     write_profile_folder(command.profile, planned_profiles(ranks_of(plans), rates),
                          {measured_profile(plan.training, recorded)});
+  } else if (!command.profile.empty()) {
+    say_nothing_to_profile(command);
   }
   if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
   if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';

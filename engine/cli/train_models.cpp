@@ -328,6 +328,7 @@ class ModelsTraining {
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     write_json(command_.json, models_json(report));
+    if (!command_.profile.empty() && recorded_.times.empty()) say_nothing_to_profile(command_);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} go on with: {}",
                                run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"

@@ -21,9 +21,13 @@ bool is_of_profile(const std::string& name) {
          (name.starts_with("memory_view") && name.ends_with(".pickle"));
 }
 
-}  // namespace
+/// Makes the folder; links on the way to it are the user's own.
+fs::path made(const fs::path& folder, FileSystem& files) {
+  files.create_folders(folder);
+  return fs::canonical(folder);
+}
 
-void check_profile_folder(const fs::path& folder) {
+void check_content(const fs::path& folder) {
   if (!is_there(folder)) return;
   std::error_code error;
   if (!fs::is_directory(folder, error))
@@ -40,9 +44,23 @@ void check_profile_folder(const fs::path& folder) {
                                   error.message()));
 }
 
-void write_profile_folder(const fs::path& folder, const std::vector<StepProfile>& planned,
+}  // namespace
+
+void check_profile_folder(const fs::path& folder, FileSystem& files) {
+  check_content(folder);
+  try {
+    const fs::path probe = made(folder, files) / "summary.json.tmp";
+    files.remove_all(probe);
+    write_file(files, probe, "");
+    files.remove_all(probe);
+  } catch (const IoError& error) {
+    throw ConfigError(fmt::format("{}; give --profile another folder", error.what()));
+  }
+}
+
+void write_profile_folder(const fs::path& named, const std::vector<StepProfile>& planned,
                           const std::vector<StepProfile>& measured, FileSystem& files) {
-  files.create_folders(folder);
+  const fs::path folder = made(named, files);
   const TraceGroup groups[] = {{"planned", planned}, {"measured", measured}};
   replace_file(files, folder / "trace.pftrace", make_trace(groups));
   nlohmann::json summary = {{"format", "strata profile"},
