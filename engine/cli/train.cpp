@@ -21,6 +21,7 @@
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 #include "engine/report/progress.h"
+#include "engine/report/tensorboard.h"
 #include "engine/report/train_report.h"
 
 namespace strata {
@@ -96,11 +97,16 @@ int train(const TrainCommand& command, Job& job) {
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
   std::optional<MetricsLog> metrics;
+  std::optional<TensorBoardLog> curves;
   Listeners listeners;
   listeners.add(advice);
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
+    if (!config.report.tensorboard.empty()) {
+      listeners.add(curves.emplace(config.report.tensorboard, rates.flops_per_second,
+                                   [&plan] { return step_costs(plan); }));
+    }
     std::cerr << plan_text(plan, setup.model, &rates)
               << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
               << scratch_text(machine.scratch) << '\n';
