@@ -6,6 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cmake/setup.sh"
 options=()
 [ "$(configured_cuda)" != DRIVER ] || options=(-DSTRATA_CUDA=AUTO)  # run.sh has left out what this machine cannot run
 build all "${options[@]}"
+install_readers
 cd "$root"
 # shellcheck disable=SC2317  # tell_progress calls it
 launches_ended() { printf '%s launches of tests have ended\n' "$(grep -c '^Test time =' build/Testing/Temporary/LastTest.log.tmp)"; }

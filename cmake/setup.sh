@@ -85,6 +85,20 @@ fetch_cudnn_frontend() {
   rm -rf "$download"
 }
 
+# The readers of other people that tests read Strata's files with, in a Python environment of their own: 23 MB from PyPI.
+install_readers() {
+  local folder=$root/.deps/readers list=$root/tests/readers/requirements.txt
+  ! cmp --silent "$list" "$folder/requirements.txt" || return 0
+  say "Installing tests/readers/requirements.txt into .deps/readers"
+  rm -rf "$folder"
+  if quietly python3 -m venv "$folder" &&
+    quietly "$folder/bin/pip" install --disable-pip-version-check --no-deps --only-binary :all: --requirement "$list"; then
+    cp "$list" "$folder/"
+  else
+    say "Without them the test named readers fails"
+  fi
+}
+
 # As many compilers as there are cores, and 1.5 GiB of free memory for each.
 parallel_jobs() {
   local by_memory

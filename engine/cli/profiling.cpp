@@ -41,6 +41,7 @@ std::vector<StepProfile> measured_beside(const StepProfile& planned, const Plann
 void shorten(RunModels& run, std::int64_t steps) {
   run.checkpoint_path.clear();
   run.metrics.clear();
+  run.tensorboard.clear();
   run.select = {};
   for (NamedRun& model : run.models) {
     RunConfig& config = model.config;

@@ -22,6 +22,7 @@
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
 #include "engine/report/progress.h"
+#include "engine/report/tensorboard.h"
 #include "engine/report/train_report.h"
 
 namespace strata {
@@ -98,11 +99,16 @@ int train(const TrainCommand& command, Job& job) {
 
   ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
   std::optional<MetricsLog> metrics;
+  std::optional<TensorBoardLog> curves;
   Listeners listeners;
   listeners.add(advice);
   if (job.is_first()) {
     listeners.add(progress);
     if (!config.report.metrics.empty()) listeners.add(metrics.emplace(config.report.metrics));
+    if (!config.report.tensorboard.empty()) {
+      listeners.add(curves.emplace(config.report.tensorboard, rates.flops_per_second,
+                                   [&plan] { return step_costs(plan); }));
+    }
     std::cerr << plan_text(plan, setup.model, &rates)
               << (config.optimizer.groups.empty() ? "" : policies_text(setup.model)) << "scratch  "
               << scratch_text(machine.scratch) << '\n';
@@ -125,6 +131,8 @@ int train(const TrainCommand& command, Job& job) {
     const std::vector<StepProfile> planned = profiles_of(plans, rates);
     write_profile(command.profile, command.run_file, planned,
                   measured_beside(planned.front(), plan.training, recorded));
+  } else if (!command.profile.empty()) {
+    say_nothing_to_profile(command);
   }
   if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
   if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';

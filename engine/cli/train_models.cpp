@@ -27,6 +27,7 @@
 #include "engine/report/models_table.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress.h"
+#include "engine/report/tensorboard.h"
 
 namespace strata {
 namespace {
@@ -244,6 +245,7 @@ class ModelsTraining {
     trainer.measure_nvme(rates_);
     std::list<Listeners> listeners(trained_.size());
     std::list<MetricsLog> logs;
+    std::list<TensorBoardLog> curves;
     std::vector<std::unique_ptr<RungLosses>> rung_losses;
     std::optional<MetricsLog> log_of_run;
     if (job_.is_first() && !run_.metrics.empty()) log_of_run.emplace(run_.metrics);
@@ -253,7 +255,7 @@ class ModelsTraining {
     for (Listeners& own : listeners) {
       own.add(advice_);
       own.add(*rung_losses.emplace_back(std::make_unique<RungLosses>(*this, m)));
-      if (job_.is_first()) listen(m, own, logs, log_of_run);
+      if (job_.is_first()) listen(m, own, logs, log_of_run, curves);
       of_models.push_back(&own);
       ++m;
     }
@@ -270,10 +272,15 @@ class ModelsTraining {
   }
 
   void listen(std::size_t trained, Listeners& listeners, std::list<MetricsLog>& logs,
-              const std::optional<MetricsLog>& log_of_run) {
+              const std::optional<MetricsLog>& log_of_run, std::list<TensorBoardLog>& curves) {
     listeners.add(table_->of(trained));
-    const std::string& own = models_[trained_[trained]].config.report.metrics;
-    if (!own.empty()) listeners.add(logs.emplace_back(own));
+    const RunConfig::ReportSection& own = models_[trained_[trained]].config.report;
+    if (!own.metrics.empty()) listeners.add(logs.emplace_back(own.metrics));
+    if (!own.tensorboard.empty()) {
+      listeners.add(curves.emplace_back(own.tensorboard, rates_.flops_per_second, [this, trained] {
+        return step_costs(of_this_rank(plans_.back()), trained);
+      }));
+    }
     if (log_of_run) listeners.add(logs.emplace_back(log_of_run->of_model(name_of_model(trained))));
   }
 
@@ -330,6 +337,7 @@ class ModelsTraining {
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     write_json(command_.json, models_json(report));
+    if (!command_.profile.empty() && recorded_.times.empty()) say_nothing_to_profile(command_);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} go on with: {}",
                                run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"

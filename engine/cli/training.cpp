@@ -100,4 +100,10 @@ void say_where_memory_goes(const RunConfig& config, const HostShare& host) {
     std::cerr << "warning: " << doubt << '\n';
 }
 
+void say_nothing_to_profile(const TrainCommand& command) {
+  std::cerr << fmt::format(
+      "strata: --profile: no step was trained, so {} stays as it is; raise train.steps, or add --fresh\n",
+      command.profile);
+}
+
 }  // namespace strata

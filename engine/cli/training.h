@@ -58,6 +58,9 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
 /// Says where memory goes and which precision was chosen, on standard error.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host);
 
+/// Says on standard error that there was no step for --profile to record.
+void say_nothing_to_profile(const TrainCommand& command);
+
 /// Trains what a run file of several models asks for. Returns the exit status.
 int train_models(const TrainCommand& command, RunModels run, Job& job);
 

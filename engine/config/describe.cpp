@@ -95,11 +95,12 @@ std::string dumped_sections(const std::vector<Section>& sections, const std::vec
   return text;
 }
 
-/// What all models have in common, with the run's own folder and file.
+/// What all models have in common, with the run's own folders and file.
 RunConfig common_config(const RunModels& run, const std::set<std::string>& differing) {
   RunConfig config = run.models.front().config;
   config.checkpoint.path = run.checkpoint_path;
   config.report.metrics = run.metrics;
+  config.report.tensorboard = run.tensorboard;
   auto& model = config.model.config;
   for (auto item = model.begin(); item != model.end();)
     item = differing.contains("model.config." + item.key()) ? model.erase(item) : std::next(item);
@@ -146,6 +147,7 @@ std::string dump(const RunModels& run) {
   }
   differing.erase("checkpoint.path");
   differing.erase("report.metrics");
+  differing.erase("report.tensorboard");
   const RunConfig common = common_config(run, differing);
   RunSections sections;
   sections.select = run.select;

@@ -304,8 +304,11 @@ void add_checkpoint(std::vector<Key>& keys) {
 
 void add_report(std::vector<Key>& keys) {
   using S = RunConfig::ReportSection;
-  SectionKeys<S>(keys, "report", &RunConfig::report)
-      .add<Text>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
+  SectionKeys<S> section(keys, "report", &RunConfig::report);
+  section.add<Text>("metrics", &S::metrics, "", "File that gets one JSON line per step. Left out: none.");
+  section.add<Text>(
+      "tensorboard", &S::tensorboard, "",
+      "Folder for event files, which TensorBoard draws: tensorboard --logdir DIR. Left out: none.");
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ class ModelChecks {
                 [](const RunConfig& config) { return config.checkpoint.path; });
     check_paths("report.metrics", "file", run_.config().report.metrics,
                 [](const RunConfig& config) { return config.report.metrics; });
+    check_paths("report.tensorboard", "folder", run_.config().report.tensorboard,
+                [](const RunConfig& config) { return config.report.tensorboard; });
     check_selection();
   }
 

@@ -48,6 +48,8 @@ class Differences {
         add_own(values, key, config.checkpoint.path, folder_of_model(run_.checkpoint_path, model.name));
       } else if (key.path == "report.metrics") {
         add_own(values, key, config.report.metrics, file_of_model(run_.metrics, model.name));
+      } else if (key.path == "report.tensorboard") {
+        add_own(values, key, config.report.tensorboard, folder_of_model(run_.tensorboard, model.name));
       } else if (key.path == kModelConfig && divides_model_config_) {
         for (const auto& [name, value] : config.model.config.items())
           values.emplace(path_in_model_config(name), value.dump());
@@ -91,7 +93,7 @@ class Differences {
   }
 
   static bool is_path_of_model(const std::string& path) {
-    return path == "checkpoint.path" || path == "report.metrics";
+    return path == "checkpoint.path" || path == "report.metrics" || path == "report.tensorboard";
   }
 
   /// Ranks paths as models give them first; behind them those that only the run file gives, which a model of

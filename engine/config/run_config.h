@@ -172,7 +172,8 @@ struct RunConfig {
   } checkpoint;
 
   struct ReportSection {
-    std::string metrics;  ///< JSONL file, a line per step; empty: none
+    std::string metrics;      ///< JSONL file, a line per step; empty: none
+    std::string tensorboard;  ///< folder of event files; empty: none
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
 

@@ -33,9 +33,10 @@ void add_models(std::vector<RunKey>& keys) {
       "reports "
       "and folders; left out: its run file's without .yaml, or model-1 by its place. memory, plan, device, "
       "train.threads and train.watchdog are the run's: this file gives them for all models, and those of "
-      "other run files do not count. A model's checkpoints are in checkpoint.path/NAME, and its metrics in "
-      "report.metrics with .NAME before the extension, unless its entry or run file gives its own. --set "
-      "counts for every model.",
+      "other run files do not count. A model's checkpoints are in checkpoint.path/NAME, its metrics in "
+      "report.metrics with .NAME before the extension, and its event files in report.tensorboard/NAME, "
+      "unless "
+      "its entry or run file gives its own. --set counts for every model.",
       [](RunSections& sections, const YAML::Node& node) {
         if (!node.IsSequence() || node.size() == 0)
           refuse(node, "a list such as [small.yaml, {train: {seed: 2}}]");

@@ -183,6 +183,8 @@ class Models {
     RunConfig& config = loader.config();
     if (!has_own("checkpoint.path")) config.checkpoint.path = folder_of_model(of_run.checkpoint.path, name);
     if (!has_own("report.metrics")) config.report.metrics = file_of_model(of_run.report.metrics, name);
+    if (!has_own("report.tensorboard"))
+      config.report.tensorboard = folder_of_model(of_run.report.tensorboard, name);
     count_bytes(text_bytes(config));
     NamedRun model{std::move(name), {}, loader.checked()};
     return {std::move(model), loader.given()};
@@ -210,6 +212,7 @@ RunModels run_of_one(Loader run) {
   result.models.push_back({"", {}, run.checked()});
   result.checkpoint_path = run.config().checkpoint.path;
   result.metrics = run.config().report.metrics;
+  result.tensorboard = run.config().report.tensorboard;
   return result;
 }
 
@@ -236,6 +239,7 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
   result.select = run.sections().select;
   result.checkpoint_path = run.config().checkpoint.path;
   result.metrics = run.config().report.metrics;
+  result.tensorboard = run.config().report.tensorboard;
   std::vector<LoadedModel> models = Models(file, commands, run, ranks, read).make();
   check_models(models, run);
   add_overrides(models, result);

@@ -33,6 +33,7 @@ struct RunModels {
   bool is_several = false;      ///< the file has `models` or `sweep`, if only for one model
   std::string checkpoint_path;  ///< the run's folder, or empty; models' own are in their configs
   std::string metrics;          ///< likewise the run's file
+  std::string tensorboard;      ///< likewise the run's folder, in which models have theirs
   friend bool operator==(const RunModels&, const RunModels&) = default;
 };
 

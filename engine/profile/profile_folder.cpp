@@ -23,9 +23,13 @@ bool is_of_profile(const std::string& name) {
          (name.starts_with("memory_view") && name.ends_with(".pickle"));
 }
 
-}  // namespace
+/// Makes the folder; links on the way to it are the user's own.
+fs::path made(const fs::path& folder, FileSystem& files) {
+  files.create_folders(folder);
+  return fs::canonical(folder);
+}
 
-void check_profile_folder(const fs::path& folder) {
+void check_content(const fs::path& folder) {
   if (!is_there(folder)) return;
   std::error_code error;
   if (!fs::is_directory(folder, error))
@@ -42,10 +46,24 @@ void check_profile_folder(const fs::path& folder) {
         fmt::format("{}: cannot be read ({}); give another folder", folder.string(), error.message()));
 }
 
-void write_profile_folder(const fs::path& folder, const std::string& run,
+}  // namespace
+
+void check_profile_folder(const fs::path& folder, FileSystem& files) {
+  check_content(folder);
+  try {
+    const fs::path probe = made(folder, files) / "summary.json.tmp";
+    files.remove_all(probe);
+    write_file(files, probe, "");
+    files.remove_all(probe);
+  } catch (const IoError& error) {
+    throw ConfigError(fmt::format("{}; give another folder", error.what()));
+  }
+}
+
+void write_profile_folder(const fs::path& named, const std::string& run,
                           const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured,
                           FileSystem& files) {
-  files.create_folders(folder);
+  const fs::path folder = made(named, files);
   replace_file(files, folder / "report.html", make_page(page_data(run, planned, measured)));
   const TraceGroup groups[] = {{"planned", planned}, {"measured", measured}};
   replace_file(files, folder / "trace.pftrace", make_trace(groups));

@@ -11,8 +11,8 @@
 namespace strata {
 
 /// Throws ConfigError that names `folder` if it cannot be one for a profile: there is a file, or a folder
-/// with files of others.
-void check_profile_folder(const std::filesystem::path& folder);
+/// with files of others, or nothing can be written there. Makes the folder.
+void check_profile_folder(const std::filesystem::path& folder, FileSystem& files = FileSystem::real());
 
 /// Writes what is planned, of ranks that do different things one profile each, and what was measured, if it
 /// was; makes the folder, or replaces a profile in it. The memory view is that of the first planned one; the

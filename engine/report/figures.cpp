@@ -103,6 +103,18 @@ nlohmann::json busy_json(const Measurements& measured) {
   return busy;
 }
 
+nlohmann::json step_json(const StepReport& report) {
+  nlohmann::json json = {{"step", report.step + 1},       {"loss", report.loss},
+                         {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
+                         {"seconds", report.seconds},     {"skipped", report.skipped}};
+  if (report.loss_scale != 1) json["loss_scale"] = report.loss_scale;
+  return json;
+}
+
+nlohmann::json validation_json(const ValidationPoint& point) {
+  return {{"step", point.step}, {"validation_loss", point.loss}};
+}
+
 nlohmann::json validation_json(const std::vector<ValidationPoint>& points) {
   nlohmann::json json = nlohmann::json::array();
   for (const ValidationPoint& point : points) json.push_back({{"step", point.step}, {"loss", point.loss}});

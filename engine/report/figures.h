@@ -84,6 +84,9 @@ nlohmann::json list_of(const std::vector<StepReport>& steps, Member member) {
   for (const StepReport& step : steps) values.push_back(step.*member);
   return values;
 }
+/// What report.metrics and TensorBoard show of a step, and of a validation.
+nlohmann::json step_json(const StepReport& report);
+nlohmann::json validation_json(const ValidationPoint& point);
 /// [{"step", "loss"}, …]
 nlohmann::json validation_json(const std::vector<ValidationPoint>& points);
 

@@ -120,15 +120,11 @@ MetricsLog MetricsLog::of_model(const std::string& name) const {
 }
 
 void MetricsLog::on_step(const StepReport& report) {
-  nlohmann::json line = {{"step", report.step + 1},       {"loss", report.loss},
-                         {"grad_norm", report.grad_norm}, {"learning_rate", report.learning_rate},
-                         {"seconds", report.seconds},     {"skipped", report.skipped}};
-  if (report.loss_scale != 1) line["loss_scale"] = report.loss_scale;
-  write(std::move(line));
+  write(step_json(report));
 }
 
 void MetricsLog::on_validation(const ValidationPoint& point) {
-  write({{"step", point.step}, {"validation_loss", point.loss}});
+  write(validation_json(point));
 }
 
 void MetricsLog::write(nlohmann::json line) {

@@ -15,6 +15,10 @@ class Profiles : public Workspace {
   nlohmann::json summary(const std::string& folder) const {
     return nlohmann::json::parse(std::ifstream(path(folder) / "summary.json"));
   }
+  static Arguments profiled(Arguments arguments, const std::string& folder) {
+    arguments.insert(arguments.end(), {"--profile", folder});
+    return arguments;
+  }
   bool is_there(const std::string& name) const { return std::filesystem::file_size(path(name)) > 0; }
 };
 
@@ -36,9 +40,7 @@ TEST_F(Profiles, OfAPlanHaveItsPeaksAndBytes) {
 
 TEST_F(Profiles, OfARunHaveWhatWasMeasuredToo) {
   const nlohmann::json trained = report(train("run.yaml"));
-  Arguments arguments = train("run.yaml");
-  arguments.insert(arguments.end(), {"--profile", "profile"});
-  const nlohmann::json profiled = report(arguments);
+  const nlohmann::json profiled = report(Profiles::profiled(train("run.yaml"), "profile"));
   EXPECT_EQ(profiled["state_hash"], trained["state_hash"]);
   const nlohmann::json measured = summary("profile").at("measured").at(0),
                        planned = summary("profile").at("planned").at(0);
@@ -128,9 +130,32 @@ TEST_F(Profiles, OfACommandOfTheirOwnNeedARunFileAndAFolder) {
 TEST_F(Profiles, AreNotWrittenOverWhatIsNone) {
   expect_sentence(strata({"plan", "run.yaml", "--profile", "corpus.txt"}), 2, {"corpus.txt: is no folder"});
   expect_sentence(strata({"plan", "run.yaml", "--profile", "."}), 2, {"which is of no profile"});
-  Arguments arguments = train("run.yaml");
-  arguments.insert(arguments.end(), {"--profile", "."});
-  expect_sentence(strata(arguments), 2, {"which is of no profile"});
+  expect_sentence(strata(profiled(train("run.yaml"), ".")), 2, {"which is of no profile"});
+}
+
+TEST_F(Profiles, AreRefusedBeforeTrainingWhereTheyCannotBeWritten) {
+  const Outcome outcome = strata(profiled(train("run.yaml"), "corpus.txt/profile"));
+  expect_sentence(outcome, 2, {"corpus.txt/profile", "give --profile another folder"});
+  EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("state hash")));
+}
+
+TEST_F(Profiles, FollowALinkThatTheUserNames) {
+  std::filesystem::create_directory(path("there"));
+  std::filesystem::create_directory_symlink("there", path("link"));
+  ASSERT_EQ(strata(profiled(train("run.yaml"), "link")).status, 0);
+  EXPECT_TRUE(is_there("there/summary.json"));
+}
+
+TEST_F(Profiles, SayThatThereWasNothingToTrain) {
+  write("sweep.yaml", run_file() + "sweep: {train.seed: [3, 4]}\n");
+  for (const std::string run : {"run.yaml", "sweep.yaml"}) {
+    const Arguments arguments = train(run, {"checkpoint.path=out-" + run});
+    ASSERT_EQ(strata(arguments).status, 0);
+    const Outcome outcome = strata(profiled(arguments, "profile-" + run));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr("strata: --profile: no step was trained"));
+    EXPECT_TRUE(std::filesystem::is_empty(path("profile-" + run)));
+  }
 }
 
 }  // namespace

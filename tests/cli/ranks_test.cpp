@@ -41,12 +41,15 @@ class RanksOfProcesses : public Workspace {
 
 TEST_F(RanksOfProcesses, TrainAsOneProcessDoesAndSpeakWithOneVoice) {
   const nlohmann::json alone = report(run());
-  Arguments arguments = run({"checkpoint.path=out"});
+  Arguments arguments = run({"checkpoint.path=out", "report.tensorboard=curves"});
   arguments.insert(arguments.end(), {"--json", "report.json"});
   const Outcome outcome = strata_on_ranks(3, arguments);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(count(outcome.out, "state hash "), 1U);
   EXPECT_EQ(count(outcome.err, "random weights"), 1U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("curves")),
+                          std::filesystem::directory_iterator()),
+            1);
   const nlohmann::json several = nlohmann::json::parse(std::ifstream(path("report.json")));
   ASSERT_EQ(several["loss"].size(), alone["loss"].size());
   for (std::size_t step = 0; step < alone["loss"].size(); ++step) {

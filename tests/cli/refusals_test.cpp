@@ -143,6 +143,8 @@ TEST_F(Refusal, OfACheckpointFolderThatCannotBeWrittenNamesIt) {
 TEST_F(Refusal, OfReportFilesThatCannotBeWrittenComesBeforeTheRun) {
   expect_sentence(strata(train("run.yaml", {"report.metrics=corpus.txt/metrics.jsonl"})), 2,
                   {"report.metrics", "corpus.txt/metrics.jsonl"});
+  expect_sentence(strata(train("run.yaml", {"report.tensorboard=corpus.txt/curves"})), 2,
+                  {"report.tensorboard", "corpus.txt/curves"});
   expect_sentence(strata({"train", "run.yaml", "--json", "corpus.txt/report.json"}), 2,
                   {"--json", "corpus.txt/report.json"});
   expect_sentence(strata({"doctor", "--profile", "corpus.txt/machine.json"}), 2,

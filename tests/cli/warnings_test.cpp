@@ -57,6 +57,14 @@ TEST_F(Warning, OfARunThatUpdatedNothingEndsItWithStatusOne) {
   EXPECT_EQ(count_of("warning: 10 steps in a row have updated nothing", outcome.err), 1);
 }
 
+TEST_F(Warning, OfCurvesThatCannotGoOnLeavesTheRunGood) {
+  const Outcome outcome = strata(train("run.yaml", {"report.tensorboard=curves", "train.steps=20"}),
+                                 {.folder = {}, .largest_file = 2 * KiB});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(count_of("warning: report.tensorboard: ", outcome.err), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("the curves end here"));
+}
+
 TEST_F(Warning, OfSomeSkippedStepsLeavesTheRunGood) {
   const Arguments backing_off = {"train.precision=fp16", "train.loss_scale.initial=1e9",
                                  "train.loss_scale.backoff=0.001"};

@@ -93,6 +93,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"checkpoint.keep", "8"},
     {"checkpoint.wait_for_space", "60"},
     {"report.metrics", "m.jsonl"},
+    {"report.tensorboard", "events"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
 const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
@@ -233,6 +234,7 @@ checkpoint:
   wait_for_space: 3600
 report:
   # metrics: (not given)
+  # tensorboard: (not given)
 )");
 }
 

@@ -58,7 +58,7 @@ std::vector<std::uint64_t> seeds(const RunModels& run) {
 }
 
 TEST(RunModels, AreOneWithoutANameInAFileOfOne) {
-  const std::string text = kMinimal + "checkpoint: {path: out}\nreport: {metrics: m.jsonl}\n";
+  const std::string text = kMinimal + "checkpoint: {path: out}\nreport: {metrics: m.jsonl, tensorboard: t}\n";
   const RunModels run = parse(text, {"train.seed=3"});
   EXPECT_FALSE(run.is_several);
   ASSERT_THAT(names(run), ElementsAre(""));
@@ -66,6 +66,7 @@ TEST(RunModels, AreOneWithoutANameInAFileOfOne) {
   EXPECT_EQ(run.models[0].config, parse_run_config(text, "run.yaml", {"train.seed=3"}));
   EXPECT_EQ(run.checkpoint_path, "out");
   EXPECT_EQ(run.metrics, "m.jsonl");
+  EXPECT_EQ(run.tensorboard, "t");
   EXPECT_EQ(dump(run), dump(run.models[0].config));
 }
 
@@ -225,17 +226,20 @@ TEST(Models, OfRunFilesHaveBudgetsOfTheRunAndNothingElseOfIt) {
 
 TEST(Models, HaveFoldersAndMetricsOfTheirOwn) {
   const std::string text =
-      "checkpoint: {path: out/, every: 5}\nreport: {metrics: out/m.jsonl}\n"
+      "checkpoint: {path: out/, every: 5}\nreport: {metrics: out/m.jsonl, tensorboard: t}\n"
       "models: [runs/small.yaml, large.json, {name: a, run: large.json, checkpoint.path: else, "
-      "report.metrics: a.jsonl}]\n";
+      "report.metrics: a.jsonl, report.tensorboard: else}]\n";
   const RunModels run = parse(text, {}, kFiles);
   EXPECT_EQ(run.checkpoint_path, "out/");
   EXPECT_EQ(run.metrics, "out/m.jsonl");
+  EXPECT_EQ(run.tensorboard, "t");
   EXPECT_EQ(run.models[0].config.checkpoint.path, "out/small");
   EXPECT_EQ(run.models[1].config.checkpoint.path, "own");
   EXPECT_EQ(run.models[2].config.checkpoint.path, "else");
   EXPECT_EQ(run.models[0].config.report.metrics, "out/m.small.jsonl");
   EXPECT_EQ(run.models[2].config.report.metrics, "a.jsonl");
+  EXPECT_EQ(run.models[0].config.report.tensorboard, "t/small");
+  EXPECT_EQ(run.models[2].config.report.tensorboard, "else");
   const RunModels set = parse(text, {"checkpoint.path=there"}, kFiles);
   EXPECT_EQ(set.checkpoint_path, "there");
   EXPECT_EQ(set.models[1].config.checkpoint.path, "there/large") << "a --set counts for all";
@@ -245,7 +249,8 @@ TEST(Models, HaveFoldersAndMetricsOfTheirOwn) {
 
 TEST(Models, ShareNoFolderAndNoFile) {
   const auto refusal_of = [](const std::string& models) {
-    return refusal(kMinimal + "checkpoint: {path: out}\nreport: {metrics: m.jsonl}\nmodels: [" + models +
+    return refusal(kMinimal +
+                   "checkpoint: {path: out}\nreport: {metrics: m.jsonl, tensorboard: t}\nmodels: [" + models +
                    "]\n");
   };
   EXPECT_EQ(refusal_of("{checkpoint.path: a/b}, {checkpoint.path: ./a//b/}"),
@@ -255,6 +260,8 @@ TEST(Models, ShareNoFolderAndNoFile) {
   EXPECT_THAT(refusal_of("{checkpoint.path: out/model-2}, {}"), HasSubstr("have one folder"));
   EXPECT_THAT(refusal_of("{report: {metrics: m.model-2.jsonl}}, {}"),
               HasSubstr("report.metrics: model 'model-1' and model 'model-2' have one file"));
+  EXPECT_THAT(refusal_of("{report.tensorboard: t}"),
+              HasSubstr("report.tensorboard: the run and model 'model-1' have one folder"));
 }
 
 TEST(Models, AreRefusedWithThePlaceOfWhatIsWrong) {
@@ -417,9 +424,9 @@ TEST(DumpOfModels, ReadsBackAsTheSameRun) {
       {kMinimal + "sweep: {train.seed: [1]}\n", {}},
       {kMinimal + "sweep: {optimizer.lr: [1e-4, 3e-4], train.seed: [1, 2]}\nselect: {rung_steps: [9, 10]}\n",
        {"train.steps=50", "memory.device=1GiB"}},
-      {kMinimal +
-           "checkpoint: {path: out, every: 3}\nreport: {metrics: m}\nmodels: [{}, {checkpoint.path: x}, "
-           "{checkpoint: {path: '', every: 0}, report.metrics: ''}]\n",
+      {kMinimal + "checkpoint: {path: out, every: 3}\nreport: {metrics: m, tensorboard: t}\nmodels: [{}, "
+                  "{checkpoint.path: x}, "
+                  "{checkpoint: {path: '', every: 0}, report: {metrics: '', tensorboard: ''}}]\n",
        {}},
       {"memory: {host: 1GiB}\ntrain: {threads: 2}\nmodels: [runs/small.yaml, large.json, {name: c, run: "
        "runs/small.yaml, parallel: {data: 2, shard: 2}, data.validation: [x, y]}]\n",
@@ -445,6 +452,7 @@ TEST(DumpOfModels, ReadsBackAsTheSameRun) {
     EXPECT_EQ(again.select, run.select);
     EXPECT_EQ(again.checkpoint_path, run.checkpoint_path);
     EXPECT_EQ(again.metrics, run.metrics);
+    EXPECT_EQ(again.tensorboard, run.tensorboard);
     ASSERT_EQ(names(again), names(run));
     for (std::size_t i = 0; i < run.models.size(); ++i) {
       EXPECT_EQ(again.models[i].overrides, run.models[i].overrides) << dumped;

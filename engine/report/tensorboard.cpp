@@ -1,0 +1,118 @@
+#include "engine/report/tensorboard.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/report/figures.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kValidationLoss = "train/validation_loss";
+
+EventFile open_file(const std::string& folder) {
+  try {
+    return EventFile(folder);
+  } catch (const IoError& error) {
+    throw ConfigError(fmt::format("report.tensorboard: {}", error.what()));
+  }
+}
+
+Scalar scalar(std::string tag, double value) {
+  return {std::move(tag), static_cast<float>(value)};
+}
+
+/// Each number of a line of report.metrics but the step.
+std::vector<Scalar> scalars_of(const nlohmann::json& line) {
+  std::vector<Scalar> scalars;
+  for (const auto& [key, value] : line.items()) {
+    if (key == "step") continue;
+    const double number = value.is_boolean() ? (value.get<bool>() ? 1 : 0) : value.get<double>();
+    scalars.push_back(scalar("train/" + key, number));
+  }
+  return scalars;
+}
+
+template <typename AnyPlan, typename Peak>
+StepCosts costs_of(const AnyPlan& plan, const Peak& peak) {
+  StepCosts costs{.tokens = static_cast<double>(plan.training.program.loss_terms),
+                  .model_flops = plan.flops.model,
+                  .traffic = plan.training.step_traffic};
+  for (const Tier tier : kTiers) costs.peak_bytes[static_cast<std::size_t>(tier)] = peak(tier);
+  return costs;
+}
+
+}  // namespace
+
+StepCosts step_costs(const Plan& plan) {
+  return costs_of(plan, [&](Tier tier) { return plan.arena_bytes(tier); });
+}
+
+StepCosts step_costs(const JointPlan& plan, std::size_t model) {
+  const Plan& own = plan.models[model].value();
+  return costs_of(own, [&](Tier tier) { return own.training.of(tier).live_bytes; });
+}
+
+TensorBoardLog::TensorBoardLog(const std::string& folder, double flops_per_second,
+                               std::function<StepCosts()> costs)
+    : file_(open_file(folder)), flops_per_second_(flops_per_second), costs_(std::move(costs)) {}
+
+/// A full disk must not end a run that could go on, but it must not pass unseen either.
+template <typename Write>
+void TensorBoardLog::write(const Write& write) {
+  if (failed_) return;
+  try {
+    write();
+  } catch (const IoError& error) {
+    failed_ = true;
+    std::cerr << fmt::format("warning: report.tensorboard: {}; the curves end here\n", error.what());
+  }
+}
+
+/// What older files say of later steps is of a process that was ended before it saved them. A run that begins
+/// anew shares no step with the one before it.
+void TensorBoardLog::begin(std::int64_t finished_steps) {
+  if (has_begun_) return;
+  has_begun_ = true;
+  file_.start(finished_steps == 0 ? 0 : finished_steps + 1);
+}
+
+void TensorBoardLog::on_step(const StepReport& report) {
+  std::vector<Scalar> scalars = scalars_of(step_json(report));
+  const StepCosts costs = costs_();
+  if (report.seconds > 0) {
+    scalars.push_back(scalar("train/tokens_per_second", costs.tokens / report.seconds));
+    scalars.push_back(scalar("train/mfu", costs.model_flops / (report.seconds * flops_per_second_)));
+  }
+  for (const Tier tier : kTiers) {
+    const Bytes bytes = costs.peak_bytes[static_cast<std::size_t>(tier)];
+    if (bytes > 0)
+      scalars.push_back(
+          scalar(fmt::format("memory/{}_peak_bytes", name_of(tier)), static_cast<double>(bytes)));
+  }
+  for (const Link link : kLinks) {
+    if (costs.traffic[link] > 0)
+      scalars.push_back(
+          scalar(fmt::format("traffic/{}_bytes", name_of(link)), static_cast<double>(costs.traffic[link])));
+  }
+  write([&] {
+    begin(report.step);
+    file_.add(report.step + 1, scalars);
+  });
+}
+
+/// A process that goes on validates first, at a step of which the one before may have told.
+void TensorBoardLog::on_validation(const ValidationPoint& point) {
+  const std::vector<Scalar> scalars = scalars_of(validation_json(point));
+  write([&] {
+    const bool may_be_known = !has_begun_ && point.step > 0;
+    begin(point.step);
+    if (may_be_known && file_.is_in_older_files(kValidationLoss, point.step)) return;
+    file_.add(point.step, scalars);
+  });
+}
+
+}  // namespace strata

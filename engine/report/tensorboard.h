@@ -1,0 +1,47 @@
+// A run's curves for TensorBoard, as event files. A run that goes on continues them: what the process before
+// had told of steps that are done again is dropped by the readers.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "engine/execute/trainer.h"
+#include "engine/plan/search/joint.h"
+#include "engine/report/event_file.h"
+
+namespace strata {
+
+/// What a step takes, by the plan.
+struct StepCosts {
+  double tokens = 0, model_flops = 0;
+  std::array<Bytes, kTiers.size()> peak_bytes = {};
+  Traffic traffic;  ///< of a step that saves nothing
+};
+StepCosts step_costs(const Plan& plan);
+/// Those of one of several models; its peaks are the most that is there for it at once. REQUIRES: it takes
+/// part in the plan.
+StepCosts step_costs(const JointPlan& plan, std::size_t model);
+
+/// Adds to curves after each step and each validation.
+class TensorBoardLog : public TrainListener {
+ public:
+  /// `costs` is asked after each step, as plans change when other models end. Throws ConfigError if the
+  /// folder cannot be written to.
+  TensorBoardLog(const std::string& folder, double flops_per_second, std::function<StepCosts()> costs);
+
+  void on_step(const StepReport& report) override;
+  void on_validation(const ValidationPoint& point) override;
+
+ private:
+  template <typename Write>
+  void write(const Write& write);
+  void begin(std::int64_t finished_steps);
+
+  EventFile file_;
+  double flops_per_second_;
+  std::function<StepCosts()> costs_;
+  bool has_begun_ = false, failed_ = false;
+};
+
+}  // namespace strata
