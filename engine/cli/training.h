@@ -14,6 +14,7 @@
 #include "engine/device/device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/profile/step_trace.h"
 
 namespace strata {
 
@@ -57,6 +58,11 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
 
 /// Says where memory goes and which precision was chosen, on standard error.
 void say_where_memory_goes(const RunConfig& config, const HostShare& host);
+
+/// The trace that report.trace asks this rank for, or null; `models` names those of a run of several. Throws
+/// ConfigError on every rank.
+std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job,
+                                      std::vector<std::string> models = {});
 
 /// Trains what a run file of several models asks for. Returns the exit status.
 int train_models(const TrainCommand& command, RunModels run, Job& job);
