@@ -59,6 +59,15 @@ std::optional<std::string> find_hang(double passed_seconds, double limit_seconds
   return hang;
 }
 
+std::vector<WaitUnderWay> waits_under_way() {
+  Waits& all = waits();
+  const std::lock_guard lock(all.mutex);
+  std::vector<WaitUnderWay> found;
+  for (const WatchedWait* wait = all.newest; wait != nullptr; wait = wait->next_)
+    found.push_back({wait->describe_(), wait->age_seconds_});
+  return found;
+}
+
 Watchdog::Watchdog(double seconds, std::function<void(const std::string&)> on_hang)
     : on_hang_(std::move(on_hang)), seconds_(seconds), thread_([this] { watch(); }) {}
 

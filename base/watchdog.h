@@ -11,8 +11,17 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace strata {
+
+/// What a thread is in.
+struct WaitUnderWay {
+  std::string what;
+  double seconds = 0;  ///< since it advanced, as far as a Watchdog has looked
+};
+/// All of this moment, the newest first. Waits for nothing that may hang.
+std::vector<WaitUnderWay> waits_under_way();
 
 /// One call, or a row of calls for one purpose, that the system may never end. It lives on the stack of the
 /// thread that makes them. Notes of one thread may lie within one another: the inner one is told of.
@@ -30,6 +39,7 @@ class WatchedWait {
 
  private:
   friend std::optional<std::string> find_hang(double passed_seconds, double limit_seconds);
+  friend std::vector<WaitUnderWay> waits_under_way();
 
   std::function<std::string()> describe_;
   double age_seconds_ = 0;  ///< since it advanced

@@ -22,6 +22,7 @@ Job::Job() : watchdog_(Watchdog::kDefaultSeconds, [this](const std::string& hang
   mpi_ = std::make_unique<MpiWorld>();
   world_ = mpi_->communicator();
   find_neighbours();
+  status_.set_speaker(speaker());
 }
 
 void Job::find_neighbours() {

@@ -12,6 +12,7 @@
 
 #include "base/watchdog.h"
 #include "collectives/mpi_world.h"
+#include "engine/cli/lane_status.h"
 
 namespace strata {
 
@@ -35,6 +36,9 @@ class Job {
   /// What the user can do after a hang, until the next call: the end of a sentence. Any thread may call.
   void set_advice(std::string advice);
 
+  /// What SIGUSR2 asks for.
+  LaneStatus& status() { return status_; }
+
   /// Performs `work` on every rank and returns its status. If it throws on one, all end, and the user is
   /// told why, once if the first rank hears of it. Status 2 for a ConfigError, 1 for all else.
   int run(const std::function<int()>& work);
@@ -48,6 +52,7 @@ class Job {
   /// "" or "rank 2 (node7): ".
   std::string speaker() const;
 
+  LaneStatus status_;  ///< before anything that starts threads
   std::unique_ptr<MpiWorld> mpi_;
   std::unique_ptr<Communicator> world_;
   int local_rank_ = 0, local_size_ = 1;

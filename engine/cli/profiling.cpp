@@ -29,13 +29,12 @@ std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vec
   return profiles;
 }
 
-std::vector<StepProfile> measured_beside(const StepProfile& planned, const PlannedProgram& program,
-                                         const RecordedStep& recorded) {
-  if (recorded.times.empty()) return {};
+StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& program,
+                            const RecordedStep& recorded) {
   StepProfile measured = measured_profile(program, recorded);
   measured.budgets = planned.budgets;
   measured.bound = planned.bound;
-  return {std::move(measured)};
+  return measured;
 }
 
 void shorten(RunModels& run, std::int64_t steps) {

@@ -21,9 +21,9 @@ std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const Machi
 std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
                                      const MachineRates& rates);
 
-/// What was measured on this rank, whose plan has given `planned`; nothing if no step was recorded.
-std::vector<StepProfile> measured_beside(const StepProfile& planned, const PlannedProgram& program,
-                                         const RecordedStep& recorded);
+/// What was measured on this rank, whose plan has given `planned`.
+StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& program,
+                            const RecordedStep& recorded);
 
 /// Makes a run one of so many steps that leaves nothing behind: no checkpoint, no metrics, no validation, and
 /// no model that ends before the others.

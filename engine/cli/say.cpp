@@ -6,10 +6,17 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "engine/report/live_block.h"
+
 namespace strata {
 
 void say(std::string_view sentence) {
+  end_live_output();
   std::cerr << fmt::format("{}strata: {}\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", sentence);
+}
+
+void tell(const std::string& lines) {
+  say_above_blocks(lines);
 }
 
 void leave(const std::string& hang) {

@@ -87,17 +87,23 @@ int train(const TrainCommand& command, Job& job) {
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
       measure_machine(*machine.device, config.precision(), link_limit(config), host_threads(config));
-  RecordedStep recorded;
+  EarlyStep recorded;
+  std::vector<RoundListener*> recording;
+  if (!command.profile.empty()) recording.push_back(&recorded);
+  const std::unique_ptr<StepTrace> trace = open_trace(config, job);
+  if (trace) recording.push_back(&*trace);
   Trainer trainer(config, setup.model, plan, *machine.device, training_data(*setup.data, setup.model.context),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
                    .world = job.world(),
                    .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                    .on_failure = [&job](const std::exception& error) { job.tell(error); },
-                   .record = command.profile.empty() ? nullptr : &recorded});
+                   .recording = recording});
   trainer.measure_nvme(rates);
 
-  ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0);
+  ProgressLine progress(config, plan, rates, isatty(STDERR_FILENO) != 0,
+                        [&trainer] { return trainer.live(); });
+  const LaneStatus::Watch watch(job.status(), [&trainer] { return trainer.describe_lanes(); });
   std::optional<MetricsLog> metrics;
   std::optional<TensorBoardLog> curves;
   Listeners listeners;
@@ -127,10 +133,10 @@ int train(const TrainCommand& command, Job& job) {
   const TrainReport report{plan, result, rates, std::move(ranks)};
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
-  if (!recorded.times.empty()) {
+  if (recorded.is_there()) {
     const std::vector<StepProfile> planned = profiles_of(plans, rates);
     write_profile(command.profile, command.run_file, planned,
-                  measured_beside(planned.front(), plan.training, recorded));
+                  {measured_beside(planned.front(), plan.training, recorded.get())});
   } else if (!command.profile.empty()) {
     say_nothing_to_profile(command);
   }

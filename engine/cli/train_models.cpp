@@ -92,6 +92,18 @@ class ModelsTraining {
     std::size_t trained_;
   };
 
+  /// The table looks at the run, so it ends with that.
+  struct TableOfRun {
+    explicit TableOfRun(std::optional<ModelsTable>& table) : table_(table) {}
+    ~TableOfRun() {
+      if (table_) table_->finish();
+    }
+    TableOfRun(const TableOfRun&) = delete;
+    TableOfRun& operator=(const TableOfRun&) = delete;
+
+    std::optional<ModelsTable>& table_;
+  };
+
   const RunConfig& first() const { return run_.models.front().config; }
   const std::string& name_of_model(std::size_t trained) const { return run_.models[trained_[trained]].name; }
 
@@ -234,13 +246,17 @@ class ModelsTraining {
           {models_[m].config, models_[m].model, training_data(*models_[m].data, models_[m].model.context)});
     }
     const RunConfig& config = models_.front().config;
+    std::vector<RoundListener*> recording;
+    if (!command_.profile.empty()) recording.push_back(&recorded_);
+    const std::unique_ptr<StepTrace> trace = open_trace(config, job_, names_of_trained());
+    if (trace) recording.push_back(&*trace);
     Trainer trainer(config, std::move(models), programs_of(first_plan), *machine_.device,
                     {.fresh = command_.fresh,
                      .watchdog_seconds = static_cast<double>(config.train.watchdog),
                      .world = job_.world(),
                      .make_device_group = job_.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                      .on_failure = [this](const std::exception& error) { job_.tell(error); },
-                     .record = command_.profile.empty() ? nullptr : &recorded_,
+                     .recording = recording,
                      .several = several()});
     trainer.measure_nvme(rates_);
     std::list<Listeners> listeners(trained_.size());
@@ -259,14 +275,16 @@ class ModelsTraining {
       of_models.push_back(&own);
       ++m;
     }
+    const LaneStatus::Watch watch(job_.status(), [&trainer] { return trainer.describe_lanes(); });
+    const TableOfRun table(table_);
     const Clock::time_point start = Clock::now();
     std::vector<TrainResult> results = trainer.train(stop_on_signals(), of_models);
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (table_) table_->finish();
-    if (job_.is_first() && !recorded_.times.empty()) {
+    if (job_.is_first() && recorded_.is_there()) {
       const std::vector<StepProfile> planned = profiles_of(*planner_, plans_.front(), rates_);
       write_profile(command_.profile, command_.run_file, planned,
-                    measured_beside(planned.front(), first_plan.training, recorded_));
+                    {measured_beside(planned.front(), first_plan.training, recorded_.get())});
     }
     return report(std::move(results), trainer.measured(), trainer.planned());
   }
@@ -303,7 +321,16 @@ class ModelsTraining {
         memory += fmt::format("{}{} {}", memory.empty() ? "" : "  ", name_of(tier),
                               format_bytes(plan.arena_bytes(tier)));
     }
-    table_.emplace(labels(), memory, isatty(STDERR_FILENO) != 0);
+    std::array<Bytes, kTiers.size()> planned = {};
+    for (const Tier tier : kTiers) planned[static_cast<std::size_t>(tier)] = plan.arena_bytes(tier);
+    table_.emplace(labels(), memory, isatty(STDERR_FILENO) != 0, ModelsTable::Surroundings::real(),
+                   panel_plan(plan.budgets, planned, plan.training, [&trainer] { return trainer.live(); }));
+  }
+
+  std::vector<std::string> names_of_trained() const {
+    std::vector<std::string> names;
+    for (std::size_t m = 0; m < trained_.size(); ++m) names.push_back(name_of_model(m));
+    return names;
   }
 
   int report(std::vector<TrainResult> results, const Measurements& measured, const Traffic& planned) {
@@ -337,7 +364,7 @@ class ModelsTraining {
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     write_json(command_.json, models_json(report));
-    if (!command_.profile.empty() && recorded_.times.empty()) say_nothing_to_profile(command_);
+    if (!command_.profile.empty() && !recorded_.is_there()) say_nothing_to_profile(command_);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} go on with: {}",
                                run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"
@@ -360,7 +387,7 @@ class ModelsTraining {
   PreparedMachine machine_;
   MachineRates planning_, rates_;
   std::optional<JointPlanner> planner_;
-  RecordedStep recorded_;                     ///< of the first plan, if a profile is asked for
+  EarlyStep recorded_;                        ///< of the first plan, if a profile is asked for
   std::deque<std::vector<JointPlan>> plans_;  ///< one after another, each by role
   std::optional<ModelsTable> table_;
   double seconds_ = 0;

@@ -7,9 +7,13 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "collectives/agreement.h"
 #include "engine/cli/device.h"
+#include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/config/model_names.h"
 #include "engine/data/byte_tokens.h"
+#include "engine/report/terminal_keys.h"
 
 namespace strata {
 namespace {
@@ -19,6 +23,7 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only
 
 void request_stop(int signal) {
   stop_requested = true;
+  restore_terminal();  // the next signal ends the process at once
   std::signal(signal, SIG_DFL);
 }
 
@@ -92,6 +97,21 @@ PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& j
   set_unlimited(run.memory, run.device.kind, machine.host);
   for (PreparedModel& model : models) model.config.memory = run.memory;
   return machine;
+}
+
+std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job, std::vector<std::string> models) {
+  std::unique_ptr<StepTrace> trace;
+  if (config.report.trace_path.empty()) return trace;
+  on_every_rank(job.world(), [&] {
+    const std::string& path = config.report.trace_path;
+    trace = std::make_unique<StepTrace>(StepTrace::Setup{
+        .path = job.is_first() ? path : file_of_model(path, fmt::format("rank-{}", job.rank())),
+        .steps = config.report.trace_steps,
+        .rank = job.rank(),
+        .models = std::move(models),
+        .on_warning = [](const std::string& sentence) { tell("warning: " + sentence + "\n"); }});
+  });
+  return trace;
 }
 
 void say_where_memory_goes(const RunConfig& config, const HostShare& host) {

@@ -14,6 +14,7 @@
 #include "engine/device/device.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/profile/step_trace.h"
 
 namespace strata {
 
@@ -60,6 +61,11 @@ void say_where_memory_goes(const RunConfig& config, const HostShare& host);
 
 /// Says on standard error that there was no step for --profile to record.
 void say_nothing_to_profile(const TrainCommand& command);
+
+/// The trace that report.trace asks this rank for, or null; `models` names those of a run of several. Throws
+/// ConfigError on every rank.
+std::unique_ptr<StepTrace> open_trace(const RunConfig& config, Job& job,
+                                      std::vector<std::string> models = {});
 
 /// Trains what a run file of several models asks for. Returns the exit status.
 int train_models(const TrainCommand& command, RunModels run, Job& job);

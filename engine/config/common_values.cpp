@@ -10,7 +10,8 @@ const std::vector<std::string>& keys_of_one_host() {
   static const std::vector<std::string> keys = {
       "train.threads",           "memory.nvme.engine", "memory.nvme.verify", "memory.nvme.limit.read",
       "memory.nvme.limit.write", "plan.machine",       "device.link.h2d",    "device.link.d2h",
-      "device.link.ranks",       "device.flops",       "report.metrics",     "report.tensorboard"};
+      "device.link.ranks",       "device.flops",       "report.metrics",     "report.tensorboard",
+      "report.trace.path",       "report.trace.steps"};
   return keys;
 }
 

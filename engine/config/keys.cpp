@@ -39,6 +39,7 @@ const std::vector<Section>& config_sections() {
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},
       {"checkpoint", "What outlives a crash."},
       {"report", "What is written besides the progress line."},
+      {"report.trace", "Chosen steps as a trace for ui.perfetto.dev, written while the run goes on."},
   };
   return sections;
 }

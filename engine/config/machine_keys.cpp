@@ -302,6 +302,15 @@ void add_checkpoint(std::vector<Key>& keys) {
       not_negative);
 }
 
+std::string rising_spans(const std::vector<StepSpan>& spans) {
+  std::int64_t before = 0;
+  for (const auto& [first, last] : spans) {
+    if (first <= before || last < first) return "must be positive and rise";
+    before = last;
+  }
+  return "";
+}
+
 void add_report(std::vector<Key>& keys) {
   using S = RunConfig::ReportSection;
   SectionKeys<S> section(keys, "report", &RunConfig::report);
@@ -309,6 +318,25 @@ void add_report(std::vector<Key>& keys) {
   section.add<Text>(
       "tensorboard", &S::tensorboard, "",
       "Folder for event files, which TensorBoard draws: tensorboard --logdir DIR. Left out: none.");
+  SectionKeys<S> trace(keys, "report.trace", &RunConfig::report);
+  require(
+      trace.add<Text>("path", &S::trace_path, "",
+                      "File of the trace, such as out/trace.pftrace; what is in it stays. Left out: none. "
+                      "Rank N of several writes out/trace.rank-N.pftrace."),
+      {"report.trace.steps"}, [](const RunConfig& c) -> std::string {
+        return c.report.trace_steps.empty() && !c.report.trace_path.empty()
+                   ? "needs report.trace.steps, such as [3, 100-102]"
+                   : "";
+      });
+  require(trace.add<StepSpans>("steps", &S::trace_steps, "steps",
+                               "Which steps, the first is 1: [3, 100-102, 5000]. Of several models, those of "
+                               "each.",
+                               rising_spans),
+          {"report.trace.path"}, [](const RunConfig& c) -> std::string {
+            return c.report.trace_path.empty() && !c.report.trace_steps.empty()
+                       ? "is of no effect without report.trace.path, a file"
+                       : "";
+          });
 }
 
 }  // namespace

@@ -56,6 +56,12 @@ struct TensorGroup {
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
+/// Steps from one to another, both included; the first of all is step 1.
+struct StepSpan {
+  std::int64_t first = 0, last = 0;
+  friend bool operator==(const StepSpan&, const StepSpan&) = default;
+};
+
 /// Ranks along an axis of the mesh other than data: at most so many.
 constexpr std::int64_t kMostOfAxis = 4096;
 
@@ -172,8 +178,10 @@ struct RunConfig {
   } checkpoint;
 
   struct ReportSection {
-    std::string metrics;      ///< JSONL file, a line per step; empty: none
-    std::string tensorboard;  ///< folder of event files; empty: none
+    std::string metrics;                ///< JSONL file, a line per step; empty: none
+    std::string tensorboard;            ///< folder of event files; empty: none
+    std::string trace_path;             ///< file for a trace of the steps below; empty: none
+    std::vector<StepSpan> trace_steps;  ///< rising
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
 

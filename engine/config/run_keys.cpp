@@ -32,11 +32,10 @@ void add_models(std::vector<RunKey>& keys) {
       "model, data and so on do not count. `name` (letters, digits and . _ = , + -) is the entry's in "
       "reports "
       "and folders; left out: its run file's without .yaml, or model-1 by its place. memory, plan, device, "
-      "train.threads and train.watchdog are the run's: this file gives them for all models, and those of "
-      "other run files do not count. A model's checkpoints are in checkpoint.path/NAME, its metrics in "
-      "report.metrics with .NAME before the extension, and its event files in report.tensorboard/NAME, "
-      "unless "
-      "its entry or run file gives its own. --set counts for every model.",
+      "report.trace, train.threads and train.watchdog are the run's: this file gives them for all models, "
+      "and those of other run files do not count. A model's checkpoints are in checkpoint.path/NAME, its "
+      "metrics in report.metrics with .NAME before the extension, and its event files in "
+      "report.tensorboard/NAME, unless its entry or run file gives its own. --set counts for every model.",
       [](RunSections& sections, const YAML::Node& node) {
         if (!node.IsSequence() || node.size() == 0)
           refuse(node, "a list such as [small.yaml, {train: {seed: 2}}]");
@@ -109,7 +108,7 @@ const std::vector<Section>& run_sections() {
 
 bool is_of_run(const std::string& path) {
   return path.starts_with("memory.") || path.starts_with("plan.") || path.starts_with("device.") ||
-         path == "train.threads" || path == "train.watchdog";
+         path.starts_with("report.trace.") || path == "train.threads" || path == "train.watchdog";
 }
 
 }  // namespace strata

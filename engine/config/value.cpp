@@ -72,6 +72,16 @@ auto read_within(const std::string& place, const Read& read) {
   }
 }
 
+StepSpan read_span(const YAML::Node& node) {
+  constexpr std::string_view kExpected = "a step such as 3 or a range such as 100-102";
+  const std::string text = word(node, kExpected);
+  const std::size_t dash = text.find('-');
+  const auto first = parse<std::int64_t>(text.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse<std::int64_t>(text.substr(dash + 1));
+  if (!first || !last) refuse(node, kExpected);
+  return {*first, *last};
+}
+
 double read_not_negative(const YAML::Node& node) {
   const double result = Number::read(node);
   if (result < 0) throw WrongValue(fmt::format("must not be negative, not {}", result));
@@ -179,6 +189,23 @@ std::vector<std::int64_t> IntegerList::read(const YAML::Node& node) {
 
 std::string IntegerList::write(const std::vector<std::int64_t>& value) {
   return value.empty() ? "" : fmt::format("[{}]", fmt::join(value, ", "));
+}
+
+std::vector<StepSpan> StepSpans::read(const YAML::Node& node) {
+  if (node.IsScalar()) return {read_span(node)};
+  if (!node.IsSequence()) refuse(node, "steps such as [3, 100-102]");
+  std::vector<StepSpan> result;
+  result.reserve(node.size());
+  for (const YAML::Node& item : node) result.push_back(read_span(item));
+  return result;
+}
+
+std::string StepSpans::write(const std::vector<StepSpan>& value) {
+  std::vector<std::string> items;
+  items.reserve(value.size());
+  for (const auto& [first, last] : value)
+    items.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  return value.empty() ? "" : fmt::format("[{}]", fmt::join(items, ", "));
 }
 
 double Number::read(const YAML::Node& node) {

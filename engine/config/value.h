@@ -65,6 +65,13 @@ struct IntegerList {
   static std::string write(const std::vector<std::int64_t>& value);
 };
 
+/// [3, 100-102]; not given if empty.
+struct StepSpans {
+  static std::string type() { return "step or range, or list of them"; }
+  static std::vector<StepSpan> read(const YAML::Node& node);
+  static std::string write(const std::vector<StepSpan>& value);
+};
+
 struct Number {
   static std::string type() { return "number"; }
   static double read(const YAML::Node& node);

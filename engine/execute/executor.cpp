@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "base/at_work.h"
 #include "base/error.h"
@@ -38,10 +39,42 @@ Executor::Executor(const PlannedProgram& program, std::vector<ModelOperations> m
     const bool takes_turns = issued_[i].end != nullptr && instruction.meets_ranks();
     turns_.push_back(takes_turns ? std::optional(turns_per_round_++) : std::nullopt);
   }
+  if (options_.recorder != nullptr) options_.recorder->prepare(program_);
 }
 
 Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std::atomic<bool>& stop,
                                   const OnStep& on_step) {
+  begin_run(steps);
+  stop_ = &stop;
+  on_step_ = &on_step;
+  take_count();  // what others have moved since the run before
+  begin_recording();
+  last_report_ = Clock::now();
+  if (options_.mode == LaneMode::serial) {
+    run_serial();
+  } else {
+    std::vector<std::thread> threads;
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
+      threads.emplace_back([this, lane] { run_lane(lane); });
+    const AtWork::Pause pause;
+    for (std::thread& thread : threads) thread.join();
+  }
+  end_recording();
+  {
+    const MeterCount count = take_count();
+    const std::lock_guard lock(mutex_);
+    measurements_.count.add(count);
+  }
+  if (error_) std::rethrow_exception(error_);
+  RunResult result = {.completed_steps = {},
+                      .tail_seconds = std::max(0.0, seconds_between(last_report_, idle_))};
+  for (std::size_t m = 0; m < models_.size(); ++m)
+    result.completed_steps.push_back(committed_[m] + 1 - steps[m].first);
+  return result;
+}
+
+void Executor::begin_run(const std::vector<StepRange>& steps) {
+  const std::lock_guard lock(mutex_);
   lanes_ = {};
   turns_taken_ = 0;
   committed_.clear();
@@ -54,52 +87,35 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
         {.steps = steps[m], .saves = options_.saves.empty() ? SaveSchedule() : options_.saves[m]});
   }
   error_ = nullptr;
-  stop_ = &stop;
-  on_step_ = &on_step;
-  take_count();  // what others have moved since the run before
-  begin_record(steps);
-  last_report_ = Clock::now();
-  if (options_.mode == LaneMode::serial) {
-    run_serial();
-  } else {
-    std::vector<std::thread> threads;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-      threads.emplace_back([this, lane] { run_lane(lane); });
-    const AtWork::Pause pause;
-    for (std::thread& thread : threads) thread.join();
-  }
-  measurements_.count.add(take_count());
-  if (error_) std::rethrow_exception(error_);
-  RunResult result = {.completed_steps = {},
-                      .tail_seconds = std::max(0.0, seconds_between(last_report_, idle_))};
-  for (std::size_t m = 0; m < models_.size(); ++m)
-    result.completed_steps.push_back(committed_[m] + 1 - steps[m].first);
-  return result;
 }
 
-/// One of the first rounds, in which all memory has been touched and lanes are busy, if no run before had
-/// one.
-void Executor::begin_record(const std::vector<StepRange>& steps) {
-  constexpr std::int64_t kWarmRounds = 2;
-  recorded_round_ = -1;
-  if (options_.record == nullptr || !options_.record->times.empty()) return;
-  std::int64_t rounds = 0;
-  for (const StepRange& range : steps) rounds = std::max(rounds, range.count);
-  if (rounds == 0) return;
-  recorded_round_ = std::min(kWarmRounds, rounds - 1);
-  options_.record->times.assign(issued_.size(), {.start = 0, .end = -1});
+/// A device's clock and the host's count from one moment.
+void Executor::begin_recording() {
+  recording_ = {};
+  if (options_.recorder == nullptr) return;
   if (Stream* stream = streams_.find(Lane::compute)) {
-    record_begin_ = stream->make_event();
+    if (!record_begin_) record_begin_ = stream->make_event();
     stream->record(*record_begin_);
     strata::wait_for(*record_begin_);
   }
   record_begin_time_ = Clock::now();
+  using Nanoseconds = std::chrono::nanoseconds;
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  options_.recorder->begin_run(rounds_, std::chrono::duration_cast<Nanoseconds>(since_1970).count());
 }
 
-void Executor::record(std::int32_t index, double start, double end) {
-  InstructionTime& time = options_.record->times[static_cast<std::size_t>(index)];
-  time.start = start;
-  time.end = end;
+void Executor::end_recording() {
+  if (options_.recorder != nullptr) options_.recorder->end_run();
+}
+
+void Executor::begin_round(std::size_t lane, std::int64_t round) {
+  if (options_.recorder != nullptr) recording_[lane] = options_.recorder->begin(lane, round);
+}
+
+/// What a device lane has issued it is through with when that was waited for.
+void Executor::end_round(std::size_t lane) {
+  RecordedStep* const step = std::exchange(recording_[lane], nullptr);
+  if (step != nullptr && streams_.find(kLanes[lane]) == nullptr) options_.recorder->pass(lane, *step);
 }
 
 /// Models share streams, stores and with them what counts.
@@ -117,18 +133,28 @@ void Executor::run_serial() {
       return !is_over(round);
     };
     for (std::int64_t round = 0; goes_on(round); ++round) {
+      for (std::size_t lane = 0; lane < kLanes.size(); ++lane) begin_round(lane, round);
       for (std::size_t i = 0; i < instructions.size() && goes_on(round); ++i) {
         const auto index = static_cast<std::int32_t>(i);
         const auto lane = static_cast<std::size_t>(instructions[i].lane);
+        note_doing(lane, Doing::performing, index, round);
         const bool was_performed = execute(lane, index, round);
         finish_previous(lane, index);
+        note_doing(lane, Doing::nothing, index, round);
         if (was_performed && options_.observer) options_.observer(instructions[i]);
       }
+      for (std::size_t lane = 0; lane < kLanes.size(); ++lane) end_round(lane);
     }
   } catch (const std::exception& error) {
     fail(error);
   }
+  for (std::size_t lane = 0; lane < kLanes.size(); ++lane) leave(lane);
   idle_ = Clock::now();
+}
+
+/// It records nothing more in this run.
+void Executor::leave(std::size_t lane) {
+  if (options_.recorder != nullptr) options_.recorder->leave(lane);
 }
 
 void Executor::run_lane(std::size_t lane) {
@@ -138,7 +164,9 @@ void Executor::run_lane(std::size_t lane) {
   } catch (const std::exception& error) {
     fail(error);
   }
+  leave(lane);
   const std::lock_guard lock(mutex_);
+  lanes_[lane].doing = Doing::nothing;
   lanes_[lane].finished = true;
   if (kLanes[lane] != Lane::save) idle_ = Clock::now();
   progress_.notify_all();
@@ -147,6 +175,7 @@ void Executor::run_lane(std::size_t lane) {
 void Executor::run_rounds(std::size_t lane) {
   const std::vector<std::int32_t>& instructions = program_.dependencies.lanes[lane];
   for (std::int64_t round = 0; !instructions.empty(); ++round) {
+    begin_round(lane, round);
     for (const std::int32_t index : instructions) {
       if (!wait_until_ready(lane, index, round)) return;
       wait_for_events(lane, index, round);
@@ -156,6 +185,7 @@ void Executor::run_rounds(std::size_t lane) {
       if (turns_[static_cast<std::size_t>(index)]) ++turns_taken_;
       progress_.notify_all();
     }
+    end_round(lane);
   }
 }
 
@@ -176,14 +206,17 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
   try {
     if (Stream* stream = streams_.find(kLanes[lane])) {
       finish_previous(lane, index);
-      issue(*stream, index, round, is_performed);
+      issue(*stream, lane, index, round, is_performed);
     } else if (is_performed) {
       const Clock::time_point start = Clock::now();
       perform(index, round);
       const Clock::time_point end = Clock::now();
       add_busy(lane, seconds_between(start, end));
-      if (round == recorded_round_)
-        record(index, seconds_between(record_begin_time_, start), seconds_between(record_begin_time_, end));
+      if (RecordedStep* step = recording_[lane]) {
+        InstructionTime& time = step->times[static_cast<std::size_t>(index)];
+        time.start = seconds_between(record_begin_time_, start);
+        time.end = seconds_between(record_begin_time_, end);
+      }
     }
   } catch (const EndedByRankError& error) {
     throw EndedByRankError(fmt::format("{}: {}", labels_[static_cast<std::size_t>(index)], error.what()));
@@ -201,7 +234,10 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
     StepReport report = operations.report();
     report.seconds = seconds_between(last_report_, now);
     report.begins = rounds_.step_of(instruction, round) == rounds_.of(instruction).steps.first;
-    if (round == recorded_round_) options_.record->seconds += report.seconds;
+    if (RecordedStep* step = recording_[lane]) {
+      step->seconds += report.seconds;
+      step->reports.push_back({model, report});
+    }
     last_report_ = now;
     if (*on_step_) (*on_step_)(model, report);
   }
@@ -225,7 +261,8 @@ void Executor::perform(std::int32_t index, std::int64_t round) {
 
 /// Also of what is skipped the events are recorded: those who wait for it wait for what its stream had to do
 /// before, too.
-void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs) {
+void Executor::issue(Stream& stream, std::size_t lane, std::int32_t index, std::int64_t round,
+                     bool performs) {
   Issued& issued = issued_[static_cast<std::size_t>(index)];
   stream.begin_range(labels_[static_cast<std::size_t>(index)].c_str());
   stream.record(*issued.start);
@@ -233,7 +270,8 @@ void Executor::issue(Stream& stream, std::int32_t index, std::int64_t round, boo
   stream.record(*issued.end);
   stream.end_range();
   issued.pending = true;
-  issued.is_recorded = performs && round == recorded_round_;
+  issued.recorded = recording_[lane];
+  issued.was_performed = performs;
 }
 
 /// Waits for the instruction's latest issue, if any, and counts its time: its events are about to be recorded
@@ -244,9 +282,14 @@ void Executor::finish_previous(std::size_t lane, std::int32_t index) {
   wait_for(*issued.end, index);
   issued.pending = false;
   add_busy(lane, issued.end->seconds_since(*issued.start));
-  if (issued.is_recorded) {
-    record(index, issued.start->seconds_since(*record_begin_), issued.end->seconds_since(*record_begin_));
+  RecordedStep* const step = std::exchange(issued.recorded, nullptr);
+  if (step == nullptr) return;
+  if (issued.was_performed) {
+    InstructionTime& time = step->times[static_cast<std::size_t>(index)];
+    time.start = issued.start->seconds_since(*record_begin_);
+    time.end = issued.end->seconds_since(*record_begin_);
   }
+  if (index == program_.dependencies.lanes[lane].back()) options_.recorder->pass(lane, *step);
 }
 
 /// The device may have a step's work before it, which may take long: it hangs if it ends nothing of it.
@@ -376,17 +419,31 @@ bool Executor::ready(std::int32_t index, std::int64_t round) const {
   return true;
 }
 
+void Executor::note_doing(std::size_t lane, Doing doing, std::int32_t index, std::int64_t round) {
+  const std::lock_guard lock(mutex_);
+  LaneState& state = lanes_[lane];
+  state.doing = doing;
+  state.index = index;
+  state.round = round;
+  state.since = Clock::now();
+}
+
 /// False if the lane should end instead.
 bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round) {
   std::unique_lock lock(mutex_);
   LaneState& state = lanes_[lane];
-  state.waiting_for = index;
-  state.waiting_round = round;
-  while (!is_over(round) && !ready(index, round)) {
-    check_deadlock();
-    progress_.wait(lock);
+  state.doing = Doing::waiting;
+  state.index = index;
+  state.round = round;
+  if (!is_over(round) && !ready(index, round)) {
+    state.since = Clock::now();
+    do {
+      check_deadlock();
+      progress_.wait(lock);
+    } while (!is_over(round) && !ready(index, round));
   }
-  state.waiting_for = -1;
+  state.doing = Doing::performing;
+  state.since = Clock::now();
   return !is_over(round);
 }
 
@@ -394,34 +451,16 @@ bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64
 /// at once.
 void Executor::check_deadlock() {
   const bool stuck = std::all_of(lanes_.begin(), lanes_.end(), [&](const LaneState& lane) {
-    return lane.finished || (lane.waiting_for >= 0 && !ready(lane.waiting_for, lane.waiting_round) &&
-                             !is_over(lane.waiting_round));
+    return lane.finished || (lane.waits() && !ready(lane.index, lane.round) && !is_over(lane.round));
   });
   if (!stuck) return;
   std::string waits;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (!lanes_[lane].finished) waits += "\n  " + describe_wait(lane);
+    if (lanes_[lane].finished) continue;
+    waits += fmt::format("\n  {} waits to start {}{}", name_of(kLanes[lane]),
+                         name_at(lanes_[lane].index, lanes_[lane].round), describe_wait(lane));
   }
   throw DeviceError("all lanes wait for one another:" + waits);
-}
-
-std::string Executor::describe_wait(std::size_t lane) const {
-  const std::int32_t index = lanes_[lane].waiting_for;
-  const auto& waits = program_.dependencies.waits[static_cast<std::size_t>(index)];
-  std::string text =
-      fmt::format("{} waits to start '{}' of step {}", name_of(kLanes[lane]),
-                  print(program_.program, program_.program.instructions[static_cast<std::size_t>(index)]),
-                  rounds_.step_of(program_.program.instructions[static_cast<std::size_t>(index)],
-                                  lanes_[lane].waiting_round));
-  for (std::size_t other = 0; other < waits.size(); ++other) {
-    if (waits[other].position < 0) continue;
-    const std::int32_t blocker =
-        program_.dependencies.lanes[other][static_cast<std::size_t>(waits[other].position)];
-    text += fmt::format(
-        ", after '{}'",
-        print(program_.program, program_.program.instructions[static_cast<std::size_t>(blocker)]));
-  }
-  return text;
 }
 
 /// REQUIRES: called where `error` was caught.
@@ -432,6 +471,7 @@ void Executor::fail(const std::exception& error) {
     if (error_) return;
     error_ = std::current_exception();
   }
+  if (options_.recorder != nullptr) options_.recorder->cancel();
   if (options_.on_failure) options_.on_failure(error);
 }
 

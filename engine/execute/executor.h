@@ -22,7 +22,7 @@
 
 #include "base/pacing_clock.h"
 #include "engine/execute/operations.h"
-#include "engine/execute/recorded_step.h"
+#include "engine/execute/step_recorder.h"
 #include "engine/plan/program/rounds.h"
 
 namespace strata {
@@ -32,6 +32,12 @@ namespace strata {
 struct Measurements {
   std::array<double, kLanes.size()> busy_seconds = {};
   MeterCount count;
+};
+
+/// The same, while it happens.
+struct LiveFigures {
+  std::array<double, kLanes.size()> busy_seconds = {};
+  std::array<Bytes, kTiers.size()> peak_bytes = {};  ///< the highest that was touched
 };
 
 class Executor {
@@ -50,8 +56,7 @@ class Executor {
     std::function<std::optional<std::string>()> ranks_failure = {};
     /// Serial mode only: called after each instruction (tests look at buffers here).
     std::function<void(const Instruction&)> observer = {};
-    /// If given and empty: a round of the next run is recorded in it. REQUIRES: outlives the executor.
-    RecordedStep* record = nullptr;
+    StepRecorder* recorder = nullptr;  ///< for rounds that are wanted; outlives the executor
   };
 
   /// What one of the program's models does, and its instructions as `operations` know them: those of the
@@ -87,8 +92,15 @@ class Executor {
 
   const Measurements& measurements() const { return measurements_; }
 
+  /// What each lane does at this moment, a line each: the step and the instruction, for how long, and what
+  /// it waits for. Any thread may call, also while lanes hang.
+  std::vector<std::string> describe_lanes() const;
+  /// Any thread may call.
+  LiveFigures live() const;
+
  private:
   using Clock = std::chrono::steady_clock;
+  enum class Doing : std::uint8_t { nothing, waiting, performing };
 
   /// How far lanes and device have come: unequal to what it was before, if anything has begun or ended.
   struct Advance {
@@ -96,8 +108,9 @@ class Executor {
     friend bool operator==(const Advance&, const Advance&) = default;
   };
 
-  void begin_record(const std::vector<StepRange>& steps);
-  void record(std::int32_t index, double start, double end);
+  void begin_run(const std::vector<StepRange>& steps);
+  void begin_recording();
+  void end_recording();
   void run_serial();
   void run_lane(std::size_t lane);
   void run_rounds(std::size_t lane);
@@ -105,12 +118,16 @@ class Executor {
   bool execute(std::size_t lane, std::int32_t index, std::int64_t round);
   void perform(std::int32_t index, std::int64_t round);
   MeterCount take_count();
-  void issue(Stream& stream, std::int32_t index, std::int64_t round, bool performs);
+  void issue(Stream& stream, std::size_t lane, std::int32_t index, std::int64_t round, bool performs);
   void finish_previous(std::size_t lane, std::int32_t index);
   void wait_for(Event& event, std::int32_t index);
   Advance advance();
   void wait_for_events(std::size_t lane, std::int32_t index, std::int64_t round);
   bool wait_until_ready(std::size_t lane, std::int32_t index, std::int64_t round);
+  void begin_round(std::size_t lane, std::int64_t round);
+  void end_round(std::size_t lane);
+  void leave(std::size_t lane);
+  void note_doing(std::size_t lane, Doing doing, std::int32_t index, std::int64_t round);
   bool begin(const Instruction& instruction, std::int64_t round);
   bool ready(std::int32_t index, std::int64_t round) const;
   bool has_its_turn(std::int32_t index, std::int64_t round) const;
@@ -121,19 +138,27 @@ class Executor {
   void add_busy(std::size_t lane, double seconds);
   void count_sent(const Instruction& instruction, Bytes sent);
   std::string describe_wait(std::size_t lane) const;
+  std::string describe_lane(std::size_t lane) const;
+  std::string describe_unfinished(std::size_t lane) const;
+  std::string name_at(std::int32_t index, std::int64_t round) const;
 
   struct LaneState {
     std::int64_t issued = 0;  ///< instructions, over all rounds of this run; on a host lane they are done too
-    std::int32_t waiting_for = -1;  ///< instruction that the lane wants to start, or -1
-    std::int64_t waiting_round = 0;
+    Doing doing = Doing::nothing;
+    std::int32_t index = -1;  ///< instruction that it waits to start, or performs
+    std::int64_t round = 0;
+    Clock::time_point since;
     bool finished = false;
+
+    bool waits() const { return doing == Doing::waiting; }
   };
 
   /// An instruction of a device lane: where its latest issue lies in its stream.
   struct Issued {
     std::unique_ptr<Event> start, end;
-    bool pending = false;  ///< its time is not counted yet
-    bool is_recorded = false;
+    bool pending = false;              ///< its time is not counted yet
+    RecordedStep* recorded = nullptr;  ///< of its round, if that is
+    bool was_performed = false;
   };
 
   const PlannedProgram& program_;
@@ -149,7 +174,7 @@ class Executor {
   Measurements measurements_;
   const PacingClock pacing_ = PacingClock::steady();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable progress_;
   std::array<LaneState, kLanes.size()> lanes_;
   std::int64_t turns_taken_ = 0;         ///< over all rounds of this run
@@ -162,7 +187,7 @@ class Executor {
   const std::atomic<bool>* stop_ = nullptr;
   const OnStep* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;
-  std::int64_t recorded_round_ = -1;     ///< or none
+  std::array<RecordedStep*, kLanes.size()> recording_ = {};  ///< of the round that the lane is in
   std::unique_ptr<Event> record_begin_;  ///< from which devices count its seconds, and then the host
   Clock::time_point record_begin_time_;
 };

@@ -51,6 +51,13 @@ void Meter::raise(Tier tier, Bytes end) {
   }
 }
 
+std::array<Bytes, kTiers.size()> Meter::peaks() const {
+  std::array<Bytes, kTiers.size()> peaks = {};
+  for (std::size_t tier = 0; tier < peaks.size(); ++tier)
+    peaks[tier] = align_up(ends_[tier].load(), kBufferAlignment);
+  return peaks;
+}
+
 MeterCount Meter::take() {
   MeterCount count;
   for (const Link link : kLinks) count.traffic[link] = moved_[static_cast<std::size_t>(link)].exchange(0);

@@ -43,6 +43,8 @@ class Meter {
 
   /// What was counted since the call before.
   MeterCount take();
+  /// Those that take() would give, without taking them.
+  std::array<Bytes, kTiers.size()> peaks() const;
 
  private:
   struct Memory {

@@ -26,6 +26,15 @@ StoreOptions store_options(const RunConfig& config, const Trainer::Options& opti
           .faults = options.faults};
 }
 
+LiveFigures total_of(LiveFigures before, const Executor& executor) {
+  const LiveFigures now = executor.live();
+  for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
+    before.busy_seconds[lane] += now.busy_seconds[lane];
+  for (std::size_t tier = 0; tier < kTiers.size(); ++tier)
+    before.peak_bytes[tier] = std::max(before.peak_bytes[tier], now.peak_bytes[tier]);
+  return before;
+}
+
 }  // namespace
 
 Bytes RunPrograms::arena_bytes(Tier tier) const {
@@ -91,6 +100,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
   counted_saves_.resize(models_.size());
   streams_.of(Lane::compute).kernels().reserve_scratch(scratch);
   scratch_.planned = device.scratch_rules().parts(scratch);
+  if (!options_.recording.empty()) recorder_.emplace(options_.recording);
   make_executors(programs);
 }
 
@@ -133,6 +143,8 @@ void Trainer::make_executors(const RunPrograms& programs) {
     if (plan->validation) validation[m] = {models_[m]->validation(), &plan->validation->program.instructions};
     saves[m] = models_[m]->saves();
   }
+  const std::lock_guard watching(watching_);
+  if (training_) before_ = total_of(before_, *training_);
   validation_.reset();
   if (programs.validation != nullptr)
     validation_.emplace(*programs.validation, std::move(validation), streams_, options);
@@ -140,7 +152,7 @@ void Trainer::make_executors(const RunPrograms& programs) {
     options.observer = [this](const Instruction& instruction) { options_.observer(instruction, *this); };
   }
   options.saves = std::move(saves);
-  options.record = options_.record;
+  options.recorder = recorder_ ? &*recorder_ : nullptr;
   training_.emplace(*programs.training, std::move(training), streams_, options);
 }
 
@@ -268,13 +280,38 @@ void Trainer::run_steps() {
     if (steps[m].count > 0) rounds = std::min(rounds, steps[m].count);
   }
   for (StepRange& range : steps) range.count = std::min(range.count, rounds);
-  const Executor::RunResult run =
-      training_->run(steps, executor_stop(),
-                     [this](std::size_t model, const StepReport& report) { note_step(model, report); });
+  const Executor::RunResult run = perform(
+      *training_, steps, [this](std::size_t model, const StepReport& report) { note_step(model, report); });
   for (std::size_t m = 0; m < models_.size(); ++m) {
     // Updates of the latest had nothing to run under.
     if (run.completed_steps[m] > 0) models_[m]->note_drain(run.tail_seconds);
   }
+}
+
+Executor::RunResult Trainer::perform(Executor& executor, const std::vector<StepRange>& steps,
+                                     const Executor::OnStep& on_step) {
+  const auto set_running = [this](const Executor* running) {
+    const std::lock_guard watching(watching_);
+    running_ = running;
+  };
+  set_running(&executor);
+  Executor::RunResult result = executor.run(steps, executor_stop(), on_step);
+  set_running(nullptr);
+  return result;
+}
+
+std::vector<std::string> Trainer::describe_lanes() const {
+  const std::lock_guard watching(watching_);
+  if (running_ == nullptr) return {"no lane runs: between steps, models are loaded, saved or planned"};
+  std::vector<std::string> lines;
+  if (running_ != &*training_) lines.emplace_back("in a validation:");
+  for (std::string& line : running_->describe_lanes()) lines.push_back(std::move(line));
+  return lines;
+}
+
+LiveFigures Trainer::live() const {
+  const std::lock_guard watching(watching_);
+  return total_of(before_, *training_);
 }
 
 /// On the lane cpu. All ranks know a step's loss, and none is more than a round ahead.
@@ -410,7 +447,7 @@ void Trainer::validate() {
     steps[m] = {models_[m]->counters().step, is_due[m] ? 1 : 0};
   }
   if (std::ranges::find(is_due, true) == is_due.end()) return;
-  validation_->run(steps, executor_stop(), {});
+  perform(*validation_, steps, {});
   if (stopped()) return;
   for (std::size_t m = 0; m < models_.size(); ++m) {
     if (is_due[m]) models_[m]->note_validation();

@@ -61,8 +61,8 @@ class Trainer {
     /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
     std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests
-    RecordedStep* record = nullptr;  ///< for a training step of the first program; outlives the trainer
-    std::optional<SeveralModels> several = {};  ///< of a run that goes on when one of its models ends
+    std::vector<RoundListener*> recording = {};  ///< of training steps; outlive the trainer
+    std::optional<SeveralModels> several = {};   ///< of a run that goes on when one of its models ends
   };
 
   /// A model of a run. REQUIRES: what is referred to outlives the trainer.
@@ -94,6 +94,12 @@ class Trainer {
   /// Likewise what they were planned to do.
   const Traffic& planned() const { return planned_; }
 
+  /// What each lane of this rank does at this moment: lines for a user. Any thread may call, also while the
+  /// run hangs.
+  std::vector<std::string> describe_lanes() const;
+  /// What the training steps have come to so far. Any thread may call.
+  LiveFigures live() const;
+
   /// Adds what the nvme tier can do, if the run uses it. Only before train().
   void measure_nvme(MachineRates& rates) { memory_->measure_nvme(rates); }
   /// One line about the nvme tier's files; empty if the run has none.
@@ -113,6 +119,8 @@ class Trainer {
   void run_steps();
   void note_step(std::size_t model, const StepReport& report);
   void validate();
+  Executor::RunResult perform(Executor& executor, const std::vector<StepRange>& steps,
+                              const Executor::OnStep& on_step);
   bool has_failed(std::size_t model) const;
   void agree();
   bool waits_at_rung(std::size_t model) const;
@@ -142,8 +150,12 @@ class Trainer {
     bool is_failure = false;  ///< its checkpoints cannot be written
   };
   std::vector<Ending> endings_;
-  std::size_t rung_ = 0;  ///< the next
+  std::size_t rung_ = 0;                  ///< the next
+  std::optional<StepRecorder> recorder_;  ///< if anything is recorded
+  mutable std::mutex watching_;           ///< of what other threads than the run's look at
   std::optional<Executor> training_, validation_;
+  const Executor* running_ = nullptr;
+  LiveFigures before_;                       ///< of executors that are gone
   const std::atomic<bool>* stop_ = nullptr;  ///< of train()
   std::atomic<bool> stop_agreed_ = false;    ///< by all ranks
   const std::atomic<bool> never_ = false;

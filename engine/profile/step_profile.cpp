@@ -8,14 +8,11 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/execute/recorded_step.h"
 #include "engine/plan/program/rank_tasks.h"
 
 namespace strata {
 namespace {
-
-bool is_of_every_step(const Instruction& instruction) {
-  return instruction.when == When::every_step && instruction.serves != Serves::first_step;
-}
 
 /// First and last of the profile's instructions that touch each buffer, as lifetimes() has them.
 std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
@@ -30,6 +27,10 @@ std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
 }
 
 }  // namespace
+
+bool is_of_every_step(const Instruction& instruction) {
+  return instruction.when == When::every_step && instruction.serves != Serves::first_step;
+}
 
 Bytes MemoryMoment::bytes() const {
   return std::accumulate(by_kind.begin(), by_kind.end(), Bytes{0});
@@ -103,14 +104,13 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
   return profile;
 }
 
-StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded) {
-  RoundTimeline round = {.seconds = recorded.seconds, .instructions = recorded.times};
+double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& times) {
   const auto has_run = [](const InstructionTime& time) { return time.end >= time.start; };
   double begin = std::numeric_limits<double>::infinity();
-  for (const InstructionTime& time : round.instructions) {
+  for (const InstructionTime& time : times) {
     if (has_run(time)) begin = std::min(begin, time.start);
   }
-  for (InstructionTime& time : round.instructions) {
+  for (InstructionTime& time : times) {
     if (!has_run(time)) continue;
     time.start -= begin;
     time.end -= begin;
@@ -118,7 +118,7 @@ StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& 
   for (const std::vector<std::int32_t>& lane : program.dependencies.lanes) {
     double free = 0;
     for (const std::int32_t number : lane) {
-      InstructionTime& time = round.instructions[static_cast<std::size_t>(number)];
+      InstructionTime& time = times[static_cast<std::size_t>(number)];
       if (!has_run(time)) continue;
       time.waited = std::max(0.0, time.start - free);
       double latest = free;
@@ -127,7 +127,7 @@ StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& 
         if (wait.position < 0 || wait.previous_step) continue;
         const std::int32_t awaited =
             program.dependencies.lanes[other][static_cast<std::size_t>(wait.position)];
-        const InstructionTime& of_awaited = round.instructions[static_cast<std::size_t>(awaited)];
+        const InstructionTime& of_awaited = times[static_cast<std::size_t>(awaited)];
         if (!has_run(of_awaited) || of_awaited.end <= latest) continue;
         latest = of_awaited.end;
         time.awaited = awaited;
@@ -135,6 +135,12 @@ StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& 
       free = time.end;
     }
   }
+  return begin;
+}
+
+StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded) {
+  RoundTimeline round = {.seconds = recorded.seconds, .instructions = recorded.times};
+  add_waits(program, round.instructions);
   return make_profile(program.program, round);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/profile/step_profile.h"
+#include "engine/profile/trace_packets.h"
 
 namespace strata {
 
@@ -18,5 +19,9 @@ struct TraceGroup {
 /// instructions, flows from what an instruction waited for, and counters of each tier's memory: all of it,
 /// and of each kind.
 std::string make_trace(std::span<const TraceGroup> groups);
+
+/// What a slice says of an instruction, whenever it runs: its title, FLOPs, bytes.
+void add_instruction(SliceFields& fields, const Program& program, std::int32_t number);
+std::int64_t nanoseconds(double seconds);
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 // Lines on a terminal that are redrawn in place, on standard error. The cursor rests behind the last of them,
-// so whoever must print at once, as a failing command does, overwrites that line alone. One caller at a time.
+// so whoever must print at once, as a failing command does, overwrites that line alone. One caller at a time
+// of each block; a process draws one.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,19 @@ struct TerminalSize {
 /// That of standard error; if it does not tell, the default.
 TerminalSize terminal_size();
 
+/// Nothing is drawn any more, and the terminal is as it was found: what follows are the command's last words.
+/// Any thread may call.
+void end_live_output();
+/// Prints whole lines that stay, above the block that is drawn, if one is. Any thread may call.
+void say_above_blocks(const std::string& lines);
+
 class LiveBlock {
  public:
+  LiveBlock() = default;
+  ~LiveBlock();
+  LiveBlock(const LiveBlock&) = delete;
+  LiveBlock& operator=(const LiveBlock&) = delete;
+
   /// Instead of the lines drawn before. REQUIRES: none is longer than the terminal is wide, and all of them
   /// fit its height.
   void draw(std::vector<std::string> lines);
@@ -25,6 +37,8 @@ class LiveBlock {
   void finish();
 
  private:
+  friend void say_above_blocks(const std::string& lines);
+  void print_above(const std::string& lines);
   std::string to_its_start() const;
 
   std::vector<std::string> lines_;  ///< drawn

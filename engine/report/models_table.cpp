@@ -55,8 +55,9 @@ ModelsTable::Surroundings ModelsTable::Surroundings::real() {
 }
 
 ModelsTable::ModelsTable(std::vector<ModelLabel> models, std::string memory, bool terminal,
-                         Surroundings surroundings)
+                         Surroundings surroundings, std::optional<PanelPlan> panel)
     : memory_(std::move(memory)), terminal_(terminal), surroundings_(std::move(surroundings)) {
+  if (panel && terminal_) panel_.emplace(std::move(*panel));
   rows_.reserve(models.size());
   for (ModelLabel& model : models) rows_.emplace_back(*this, std::move(model));
 }
@@ -66,14 +67,18 @@ void ModelsTable::Row::say(const std::string& line) {
 }
 
 void ModelsTable::Row::on_start(const std::string& source) {
+  const std::lock_guard lock(table_->mutex_);
+  table_->start_ticker();
   say(source);
 }
 
 void ModelsTable::Row::on_step(const StepReport& report) {
+  const std::lock_guard lock(table_->mutex_);
   step_ = report.step + 1;
   loss_ = report.loss;
   step_time_.add(report);
   latest_change_ = ++table_->changes_;
+  if (table_->panel_) table_->panel_->note_loss(report.loss);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
   if (is_trained() && !table_->terminal_)
     say(fmt::format("trained, step {}, loss {:.4f}", step_, report.loss));
@@ -81,24 +86,29 @@ void ModelsTable::Row::on_step(const StepReport& report) {
 }
 
 void ModelsTable::Row::on_validation(const ValidationPoint& point) {
+  const std::lock_guard lock(table_->mutex_);
   validation_ = point.loss;
   latest_change_ = ++table_->changes_;
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
 
 void ModelsTable::Row::on_checkpoint(const std::string& path) {
+  const std::lock_guard lock(table_->mutex_);
   say("saved " + path);
 }
 
 void ModelsTable::Row::on_safe_step(std::int64_t step) {
+  const std::lock_guard lock(table_->mutex_);
   step_ = std::max(step_, step);
 }
 
 void ModelsTable::Row::on_warning(const std::string& warning) {
+  const std::lock_guard lock(table_->mutex_);
   say("warning: " + warning);
 }
 
 void ModelsTable::Row::end(const std::string& why) {
+  const std::lock_guard lock(table_->mutex_);
   ended_ = why.empty() ? "for no known reason" : why;
   latest_change_ = ++table_->changes_;
   say(fmt::format("ended at step {}/{}{}: {}", step_, label_.steps,
@@ -135,10 +145,29 @@ void ModelsTable::say(const std::string& line) {
 
 void ModelsTable::end(std::size_t model, const std::string& why) {
   rows_[model].end(why);
+  const std::lock_guard lock(mutex_);
   note_change(/*by_step=*/false);
 }
 
+/// By now the run has its handlers of signals.
+void ModelsTable::start_ticker() {
+  if (!panel_ || ticker_) return;
+  say(kPanelHint);
+  ticker_.emplace([this](std::optional<char> key) { tick(key); });
+}
+
+void ModelsTable::tick(std::optional<char> key) {
+  const std::lock_guard lock(mutex_);
+  panel_->sample(surroundings_.seconds());
+  if (is_panel_key(key)) panel_is_open_ = !panel_is_open_;
+  if (!drawn_at_) return;
+  draw();
+  drawn_at_ = surroundings_.seconds();
+}
+
 void ModelsTable::finish() {
+  ticker_.reset();
+  const std::lock_guard lock(mutex_);
   if (drawn_at_) draw();
   block_.finish();
   drawn_at_.reset();
@@ -218,14 +247,16 @@ void ModelsTable::draw() {
   constexpr std::size_t kOtherLines = 4;  // heading, how many more, the run, and what is typed below
   const TerminalSize size = surroundings_.size();
   const std::size_t columns = std::max<std::size_t>(size.columns, 2) - 1;  // terminals wrap at the last one
-  const std::size_t most = std::clamp<std::size_t>(size.rows, kOtherLines + 1, kMostLines + kOtherLines);
+  std::vector<std::string> lines;
+  if (panel_is_open_) lines = panel_->lines(columns);
+  lines.resize(std::min(lines.size(), std::max(size.rows, kOtherLines + 1) - kOtherLines - 1));
+  const std::size_t rows = size.rows - std::min(size.rows, lines.size());
+  const std::size_t most = std::clamp<std::size_t>(rows, kOtherLines + 1, kMostLines + kOtherLines);
   const std::vector<const Row*> shown = shown_rows(most - kOtherLines);
   std::vector<Cells> cells = {{"model", "step", "loss", "validation", "tokens/s", "left", ""}};
   cells.reserve(shown.size() + 1);
   for (const Row* row : shown) cells.push_back(row->cells());
   const auto widths = widths_of(cells, columns);
-  std::vector<std::string> lines;
-  lines.reserve(cells.size() + 2);
   for (const Cells& row : cells) lines.push_back(line_of(row, widths, columns));
   if (shown.size() < rows_.size())
     lines.push_back(shortened(fmt::format("… and {} more", rows_.size() - shown.size()), columns));

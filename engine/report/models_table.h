@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,8 @@
 
 #include "engine/execute/model_run.h"
 #include "engine/report/live_block.h"
+#include "engine/report/live_panel.h"
+#include "engine/report/live_ticker.h"
 #include "engine/report/model_label.h"
 #include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"
@@ -21,7 +24,7 @@ namespace strata {
 /// one, and others so that no 30 seconds pass without one, unless a single step takes longer; and a line
 /// follows the last step of each model. What is said of one model begins with its name.
 ///
-/// Calls come one at a time, from any thread.
+/// Any thread may call.
 class ModelsTable {
  public:
   static constexpr double kSecondsPerLine = 30, kSecondsPerDrawing = 0.2;
@@ -36,8 +39,10 @@ class ModelsTable {
   };
 
   /// `memory` is what the run needs: "device 24.00 MiB  host 1.20 GiB".
+  /// `panel`, which a key adds to the table, has what the run has come to; without it there is none, and the
+  /// table is redrawn when something ends only.
   ModelsTable(std::vector<ModelLabel> models, std::string memory, bool terminal,
-              Surroundings surroundings = Surroundings::real());
+              Surroundings surroundings = Surroundings::real(), std::optional<PanelPlan> panel = {});
   ModelsTable(const ModelsTable&) = delete;
   ModelsTable& operator=(const ModelsTable&) = delete;
 
@@ -46,7 +51,7 @@ class ModelsTable {
   TrainListener& of(std::size_t model) { return rows_[model]; }
   /// The model ended before its last step.
   void end(std::size_t model, const std::string& why);
-  /// Ends the live table; call before anything else is printed.
+  /// Ends the live table; call before anything else is printed, or what the panel looks at is gone.
   void finish();
 
  private:
@@ -92,6 +97,8 @@ class ModelsTable {
   void note_change(bool by_step);
   bool is_line_due(bool by_step);
   void draw();
+  void start_ticker();
+  void tick(std::optional<char> key);
   std::vector<const Row*> shown_rows(std::size_t most) const;
   /// "12 models: 3 trained, 9 under way".
   std::string counts_text() const;
@@ -106,6 +113,10 @@ class ModelsTable {
   std::int64_t changes_ = 0;
   double tokens_per_second_ = 0;  ///< of all models that took steps when the latest one was reported
   std::optional<double> drawn_at_, said_at_, step_at_;
+  std::mutex mutex_;  ///< of all of it
+  std::optional<LivePanel> panel_;
+  bool panel_is_open_ = false;
+  std::optional<LiveTicker> ticker_;  ///< last: its thread uses all else
 };
 
 }  // namespace strata

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,30 +21,68 @@
 namespace strata {
 
 ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates,
-                           bool terminal)
-    : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {}
+                           bool terminal, std::function<LiveFigures()> live)
+    : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {
+  if (!terminal_ || !live) return;
+  std::array<Bytes, kTiers.size()> planned = {};
+  for (const Tier tier : kTiers) planned[static_cast<std::size_t>(tier)] = plan.arena_bytes(tier);
+  panel_.emplace(panel_plan(plan.budgets, planned, plan.training, std::move(live)));
+}
 
 void ProgressLine::finish() {
-  if (line_open_) std::fputc('\n', stderr);
-  line_open_ = false;
+  ticker_.reset();
+  const std::lock_guard lock(mutex_);
+  block_.finish();
 }
 
 void ProgressLine::say(const std::string& line) {
-  std::fprintf(stderr, "%s%s\n", line_open_ ? "\r\033[K" : "", line.c_str());
-  line_open_ = false;
+  if (terminal_) {
+    block_.say(line);
+  } else {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
 }
 
+/// The line comes last, behind which the cursor rests.
+void ProgressLine::draw() {
+  const TerminalSize size = terminal_size();
+  const std::size_t columns = std::max<std::size_t>(size.columns, 2) - 1;  // terminals wrap at the last one
+  std::vector<std::string> lines;
+  if (panel_is_open_) lines = panel_->lines(columns);
+  lines.resize(std::min(lines.size(), std::max<std::size_t>(size.rows, 2) - 2));
+  lines.push_back(shortened(line_, columns));
+  block_.draw(std::move(lines));
+}
+
+/// A line that has not changed is drawn anew only with the panel.
+void ProgressLine::tick(std::optional<char> key) {
+  const std::lock_guard lock(mutex_);
+  panel_->sample(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  if (is_panel_key(key)) {
+    panel_is_open_ = !panel_is_open_;
+  } else if (!panel_is_open_) {
+    return;
+  }
+  draw();
+}
+
+/// By now the run has its handlers of signals.
 void ProgressLine::on_start(const std::string& source) {
+  const std::lock_guard lock(mutex_);
   say(source);
+  if (!panel_) return;
+  say(kPanelHint);
+  ticker_.emplace([this](std::optional<char> key) { tick(key); });
 }
 
 void ProgressLine::on_step(const StepReport& report) {
+  const std::lock_guard lock(mutex_);
   step_time_.add(report);
   for (const std::string& line : skipped_steps_.lines_of(report)) say(line);
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", line_of(report).c_str());
-    std::fflush(stderr);
-    line_open_ = true;
+    if (panel_) panel_->note_loss(report.loss);
+    line_ = line_of(report);
+    draw();
   } else if (is_due(report)) {
     say(line_of(report));
     unsaid_seconds_ = 0;
@@ -70,12 +111,15 @@ std::string ProgressLine::line_of(const StepReport& report) const {
 }
 
 void ProgressLine::on_validation(const ValidationPoint& point) {
+  const std::lock_guard lock(mutex_);
   say(fmt::format("step {}: validation loss {:.4f}", point.step, point.loss));
 }
 void ProgressLine::on_checkpoint(const std::string& path) {
+  const std::lock_guard lock(mutex_);
   say("saved " + path);
 }
 void ProgressLine::on_warning(const std::string& warning) {
+  const std::lock_guard lock(mutex_);
   say("warning: " + warning);
 }
 

@@ -4,23 +4,31 @@
 
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "engine/execute/trainer.h"
+#include "engine/report/live_block.h"
+#include "engine/report/live_panel.h"
+#include "engine/report/live_ticker.h"
 #include "engine/report/progress_text.h"
 #include "engine/report/step_time.h"
 
 namespace strata {
 
-/// Writes to standard error. On a terminal one line is rewritten after every step; otherwise a line follows
+/// Writes to standard error. On a terminal one line is rewritten after every step, and a key adds a panel
+/// above it; otherwise a line follows
 /// the first step, the last one, and others so that no 30 seconds of steps pass without one, unless a single
 /// step takes longer.
 class ProgressLine : public TrainListener {
  public:
   static constexpr double kSecondsPerLine = 30;
 
-  ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal);
+  /// `live` is what the run has come to, for the panel; without it there is none.
+  ProgressLine(const RunConfig& config, const Plan& plan, const MachineRates& rates, bool terminal,
+               std::function<LiveFigures()> live = {});
   /// Ends the live line; call before anything else is printed.
   void finish();
 
@@ -32,6 +40,8 @@ class ProgressLine : public TrainListener {
 
  private:
   void say(const std::string& line);
+  void draw();
+  void tick(std::optional<char> key);
   bool is_due(const StepReport& report);
   std::string line_of(const StepReport& report) const;
 
@@ -39,11 +49,16 @@ class ProgressLine : public TrainListener {
   const Plan& plan_;
   const MachineRates& rates_;
   bool terminal_;
-  bool line_open_ = false;
   SmoothedStepTime step_time_;
   bool begins_ = true;         ///< no step has ended yet
   double unsaid_seconds_ = 0;  ///< of steps since the last line
   SkippedSteps skipped_steps_;
+  std::mutex mutex_;  ///< of all that is drawn
+  LiveBlock block_;
+  std::string line_;  ///< of the latest step
+  std::optional<LivePanel> panel_;
+  bool panel_is_open_ = false;
+  std::optional<LiveTicker> ticker_;  ///< last: its thread uses all else
 };
 
 /// One JSON object per step and per validation, appended to report.metrics; each line is flushed. In a run of

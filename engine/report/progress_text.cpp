@@ -22,8 +22,10 @@ std::string format_duration(double seconds) {
 }
 
 std::size_t columns_of(std::string_view text) {
+  constexpr std::string_view kBlockElements = "\xE2\x96";  // U+2580 and on, which are narrow
   std::size_t columns = 0;
-  for (const char c : text) columns += columns_begun_by(c);
+  for (std::size_t i = 0; i < text.size(); ++i)
+    columns += text.substr(i).starts_with(kBlockElements) ? 1 : columns_begun_by(text[i]);
   return columns;
 }
 

@@ -15,7 +15,7 @@ namespace strata {
 std::string format_duration(double seconds);
 
 /// Columns that the text takes on a terminal, at most. A character of three bytes or more may be a wide
-/// one.
+/// one, unless it is a block.
 std::size_t columns_of(std::string_view text);
 
 /// The text, or if it is longer than `columns` its beginning and "…". Control characters become "?".

@@ -53,6 +53,22 @@ TEST(FindHang, TellsOfTheOneThatHangsAmongManyThatAdvance) {
   EXPECT_THAT(hang_after(6), HasSubstr("writing y"));
 }
 
+TEST(WaitsUnderWay, AreTheNewestFirstWithTheTimeSinceTheyAdvanced) {
+  EXPECT_TRUE(waits_under_way().empty());
+  const WatchedWait writing([] { return std::string("writing x"); });
+  EXPECT_EQ(hang_after(4), "");
+  WatchedWait reading([] { return std::string("reading y"); });
+  EXPECT_EQ(hang_after(3), "");
+  const std::vector<WaitUnderWay> waits = waits_under_way();
+  ASSERT_EQ(waits.size(), 2U);
+  EXPECT_EQ(waits[0].what, "reading y");
+  EXPECT_EQ(waits[0].seconds, 3);
+  EXPECT_EQ(waits[1].what, "writing x");
+  EXPECT_EQ(waits[1].seconds, 7);
+  reading.advance();
+  EXPECT_EQ(waits_under_way()[0].seconds, 0);
+}
+
 TEST(WatchdogThread, CallsForAHang) {
   std::promise<std::string> said;
   const Watchdog watchdog(0.02, [&, told = false](const std::string& hang) mutable {

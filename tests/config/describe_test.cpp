@@ -94,6 +94,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"checkpoint.wait_for_space", "60"},
     {"report.metrics", "m.jsonl"},
     {"report.tensorboard", "events"},
+    {"report.trace.path", "t.pftrace"},
+    {"report.trace.steps", "[3, 5-7]"},
 };
 /// Keys with one value only, so far; and device.kind, whose other value excludes device.link.
 const std::set<std::string> kSingleValued = {"parallel.tensor", "device.kind"};
@@ -107,9 +109,11 @@ RunConfig with_override(const std::string& path, const std::string& value) {
                                                          : "";
   const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
+  const std::string trace =
+      path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
   return parse_run_config(
-      model + precision + ranks + optimizer + drives + "data: {path: a}\ncheckpoint: {path: p}\n", "run.yaml",
-      {path + "=" + value});
+      model + precision + ranks + optimizer + drives + trace + "data: {path: a}\ncheckpoint: {path: p}\n",
+      "run.yaml", {path + "=" + value});
 }
 
 TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
@@ -235,6 +239,9 @@ checkpoint:
 report:
   # metrics: (not given)
   # tensorboard: (not given)
+  trace:
+    # path: (not given)
+    # steps: (not given)
 )");
 }
 

@@ -37,6 +37,12 @@ class CountBetween : public TrainListener {
   std::int64_t first_, last_, before_ = 0, counted_ = -1;
 };
 
+class EveryStep : public RoundListener {
+ public:
+  bool wants(const RoundOfRun& /*round*/) const override { return true; }
+  void on_recorded(const RecordedStep& /*step*/) override {}
+};
+
 TEST(Allocation, HappensInNoStep) {
   const test::TemporaryFolder folder;
   RunConfig config = test::tiny_run(folder.path());
@@ -45,7 +51,8 @@ TEST(Allocation, HappensInNoStep) {
     for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
       config.plan.lanes = lanes;
       CountBetween listener(kStart, 6);
-      test::run(config, {.fresh = true, .listener = &listener});
+      EveryStep recorded;
+      test::run(config, {.fresh = true, .listener = &listener, .recording = {&recorded}});
       std::filesystem::remove_all(folder.path() / "out");  // a run looks at the checkpoints before it
       EXPECT_EQ(listener.counted(), 0) << "lanes " << static_cast<int>(lanes) << ", " << what;
     }

@@ -70,7 +70,7 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
                    .make_device_group = options.make_device_group,
                    .on_failure = options.on_failure,
                    .observer = options.observer,
-                   .record = options.record});
+                   .recording = options.recording});
   const std::atomic<bool> never = false;
   TrainListener silent;
   outcome.result = trainer.train(options.stop != nullptr ? *options.stop : never,

@@ -34,7 +34,7 @@ struct RunOptions {
   MakeDeviceGroup make_device_group = {};
   std::function<void(const std::exception&)> on_failure = {};
   std::function<void(Plan&)> change_plan = {};  ///< before it is run
-  RecordedStep* record = nullptr;
+  std::vector<RoundListener*> recording = {};
 };
 
 /// Asks for a stop once a number of steps was reported.

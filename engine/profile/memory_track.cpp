@@ -1,0 +1,108 @@
+#include "engine/profile/memory_track.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/profile/step_profile.h"
+#include "engine/profile/trace.h"
+
+namespace strata {
+namespace {
+
+bool has_run(const InstructionTime& time) {
+  return time.end >= time.start;
+}
+
+}  // namespace
+
+MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(program.buffers.size()) {
+  LifetimeFinder finder(program);
+  const auto count = static_cast<std::int32_t>(program.instructions.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    if (!is_of_every_step(instruction)) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      finder.touch(operand.buffer, i, instruction.serves);
+    });
+  }
+  const std::vector<Lifetime> live = finder.find(count);
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.persistent || buffer.apart) {
+      always_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+    } else if (buffer.bytes > 0 && !live[b].is_empty()) {
+      lives_.push_back({static_cast<BufferId>(b), live[b].first, live[b].last, live[b].wraps()});
+    }
+  }
+  changes_.reserve(4 * lives_.size());  // of two rounds
+}
+
+void MemoryTrack::change(BufferId id, bool begins) {
+  const Buffer& buffer = program_.buffer(id);
+  now_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] +=
+      begins ? buffer.bytes : -buffer.bytes;
+}
+
+/// What the round uses up of the one before lives already.
+void MemoryTrack::begin_anew(const std::vector<InstructionTime>& times, std::int64_t begin,
+                             const OnMoment& on_moment) {
+  now_ = always_;
+  for (const Life& life : lives_) {
+    if (life.wraps && has_run(times[static_cast<std::size_t>(life.last_user)])) change(life.buffer, true);
+  }
+  for (std::size_t tier = 0; tier < kTiers.size(); ++tier) on_moment(begin, kTiers[tier], now_[tier]);
+}
+
+void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t begin, bool follows,
+                      const OnMoment& on_moment) {
+  tell_until(follows ? begin : std::numeric_limits<std::int64_t>::max(), on_moment);
+  if (!follows) begin_anew(times, begin, on_moment);
+  std::ranges::fill(ends_, 0);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const Instruction& instruction = program_.instructions[i];
+    if (!has_run(times[i]) || !is_of_every_step(instruction)) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      double& end = ends_[static_cast<std::size_t>(operand.buffer)];
+      end = std::max(end, times[i].end);
+    });
+  }
+  for (const Life& life : lives_) {
+    const InstructionTime& made = times[static_cast<std::size_t>(life.maker)];
+    const InstructionTime& used = times[static_cast<std::size_t>(life.last_user)];
+    const double end = life.wraps ? used.end : ends_[static_cast<std::size_t>(life.buffer)];
+    if (has_run(made)) changes_.push_back({begin + nanoseconds(made.start), life.buffer, true});
+    if (life.wraps ? has_run(used) : has_run(made))
+      changes_.push_back({begin + nanoseconds(end), life.buffer, false});
+  }
+  // What ends makes room for what begins at the same moment.
+  std::ranges::sort(changes_, [](const Change& a, const Change& b) {
+    return std::pair(a.nanoseconds, a.begins) < std::pair(b.nanoseconds, b.begins);
+  });
+}
+
+void MemoryTrack::tell_until(std::int64_t nanoseconds, const OnMoment& on_moment) {
+  std::size_t told = 0;
+  while (told < changes_.size() && changes_[told].nanoseconds < nanoseconds) {
+    const std::int64_t moment = changes_[told].nanoseconds;
+    std::array<bool, kTiers.size()> changed = {};
+    for (; told < changes_.size() && changes_[told].nanoseconds == moment; ++told) {
+      change(changes_[told].buffer, changes_[told].begins);
+      changed[static_cast<std::size_t>(program_.buffer(changes_[told].buffer).tier)] = true;
+    }
+    for (std::size_t tier = 0; tier < kTiers.size(); ++tier) {
+      if (changed[tier]) on_moment(moment, kTiers[tier], now_[tier]);
+    }
+  }
+  changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(told));
+}
+
+void MemoryTrack::finish(const OnMoment& on_moment) {
+  tell_until(std::numeric_limits<std::int64_t>::max(), on_moment);
+}
+
+Bytes MemoryTrack::bytes() const {
+  return static_cast<Bytes>(lives_.capacity() * sizeof(Life) + ends_.capacity() * sizeof(double) +
+                            changes_.capacity() * sizeof(Change));
+}
+
+}  // namespace strata

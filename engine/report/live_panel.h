@@ -1,0 +1,70 @@
+// The panel that a key adds below the progress of a run: memory of each tier, what lanes are used, and how
+// the loss went. Values in, lines out; no threads of its own, one caller at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/execute/executor.h"
+#include "engine/plan/search/planner.h"
+
+namespace strata {
+
+/// What the panel knows before the run.
+struct PanelPlan {
+  struct OfTier {
+    Tier tier = Tier::device;
+    Bytes planned = 0;
+    Bytes budget = kUnlimited;
+  };
+  std::vector<OfTier> tiers;
+  std::vector<Lane> lanes;  ///< that have instructions
+  /// What the run has come to; called by whoever asks for a sample.
+  std::function<LiveFigures()> live;
+  bool is_utf8 = false;  ///< the terminal shows blocks; else ASCII
+};
+
+class LivePanel {
+ public:
+  /// Lanes' use is that of so many seconds.
+  static constexpr double kUseSeconds = 5;
+
+  explicit LivePanel(PanelPlan plan) : plan_(std::move(plan)) {}
+
+  void note_loss(double loss);
+  /// Looks at the run; `seconds` by a clock.
+  void sample(double seconds);
+  /// None is longer than `columns`.
+  std::vector<std::string> lines(std::size_t columns) const;
+
+ private:
+  struct Sample {
+    double seconds = 0;
+    LiveFigures figures;
+  };
+  std::string memory_line(const PanelPlan::OfTier& tier, std::size_t columns) const;
+  void add_lanes(std::vector<std::string>& lines, std::size_t columns) const;
+  std::string loss_line(std::size_t columns) const;
+  std::string bar(double share, std::size_t width) const;
+
+  PanelPlan plan_;
+  std::deque<Sample> samples_;  ///< of the last seconds, the oldest first
+  std::deque<double> losses_;
+};
+
+/// Of the environment's locale.
+bool locale_is_utf8();
+
+/// The plan of a run whose budgets and training program are these.
+PanelPlan panel_plan(const TierBudgets& budgets, const std::array<Bytes, kTiers.size()>& planned,
+                     const PlannedProgram& training, std::function<LiveFigures()> live);
+
+/// What is said once where there is a panel.
+inline constexpr const char* kPanelHint = "press p for memory, lanes and the loss";
+
+}  // namespace strata

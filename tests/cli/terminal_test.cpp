@@ -1,0 +1,250 @@
+// A run on a terminal: the panel that a key opens, and that the terminal is left as it was found.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/cli/workspace.h"
+#include "tests/report/terminal.h"
+
+namespace strata::test {
+namespace {
+
+/// In a new session: starts the program as a shell does, in the foreground, and ends as it does.
+[[noreturn]] void start_as_shell(const std::vector<char*>& arguments, const std::filesystem::path& folder,
+                                 int tell) {
+  ::signal(SIGTTOU, SIG_IGN);
+  const pid_t id = ::fork();
+  if (id == 0) {
+    ::setpgid(0, 0);
+    ::tcsetpgrp(STDIN_FILENO, ::getpid());
+    ::signal(SIGTTOU, SIG_DFL);
+    ::close(tell);
+    if (::chdir(folder.c_str()) == 0) ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  const bool told = ::write(tell, &id, sizeof id) == sizeof id;
+  ::waitpid(id, &status, 0);
+  ::_exit(!told ? 127 : (WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
+}
+
+/// The program on a terminal of its own.
+class OnTerminal {
+ public:
+  OnTerminal(const std::filesystem::path& folder, const Arguments& arguments, unsigned short columns = 100) {
+    std::vector<std::string> texts = {STRATA_PROGRAM};
+    texts.insert(texts.end(), arguments.begin(), arguments.end());
+    std::vector<char*> pointers;
+    for (std::string& text : texts) pointers.push_back(text.data());
+    pointers.push_back(nullptr);
+    winsize size = {.ws_row = 30, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    std::array<int, 2> told;
+    EXPECT_EQ(::pipe(told.data()), 0);
+    shell_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
+    if (shell_ == 0) start_as_shell(pointers, folder, told[1]);
+    found_ = settings();
+    ::close(told[1]);
+    EXPECT_EQ(::read(told[0], &id_, sizeof id_), static_cast<ssize_t>(sizeof id_));
+    ::close(told[0]);
+  }
+  ~OnTerminal() {
+    if (shell_ > 0) {
+      ::kill(id_, SIGKILL);
+      ::waitpid(shell_, nullptr, 0);
+    }
+    ::close(terminal_);
+  }
+  OnTerminal(const OnTerminal&) = delete;
+  OnTerminal& operator=(const OnTerminal&) = delete;
+
+  void press(char key) const { ASSERT_EQ(::write(terminal_, &key, 1), 1); }
+  void send(int signal) const { ::kill(id_, signal); }
+  void resize(unsigned short columns) const {
+    const winsize size = {.ws_row = 30, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ::ioctl(terminal_, TIOCSWINSZ, &size);
+  }
+  std::string screen() const {
+    std::string text;
+    for (const std::string& line : screen_.lines()) text += line + "\n";
+    return text;
+  }
+  std::size_t width() const { return screen_.width(); }
+  /// Whether the screen comes to show the text, or no more.
+  bool comes_to(bool shows, const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while ((screen().find(text) != std::string::npos) != shows) {
+      if (std::chrono::steady_clock::now() > deadline || !read_some()) return false;
+    }
+    return true;
+  }
+  bool shows(const std::string& text) { return comes_to(true, text); }
+  bool shows_no_more(const std::string& text) { return comes_to(false, text); }
+
+  /// Whether keys are handed over at once.
+  bool listens() const { return (settings().c_lflag & (ICANON | ECHO)) == 0; }
+  bool is_as_found() const {
+    const termios now = settings();
+    return now.c_lflag == found_.c_lflag && now.c_iflag == found_.c_iflag && now.c_oflag == found_.c_oflag;
+  }
+  template <typename Condition>
+  bool until(const Condition& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      read_some(20);
+    }
+    return true;
+  }
+  bool comes_to_be_stopped() {
+    return until([&] {
+      std::ifstream file(fmt::format("/proc/{}/stat", id_));
+      std::string number, name, state;
+      return file >> number >> name >> state && state == "T";
+    });
+  }
+  /// Its exit status, or minus the signal that ended it.
+  int wait() {
+    while (read_some()) {
+    }
+    int status = 0;
+    ::waitpid(shell_, &status, 0);
+    shell_ = -1;
+    const int own = WEXITSTATUS(status);
+    return own >= 128 ? 128 - own : own;
+  }
+
+ private:
+  static constexpr auto kPatience = std::chrono::seconds(60);
+
+  termios settings() const {
+    termios settings = {};
+    ::tcgetattr(terminal_, &settings);
+    return settings;
+  }
+  bool read_some(int milliseconds = 60'000) {
+    pollfd end = {terminal_, POLLIN, 0};
+    if (::poll(&end, 1, milliseconds) <= 0) return false;
+    std::array<char, 4096> buffer;
+    const ssize_t count = ::read(terminal_, buffer.data(), buffer.size());
+    if (count <= 0) return false;
+    rest_.append(buffer.data(), static_cast<std::size_t>(count));
+    const std::size_t whole = end_of_whole(rest_);
+    screen_.show(rest_.substr(0, whole));
+    rest_.erase(0, whole);
+    return true;
+  }
+  /// What comes behind the last line's end may be half a command.
+  static std::size_t end_of_whole(const std::string& text) {
+    const std::size_t escape = text.rfind('\033');
+    if (escape == std::string::npos) return text.size();
+    return text.find_first_of("KJA", escape) == std::string::npos ? escape : text.size();
+  }
+
+  pid_t shell_ = -1, id_ = -1;
+  int terminal_ = -1;
+  termios found_ = {};
+  Terminal screen_;
+  std::string rest_;
+};
+
+class RunsOnATerminal : public Workspace {
+ protected:
+  void SetUp() override { ::setenv("LC_ALL", "C", 1); }
+  void TearDown() override { ::unsetenv("LC_ALL"); }
+
+  /// Takes minutes, unless it is stopped.
+  static Arguments long_run(Arguments overrides = {}) {
+    overrides.insert(overrides.end(),
+                     {"train.steps=100000", "memory.device=128KiB", "device.link.h2d=4MB/s"});
+    return train("run.yaml", overrides);
+  }
+};
+
+TEST_F(RunsOnATerminal, ShowAPanelAndTakeItAway) {
+  OnTerminal run(path("."), long_run());
+  ASSERT_TRUE(run.shows("press p for memory, lanes and the loss")) << run.screen();
+  ASSERT_TRUE(run.shows("step 1")) << run.screen();
+  ASSERT_TRUE(run.until([&] { return run.listens(); }));
+  for (const char key : {'p', '\t'}) {
+    run.press(key);
+    for (const std::string text : {"device   ", "planned of 128", "compute  ", "loss     "})
+      ASSERT_TRUE(run.shows(text)) << text << "\n" << run.screen();
+    run.press(key);
+    ASSERT_TRUE(run.shows_no_more("planned of 128")) << run.screen();
+    ASSERT_TRUE(run.shows("tokens/s"));
+  }
+  EXPECT_LT(run.width(), 100U);
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_TRUE(run.is_as_found());
+  EXPECT_NE(run.screen().find("stopped after step"), std::string::npos) << run.screen();
+}
+
+TEST_F(RunsOnATerminal, FitANarrowOne) {
+  write("sweep.yaml", run_file() + "sweep: {train.seed: [3, 4]}\n");
+  for (const std::string run_file : {"run.yaml", "sweep.yaml"}) {
+    Arguments arguments = long_run();
+    arguments[1] = run_file;
+    OnTerminal run(path("."), arguments, 40);
+    ASSERT_TRUE(run.shows("press p")) << run.screen();
+    ASSERT_TRUE(run.until([&] { return run.listens(); }));
+    run.press('p');
+    ASSERT_TRUE(run.shows("compute  ")) << run.screen();
+    ASSERT_TRUE(run.shows("loss     ")) << run.screen();
+    run.send(SIGTERM);
+    EXPECT_EQ(run.wait(), 1);
+    EXPECT_TRUE(run.is_as_found());
+  }
+}
+
+TEST_F(RunsOnATerminal, LeaveItAsItWasHoweverTheyEnd) {
+  for (const int signal : {SIGQUIT, SIGHUP, SIGABRT}) {
+    OnTerminal run(path("."), long_run());
+    ASSERT_TRUE(run.until([&] { return run.listens(); })) << run.screen();
+    run.send(signal);
+    EXPECT_EQ(run.wait(), -signal);
+    EXPECT_TRUE(run.is_as_found()) << signal;
+  }
+  OnTerminal done(path("."), train("run.yaml"));
+  EXPECT_EQ(done.wait(), 0);
+  EXPECT_TRUE(done.is_as_found());
+}
+
+TEST_F(RunsOnATerminal, GiveItBackWhileTheyAreStopped) {
+  OnTerminal run(path("."), long_run());
+  ASSERT_TRUE(run.until([&] { return run.listens(); })) << run.screen();
+  run.press('\x1A');  // Ctrl-Z
+  ASSERT_TRUE(run.comes_to_be_stopped());
+  EXPECT_TRUE(run.is_as_found());
+  run.send(SIGCONT);
+  ASSERT_TRUE(run.until([&] { return run.listens(); }));
+  run.press('p');
+  EXPECT_TRUE(run.shows("planned of 128")) << run.screen();
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait(), 1);
+}
+
+TEST_F(RunsOnATerminal, SayWhatLanesDoAboveThePanel) {
+  OnTerminal run(path("."), long_run());
+  ASSERT_TRUE(run.until([&] { return run.listens(); })) << run.screen();
+  run.press('p');
+  ASSERT_TRUE(run.shows("planned of 128")) << run.screen();
+  run.send(SIGUSR2);
+  EXPECT_TRUE(run.shows("now: compute")) << run.screen();
+  const std::string screen = run.screen();
+  EXPECT_LT(screen.find("now: compute"), screen.find("planned of 128")) << screen;
+}
+
+}  // namespace
+}  // namespace strata::test
