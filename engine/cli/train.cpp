@@ -29,6 +29,9 @@ namespace strata {
 namespace {
 
 std::string how_to_go_on(const TrainCommand& command, const RunConfig& config, const TrainResult& result) {
+  if (command.profiled_steps > 0)
+    return fmt::format("stopped after step {}; begin again with: {}", result.counters.step,
+                       same_command(command));
   if (config.checkpoint.path.empty()) {
     return fmt::format("stopped after step {}; nothing was saved, since the run file has no checkpoint.path",
                        result.counters.step);

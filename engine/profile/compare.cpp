@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "engine/plan/program/program.h"
 #include "engine/profile/page.h"
 
 namespace strata {
@@ -71,6 +73,12 @@ class SummaryCheck {
     for (const auto& [key, value] : object.items()) figure(value, key);
   }
 
+  /// Kinds have colours.
+  void kind(std::string_view name) const {
+    const auto is_its = [name](BufferKind kind) { return name_of(kind) == name; };
+    if (std::ranges::none_of(kBufferKinds, is_its)) refuse(fmt::format("{} is no kind of buffer", name));
+  }
+
   void check_profile(const nlohmann::json& profile) const {
     figures(profile, {"seconds"});
     if (profile.contains("name")) text(profile, "name");
@@ -86,9 +94,11 @@ class SummaryCheck {
     for (const auto& [tier, memory] : map(profile, "memory").items()) {
       figures(memory, {"peak_bytes", "live_peak_bytes"});
       figure_of_each(map(memory, "by_kind"));
+      for (const auto& [name, bytes] : memory["by_kind"].items()) kind(name);
       for (const nlohmann::json& buffer : list(memory, "at_peak")) {
         text(buffer, "name");
         text(buffer, "kind");
+        kind(buffer["kind"].get<std::string>());
         figures(buffer, {"bytes"});
       }
     }

@@ -79,6 +79,12 @@ TEST_F(Comparison, RefusesWhatIsNoProfileInOneSentence) {
   EXPECT_THAT(
       said_after([](auto& json) { json["planned"][0]["memory"]["device"]["at_peak"][0]["name"] = 7; }),
       HasSubstr("name is no text"));
+  EXPECT_THAT(said_after([](auto& json) {
+                json["planned"][0]["memory"]["device"]["at_peak"][0]["kind"] = "x);background:url(//x)";
+              }),
+              HasSubstr("is no kind of buffer"));
+  EXPECT_THAT(said_after([](auto& json) { json["planned"][0]["memory"]["device"]["by_kind"]["x"] = 1; }),
+              HasSubstr("x is no kind of buffer"));
   EXPECT_THAT(said_after([](auto& json) { json["planned"][0]["bound"] = "soon"; }),
               HasSubstr("seconds is missing"));
   EXPECT_THAT(said_after([](auto& json) { json = nlohmann::json::array(); }), Not(""));

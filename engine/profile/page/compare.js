@@ -56,7 +56,7 @@ function times([first, second]) {
     rows.push(line(lane + " busy", one.busy_seconds, other.busy_seconds, timeText, "busy." + lane, scale),
       line(lane + " waited", one.waited_seconds, other.waited_seconds, timeText, "waited." + lane, scale));
   }
-  return table("Times", ["What", "A over B", ...kHeads], rows);
+  return table("A step and its lanes", ["What", "A over B", ...kHeads], rows);
 }
 
 function peaks([first, second]) {
