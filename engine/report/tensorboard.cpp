@@ -62,7 +62,7 @@ TensorBoardLog::TensorBoardLog(const std::string& folder, double flops_per_secon
 
 /// A full disk must not end a run that could go on, but it must not pass unseen either.
 template <typename Write>
-void TensorBoardLog::write(const Write& write) {
+void TensorBoardLog::try_to(const Write& write) {
   if (failed_) return;
   try {
     write();
@@ -98,7 +98,7 @@ void TensorBoardLog::on_step(const StepReport& report) {
       scalars.push_back(
           scalar(fmt::format("traffic/{}_bytes", name_of(link)), static_cast<double>(costs.traffic[link])));
   }
-  write([&] {
+  try_to([&] {
     begin(report.step);
     file_.add(report.step + 1, scalars);
   });
@@ -107,7 +107,7 @@ void TensorBoardLog::on_step(const StepReport& report) {
 /// A process that goes on validates first, at a step of which the one before may have told.
 void TensorBoardLog::on_validation(const ValidationPoint& point) {
   const std::vector<Scalar> scalars = scalars_of(validation_json(point));
-  write([&] {
+  try_to([&] {
     const bool may_be_known = !has_begun_ && point.step > 0;
     begin(point.step);
     if (may_be_known && file_.is_in_older_files(kValidationLoss, point.step)) return;

@@ -35,7 +35,7 @@ class TensorBoardLog : public TrainListener {
 
  private:
   template <typename Write>
-  void write(const Write& write);
+  void try_to(const Write& write);
   void begin(std::int64_t finished_steps);
 
   EventFile file_;

@@ -70,25 +70,23 @@ def test_curves_have_what_metrics_and_report_say():
 
 def test_curves_go_on_after_a_stop():
     with Runs() as runs:
-        settings = ["report.metrics=m", "report.tensorboard=curves", "checkpoint.path=out", "train.steps=40"]
-        stopped = runs.start("train", "run.yaml", settings=settings + SLOWLY)
-        runs.wait_for_step("m", 5, stopped)
+        settings = ["report.metrics=m", "report.tensorboard=curves", "checkpoint.path=out", "train.steps=100"]
+        stopped = runs.start_and_wait("m", 5, "train", "run.yaml", settings=settings + SLOWLY)
         runs.end(stopped, signal.SIGTERM)
         assert "going on from" in runs.run("train", "run.yaml", settings=settings)
         runs.run("train", "run.yaml", settings=settings)  # nothing is left to train, but it validates
         steps, validations = runs.metrics("m")
-        assert sorted(steps) == list(range(1, 41))
+        assert sorted(steps) == list(range(1, 101))
         check_curves(runs.path("curves"), steps, validations)
 
 
 def test_curves_go_on_after_a_kill():
     with Runs() as runs:
-        settings = ["train.steps=24"]
+        settings = ["train.steps=100"]
         runs.run("train", "run.yaml", settings=settings + ["report.metrics=straight"])
         settings += ["report.metrics=m", "report.tensorboard=curves", "checkpoint.path=out", "checkpoint.every=4"]
-        for step in (7, 11, 14):
-            killed = runs.start("train", "run.yaml", settings=settings + SLOWLY)
-            runs.wait_for_step("m", step, killed)
+        for steps in (7, 6, 2):
+            killed = runs.start_and_wait("m", steps, "train", "run.yaml", settings=settings + SLOWLY)
             runs.end(killed, signal.SIGKILL)
             newest = max(runs.path("curves").iterdir())
             os.truncate(newest, newest.stat().st_size - 3)  # as if it had been killed while it wrote
@@ -96,7 +94,7 @@ def test_curves_go_on_after_a_kill():
         straight, validations = runs.metrics("straight")
         steps, again = runs.metrics("m")
         curves = check_curves(runs.path("curves"), steps, again)
-        assert sorted(steps) == list(range(1, 25)) and set(validations) <= set(again)
+        assert sorted(steps) == list(range(1, 101)) and set(validations) <= set(again)
         assert curves["train/loss"] == [(step, fp32(values["loss"])) for step, values in sorted(straight.items())]
 
 
