@@ -60,7 +60,8 @@ TEST_F(LanesNow, OfADriveThatHangsNameItsFile) {
       start(train("run.yaml", {"train.steps=20", "memory.device=128KiB", "memory.nvme.path=.",
                                "memory.placement.optimizer_state=nvme", "memory.placement.parameters=nvme",
                                "memory.nvme.engine=threads", "train.watchdog=6", "report.metrics=metrics"}));
-  metrics.listen_for(4);  // until it hangs
+  ASSERT_TRUE(metrics.wait_for_lines(2));
+  metrics.listen_for(3);  // until it hangs
   run.send(SIGUSR2);
   const Outcome outcome = run.wait();
   EXPECT_EQ(outcome.status, 1);
