@@ -11,21 +11,6 @@
 namespace strata {
 namespace {
 
-/// What all models ask of each resource in a round.
-StepBound round_bound(const JointPlan& plan, const MachineRates& rates) {
-  StepBound sum;
-  for (const std::optional<Plan>& model : plan.models) {
-    if (!model) continue;
-    const StepBound bound = step_bound(*model, rates);
-    sum.compute += bound.compute;
-    sum.h2d += bound.h2d;
-    sum.d2h += bound.d2h;
-    sum.host_memory += bound.host_memory;
-    sum.nvme += bound.nvme;
-  }
-  return sum;
-}
-
 /// Sum of a figure of the models that take part.
 template <typename Figure>
 auto sum_of(const JointPlan& plan, const Figure& figure) {
