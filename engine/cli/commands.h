@@ -36,6 +36,13 @@ struct PlanCommand {
 };
 int run_plan(const PlanCommand& command);
 
+struct ExplainCommand {
+  std::string run_file;
+  std::vector<std::string> overrides;
+  std::string json;
+};
+int run_explain(const ExplainCommand& command);
+
 struct DoctorCommand {
   std::string run_file;  ///< whose device, precision and drives; empty: the CPU
   std::vector<std::string> overrides;

@@ -76,6 +76,13 @@ int run(int argc, char** argv) {
       ->expected(2)
       ->excludes(profiled_run);
 
+  ExplainCommand explain;
+  CLI::App* explain_app = app.add_subcommand(
+      "explain", "say in words what lives where and why, what bounds a step, and what would help most");
+  add_run_file(*explain_app, explain);
+  explain_app->add_option("--json", explain.json,
+                          "write the figures as JSON to this file, '-' for standard output");
+
   DoctorCommand doctor;
   CLI::App* doctor_app =
       app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
@@ -107,6 +114,7 @@ int run(int argc, char** argv) {
   if (train_app->parsed()) return run_train(train);
   if (plan_app->parsed()) return run_plan(plan);
   if (profile_app->parsed()) return run_profile(profile);
+  if (explain_app->parsed()) return run_explain(explain);
   if (doctor_app->parsed()) return run_doctor(doctor);
   return run_export(export_command);
 }

@@ -29,14 +29,6 @@ namespace strata {
 
 namespace {
 
-/// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
-/// says nothing of free space, so that is asked of the folders, if they are there.
-HostResources planned_host(const RunConfig& config) {
-  HostResources host = this_host(config);
-  host.memory = profiled_memory(config.plan.machine).value_or(host.memory);
-  return host;
-}
-
 /// The keys in `error` whose budgets the run file leaves to the machine.
 std::string open_budgets(std::string_view error, const RunConfig::MemorySection& given,
                          const RunConfig::MemorySection& set) {

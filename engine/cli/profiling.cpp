@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "engine/plan/search/bound.h"
 #include "engine/profile/profile_folder.h"
-#include "engine/report/joint_plan_report.h"
 
 namespace strata {
 

@@ -99,6 +99,12 @@ std::optional<bool> profiled_bf16(const std::string& path) {
   return bf16.is_boolean() ? std::optional(bf16.get<bool>()) : std::nullopt;
 }
 
+HostResources planned_host(const RunConfig& config) {
+  HostResources host = this_host(config);
+  host.memory = profiled_memory(config.plan.machine).value_or(host.memory);
+  return host;
+}
+
 void check_json_path(std::string_view option, const std::string& path) {
   if (path.empty() || path == "-") return;
   const WatchedWait wait([&path] { return "opening " + path; });

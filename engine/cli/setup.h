@@ -34,6 +34,10 @@ constexpr const char* kBf16Key = "bf16_instructions";
 std::optional<Bytes> profiled_memory(const std::string& path);
 std::optional<bool> profiled_bf16(const std::string& path);
 
+/// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
+/// says nothing of free space, so that is asked of the folders, if they are there.
+HostResources planned_host(const RunConfig& config);
+
 /// Throws ConfigError if write_json() could not write to `path`, which is the value of `option`, before a
 /// long run finds out at its end.
 void check_json_path(std::string_view option, const std::string& path);

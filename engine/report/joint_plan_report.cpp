@@ -4,26 +4,12 @@
 
 #include <algorithm>
 
+#include "engine/plan/search/bound.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/progress_text.h"
 
 namespace strata {
-
-StepBound round_bound(const JointPlan& plan, const MachineRates& rates) {
-  StepBound sum;
-  for (const std::optional<Plan>& model : plan.models) {
-    if (!model) continue;
-    const StepBound bound = step_bound(*model, rates);
-    sum.compute += bound.compute;
-    sum.h2d += bound.h2d;
-    sum.d2h += bound.d2h;
-    sum.host_memory += bound.host_memory;
-    sum.nvme += bound.nvme;
-  }
-  return sum;
-}
-
 namespace {
 
 /// Sum of a figure of the models that take part.

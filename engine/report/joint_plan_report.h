@@ -5,14 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/bound.h"
 #include "engine/plan/search/joint.h"
 #include "engine/report/model_label.h"
 
 namespace strata {
-
-/// What all models ask of each resource in a round.
-StepBound round_bound(const JointPlan& plan, const MachineRates& rates);
 
 /// A line for each model, then budgets and peaks of all of them, bytes per link, the orders of turns, and the
 /// bound on `rates` if given. `labels` by model.

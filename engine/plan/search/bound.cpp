@@ -32,4 +32,18 @@ StepBound step_bound(const Plan& plan, const MachineRates& rates) {
           .nvme = nvme_seconds(rates, read, written)};
 }
 
+StepBound round_bound(const JointPlan& plan, const MachineRates& rates) {
+  StepBound sum;
+  for (const std::optional<Plan>& model : plan.models) {
+    if (!model) continue;
+    const StepBound bound = step_bound(*model, rates);
+    sum.compute += bound.compute;
+    sum.h2d += bound.h2d;
+    sum.d2h += bound.d2h;
+    sum.host_memory += bound.host_memory;
+    sum.nvme += bound.nvme;
+  }
+  return sum;
+}
+
 }  // namespace strata

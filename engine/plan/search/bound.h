@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/rates.h"
 
@@ -21,5 +22,8 @@ struct StepBound {
 /// with bf16 m and v) plus the bytes of all links, / DRAM rate. nvme: bytes read / reading rate + bytes
 /// written / writing rate, of drives that do one at a time.
 StepBound step_bound(const Plan& plan, const MachineRates& rates);
+
+/// What all models that take part ask of each resource in a round.
+StepBound round_bound(const JointPlan& plan, const MachineRates& rates);
 
 }  // namespace strata

@@ -11,11 +11,6 @@
 namespace strata {
 namespace {
 
-/// Larger budgets with which a run is planned; nothing: the run file's is enough.
-struct NeededBudgets {
-  std::optional<Bytes> device = {}, host = {}, nvme = {};
-};
-
 /// Raises `budget`, one of `config`, to what tries that fail say they are short of, until one succeeds.
 /// Nothing if it was enough.
 std::optional<Bytes> raise(Bytes& budget, Bytes Shortage::*said, const RunConfig& config,
@@ -81,6 +76,10 @@ std::string with_a_host(RunConfig config, const Model& model, const MachineRates
 }
 
 }  // namespace
+
+NeededBudgets needed_budgets(const RunConfig& config, const Model& model, const MachineRates& rates) {
+  return find_needed(config, model, rates, searches_of(config, model, rates));
+}
 
 std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
                                         const MachineRates& rates) {

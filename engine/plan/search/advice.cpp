@@ -1,0 +1,253 @@
+#include "engine/plan/search/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/task_arena.h"
+#include "engine/config/describe.h"
+#include "engine/config/load.h"
+#include "engine/plan/search/refusal.h"
+#include "engine/plan/search/size_limit.h"
+
+namespace strata {
+namespace {
+
+/// More than any run needs of a tier.
+constexpr Bytes kEnough = Bytes{1} << 50;
+/// Instructions of a program that takes seconds to plan, and about as many of a pass of a microbatch.
+constexpr std::size_t kLargeProgram = 50'000, kInstructionsPerPass = 10;
+
+std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs) {
+  std::vector<JointModel> models;
+  models.reserve(configs.size());
+  for (std::size_t m = 0; m < configs.size(); ++m)
+    models.push_back({input.names[m], &configs[m], input.models[m]});
+  return models;
+}
+
+/// A change, with the run that has it.
+struct Trial {
+  Change change;
+  std::vector<RunConfig> configs = {};
+  MachineRates rates = {};
+};
+
+Trial make_trial(const AdviceInput& input, Change change) {
+  Trial trial = {.change = std::move(change)};
+  trial.configs = with_change(input, trial.change);
+  RunConfig rated = trial.configs.front();
+  if (!input.has_bf16) rated.train.precision = input.configs.front().train.precision;
+  trial.rates = trial.change.rates(planning_rates(rated));
+  return trial;
+}
+
+/// Whether this machine has less memory than the budgets of the tiers in it.
+bool exceeds_machine(const AdviceInput& input, const RunConfig& run) {
+  const bool shares_memory = run.device.kind == DeviceKind::cpu && run.memory.device != kUnlimited;
+  const Bytes others = shares_memory ? run.memory.device : 0, host = run.memory.host.value_or(0);
+  return host > input.machine_memory || others > input.machine_memory - host;
+}
+
+Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
+  const RunConfig::MemorySection& memory = trial.configs.front().memory;
+  return {.change = trial.change,
+          .step = run.step,
+          .tokens = run.tokens,
+          .peaks = run.peaks(),
+          .budgets = {memory.device, memory.host.value_or(kUnlimited),
+                      memory.nvme_path.empty() ? 0 : memory.nvme_size}};
+}
+
+PlannedRun plan_trial(const AdviceInput& input, const Trial& trial) {
+  return plan_run(joined(input, trial.configs), input.is_several, trial.rates);
+}
+
+/// What each takes; nothing of those that cannot be planned.
+std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const std::vector<Trial>& trials) {
+  std::vector<std::optional<Prediction>> predictions(trials.size());
+  for_ranges(std::ssize(trials), 1, [&](std::int64_t first, std::int64_t last, int) {
+    for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
+      try {
+        predictions[t] = prediction_of(trials[t], plan_trial(input, trials[t]));
+      } catch (const ConfigError&) {  // it does not fit
+      }
+    }
+  });
+  return predictions;
+}
+
+/// Those that the run file takes, and that change something.
+std::vector<Trial> make_trials(const AdviceInput& input, const Trial& now, std::vector<Change> changes) {
+  std::vector<Trial> trials;
+  for (Change& change : changes) {
+    try {
+      Trial trial = make_trial(input, std::move(change));
+      if (trial.configs == now.configs && trial.rates == now.rates) continue;
+      if (exceeds_machine(input, trial.configs.front()) && !exceeds_machine(input, now.configs.front()))
+        trial.change.effect = std::max(trial.change.effect, ChangeEffect::machine);
+      trials.push_back(std::move(trial));
+    } catch (const ConfigError&) {  // keys that do not go together
+    }
+  }
+  return trials;
+}
+
+/// Budgets with memory enough, on the host alone or on the device too.
+Change with_room(const RunConfig& run, bool on_device) {
+  Change change;
+  if (on_device) change.settings.push_back(fmt::format("memory.device={}", kEnough));
+  if (run.memory.host) change.settings.push_back(fmt::format("memory.host={}", kEnough));
+  return change;
+}
+
+/// One change of each kind: the smallest that saves at least half of what the best saves of the `most` that a
+/// token takes; those of a kind come in rising size.
+std::vector<Prediction> one_of_each_kind(std::vector<Prediction> predictions, double most) {
+  std::map<std::string, double> best;
+  for (const Prediction& one : predictions) {
+    const auto [known, is_new] = best.try_emplace(one.change.kind(), one.seconds_per_token());
+    if (!is_new) known->second = std::min(known->second, one.seconds_per_token());
+  }
+  std::vector<Prediction> kept;
+  for (Prediction& one : predictions) {
+    const auto found = best.find(one.change.kind());
+    if (found == best.end() || most - one.seconds_per_token() < (most - found->second) / 2) continue;
+    best.erase(found);
+    kept.push_back(std::move(one));
+  }
+  return kept;
+}
+
+/// If changes save about as much, that with the least effect comes first.
+void rank_by_gain(std::vector<Prediction>& predictions, const Prediction& now) {
+  const auto key = [&](const Prediction& one) {
+    const double gain = 1 - one.seconds_per_token() / now.seconds_per_token();
+    return std::tuple(-std::floor(gain / kLeastGain), one.change.effect, -gain);
+  };
+  std::ranges::stable_sort(predictions, {}, key);
+}
+
+void rank_by_effect(std::vector<Prediction>& predictions) {
+  const auto needs_memory = [](const Prediction& one) {
+    const std::string kind = one.change.kind();
+    return kind.starts_with("memory.") && !kind.starts_with("memory.placement");
+  };
+  std::ranges::stable_sort(predictions, {}, [&](const Prediction& one) {
+    return std::tuple(one.change.effect, needs_memory(one), one.seconds_per_token());
+  });
+}
+
+/// Plans the run with memory enough: if that makes a step no shorter, no size in between is tried.
+ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advice) {
+  const RunConfig& run = now.configs.front();
+  const bool is_tight = run.memory.device != kUnlimited || run.memory.host.value_or(kUnlimited) != kUnlimited;
+  ChangeFacts facts;
+  if (advice.run) {
+    facts.uses_drives = advice.now.peaks[static_cast<std::size_t>(Tier::nvme)] > 0;
+    for (const RankProgram& rank : advice.run->ranks)
+      facts.is_large = facts.is_large || rank.program->instructions.size() > kLargeProgram;
+  } else {
+    for (std::size_t m = 0; m < now.configs.size(); ++m)
+      facts.is_large = facts.is_large || static_cast<std::size_t>(now.configs[m].microbatches()) *
+                                                 input.models[m]->units.size() >
+                                             kLargeProgram / kInstructionsPerPass;
+  }
+  if (!is_tight) return facts;
+  std::vector<Trial> trials = {make_trial(input, with_room(run, true))};
+  if (run.memory.host && (!advice.run || facts.uses_drives))
+    trials.push_back(make_trial(input, with_room(run, false)));
+  std::vector<std::optional<Prediction>> roomy = predict(input, trials);
+  if (!roomy.front()) return facts;
+  const auto peak = [](const Prediction& one, Tier tier) {
+    return one.peaks[static_cast<std::size_t>(tier)];
+  };
+  facts.enough_device = peak(*roomy.front(), Tier::device);
+  facts.enough_host = peak(*roomy.front(), Tier::host);
+  if (roomy.back()) facts.enough_host = std::max(facts.enough_host, peak(*roomy.back(), Tier::host));
+  facts.memory_helps =
+      !advice.run || roomy.front()->seconds_per_token() < (1 - kLeastGain) * advice.now.seconds_per_token() ||
+      (roomy.back() && roomy.back()->seconds_per_token() < (1 - kLeastGain) * advice.now.seconds_per_token());
+  advice.roomy = std::move(roomy.front());
+  return facts;
+}
+
+/// The smallest budgets with which a run fits, of which the refusal tells.
+std::optional<Change> smallest_budgets(const AdviceInput& input, const Trial& now) {
+  if (input.is_several) return std::nullopt;
+  const NeededBudgets needed = needed_budgets(now.configs.front(), *input.models.front(), now.rates);
+  Change change;
+  const auto raise = [&](std::string_view key, const std::optional<Bytes>& bytes) {
+    if (bytes)
+      change.settings.push_back(
+          fmt::format("{}={}", key, size_text(align_up(*bytes, *bytes < 64 * MiB ? kBufferAlignment : MiB))));
+  };
+  raise("memory.device", needed.device);
+  raise("memory.host", needed.host);
+  raise("memory.nvme.size", needed.nvme);
+  return change;
+}
+
+void find_faster(const AdviceInput& input, const Trial& now, const ChangeFacts& facts, Advice& advice) {
+  const std::vector<Trial> trials = make_trials(input, now, faster_changes(now.configs, facts));
+  advice.planned = trials.size();
+  for (std::optional<Prediction>& one : predict(input, trials)) {
+    if (one && one->seconds_per_token() < (1 - kLeastGain) * advice.now.seconds_per_token())
+      advice.changes.push_back(std::move(*one));
+  }
+  advice.changes = one_of_each_kind(std::move(advice.changes), advice.now.seconds_per_token());
+  rank_by_gain(advice.changes, advice.now);
+}
+
+void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts& facts, Advice& advice) {
+  std::vector<Change> changes;
+  if (std::optional<Change> smallest = smallest_budgets(input, now)) changes.push_back(std::move(*smallest));
+  std::ranges::move(smaller_changes(now.configs, facts), std::back_inserter(changes));
+  const std::vector<Trial> trials = make_trials(input, now, std::move(changes));
+  advice.planned = trials.size();
+  for (std::optional<Prediction>& one : predict(input, trials))
+    if (one) advice.changes.push_back(std::move(*one));
+  advice.changes = one_of_each_kind(std::move(advice.changes), std::numeric_limits<double>::infinity());
+  rank_by_effect(advice.changes);
+}
+
+}  // namespace
+
+std::vector<RunConfig> with_change(const AdviceInput& input, const Change& change) {
+  std::vector<RunConfig> configs;
+  configs.reserve(input.configs.size());
+  for (const RunConfig& given : input.configs) {
+    RunConfig& config = configs.emplace_back(parse_run_config(dump(given), "the run file", change.settings));
+    config.memory.nvme_piece = given.memory.nvme_piece;
+  }
+  input.set_budgets(configs);
+  return configs;
+}
+
+Advice advise(const AdviceInput& input) {
+  Advice advice;
+  const Trial now = make_trial(input, {});
+  for (std::size_t m = 0; m < input.configs.size(); ++m) check_size(now.configs[m], *input.models[m]);
+  try {
+    advice.run = plan_trial(input, now);
+    advice.now = prediction_of(now, *advice.run);
+  } catch (const ConfigError& error) {
+    advice.refusal = error.what();
+  }
+  const ChangeFacts facts = find_facts(input, now, advice);
+  if (advice.run) {
+    find_faster(input, now, facts, advice);
+  } else {
+    find_fitting(input, now, facts, advice);
+  }
+  if (advice.changes.size() > kMostAdvised) advice.changes.resize(kMostAdvised);
+  return advice;
+}
+
+}  // namespace strata

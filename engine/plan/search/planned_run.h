@@ -1,0 +1,49 @@
+// A run as it is planned, of one model or of several, on all ranks that differ, and what a step of it takes.
+// What is said of a run and what a change of it would do are read from this. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/search/bound.h"
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/planner.h"
+
+namespace strata {
+
+/// How long a step takes by the rates that it was planned with; of several models a round.
+struct StepEstimate {
+  double seconds = 0;   ///< from one step to the next: the longest of what follows
+  double timeline = 0;  ///< by the order of lanes and what they wait for, on all ranks together
+  /// What a rank does that cannot overlap: if cores copy, all their computing, updates and copies; else the
+  /// longest of computing, each link and the drives.
+  double work = 0;
+  StepBound bound = {};  ///< of the rank whose bound is the longest
+};
+
+struct PlannedRun {
+  std::vector<Plan> stages = {};      ///< of a run of one model
+  std::vector<JointPlan> roles = {};  ///< of a run of several
+  /// One of each that does what others do not; they refer to the programs above.
+  std::vector<RankProgram> ranks = {};
+  std::int64_t tokens = 0;  ///< in a step of all ranks, or in a round of all models
+  StepEstimate step = {};
+
+  PlannedRun() = default;
+  PlannedRun(PlannedRun&&) = default;
+  PlannedRun& operator=(PlannedRun&&) = default;
+  PlannedRun(const PlannedRun&) = delete;
+  PlannedRun& operator=(const PlannedRun&) = delete;
+  ~PlannedRun() = default;
+
+  /// Of the rank that needs most.
+  std::array<Bytes, kTiers.size()> peaks() const;
+};
+
+/// Plans it as its commands do: `is_several` run files have their models merged, if only one. Throws
+/// ConfigError if the budgets do not hold it. REQUIRES: there is a model.
+PlannedRun plan_run(const std::vector<JointModel>& models, bool is_several, const MachineRates& rates);
+
+}  // namespace strata

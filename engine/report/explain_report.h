@@ -1,0 +1,17 @@
+// A planned run in words, for `strata explain`: what a step takes and what bounds it, what lives where and
+// why, what lanes wait for, and what would help. Every figure is a plan's.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/plan/search/advice.h"
+
+namespace strata {
+
+/// Sentences under headings, each a line. If the run does not fit, why and what makes it fit.
+std::string explain_text(const AdviceInput& input, const Advice& advice, const MachineRates& rates);
+/// Keys as documented in docs/explain.md.
+nlohmann::json explain_json(const Advice& advice, const MachineRates& rates);
+
+}  // namespace strata

@@ -1,0 +1,278 @@
+#include "engine/plan/search/advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/task_arena.h"
+#include "engine/plan/search/search.h"
+#include "engine/plan/search/step_cost.h"
+#include "engine/plan/search/timeline.h"
+#include "tests/plan/support.h"
+
+namespace strata {
+namespace {
+
+using test::tiny_config;
+using test::tiny_model;
+using ::testing::AnyOf;
+using ::testing::Contains;
+
+/// A run file's config on a device that computes slowly and has a slow link, so that what moves costs time.
+RunConfig slow_config(Bytes device) {
+  RunConfig config = tiny_config();
+  config.model.architecture = "llama";
+  config.model.config = {{"vocab_size", 40}};
+  config.data.path = {"text"};
+  config.train.recompute = Recompute::automatic;
+  config.plan.order.reset();
+  config.train.batch = 8;
+  config.device.flops_per_second = 1e9;
+  config.device.h2d_per_second = config.device.d2h_per_second = 2'000'000;
+  config.memory.device = device;
+  config.memory.host = GiB;
+  return config;
+}
+
+AdviceInput input_of(const std::vector<RunConfig>& configs, const Model& model) {
+  AdviceInput input;
+  for (const RunConfig& config : configs) {
+    input.configs.push_back(config);
+    input.models.push_back(&model);
+    input.names.push_back("model-" + std::to_string(input.names.size()));
+  }
+  input.is_several = configs.size() > 1;
+  return input;
+}
+
+Bytes resident_bytes(const Model& model) {
+  return make_plan(slow_config(kUnlimited), model).arena_bytes(Tier::device);
+}
+
+/// What each change gives, planned apart from advice.
+void expect_truth(const AdviceInput& input, const std::vector<Prediction>& changes) {
+  for (const Prediction& one : changes) {
+    SCOPED_TRACE(one.change.kind());
+    const std::vector<RunConfig> configs = with_change(input, one.change);
+    std::vector<JointModel> models;
+    for (std::size_t m = 0; m < configs.size(); ++m)
+      models.push_back({input.names[m], &configs[m], input.models[m]});
+    const PlannedRun run =
+        plan_run(models, input.is_several, one.change.rates(planning_rates(configs.front())));
+    EXPECT_EQ(one.step.seconds, run.step.seconds);
+    EXPECT_EQ(one.tokens, run.tokens);
+    EXPECT_EQ(one.peaks, run.peaks());
+  }
+}
+
+std::vector<std::string> kinds_of(const Advice& advice) {
+  std::vector<std::string> kinds;
+  for (const Prediction& one : advice.changes) kinds.push_back(one.change.kind());
+  return kinds;
+}
+
+bool sets(const Prediction& prediction, const std::string& key) {
+  return prediction.change.kind().find(key) != std::string::npos;
+}
+
+TEST(Advice, PredictsWhatThePlanOfTheChangedRunTakes) {
+  const Model model = tiny_model(4);
+  const AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
+  const Advice advice = advise(input);
+  ASSERT_TRUE(advice.run);
+  ASSERT_FALSE(advice.changes.empty());
+  expect_truth(input, advice.changes);
+}
+
+TEST(Advice, TakesStepsFromTheTimelineOfThePlan) {
+  const Model model = tiny_model(4);
+  const RunConfig config = slow_config(resident_bytes(model) / 3);
+  const Advice advice = advise(input_of({config}, model));
+  const MachineRates rates = planning_rates(config);
+  const Plan plan = make_plan(config, model, rates);
+  EXPECT_EQ(advice.now.step.timeline,
+            simulated_seconds(plan.training.program, plan.training.dependencies, rates));
+  EXPECT_EQ(advice.now.step.work, placed_cost(plan.training.program, rates).seconds);
+  EXPECT_GE(advice.now.step.seconds, advice.now.step.bound.seconds());
+  EXPECT_EQ(advice.now.tokens, config.train.batch * config.data.sequence_length);
+}
+
+TEST(Advice, ShowsTheChangesThatSaveMostTimePerTokenFirst) {
+  const Model model = tiny_model(4);
+  const Advice advice = advise(input_of({slow_config(resident_bytes(model) / 3)}, model));
+  EXPECT_LE(advice.changes.size(), kMostAdvised);
+  EXPECT_GT(advice.planned, advice.changes.size());
+  std::set<std::string> kinds;
+  double before = 0;
+  for (const Prediction& one : advice.changes) {
+    EXPECT_TRUE(kinds.insert(one.change.kind()).second) << one.change.kind();
+    EXPECT_LT(one.seconds_per_token(), (1 - kLeastGain) * advice.now.seconds_per_token());
+    EXPECT_GE(one.seconds_per_token(), before - kLeastGain * advice.now.seconds_per_token());
+    before = one.seconds_per_token();
+  }
+  EXPECT_THAT(kinds_of(advice), Contains("memory.device"));
+}
+
+TEST(Advice, ShowsNoMoreMemoryWhereAllOfTheRunIsOnTheDevice) {
+  const Model model = tiny_model(4);
+  for (const Bytes device : {kUnlimited, 2 * resident_bytes(model)}) {
+    const Advice advice = advise(input_of({slow_config(device)}, model));
+    for (const Prediction& one : advice.changes) EXPECT_FALSE(sets(one, "memory.")) << one.change.kind();
+  }
+}
+
+TEST(Advice, ShowsNothingWhereNothingHelps) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(kUnlimited);
+  config.device.flops_per_second = 1e6;  // so slow that nothing else takes time
+  config.train.microbatch = 8;
+  config.train.precision = DType::bf16;
+  const Advice advice = advise(input_of({config}, model));
+  EXPECT_TRUE(advice.changes.empty());
+  EXPECT_GT(advice.planned, 0U);
+  EXPECT_EQ(advice.now.step.bound.binding(), "compute");
+  EXPECT_LT(advice.now.step.seconds, 1.05 * advice.now.step.bound.seconds());
+}
+
+TEST(Advice, GivesThePlannerBackWhatTheRunFileDecidesBadly) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(resident_bytes(model));
+  config.memory.optimizer_state = TierChoice::host;
+  config.train.recompute = Recompute::full;
+  const AdviceInput input = input_of({config}, model);
+  const Advice advice = advise(input);
+  EXPECT_THAT(kinds_of(advice), Contains(AnyOf("train.recompute", "memory.placement.optimizer_state")));
+  expect_truth(input, advice.changes);
+}
+
+TEST(Advice, FindsWhatMakesARunFitWhoseDeviceIsTooSmall) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(kUnlimited);
+  config.train.microbatch = 8;
+  config.data.sequence_length = 64;
+  config.optimizer.master = MasterFormat::split;
+  const Bytes smallest = smallest_device_bytes(config, model);
+  config.memory.device = smallest * 4 / 5;
+  const AdviceInput input = input_of({config}, model);
+  const Advice advice = advise(input);
+  ASSERT_FALSE(advice.run);
+  EXPECT_EQ(advice.refusal, test::refusal(config, model));
+  ASSERT_FALSE(advice.changes.empty());
+  expect_truth(input, advice.changes);
+  for (const Prediction& one : advice.changes)
+    EXPECT_EQ(test::refusal(with_change(input, one.change).front(), model), "") << one.change.kind();
+  EXPECT_THAT(kinds_of(advice), Contains("train.microbatch"));
+  for (const Prediction& one : advice.changes) {
+    if (sets(one, "memory.device")) {
+      EXPECT_EQ(one.budgets[0], smallest);
+    }
+  }
+}
+
+TEST(Advice, FindsWhatMakesARunFitWhoseHostIsTooSmall) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(resident_bytes(model) / 3);
+  config.memory.host = 64 * KiB;
+  const AdviceInput input = input_of({config}, model);
+  const Advice advice = advise(input);
+  ASSERT_FALSE(advice.run);
+  EXPECT_EQ(advice.refusal, test::refusal(config, model));
+  EXPECT_TRUE(
+      std::ranges::any_of(advice.changes, [](const Prediction& one) { return sets(one, "memory.host"); }));
+  expect_truth(input, advice.changes);
+}
+
+TEST(Advice, CountsMemoryThatTheMachineLacksAsAnotherMachine) {
+  const Model model = tiny_model(4);
+  AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
+  input.machine_memory = GiB + resident_bytes(model) / 3;
+  std::size_t found = 0;
+  for (const Prediction& one : advise(input).changes) {
+    if (!sets(one, "memory.device")) continue;
+    EXPECT_EQ(one.change.effect, ChangeEffect::machine);
+    ++found;
+  }
+  EXPECT_EQ(found, 1U);
+}
+
+TEST(Advice, TakesBf16ToBeNoFasterWhereNoInstructionsComputeIt) {
+  const Model model = tiny_model(3);
+  RunConfig config = slow_config(kUnlimited);
+  config.device = {};  // nominal rates, by which bf16 is twice as fast
+  config.train.precision = DType::fp32;
+  config.data.sequence_length = 512;
+  AdviceInput input = input_of({config}, model);
+  EXPECT_THAT(kinds_of(advise(input)), Contains("train.precision"));
+  const auto computing = [&] {
+    for (const Prediction& one : advise(input).changes)
+      if (sets(one, "train.precision")) return one.step.bound.compute;
+    return advise(input).now.step.bound.compute;
+  };
+  const double with_instructions = computing();
+  input.has_bf16 = false;
+  EXPECT_DOUBLE_EQ(computing(), 2 * with_instructions);
+}
+
+TEST(Advice, PlansRanksTogether) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(resident_bytes(model) / 3);
+  config.parallel.data = 2;
+  config.parallel.pipeline = 2;
+  const AdviceInput input = input_of({config}, model);
+  const Advice advice = advise(input);
+  ASSERT_TRUE(advice.run);
+  EXPECT_EQ(advice.run->ranks.size(), 2U);
+  EXPECT_FALSE(advice.changes.empty());
+  expect_truth(input, advice.changes);
+}
+
+TEST(Advice, PlansSeveralModelsTogether) {
+  const Model model = tiny_model(4);
+  RunConfig one = slow_config(resident_bytes(model) / 3), other = one;
+  other.optimizer.learning_rate = 1e-2;
+  const AdviceInput input = input_of({one, other}, model);
+  const Advice advice = advise(input);
+  ASSERT_TRUE(advice.run);
+  EXPECT_EQ(advice.now.tokens, 2 * one.train.batch * one.data.sequence_length);
+  EXPECT_FALSE(advice.changes.empty());
+  expect_truth(input, advice.changes);
+}
+
+TEST(Advice, DoesNotDependOnThreads) {
+  const Model model = tiny_model(4);
+  const AdviceInput input = input_of({slow_config(resident_bytes(model) / 3)}, model);
+  std::vector<std::vector<std::pair<std::string, double>>> results;
+  for (const int threads : {1, 3}) {
+    TaskArena arena(threads);
+    arena.execute([&] {
+      std::vector<std::pair<std::string, double>>& result = results.emplace_back();
+      for (const Prediction& one : advise(input).changes)
+        result.emplace_back(one.change.kind(), one.step.seconds);
+    });
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Advice, SetsOpenBudgetsOfEachChangedRun) {
+  const Model model = tiny_model(4);
+  RunConfig config = slow_config(resident_bytes(model) / 3);
+  config.memory.host = kUnlimited;
+  AdviceInput input = input_of({config}, model);
+  input.set_budgets = [](std::vector<RunConfig>& configs) {
+    for (RunConfig& one : configs) {
+      if (one.memory.host == kUnlimited) one.memory.host = GiB - one.memory.device;
+    }
+  };
+  const Advice advice = advise(input);
+  EXPECT_EQ(advice.now.budgets[1], GiB - config.memory.device);
+  for (const Prediction& one : advice.changes) {
+    if (sets(one, "memory.device")) {
+      EXPECT_EQ(one.budgets[1], GiB - one.budgets[0]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,130 @@
+#include "engine/plan/search/changes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/config/load.h"
+
+namespace strata {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+RunConfig config_of(const std::string& text) {
+  return parse_run_config("model: {path: m}\ndata: {path: t}\n" + text, "run.yaml");
+}
+
+std::vector<std::string> settings(const std::vector<Change>& changes) {
+  std::vector<std::string> all;
+  for (const Change& change : changes) all.insert(all.end(), change.settings.begin(), change.settings.end());
+  return all;
+}
+
+constexpr ChangeFacts kMemoryHelps = {
+    .uses_drives = true, .memory_helps = true, .enough_device = 8 * GiB, .enough_host = 16 * GiB};
+
+TEST(Changes, AreKeysThatTheRunFileTakes) {
+  const std::string text =
+      "train: {precision: bf16, batch: 8, microbatch: 2, recompute: full}\n"
+      "memory: {device: 1GiB, host: 2GiB, nvme: {path: d, limit: {read: 1GB/s}}, placement: {parameters: "
+      "host}}\nplan: {order: layer_major}\ndevice: {link: {h2d: 1GB/s, d2h: 2GB/s}}\n";
+  const RunConfig config = config_of(text);
+  for (const auto& changes :
+       {faster_changes({config}, kMemoryHelps), smaller_changes({config}, kMemoryHelps)}) {
+    EXPECT_GT(changes.size(), 10U);
+    for (const Change& change : changes) {
+      if (change.settings.empty()) continue;
+      EXPECT_FALSE(parse_run_config("model: {path: m}\ndata: {path: t}\n" + text, "run.yaml",
+                                    change.settings) == config)
+          << change.settings.front();
+    }
+  }
+}
+
+TEST(Changes, AskForMemoryUpToWhatIsEnough) {
+  const RunConfig config = config_of("train: {precision: bf16}\nmemory: {device: 1GiB, host: 2GiB}\n");
+  const std::vector<std::string> all = settings(faster_changes({config}, kMemoryHelps));
+  EXPECT_THAT(all, Contains("memory.device=1280MiB"));
+  EXPECT_THAT(all, Contains("memory.device=8GiB"));
+  EXPECT_THAT(all, Contains("memory.host=16GiB"));
+  EXPECT_THAT(all, Not(Contains("memory.device=16GiB")));
+  EXPECT_THAT(settings(faster_changes({config}, {})), Not(Contains(StartsWith("memory."))));
+}
+
+TEST(Changes, AskForNothingThatThePlannerChoosesByItself) {
+  const RunConfig config = config_of("train: {precision: bf16}\nmemory: {device: 1GiB, host: 2GiB}\n");
+  const std::vector<std::string> all = settings(faster_changes({config}, kMemoryHelps));
+  for (const char* key : {"plan.", "train.recompute", "memory.placement", "parallel."})
+    EXPECT_THAT(all, Not(Contains(StartsWith(key))));
+}
+
+TEST(Changes, LeaveKeysAloneInWhichModelsDiffer) {
+  const RunConfig one = config_of("train: {precision: bf16, batch: 8}\n");
+  const RunConfig other = config_of("train: {precision: bf16, batch: 16}\n");
+  EXPECT_THAT(settings(faster_changes({one, one}, {})), Contains("train.batch=16"));
+  EXPECT_THAT(settings(faster_changes({one, other}, {})), Not(Contains(StartsWith("train.batch"))));
+}
+
+TEST(Changes, SayWhatTheyDoToResults) {
+  const std::map<std::string, ChangeEffect> effects = {
+      {"memory.device", ChangeEffect::none},           {"memory.host", ChangeEffect::none},
+      {"train.microbatch", ChangeEffect::rounding},    {"optimizer.master", ChangeEffect::rounding},
+      {"train.batch", ChangeEffect::learning},         {"optimizer.moments", ChangeEffect::learning},
+      {"optimizer.clip_norm", ChangeEffect::learning}, {"drive", ChangeEffect::machine}};
+  std::set<std::string> kinds;
+  const RunConfig config =
+      config_of("train: {precision: bf16, batch: 8}\nmemory: {device: 1GiB, host: 2GiB}\n");
+  for (const Change& change : faster_changes({config}, kMemoryHelps)) {
+    const auto found = effects.find(change.kind());
+    if (found == effects.end()) continue;
+    EXPECT_EQ(change.effect, found->second) << change.kind();
+    kinds.insert(change.kind());
+  }
+  EXPECT_EQ(kinds.size(), effects.size());
+}
+
+TEST(Changes, AskForBf16WhereTheRunHasFp32) {
+  const std::vector<std::string> of_fp32 =
+      settings(faster_changes({config_of("train: {precision: fp32}\n")}, {}));
+  EXPECT_THAT(of_fp32, Contains("train.precision=bf16"));
+  EXPECT_THAT(of_fp32, Not(Contains("optimizer.master=split")));
+  EXPECT_THAT(settings(faster_changes({config_of("train: {precision: bf16}\n")}, {})),
+              Not(Contains(StartsWith("train.precision"))));
+}
+
+TEST(Changes, OfALargeRunAreFewer) {
+  const RunConfig config =
+      config_of("train: {precision: bf16, batch: 8}\nmemory: {device: 1GiB, host: 2GiB}\n");
+  ChangeFacts large = kMemoryHelps;
+  large.is_large = true;
+  EXPECT_LT(faster_changes({config}, large).size(), faster_changes({config}, kMemoryHelps).size());
+}
+
+TEST(Changes, OfRatesMultiplyThem) {
+  const MachineRates rates = {.h2d_bytes_per_second = 3,
+                              .d2h_bytes_per_second = 5,
+                              .nvme_read_bytes_per_second = 7,
+                              .nvme_write_bytes_per_second = 11};
+  const MachineRates link = Change{.link = 2}.rates(rates), drive = Change{.drive = 2}.rates(rates);
+  EXPECT_EQ(link.h2d_bytes_per_second, 6);
+  EXPECT_EQ(link.d2h_bytes_per_second, 10);
+  EXPECT_EQ(link.nvme_read_bytes_per_second, 7);
+  EXPECT_EQ(drive.nvme_read_bytes_per_second, 14);
+  EXPECT_EQ(drive.nvme_write_bytes_per_second, 22);
+  EXPECT_EQ(drive.h2d_bytes_per_second, 3);
+}
+
+TEST(Changes, WriteSizesThatAreReadBack) {
+  for (const Bytes bytes : {Bytes{1}, Bytes{4096}, 3 * MiB, 5 * GiB, GiB + 4096}) {
+    EXPECT_EQ(parse_bytes(size_text(bytes)), bytes);
+  }
+  EXPECT_EQ(size_text(3 * MiB), "3MiB");
+}
+
+}  // namespace
+}  // namespace strata
