@@ -3,7 +3,7 @@
 over that of the run with all on the device, and the largest model of each budget. With --pytorch, the same models in PyTorch and
 DeepSpeed, and what DeepSpeed's and accelerate's estimators say. Writes cases.csv, largest.csv, pytorch.csv, estimates.csv and page.html.
 
-    bench/memory.py --out FOLDER [--quick] [--rounds 3] [--pytorch .venv/bin/python] [--parts cases largest pytorch]
+    bench/memory.py --out FOLDER [--quick] [--rounds 3] [--models gpt2-3m …] [--pytorch .venv/bin/python] [--parts cases largest pytorch]
 
 Which runs these are is in bench/memory_design.py. Each plans on its own need: that of a run with all on the device and nothing computed
 again is `resident`, and budgets are parts of it; where a part is too small, the smallest budget that works is taken. Of one resident run and
@@ -36,6 +36,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder of the results, on a drive with room for optimizer state")
     parser.add_argument("--quick", action="store_true", help="two small models and fewer combinations")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=4, help="of each run; the first is not timed")
     parser.add_argument("--batch", type=int, default=4, help="sequences per step, each a microbatch")
@@ -161,14 +162,14 @@ def measure_pytorch(arguments, models):
             if measured.has(model=model, way=way, ranks=ranks, precision=precision):
                 continue
             figures = pytorch(arguments, [str(HERE / "pytorch_memory.py"), *shape, "--way", way, "--precision", precision,
-                                          "--batch", str(arguments.batch)], ranks)
+                                          "--batch", str(arguments.batch), "--steps", str(arguments.steps - 1)], ranks)
             measured.add({"model": model, "way": way, "ranks": ranks, "precision": precision} | figures)
         if estimates.has(model=model):
             continue
         found = pytorch(arguments, [str(HERE / "pytorch_estimates.py"), *shape])
         truth = {(row["way"], row["ranks"], row["precision"]): int(row["allocated_peak_bytes"]) for row in measured.rows if row["model"] == model}
         for stage, ranks in (("zero2", 1), ("zero3", 1), ("zero3", 2)):
-            add_estimate(estimates, model, "DeepSpeed", f"{stage}, {ranks} ranks", ranks * found["deepspeed"][f"{stage} x{ranks}"],
+            add_estimate(estimates, model, "DeepSpeed", f"{stage}, {ranks} ranks", ranks * found["deepspeed"][f"{stage} x{ranks}"]["device"],
                          truth[stage, str(ranks), "bf16"])
         for precision in ("bf16", "fp32"):
             add_estimate(estimates, model, "accelerate", f"eager, {precision}", found["accelerate"][precision], truth["eager", "1", precision])
@@ -181,7 +182,7 @@ def add_estimate(table, model, tool, what, estimate, truth):
 def main():
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    chosen = cases(arguments.quick)
+    chosen = [case for case in cases(arguments.quick) if case["model"] in arguments.models]
     if "cases" in arguments.parts:
         table = Table(arguments.out / "cases.csv")
         for shared, members in groups(chosen):

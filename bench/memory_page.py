@@ -32,9 +32,6 @@ def rows_of(folder, name):
 def svg_of(figure):
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-        legend = axes.get_legend()
-        if legend:
-            legend.get_frame().set_alpha(0)
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     pyplot.close(figure)
@@ -42,7 +39,9 @@ def svg_of(figure):
 
 
 def figure_of(svg, caption):
-    return f"<figure>{svg.replace('<svg', f'<svg role=img aria-label={chr(34)}{html.escape(caption)}{chr(34)}', 1)}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    text = html.escape(caption)
+    drawing = svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1)
+    return f"<figure>{drawing}<figcaption>{text}</figcaption></figure>"
 
 
 def stacked(axes, labels, parts):
@@ -53,7 +52,6 @@ def stacked(axes, labels, parts):
         left = [before + value for before, value in zip(left, values)]
     axes.invert_yaxis()
     axes.set_xlabel("MiB")
-    axes.legend(fontsize="small")
 
 
 def plain(row):
@@ -75,22 +73,26 @@ def chart_of_budgets(rows):
         parts["the process besides"] = [rss - known for rss, known in zip(mib("rss_training_bytes"), sums)]
         stacked(axis, [row["budget"] for row in of_model], parts)
         axis.set_title(model, loc="left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False)
     return figure_of(svg_of(figure), "Memory of a run by device budget, as parts of the need: the tiers' peaks, and the process's peak in training steps by the kernel")
 
 
 def chart_of_largest(rows):
-    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
     for index, way in enumerate(dict.fromkeys(row["way"] for row in rows)):
         of_way = [row for row in rows if row["way"] == way]
         axes.plot([int(row["device_bytes"]) / MIB for row in of_way], [int(row["parameters"]) / 1e6 for row in of_way], marker="osD^vP"[index % 6],
                   label=way, color=COLOURS[index % len(COLOURS)])
     axes.set(xscale="log", yscale="log", xlabel="device budget (MiB)", ylabel="million parameters")
-    axes.legend(fontsize="small")
+    budgets = sorted({int(row["device_bytes"]) // MIB for row in rows})
+    axes.set_xticks(budgets, [str(budget) for budget in budgets], minor=False)
+    axes.minorticks_off()
+    figure.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return figure_of(svg_of(figure), "The largest model of each device budget, by plans alone")
 
 
 def chart_of_pytorch(rows, cases):
-    figure, axes = pyplot.subplots(figsize=(9, 0.32 * (len(rows) + 2 * len(rows) // 8) + 1), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9, 0.28 * (len(rows) * 10 // 8) + 1), layout="constrained")
     labels, tensors = [], []
     for model in dict.fromkeys(row["model"] for row in rows):
         for row in filter(plain, cases):
