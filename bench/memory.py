@@ -164,19 +164,22 @@ def measure_pytorch(arguments, models):
             figures = pytorch(arguments, [str(HERE / "pytorch_memory.py"), *shape, "--way", way, "--precision", precision,
                                           "--batch", str(arguments.batch), "--steps", str(arguments.steps - 1)], ranks)
             measured.add({"model": model, "way": way, "ranks": ranks, "precision": precision} | figures)
-        if estimates.has(model=model):
-            continue
-        found = pytorch(arguments, [str(HERE / "pytorch_estimates.py"), *shape])
-        truth = {(row["way"], row["ranks"], row["precision"]): int(row["allocated_peak_bytes"]) for row in measured.rows if row["model"] == model}
-        for stage, ranks in (("zero2", 1), ("zero3", 1), ("zero3", 2)):
-            add_estimate(estimates, model, "DeepSpeed", f"{stage}, {ranks} ranks", ranks * found["deepspeed"][f"{stage} x{ranks}"]["device"],
-                         truth[stage, str(ranks), "bf16"])
-        for precision in ("bf16", "fp32"):
-            add_estimate(estimates, model, "accelerate", f"eager, {precision}", found["accelerate"][precision], truth["eager", "1", precision])
+        measure_estimates(arguments, model, shape, measured, estimates)
 
 
-def add_estimate(table, model, tool, what, estimate, truth):
-    table.add({"model": model, "tool": tool, "of": what, "estimate_bytes": estimate, "measured_bytes": truth, "ratio": round(estimate / truth, 3)})
+def measure_estimates(arguments, model, shape, measured, estimates):
+    """Estimates beside what was measured of the same thing, all ranks together."""
+    if estimates.has(model=model):
+        return
+    found = pytorch(arguments, [str(HERE / "pytorch_estimates.py"), *shape])
+    truth = {(row["way"], int(row["ranks"]), row["precision"]): int(row["allocated_peak_bytes"]) for row in measured.rows if row["model"] == model}
+    pairs = [("DeepSpeed", (stage, ranks, "bf16"), ranks * found["deepspeed"][f"{stage} x{ranks}"]["device"])
+             for stage, ranks in (("zero2", 1), ("zero3", 1), ("zero3", 2))]
+    pairs += [("accelerate", ("eager", 1, precision), found["accelerate"][precision]) for precision in ("bf16", "fp32")]
+    for tool, (way, ranks, precision), estimate in pairs:
+        took = truth[way, ranks, precision]
+        estimates.add({"model": model, "tool": tool, "way": way, "ranks": ranks, "precision": precision, "estimate_bytes": estimate,
+                       "measured_bytes": took, "ratio": round(estimate / took, 3)})
 
 
 def main():
