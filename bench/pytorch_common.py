@@ -1,4 +1,4 @@
-"""What the PyTorch programs beside Strata's have in common: their data and their optimizer."""
+"""What the PyTorch programs beside Strata's have in common: their data, models and optimizer, and the kernel's figures of their memory."""
 import torch
 
 
@@ -22,3 +22,30 @@ def make_optimizer(parameters):
     groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
               {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
+
+
+def make_model(architecture, config, device="cpu"):
+    """A causal language model of transformers with random weights, without dropout or a cache."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    common = {"use_cache": False, "bos_token_id": None, "eos_token_id": None, "attn_implementation": "sdpa"}
+    with torch.device(device):
+        if architecture == "gpt2":
+            return GPT2LMHeadModel(GPT2Config(**config, **common, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
+        return LlamaForCausalLM(LlamaConfig(**config, **common))
+
+
+def reset_peak():
+    """Forgets the peak of what came before, as warm-up and compilation, which is not training's."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def status_bytes(key):
+    """VmRSS or VmHWM, the largest VmRSS since the last reset_peak."""
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith(f"{key}:"))
+    return int(line.split()[1]) * 1024
+
+
+def peak_bytes():
+    return status_bytes("VmHWM")

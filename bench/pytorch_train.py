@@ -34,7 +34,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from pytorch_common import Windows, make_optimizer  # noqa: E402
+from pytorch_common import Windows, make_optimizer, peak_bytes, reset_peak  # noqa: E402
 
 
 class Block(nn.Module):
@@ -123,18 +123,6 @@ def train_step(model, optimizer, windows, arguments):
     optimizer.step()
     optimizer.zero_grad()
     return loss.item() * arguments.microbatches
-
-
-def reset_peak():
-    """Forgets the peak of warm-up and compilation, which is not training's."""
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-
-
-def peak_bytes():
-    with open("/proc/self/status") as file:
-        line = next(line for line in file if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 def main():
