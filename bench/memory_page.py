@@ -103,7 +103,8 @@ def chart_of_pytorch(rows, cases):
             if row["model"] == model:
                 labels.append(f"{model}, {row['way']} {row['precision']}" + (f" × {row['ranks']}" if row["ranks"] != "1" else ""))
                 tensors.append(int(row["allocated_peak_bytes"]) / MIB)
-    axes.barh(labels, tensors, color=[COLOURS[0] if "Strata" in label else COLOURS[1] for label in labels])
+    axes.scatter(tensors, labels, color=[COLOURS[0] if "Strata" in label else COLOURS[1] for label in labels])
+    axes.grid(alpha=0.3)
     axes.invert_yaxis()
     axes.set(xscale="log", xlabel="MiB, by the program's own counter, all processes")
     return figure_of(svg_of(figure), "Peak by each program's own counter: Strata's tiers and scratch, and PyTorch's allocator")
