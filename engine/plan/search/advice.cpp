@@ -65,19 +65,15 @@ Prediction prediction_of(const Trial& trial, const PlannedRun& run) {
                       memory.nvme_path.empty() ? 0 : memory.nvme_size}};
 }
 
-PlannedRun plan_trial(const AdviceInput& input, const Trial& trial) {
-  return plan_run(joined(input, trial.configs), input.is_several, trial.rates);
-}
-
 /// What each takes; nothing of those that cannot be planned.
 std::vector<std::optional<Prediction>> predict(const AdviceInput& input, const std::vector<Trial>& trials) {
   std::vector<std::optional<Prediction>> predictions(trials.size());
   for_ranges(std::ssize(trials), 1, [&](std::int64_t first, std::int64_t last, int) {
     for (auto t = static_cast<std::size_t>(first); t < static_cast<std::size_t>(last); ++t) {
-      try {
-        predictions[t] = prediction_of(trials[t], plan_trial(input, trials[t]));
-      } catch (const ConfigError&) {  // it does not fit
-      }
+      const Trial& trial = trials[t];
+      const std::optional<PlannedRun> run =
+          find_run(joined(input, trial.configs), input.is_several, trial.rates);
+      if (run) predictions[t] = prediction_of(trial, *run);
     }
   });
   return predictions;
@@ -90,10 +86,11 @@ std::vector<Trial> make_trials(const AdviceInput& input, const Trial& now, std::
     try {
       Trial trial = make_trial(input, std::move(change));
       if (trial.configs == now.configs && trial.rates == now.rates) continue;
+      for (std::size_t m = 0; m < trial.configs.size(); ++m) check_size(trial.configs[m], *input.models[m]);
       if (exceeds_machine(input, trial.configs.front()) && !exceeds_machine(input, now.configs.front()))
         trial.change.effect = std::max(trial.change.effect, ChangeEffect::machine);
       trials.push_back(std::move(trial));
-    } catch (const ConfigError&) {  // keys that do not go together
+    } catch (const ConfigError&) {  // keys that do not go together, or a program that is too large
     }
   }
   return trials;
@@ -235,7 +232,7 @@ Advice advise(const AdviceInput& input) {
   const Trial now = make_trial(input, {});
   for (std::size_t m = 0; m < input.configs.size(); ++m) check_size(now.configs[m], *input.models[m]);
   try {
-    advice.run = plan_trial(input, now);
+    advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
   } catch (const ConfigError& error) {
     advice.refusal = error.what();

@@ -1,7 +1,11 @@
 #include "engine/plan/search/planned_run.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/error.h"
+#include "engine/plan/search/find_plans.h"
+#include "engine/plan/search/refusal.h"
 #include "engine/plan/search/step_cost.h"
 #include "engine/plan/search/timeline.h"
 
@@ -32,6 +36,33 @@ StepEstimate estimate(const PlannedRun& run, LaneMode lanes, const MachineRates&
   return step;
 }
 
+std::int64_t tokens_of(const RunConfig& config) {
+  return config.train.batch * config.data.sequence_length;
+}
+
+PlannedRun run_of(const JointModel& model, std::vector<Plan> stages, const MachineRates& rates) {
+  PlannedRun run;
+  run.tokens = tokens_of(*model.config);
+  run.stages = std::move(stages);
+  run.ranks = ranks_of(run.stages);
+  run.step = estimate(run, model.config->plan.lanes, rates);
+  return run;
+}
+
+PlannedRun plan_several(const std::vector<JointModel>& models, const MachineRates& rates) {
+  PlannedRun run;
+  std::vector<std::int64_t> steps;
+  for (const JointModel& model : models) {
+    run.tokens += tokens_of(*model.config);
+    steps.push_back(model.config->train.steps);
+  }
+  JointPlanner planner(models, rates);
+  run.roles = planner.plan(steps);
+  run.ranks = planner.ranks_of(run.roles);
+  run.step = estimate(run, models.front().config->plan.lanes, rates);
+  return run;
+}
+
 }  // namespace
 
 std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
@@ -45,23 +76,22 @@ std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
 }
 
 PlannedRun plan_run(const std::vector<JointModel>& models, bool is_several, const MachineRates& rates) {
-  PlannedRun run;
-  std::vector<std::int64_t> steps;
-  for (const JointModel& model : models) {
-    run.tokens += model.config->train.batch * model.config->data.sequence_length;
-    steps.push_back(model.config->train.steps);
+  if (is_several) return plan_several(models, rates);
+  return run_of(models.front(), make_plans(*models.front().config, *models.front().model, rates), rates);
+}
+
+std::optional<PlannedRun> find_run(const std::vector<JointModel>& models, bool is_several,
+                                   const MachineRates& rates) {
+  try {
+    if (is_several) return plan_several(models, rates);
+    const JointModel& model = models.front();
+    std::vector<CheapestSearch> searches = searches_of(*model.config, *model.model, rates);
+    std::optional<std::vector<Plan>> plans = find_plans(*model.config, *model.model, searches);
+    if (!plans) return std::nullopt;
+    return run_of(model, std::move(*plans), rates);
+  } catch (const ConfigError&) {  // several models do not fit, or choices do not go together
+    return std::nullopt;
   }
-  const JointModel& first = models.front();
-  if (is_several) {
-    JointPlanner planner(models, rates);
-    run.roles = planner.plan(steps);
-    run.ranks = planner.ranks_of(run.roles);
-  } else {
-    run.stages = make_plans(*first.config, *first.model, rates);
-    run.ranks = ranks_of(run.stages);
-  }
-  run.step = estimate(run, first.config->plan.lanes, rates);
-  return run;
 }
 
 }  // namespace strata

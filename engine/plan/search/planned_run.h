@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/plan/program/rank_tasks.h"
@@ -45,5 +46,9 @@ struct PlannedRun {
 /// Plans it as its commands do: `is_several` run files have their models merged, if only one. Throws
 /// ConfigError if the budgets do not hold it. REQUIRES: there is a model.
 PlannedRun plan_run(const std::vector<JointModel>& models, bool is_several, const MachineRates& rates);
+
+/// The same without words: nothing if there is no plan. REQUIRES: check_size() lets each model through.
+std::optional<PlannedRun> find_run(const std::vector<JointModel>& models, bool is_several,
+                                   const MachineRates& rates);
 
 }  // namespace strata

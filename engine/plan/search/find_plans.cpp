@@ -1,0 +1,48 @@
+#include "engine/plan/search/find_plans.h"
+
+#include <set>
+#include <utility>
+
+#include "engine/plan/program/rank_tasks.h"
+#include "engine/plan/search/finish.h"
+
+namespace strata {
+namespace {
+
+/// All stages' programs must meet, and all ranks must know where.
+void join(std::vector<Plan>& plans) {
+  std::set<Channel> channels;
+  std::vector<RankProgram> training, validation;
+  for (std::size_t stage = 0; stage < plans.size(); ++stage) {
+    const Plan& plan = plans[stage];
+    const auto rank = static_cast<std::int64_t>(stage) * plan.strategy.mesh.tensor;
+    const auto add = [&](const PlannedProgram& program, std::vector<RankProgram>& programs) {
+      add_channels(program.program, rank, channels);
+      programs.push_back({rank, &program.program, &program.dependencies});
+    };
+    add(plan.training, training);
+    if (plan.validation) add(*plan.validation, validation);
+  }
+  if (plans.size() > 1) {
+    verify_ranks(training);
+    verify_ranks(validation);
+  }
+  for (Plan& plan : plans) plan.channels = channels;
+}
+
+}  // namespace
+
+std::optional<std::vector<Plan>> find_plans(const RunConfig& config, const Model& model,
+                                            std::vector<CheapestSearch>& searches) {
+  std::vector<Plan> plans;
+  for (CheapestSearch& search : searches) {
+    Shortage shortage;
+    std::optional<Placement> best = search.find(config, shortage);
+    if (!best) return std::nullopt;
+    plans.push_back(finish(std::move(*best), config, model));
+  }
+  join(plans);
+  return plans;
+}
+
+}  // namespace strata

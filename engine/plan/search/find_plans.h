@@ -1,0 +1,18 @@
+// Plans from a search, without words for budgets that are too small: finding out which would do takes longer
+// than finding no plan, and whoever tries many runs does not ask.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/search.h"
+
+namespace strata {
+
+/// A plan for each stage of the pipeline; nothing if some stage has none. REQUIRES: `searches` are those of
+/// `config`, by stage, and check_size() lets it through.
+std::optional<std::vector<Plan>> find_plans(const RunConfig& config, const Model& model,
+                                            std::vector<CheapestSearch>& searches);
+
+}  // namespace strata
