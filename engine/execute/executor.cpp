@@ -50,6 +50,7 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
   take_count();  // what others have moved since the run before
   begin_recording();
   last_report_ = Clock::now();
+  last_reports_.assign(models_.size(), last_report_);
   if (options_.mode == LaneMode::serial) {
     run_serial();
   } else {
@@ -232,13 +233,13 @@ bool Executor::execute(std::size_t lane, std::int32_t index, std::int64_t round)
   if (is_performed && instruction.effect == Effect::reports) {
     const Clock::time_point now = Clock::now();
     StepReport report = operations.report();
-    report.seconds = seconds_between(last_report_, now);
+    report.seconds = seconds_between(last_reports_[model], now);
     report.begins = rounds_.step_of(instruction, round) == rounds_.of(instruction).steps.first;
     if (RecordedStep* step = recording_[lane]) {
-      step->seconds += report.seconds;
+      step->seconds += seconds_between(last_report_, now);
       step->reports.push_back({model, report});
     }
-    last_report_ = now;
+    last_report_ = last_reports_[model] = now;
     if (*on_step_) (*on_step_)(model, report);
   }
   return is_performed;

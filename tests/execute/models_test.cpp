@@ -62,6 +62,24 @@ TEST(SeveralModels, HaveThemWithinABudgetThatHoldsNoneOfThem) {
   expect_solo_bits(configs, run_together(configs));
 }
 
+/// So the sum of a model's is when its latest step was reported, and such moments follow one another.
+TEST(SeveralModels, HaveStepsThatLastFromOneOfTheirOwnReportsToTheNext) {
+  const TemporaryFolder folder;
+  struct Clock : TrainListener {
+    explicit Clock(std::vector<double>& moments) : moments_(moments) {}
+    void on_step(const StepReport& report) override { moments_.push_back(sum_ += report.seconds); }
+    std::vector<double>& moments_;
+    double sum_ = 0;
+  };
+  std::vector<double> moments;
+  Clock first(moments), second(moments), third(moments);
+  const RunConfig config = tiny_run(folder.path());
+  run_together({config, config, config}, {.listeners = {&first, &second, &third}});
+  EXPECT_EQ(std::ssize(moments), 3 * config.train.steps);
+  constexpr double kRounding = 1e-9;
+  for (std::size_t i = 1; i < moments.size(); ++i) EXPECT_GT(moments[i], moments[i - 1] - kRounding) << i;
+}
+
 TEST(SeveralModels, HaveThemInEveryOrder) {
   const TemporaryFolder folder;
   std::vector<RunConfig> configs = mixed_runs(folder);
