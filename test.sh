@@ -5,6 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cmake/setup.sh"
 
 options=()
 [ "$(configured_cuda)" != DRIVER ] || options=(-DSTRATA_CUDA=AUTO)  # run.sh has left out what this machine cannot run
+install_packages "$root/cmake/packages.txt" "$root/cmake/test-packages.txt"
 build all "${options[@]}"
 install_readers
 cd "$root"

@@ -6,11 +6,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '%s\n' "$*" >&2; }
 
-missing_packages() {
+missing_packages() { # LIST...
   local package
   while read -r package; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
-  done < <(grep -v '^#' "$root/cmake/packages.txt")
+  done < <(cat "$@" | grep -v '^#')
 }
 
 # tell_progress MESSAGE_COMMAND COMMAND...: runs COMMAND, and every 30 seconds says what MESSAGE_COMMAND prints, if anything.
@@ -45,13 +45,13 @@ quietly() {
   return "$status"
 }
 
-install_packages() {
+install_packages() { # LIST...
   if ! command -v dpkg-query >/dev/null; then
     say "This is not Debian: install what cmake/packages.txt lists if CMake misses something."
     return
   fi
   local missing as_root=(env DEBIAN_FRONTEND=noninteractive)
-  missing=$(missing_packages)
+  missing=$(missing_packages "$@")
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
@@ -120,7 +120,7 @@ configured_cuda() { sed -n 's/^STRATA_CUDA:[A-Z]*=//p' "$root/build/CMakeCache.t
 build() {
   local target=$1
   shift
-  install_packages
+  install_packages "$root/cmake/packages.txt"
   case "$*$(configured_cuda)" in
     -DSTRATA_CUDA=DRIVER* | DRIVER) ! has_nvidia_driver || fetch_cudnn_frontend ;;
     *) fetch_cudnn_frontend ;;

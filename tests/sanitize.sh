@@ -15,7 +15,8 @@ done
 [ $# -eq 0 ] || shift
 [ "${#presets[@]}" -gt 0 ] || presets=(asan tsan)
 
-install_packages
+install_packages cmake/packages.txt cmake/test-packages.txt
+install_readers
 failed=0
 for preset in "${presets[@]}"; do
   say "Building build-$preset/"
