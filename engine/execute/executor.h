@@ -187,7 +187,7 @@ class Executor {
   const std::atomic<bool>* stop_ = nullptr;
   const OnStep* on_step_ = nullptr;
   Clock::time_point last_report_, idle_;
-  std::vector<Clock::time_point> last_reports_;  ///< by model, as last_report_ is of any
+  std::vector<Clock::time_point> last_reports_;              ///< by model, as last_report_ is of any
   std::array<RecordedStep*, kLanes.size()> recording_ = {};  ///< of the round that the lane is in
   std::unique_ptr<Event> record_begin_;  ///< from which devices count its seconds, and then the host
   Clock::time_point record_begin_time_;
