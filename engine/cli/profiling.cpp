@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "engine/execute/recorded_step.h"
 #include "engine/plan/search/bound.h"
 #include "engine/profile/profile_folder.h"
 

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "engine/config/run_models.h"
-#include "engine/execute/recorded_step.h"
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/rates.h"
 #include "engine/profile/step_profile.h"
 
 namespace strata {
+
+struct RecordedStep;
 
 /// What a machine of these rates would do, by one rank of each stage, or of each role of several models.
 /// REQUIRES: the plans outlive the profiles.
