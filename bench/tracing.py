@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures what tracing costs on a model whose steps are short: many instructions a second are the worst case.
 
-    bench/tracing.py [--rounds 9] [--steps 300] [--hidden 256] [--layers 4]
+    bench/tracing.py [--rounds 3] [--steps 2000] [--hidden 256] [--layers 4]
 
-Runs take turns: A no trace, B every step through report.trace, C --profile, which records one step. The table has the medians over rounds of the
-median step, and of the ratios to A of the same round. The first and last fifth of a run's steps do not count. Needs Python's standard library.
+Within one run blocks of steps are traced and not traced by turns, since processes differ by more than what is looked for. A block's step is
+the median of its own without the first, under which the block before is still written. The table has the median over all blocks of
+each kind, and of the ratios of a traced block to the mean of its neighbours. Needs Python's standard library.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import tempfile
 
+BLOCK = 10  # steps
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -29,52 +31,39 @@ def run_of(arguments):
     }
 
 
-def step_seconds(folder, run, *options):
-    run_file = folder / "run.yaml"
+def blocks_of(folder, run):
+    """The seconds of a step in each block, and the bytes of a step in the trace."""
+    run_file, trace = folder / "run.yaml", folder / "trace.pftrace"
+    trace.unlink(missing_ok=True)
+    traced = range(BLOCK, run["train"]["steps"], 2 * BLOCK)
+    run["report"] = {"trace": {"path": str(trace), "steps": [f"{first + 1}-{first + BLOCK}" for first in traced]}}
     run_file.write_text(json.dumps(run))
-    subprocess.run([ROOT / "build/strata", "train", run_file, "--json", folder / "report.json", *options], check=True,
-                   capture_output=True)
-    report = json.loads((folder / "report.json").read_text())
-    steps = report["step_seconds"]
-    return statistics.median(steps[len(steps) // 5:-len(steps) // 5]), report
+    subprocess.run([ROOT / "build/strata", "train", run_file, "--json", folder / "report.json"], check=True, capture_output=True)
+    steps = json.loads((folder / "report.json").read_text())["step_seconds"]
+    blocks = [statistics.median(steps[first + 1:first + BLOCK]) for first in range(0, len(steps) - BLOCK + 1, BLOCK)]
+    return blocks, trace.stat().st_size / (BLOCK * len(traced))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--device", default="unlimited", help="budget of the device; less makes more instructions")
     arguments = parser.parse_args()
-    names = {"A": "no trace", "B": "every step in report.trace", "C": "--profile"}
-    seconds = {name: [] for name in names}
-    hashes = set()
+    plain, traced, ratios = [], [], []
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
         for _ in range(arguments.rounds):
-            for kind in names:
-                run = run_of(arguments)
-                trace = folder / "trace.pftrace"
-                trace.unlink(missing_ok=True)
-                if kind == "B":
-                    run["report"] = {"trace": {"path": str(trace), "steps": f"1-{arguments.steps}"}}
-                median, report = step_seconds(folder, run, *(["--profile", folder / "profile"] if kind == "C" else []))
-                seconds[kind].append(median)
-                hashes.add(report["state_hash"])
-                if kind == "B":
-                    trace_bytes = trace.stat().st_size
-        lanes = json.loads((folder / "profile/summary.json").read_text())["measured"][0]["lanes"]
-    assert len(hashes) == 1, "tracing changed the result"
-    instructions = sum(lane["slices"] for lane in lanes.values())
-    base = statistics.median(seconds["A"])
-    print(f"{instructions} instructions a step, {instructions / base:,.0f} a second; {trace_bytes / arguments.steps / 1024:.0f} KiB of trace a step\n")
-    print("| | step (ms) | step / A | range of rounds |\n|---|--:|--:|---|")
-    for kind, text in names.items():
-        ratios = [own / other for own, other in zip(seconds[kind], seconds["A"])]
-        print(f"| {kind}: {text} | {1000 * statistics.median(seconds[kind]):.2f} | {statistics.median(ratios):.4f} | "
-              f"{min(ratios):.4f} to {max(ratios):.4f} |")
+            blocks, trace_bytes = blocks_of(pathlib.Path(name), run_of(arguments))
+            plain += blocks[2::2]  # the first steps warm up
+            traced += blocks[1::2]
+            ratios += [blocks[b] / statistics.mean([blocks[b - 1], blocks[b + 1]]) for b in range(3, len(blocks) - 1, 2)]
+    quartiles = statistics.quantiles(ratios, n=4)
+    print("| step, not traced (ms) | step, traced (ms) | traced / not, median | quartiles | blocks | trace of a step (KiB) |\n|--:|--:|--:|--:|--:|--:|")
+    print(f"| {1000 * statistics.median(plain):.2f} | {1000 * statistics.median(traced):.2f} | **{quartiles[1]:.4f}** "
+          f"| {quartiles[0]:.3f} to {quartiles[2]:.3f} | {len(ratios)} | {trace_bytes / 1024:.0f} |")
 
 
 if __name__ == "__main__":
