@@ -135,7 +135,7 @@ TEST_F(Profiles, AreNotWrittenOverWhatIsNone) {
 
 TEST_F(Profiles, AreRefusedBeforeTrainingWhereTheyCannotBeWritten) {
   const Outcome outcome = strata(profiled(train("run.yaml"), "corpus.txt/profile"));
-  expect_sentence(outcome, 2, {"corpus.txt/profile", "give --profile another folder"});
+  expect_sentence(outcome, 2, {"corpus.txt/profile", "give another folder"});
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::HasSubstr("state hash")));
 }
 
