@@ -140,6 +140,7 @@ class TensorBoard : public ::testing::Test {
   std::vector<std::int64_t> steps_of(const std::string& tag) const {
     std::vector<std::int64_t> steps;
     const std::map<std::int64_t, float> values = curves()[tag];
+    steps.reserve(values.size());
     for (const auto& [number, value] : values) steps.push_back(number);
     return steps;
   }
@@ -273,7 +274,7 @@ TEST_F(TensorBoard, ReadsOlderFilesAsFarAsTheyAreWhole) {
 TEST_F(TensorBoard, FollowsALinkThatTheUserNames) {
   std::filesystem::create_directory(folder_ / "there");
   std::filesystem::create_directory_symlink("there", folder_ / "link");
-  TensorBoardLog(folder_ / "link", 1e9, [] { return StepCosts(); });
+  const TensorBoardLog log(folder_ / "link", 1e9, [] { return StepCosts(); });
   EXPECT_THAT(files_of(folder_ / "there"), SizeIs(1));
 }
 
@@ -281,7 +282,7 @@ TEST_F(TensorBoard, IsRefusedWhereNothingCanBeWritten) {
   std::ofstream(folder_ / "file") << "text";
   const std::string folder = folder_ / "file/curves";
   try {
-    TensorBoardLog(folder, 1e9, [] { return StepCosts(); });
+    const TensorBoardLog log(folder, 1e9, [] { return StepCosts(); });
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("report.tensorboard"), HasSubstr("file/curves")));
