@@ -21,7 +21,7 @@ double remaining(ScheduleType type, double progress) {
 
 }  // namespace
 
-double learning_rate(const Schedule& schedule, std::int64_t step) {
+double learning_rate(const LearningRateSchedule& schedule, std::int64_t step) {
   if (step < schedule.warmup) {
     return schedule.peak * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup + 1);
   }

@@ -10,7 +10,7 @@ namespace strata {
 
 enum class ScheduleType : std::uint8_t { constant, linear, cosine };
 
-struct Schedule {
+struct LearningRateSchedule {
   ScheduleType type = ScheduleType::constant;
   double peak = 0;           ///< learning rate after warm-up
   double minimum_ratio = 0;  ///< the last step of linear and cosine has minimum_ratio · peak
@@ -19,6 +19,6 @@ struct Schedule {
 };
 
 /// The learning rate of step `step`, counted from 0.
-double learning_rate(const Schedule& schedule, std::int64_t step);
+double learning_rate(const LearningRateSchedule& schedule, std::int64_t step);
 
 }  // namespace strata

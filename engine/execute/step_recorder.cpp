@@ -19,7 +19,8 @@ std::int64_t RoundOfRun::last() const {
 
 bool EarlyStep::wants(const RoundOfRun& round) const {
   constexpr std::int64_t kWarmRounds = 2;
-  return !is_there() && round.number == std::min(kWarmRounds, round.last());
+  // Only a lane in that round may look at the step, which is not handed over before all lanes are through.
+  return round.number == std::min(kWarmRounds, round.last()) && !is_there();
 }
 
 StepRecorder::StepRecorder(std::vector<RoundListener*> listeners)
@@ -72,7 +73,7 @@ StepRecorder::Slot* StepRecorder::find(std::int64_t round) {
   return found == slots_.end() ? nullptr : &*found;
 }
 
-/// Of slots with this use the one that was opened first.
+/// Finds the slot with this use that was opened first; null if there is none.
 StepRecorder::Slot* StepRecorder::next(Use use) {
   Slot* first = nullptr;
   for (Slot& slot : slots_) {

@@ -35,22 +35,40 @@ std::string filled(std::string_view page,
   return whole.append(page);
 }
 
-std::string make(std::string_view page, std::string_view script, const nlohmann::json& data) {
-  return filled(page, {{"{{style}}", page_files::kStyle},
-                       {"{{d3_licence}}", page_files::kD3Licence},
-                       {"{{data}}", script_json(data)},
-                       {"{{d3}}", page_files::kD3},
-                       {"{{script}}", script}});
+struct PageParts {
+  std::string_view title, mark;
+  std::string content, library;
+  std::string_view script;
+};
+
+std::string make(const PageParts& parts, const nlohmann::json& data) {
+  return filled(page_files::kFrame, {{"{{title}}", parts.title},
+                                     {"{{style}}", page_files::kStyle},
+                                     {"{{mark}}", parts.mark},
+                                     {"{{content}}", parts.content},
+                                     {"{{data}}", script_json(data)},
+                                     {"{{library}}", parts.library},
+                                     {"{{script}}", parts.script}});
 }
 
 }  // namespace
 
 std::string make_page(const nlohmann::json& data) {
-  return make(page_files::kReportHtml, page_files::kReportScript, data);
+  return make({.title = "Strata profile",
+               .mark = "strata profile",
+               .content = filled(page_files::kReport, {{"{{d3_licence}}", page_files::kD3Licence}}),
+               .library = filled("<script>\n{{d3}}</script>\n", {{"{{d3}}", page_files::kD3}}),
+               .script = page_files::kReportScript},
+              data);
 }
 
 std::string make_comparison_page(const nlohmann::json& data) {
-  return make(page_files::kCompareHtml, page_files::kCompareScript, data);
+  return make({.title = "Strata profiles compared",
+               .mark = "strata profiles compared",
+               .content = std::string(page_files::kComparison),
+               .library = {},
+               .script = page_files::kComparisonScript},
+              data);
 }
 
 }  // namespace strata

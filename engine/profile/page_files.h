@@ -5,7 +5,7 @@
 
 namespace strata::page_files {
 
-extern const std::string_view kReportHtml, kCompareHtml, kStyle, kD3Licence, kD3, kReportScript,
-    kCompareScript;
+extern const std::string_view kFrame, kReport, kComparison, kStyle, kD3Licence, kD3, kReportScript,
+    kComparisonScript;
 
 }  // namespace strata::page_files

@@ -121,7 +121,8 @@ void TracePackets::add_counter(std::uint64_t track, std::uint64_t parent, std::s
   });
 }
 
-/// Of what event_ has. Messages within one another would be moved once their lengths are known.
+/// Makes a packet of what event_ has. Messages within one another would be moved once their lengths are
+/// known.
 void TracePackets::add_event(std::int64_t nanoseconds) {
   packet_.clear();
   protozero::pbf_writer packet(packet_);

@@ -57,7 +57,7 @@ class LivePanel {
   std::deque<double> losses_;
 };
 
-/// Of the environment's locale.
+/// Whether the environment's locale writes UTF-8.
 bool locale_is_utf8();
 
 /// The plan of a run whose budgets and training program are these.

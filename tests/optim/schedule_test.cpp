@@ -5,14 +5,14 @@
 namespace strata {
 namespace {
 
-Schedule schedule(ScheduleType type) {
+LearningRateSchedule schedule(ScheduleType type) {
   return {.type = type, .peak = 0.4, .minimum_ratio = 0.25, .warmup = 3, .steps = 12};
 }
 
 class AnySchedule : public ::testing::TestWithParam<ScheduleType> {};
 
 TEST_P(AnySchedule, WarmsUpLinearlyToThePeak) {
-  const Schedule s = schedule(GetParam());
+  const LearningRateSchedule s = schedule(GetParam());
   EXPECT_DOUBLE_EQ(learning_rate(s, 0), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(s, 1), 0.2);
   EXPECT_DOUBLE_EQ(learning_rate(s, 2), 0.3);
@@ -20,13 +20,13 @@ TEST_P(AnySchedule, WarmsUpLinearlyToThePeak) {
 }
 
 TEST_P(AnySchedule, StartsAtThePeakWithoutWarmUp) {
-  Schedule s = schedule(GetParam());
+  LearningRateSchedule s = schedule(GetParam());
   s.warmup = 0;
   EXPECT_DOUBLE_EQ(learning_rate(s, 0), 0.4);
 }
 
 TEST_P(AnySchedule, IsDefinedWhereTheWarmUpIsAsLongAsTheRun) {
-  Schedule s = schedule(GetParam());
+  LearningRateSchedule s = schedule(GetParam());
   s.warmup = s.steps;
   EXPECT_DOUBLE_EQ(learning_rate(s, 11), 0.4 * 12 / 13);
   s.warmup = s.steps - 1;
@@ -36,7 +36,7 @@ TEST_P(AnySchedule, IsDefinedWhereTheWarmUpIsAsLongAsTheRun) {
 TEST_P(AnySchedule, ReachesItsEndInTheLastStepExactly) {
   for (const std::int64_t steps : {2, 3, 7, 100, 100'000}) {
     for (const std::int64_t warmup : {std::int64_t{0}, steps / 2 - 1}) {
-      const Schedule s{
+      const LearningRateSchedule s{
           .type = GetParam(), .peak = 3e-4, .minimum_ratio = 0.1, .warmup = warmup, .steps = steps};
       EXPECT_EQ(learning_rate(s, steps - 1), s.type == ScheduleType::constant ? s.peak : 0.1 * s.peak)
           << steps;
@@ -58,7 +58,7 @@ TEST(ConstantSchedule, StaysAtThePeak) {
 }
 
 TEST(LinearSchedule, FallsByEqualPartsToTheMinimum) {
-  const Schedule s = schedule(ScheduleType::linear);
+  const LearningRateSchedule s = schedule(ScheduleType::linear);
   EXPECT_NEAR(learning_rate(s, 5), 0.4 - 0.3 * 2 / 8, 1e-15);
   EXPECT_NEAR(learning_rate(s, 7), 0.25, 1e-15);
   EXPECT_NEAR(learning_rate(s, 10), 0.4 - 0.3 * 7 / 8, 1e-15);
@@ -67,7 +67,7 @@ TEST(LinearSchedule, FallsByEqualPartsToTheMinimum) {
 }
 
 TEST(CosineSchedule, FallsAlongHalfACosineToTheMinimum) {
-  const Schedule s = schedule(ScheduleType::cosine);
+  const LearningRateSchedule s = schedule(ScheduleType::cosine);
   EXPECT_NEAR(learning_rate(s, 5), 0.1 + 0.3 * 0.853553390593274, 1e-12);
   EXPECT_NEAR(learning_rate(s, 7), 0.25, 1e-15);
   EXPECT_NEAR(learning_rate(s, 9), 0.1 + 0.3 * 0.146446609406726, 1e-12);

@@ -128,7 +128,8 @@ TEST(Page, HoldsAllThatItNeeds) {
   EXPECT_LT(page.size(), 600'000U);
 }
 
-/// Of 1000 instructions more than 10,000 fit 10 MB: a page of 100,000 does.
+/// In so small a step an instruction takes most, with the lives of its buffers: larger ones repeat their
+/// texts.
 TEST(Page, TakesFewBytesForAnInstruction) {
   const Profiled of;
   const std::size_t one = make_page(page_data("run", {of.profile}, {})).size();

@@ -15,7 +15,7 @@
 #include "engine/plan/program/rank_tasks.h"
 #include "engine/profile/step_profile.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/plan/support.h"
+#include "tests/profile/support.h"
 #include "tests/support/read_trace.h"
 
 namespace strata {
@@ -30,17 +30,8 @@ using ::testing::ThrowsMessage;
 class StepTraces : public ::testing::Test {
  protected:
   StepTraces() {
-    RunConfig config = test::tiny_config({});
-    config.memory.device = 96 * KiB;
-    config.memory.host = kUnlimited;
-    model_ = test::tiny_model();
-    MachineRates rates;
-    rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = 1e9;
-    rates.flops_per_second = 1e9;
-    rates.memory_bytes_per_second = 1e10;
-    plan_ = make_plan(config, model_, rates);
     const RankProgram rank = {0, &plan_.training.program, &plan_.training.dependencies};
-    timeline_ = simulate_round({&rank, 1}, rates).front();
+    timeline_ = simulate_round({&rank, 1}, of_.rates).front();
   }
 
   StepTrace::Setup setup(const std::vector<StepSpan>& steps) const {
@@ -83,8 +74,8 @@ class StepTraces : public ::testing::Test {
 
   static constexpr std::int64_t kBegin = 1'700'000'000'000'000'000;
   test::TemporaryFolder folder_;
-  Model model_;
-  Plan plan_;
+  const test::Profiled of_;
+  const Plan& plan_ = of_.plan;
   RoundTimeline timeline_;
 };
 

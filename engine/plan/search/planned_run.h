@@ -39,7 +39,7 @@ struct PlannedRun {
   PlannedRun& operator=(const PlannedRun&) = delete;
   ~PlannedRun() = default;
 
-  /// Of the rank that needs most.
+  /// By tier, what the rank needs that needs most.
   std::array<Bytes, kTiers.size()> peaks() const;
 };
 

@@ -43,14 +43,14 @@ struct RankUse {
   const KindUse& of(BufferKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
 
-/// Of each rank that differs.
+/// Sums up each rank that does what others do not.
 std::vector<RankUse> find_use(const PlannedRun& run, const MachineRates& rates);
 
 /// Units by how much of their activations is saved from the forward to the backward pass.
 struct SavedUnits {
   std::int64_t none = 0, some = 0, all = 0;
 };
-/// Of the units that the plan's stage has, those that could save something.
+/// Counts those units of the plan's stage that could save something.
 SavedUnits count_saved(const Plan& plan, const Model& model);
 
 }  // namespace strata
