@@ -45,6 +45,14 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   return std::nullopt;
 }
 
+std::string exact_bytes(Bytes bytes) {
+  if (bytes == kUnlimited) return "unlimited";
+  if (bytes != 0 && bytes % GiB == 0) return fmt::format("{}GiB", bytes / GiB);
+  if (bytes != 0 && bytes % MiB == 0) return fmt::format("{}MiB", bytes / MiB);
+  if (bytes != 0 && bytes % KiB == 0) return fmt::format("{}KiB", bytes / KiB);
+  return std::to_string(bytes);
+}
+
 std::string format_bytes(Bytes bytes) {
   if (bytes == kUnlimited) return "unlimited";
   constexpr std::array names = {"B", "KiB", "MiB", "GiB", "TiB"};

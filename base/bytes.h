@@ -28,6 +28,9 @@ constexpr Bytes align_up(Bytes bytes, Bytes alignment = kAlignment) {
 /// "2GiB", "512MB", "1.5 kB", "4096" or "unlimited" as bytes; nothing if the text is not a size.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
+/// What parse_bytes() gives back, in the largest binary unit that divides it: "2GiB", "4096", "unlimited".
+std::string exact_bytes(Bytes bytes);
+
 /// Bytes for a person, in binary units: "1.50 GiB".
 std::string format_bytes(Bytes bytes);
 

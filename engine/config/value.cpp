@@ -53,15 +53,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// The largest binary unit that divides, so that 2GiB stays 2GiB and every byte count survives.
-std::string exact_bytes(Bytes bytes) {
-  if (bytes == kUnlimited) return "unlimited";
-  if (bytes != 0 && bytes % GiB == 0) return fmt::format("{}GiB", bytes / GiB);
-  if (bytes != 0 && bytes % MiB == 0) return fmt::format("{}MiB", bytes / MiB);
-  if (bytes != 0 && bytes % KiB == 0) return fmt::format("{}KiB", bytes / KiB);
-  return std::to_string(bytes);
-}
-
 /// read(), whose error says where it happened.
 template <typename Read>
 auto read_within(const std::string& place, const Read& read) {

@@ -30,6 +30,12 @@ TEST(Bytes, WhatIsNotASizeIsRefused) {
   }
 }
 
+TEST(Bytes, SizesAreWrittenExactlyAsTheyAreRead) {
+  for (const Bytes bytes : {Bytes{0}, Bytes{1}, 4 * KiB, 3 * MiB, 5 * GiB, GiB + 4096, kUnlimited})
+    EXPECT_EQ(parse_bytes(exact_bytes(bytes)), bytes);
+  EXPECT_EQ(exact_bytes(3 * MiB), "3MiB");
+}
+
 TEST(Bytes, SizesArePrintedInBinaryUnits) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");

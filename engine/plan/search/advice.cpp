@@ -175,15 +175,13 @@ ChangeFacts find_facts(const AdviceInput& input, const Trial& now, Advice& advic
   return facts;
 }
 
-/// The smallest budgets with which a run fits, of which the refusal tells.
-std::optional<Change> smallest_budgets(const AdviceInput& input, const Trial& now) {
-  if (input.is_several) return std::nullopt;
-  const NeededBudgets needed = needed_budgets(now.configs.front(), *input.models.front(), now.rates);
+/// Budgets with which the run fits, or one of its models alone, as its refusal tells.
+Change with_budgets(const NeededBudgets& needed) {
   Change change;
   const auto raise = [&](std::string_view key, const std::optional<Bytes>& bytes) {
     if (bytes)
-      change.settings.push_back(
-          fmt::format("{}={}", key, size_text(align_up(*bytes, *bytes < 64 * MiB ? kBufferAlignment : MiB))));
+      change.settings.push_back(fmt::format(
+          "{}={}", key, exact_bytes(align_up(*bytes, *bytes < 64 * MiB ? kBufferAlignment : MiB))));
   };
   raise("memory.device", needed.device);
   raise("memory.host", needed.host);
@@ -202,9 +200,11 @@ void find_faster(const AdviceInput& input, const Trial& now, const ChangeFacts& 
   rank_by_gain(advice.changes, advice.now);
 }
 
-void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts& facts, Advice& advice) {
+void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts& facts,
+                  const NeededBudgets& needed, Advice& advice) {
   std::vector<Change> changes;
-  if (std::optional<Change> smallest = smallest_budgets(input, now)) changes.push_back(std::move(*smallest));
+  if (Change smallest = with_budgets(needed); !smallest.settings.empty())
+    changes.push_back(std::move(smallest));
   std::ranges::move(smaller_changes(now.configs, facts), std::back_inserter(changes));
   const std::vector<Trial> trials = make_trials(input, now, std::move(changes));
   advice.planned = trials.size();
@@ -231,17 +231,19 @@ Advice advise(const AdviceInput& input) {
   Advice advice;
   const Trial now = make_trial(input, {});
   for (std::size_t m = 0; m < input.configs.size(); ++m) check_size(now.configs[m], *input.models[m]);
+  NeededBudgets needed;
   try {
     advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
-  } catch (const ConfigError& error) {
+  } catch (const BudgetError& error) {
     advice.refusal = error.what();
+    needed = error.needed;
   }
   const ChangeFacts facts = find_facts(input, now, advice);
   if (advice.run) {
     find_faster(input, now, facts, advice);
   } else {
-    find_fitting(input, now, facts, advice);
+    find_fitting(input, now, facts, needed, advice);
   }
   if (advice.changes.size() > kMostAdvised) advice.changes.resize(kMostAdvised);
   return advice;

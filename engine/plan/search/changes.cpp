@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "engine/config/words.h"
@@ -79,11 +81,11 @@ void add_budgets(Collector& changes, const ChangeFacts& facts) {
     const ChangeEffect effect =
         changes.run().device.kind == DeviceKind::cpu ? ChangeEffect::none : ChangeEffect::machine;
     for (const Bytes size : sizes_between(memory.device, facts.enough_device, facts.is_large))
-      changes.add(fmt::format("memory.device={}", size_text(size)), effect);
+      changes.add(fmt::format("memory.device={}", exact_bytes(size)), effect);
   }
   if (memory.host && *memory.host < facts.enough_host) {
     for (const Bytes size : sizes_between(*memory.host, facts.enough_host, facts.is_large))
-      changes.add(fmt::format("memory.host={}", size_text(size)));
+      changes.add(fmt::format("memory.host={}", exact_bytes(size)));
   }
 }
 
@@ -132,9 +134,19 @@ void add_ranks(Collector& changes) {
   }
 }
 
-/// "2000000000B/s", so many times a limit.
-std::string rate_text(Bytes limit) {
-  return fmt::format("{}B/s", static_cast<Bytes>(kFaster) * limit);
+struct Limit {
+  std::string_view key;
+  std::optional<Bytes> per_second;
+};
+
+/// The settings that raise the limits that the run file gives, `kFaster` times.
+std::vector<std::string> raised(std::initializer_list<Limit> limits) {
+  std::vector<std::string> settings;
+  for (const auto& [key, per_second] : limits) {
+    if (!per_second) continue;
+    settings.push_back(fmt::format("{}={}/s", key, exact_bytes(static_cast<Bytes>(kFaster) * *per_second)));
+  }
+  return settings;
 }
 
 /// Faster links and drives: where the run file holds them up, by its keys.
@@ -142,17 +154,14 @@ void add_machines(Collector& changes, bool uses_drives) {
   const RunConfig& run = changes.run();
   if (run.device.kind == DeviceKind::cuda)
     changes.add(Change{.effect = ChangeEffect::machine, .link = kFaster});
-  Change link = {.effect = ChangeEffect::machine};
-  const auto set = [](Change& change, std::string_view key, const std::optional<Bytes>& limit) {
-    if (limit) change.settings.push_back(fmt::format("{}={}", key, rate_text(*limit)));
-  };
-  set(link, "device.link.h2d", run.device.h2d_per_second);
-  set(link, "device.link.d2h", run.device.d2h_per_second);
+  Change link = {.settings = raised({{"device.link.h2d", run.device.h2d_per_second},
+                                     {"device.link.d2h", run.device.d2h_per_second}}),
+                 .effect = ChangeEffect::machine};
   if (!link.settings.empty()) changes.add(std::move(link));
   if (!uses_drives) return;
-  Change drive = {.effect = ChangeEffect::machine};
-  set(drive, "memory.nvme.limit.read", run.memory.nvme_read_per_second);
-  set(drive, "memory.nvme.limit.write", run.memory.nvme_write_per_second);
+  Change drive = {.settings = raised({{"memory.nvme.limit.read", run.memory.nvme_read_per_second},
+                                      {"memory.nvme.limit.write", run.memory.nvme_write_per_second}}),
+                  .effect = ChangeEffect::machine};
   if (drive.settings.empty()) drive.drive = kFaster;
   changes.add(std::move(drive));
 }
@@ -223,13 +232,6 @@ std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const
   add_formats(changes);
   add_ranks(changes);
   return changes.take();
-}
-
-std::string size_text(Bytes bytes) {
-  if (bytes > 0 && bytes % GiB == 0) return fmt::format("{}GiB", bytes / GiB);
-  if (bytes > 0 && bytes % MiB == 0) return fmt::format("{}MiB", bytes / MiB);
-  if (bytes > 0 && bytes % KiB == 0) return fmt::format("{}KiB", bytes / KiB);
-  return fmt::format("{}", bytes);
 }
 
 }  // namespace strata

@@ -52,7 +52,4 @@ inline constexpr std::string_view kSomeFolder = "/scratch";
 /// All that may make a run fit whose budgets are too small.
 std::vector<Change> smaller_changes(const std::vector<RunConfig>& configs, const ChangeFacts& facts);
 
-/// "512MiB", or as many smaller units as it takes: parse_bytes() gives it back.
-std::string size_text(Bytes bytes);
-
 }  // namespace strata

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/plan/search/joint.h"
+#include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 
 namespace strata {
@@ -94,7 +95,7 @@ void JointPlanner::refuse(const Hindrance& hindrance) const {
   const Shortage& shortage = hindrance.shortage;
   const RunConfig::MemorySection& memory = models_.front().config->memory;
   const auto lacks = [&](const std::string& what) {
-    return ConfigError(what + "; give it more, or train fewer models at once");
+    return BudgetError(what + "; give it more, or train fewer models at once");
   };
   if (shortage.host == kUnlimited && shortage.nvme == kUnlimited) {
     if (const std::optional<Bytes> smallest = find_smallest_device()) {

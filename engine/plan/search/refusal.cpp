@@ -77,10 +77,6 @@ std::string with_a_host(RunConfig config, const Model& model, const MachineRates
 
 }  // namespace
 
-NeededBudgets needed_budgets(const RunConfig& config, const Model& model, const MachineRates& rates) {
-  return find_needed(config, model, rates, searches_of(config, model, rates));
-}
-
 std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,
                                         const MachineRates& rates) {
   std::vector<CheapestSearch> searches;
@@ -90,28 +86,32 @@ std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& mo
   return searches;
 }
 
-ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
+BudgetError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
                          std::vector<CheapestSearch> searches) {
   const RunConfig::MemorySection& memory = config.memory;
   const NeededBudgets needed = find_needed(config, model, rates, std::move(searches));
   if (needed.device) {
-    return ConfigError(
+    return BudgetError(
         fmt::format("memory.device: {} is too small for this run: the smallest that works is {}{}{}",
                     format_bytes(memory.device), exact(*needed.device), and_others(needed, false),
-                    memory.host ? "" : with_a_host(config, model, rates, *needed.device)));
+                    memory.host ? "" : with_a_host(config, model, rates, *needed.device)),
+        needed);
   }
   if (needed.host) {
     const bool has_drives = !memory.nvme_path.empty();
-    return ConfigError(fmt::format(
-        "memory.host: {} is too small: this run {} {} on the host beside memory.device: {}{}; give "
-        "memory.host at least "
-        "that, or memory.device more{}",
-        format_bytes(*memory.host), has_drives ? "needs, with all else on the nvme tier," : "keeps",
-        exact(*needed.host), format_bytes(memory.device), and_others(needed, true),
-        has_drives ? "" : ", or add memory.nvme"));
+    return BudgetError(
+        fmt::format(
+            "memory.host: {} is too small: this run {} {} on the host beside memory.device: {}{}; give "
+            "memory.host at least "
+            "that, or memory.device more{}",
+            format_bytes(*memory.host), has_drives ? "needs, with all else on the nvme tier," : "keeps",
+            exact(*needed.host), format_bytes(memory.device), and_others(needed, true),
+            has_drives ? "" : ", or add memory.nvme"),
+        needed);
   }
-  return ConfigError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} there",
-                                 format_bytes(memory.nvme_size), exact(*needed.nvme)));
+  return BudgetError(fmt::format("memory.nvme.size: {} is too small: this run keeps {} there",
+                                 format_bytes(memory.nvme_size), exact(*needed.nvme)),
+                     needed);
 }
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -11,19 +12,25 @@
 
 namespace strata {
 
-/// Names the budget that is too small and the smallest that works: with what is named the run is planned, and
-/// not with less of it. REQUIRES: `searches` are those of `config` for each stage of the pipeline, of which
-/// one finds nothing.
-ConfigError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
-                         std::vector<CheapestSearch> searches);
-
-/// Larger budgets with which a run is planned; nothing: the run file's is enough.
+/// Larger budgets with which a run is planned; nothing: the run file's is enough. They are the smallest: the
+/// device's first, then what the host needs beside it, then the drives.
 struct NeededBudgets {
   std::optional<Bytes> device = {}, host = {}, nvme = {};
 };
-/// The smallest: the device's first, then what the host needs beside it, then the drives. REQUIRES: the run
-/// has no plan.
-NeededBudgets needed_budgets(const RunConfig& config, const Model& model, const MachineRates& rates);
+
+/// The budgets do not hold the run.
+struct BudgetError : ConfigError {
+  explicit BudgetError(const std::string& sentence, NeededBudgets budgets = {})
+      : ConfigError(sentence), needed(budgets) {}
+
+  NeededBudgets needed;  ///< as the sentence says; nothing if it is of several models
+};
+
+/// Names the budget that is too small and the smallest that works: with what is named the run is planned, and
+/// not with less of it. REQUIRES: `searches` are those of `config` for each stage of the pipeline, of which
+/// one finds nothing.
+BudgetError budget_error(const RunConfig& config, const Model& model, const MachineRates& rates,
+                         std::vector<CheapestSearch> searches);
 
 /// By stage.
 std::vector<CheapestSearch> searches_of(const RunConfig& config, const Model& model,

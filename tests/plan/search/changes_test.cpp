@@ -119,12 +119,5 @@ TEST(Changes, OfRatesMultiplyThem) {
   EXPECT_EQ(drive.h2d_bytes_per_second, 3);
 }
 
-TEST(Changes, WriteSizesThatAreReadBack) {
-  for (const Bytes bytes : {Bytes{1}, Bytes{4096}, 3 * MiB, 5 * GiB, GiB + 4096}) {
-    EXPECT_EQ(parse_bytes(size_text(bytes)), bytes);
-  }
-  EXPECT_EQ(size_text(3 * MiB), "3MiB");
-}
-
 }  // namespace
 }  // namespace strata
