@@ -9,10 +9,10 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <thread>
 #include <utility>
 
+#include "base/host_name.h"
 #include "base/watchdog.h"
 
 namespace strata {
@@ -21,9 +21,7 @@ namespace {
 constexpr mode_t kMode = 0644;  // others may read whose lock it is
 
 std::string this_process() {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  const bool found = ::gethostname(host.data(), host.size() - 1) == 0;
-  return fmt::format("process {} on {}", ::getpid(), found ? host.data() : "?");
+  return fmt::format("process {} on {}", ::getpid(), host_name());
 }
 
 /// Whose lock it is. The owner writes that right after locking: an empty file is given a moment. Nobody

@@ -1,11 +1,11 @@
 #include "collectives/launcher.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
-#include <climits>
 #include <cstdlib>
+
+#include "base/host_name.h"
 
 namespace strata {
 namespace {
@@ -28,11 +28,6 @@ bool started_by_launcher() {
     if (std::getenv(launcher.rank) && size && std::atoi(size) > 1) return true;
   }
   return false;
-}
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name = {};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 std::string name_as_rank(int rank) {

@@ -9,9 +9,6 @@ namespace strata {
 /// variables say. A process that was started by itself needs no MPI.
 bool started_by_launcher();
 
-/// The name of this host.
-std::string host_name();
-
 /// "rank 2 (node7)": how this process, which is that rank, names itself to users.
 std::string name_as_rank(int rank);
 

@@ -11,6 +11,7 @@
 
 #include "base/at_work.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "collectives/agreement.h"
 #include "collectives/launcher.h"
 #include "engine/cli/say.h"

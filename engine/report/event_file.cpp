@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <boost/crc.hpp>
 #include <charconv>
@@ -16,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/host_name.h"
 #include "base/watchdog.h"
 
 namespace strata {
@@ -80,12 +80,6 @@ std::int64_t number_of(std::string_view name) {
   const std::string_view digits = name.substr(kPrefix.size(), kDigits);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return error == std::errc() && end == digits.data() + kDigits ? number : 0;
-}
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
 }
 
 template <typename Visit>
