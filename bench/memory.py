@@ -43,7 +43,10 @@ def parse_arguments():
     parser.add_argument("--parts", nargs="+", choices=["cases", "largest", "pytorch"], default=["cases", "largest", "pytorch"])
     parser.add_argument("--pytorch", help="Python with torch, transformers, accelerate and deepspeed; without it that part is left out")
     parser.add_argument("--strata", default=str(HERE.parent / "build/strata"))
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.steps < 2:
+        parser.error("--steps: 2 or more, the first is not timed")
+    return arguments
 
 
 class Table:

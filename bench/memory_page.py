@@ -9,6 +9,8 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as pyplot  # noqa: E402
 
+from memory_design import BASE  # noqa: E402
+
 MIB = 2**20
 INK = "#123456"  # becomes the page's text colour, light or dark
 COLOURS = ["#3b82c4", "#d97b29", "#3f9b57", "#b65fc9", "#8a8f98", "#c94f5d"]  # legible on both
@@ -55,9 +57,9 @@ def stacked(axes, labels, parts):
 
 
 def plain(row):
-    """Whether only model and budget differ from the base."""
-    return (row["sequence"], row["recompute"] if row["budget"] != "resident" else "auto", row["precision"], row["master"], row["moments"],
-            row["ranks"], row["optimizer_state"]) == ("512", "auto", "bf16", "fp32", "fp32", "1", "auto")
+    """Whether only model and budget differ from the base; a resident run recomputes nothing."""
+    free = {"model", "budget"} | ({"recompute"} if row["budget"] == "resident" else set())
+    return all(row[knob] == str(value) for knob, value in BASE.items() if knob not in free)
 
 
 def chart_of_budgets(rows):

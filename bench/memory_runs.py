@@ -12,6 +12,7 @@ import threading
 import time
 
 import mpirun
+from process_memory import peak_bytes, reset_peak
 
 TIERS = ("device", "host", "nvme")
 
@@ -88,12 +89,12 @@ def watch(process, output, program):
             try:
                 if pathlib.Path(f"/proc/{one}/exe").resolve() != program:
                     continue
-                peak = status_bytes(one, "VmHWM")
+                peak = peak_bytes(one)
                 whole[one] = max(peak, whole.get(one, 0))
                 if is_reset and not output.last.is_set():
                     training[one] = peak
                 elif output.first.is_set() and one not in training:
-                    pathlib.Path(f"/proc/{one}/clear_refs").write_text("5")
+                    reset_peak(one)
                     training[one] = 0
             except (OSError, StopIteration):  # it has ended
                 continue
@@ -114,8 +115,3 @@ def descendants(process):
             except OSError:
                 continue
     return found
-
-
-def status_bytes(process, key):
-    lines = pathlib.Path(f"/proc/{process}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(f"{key}:")).split()[1]) * 1024

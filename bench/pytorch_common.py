@@ -1,4 +1,4 @@
-"""What the PyTorch programs beside Strata's have in common: their data, models and optimizer, and the kernel's figures of their memory."""
+"""What the PyTorch programs beside Strata's have in common: their data, models and optimizer."""
 import torch
 
 
@@ -32,20 +32,3 @@ def make_model(architecture, config, device="cpu"):
         if architecture == "gpt2":
             return GPT2LMHeadModel(GPT2Config(**config, **common, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
         return LlamaForCausalLM(LlamaConfig(**config, **common))
-
-
-def reset_peak():
-    """Forgets the peak of what came before, as warm-up and compilation, which is not training's."""
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-
-
-def status_bytes(key):
-    """VmRSS or VmHWM, the largest VmRSS since the last reset_peak."""
-    with open("/proc/self/status") as file:
-        line = next(line for line in file if line.startswith(f"{key}:"))
-    return int(line.split()[1]) * 1024
-
-
-def peak_bytes():
-    return status_bytes("VmHWM")

@@ -26,6 +26,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from process_memory import peak_bytes
 from pytorch_common import Windows, make_optimizer
 
 
@@ -226,12 +227,6 @@ def train_step(model, forward, optimizer, windows, arguments):
     return total.item()
 
 
-def peak_rss_bytes():
-    with open("/proc/self/status") as file:
-        line = next(line for line in file if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
-
-
 def train(arguments):
     torch.manual_seed(1)
     model = make_model(arguments)
@@ -260,7 +255,7 @@ def train(arguments):
             "tokens_per_second": tokens / statistics.median(seconds),
             "peak_device_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0,
             "peak_device_bytes_in_use": torch.cuda.max_memory_allocated() if on_gpu else 0,
-            "peak_rss_bytes": peak_rss_bytes(), "loss": losses}
+            "peak_rss_bytes": peak_bytes(), "loss": losses}
 
 
 def parse_arguments():

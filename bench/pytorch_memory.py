@@ -25,7 +25,8 @@ import torch
 import torch.distributed as distributed
 from torch.profiler import ProfilerActivity, profile
 
-from pytorch_common import Windows, make_model, make_optimizer, peak_bytes, reset_peak, status_bytes
+from process_memory import peak_bytes, reset_peak, status_bytes
+from pytorch_common import Windows, make_model, make_optimizer
 
 
 def parse_arguments():

@@ -34,7 +34,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from pytorch_common import Windows, make_optimizer, peak_bytes, reset_peak  # noqa: E402
+from process_memory import peak_bytes, reset_peak  # noqa: E402
+from pytorch_common import Windows, make_optimizer  # noqa: E402
 
 
 class Block(nn.Module):

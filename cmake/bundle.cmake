@@ -26,7 +26,7 @@ install(RUNTIME_DEPENDENCY_SET bundle_libraries
                             "^lib(cuda|cudart|cublas|cublasLt|cudnn[a-z_]*|nvrtc|nvJitLink)\\.so"
         LIBRARY DESTINATION lib ${bundled})
 install(PROGRAMS bench/gpu.sh bench/compare.py bench/pytorch_gpu.py DESTINATION bench ${bundled})
-install(FILES bench/pytorch_common.py bench/records.sh bench/json.awk DESTINATION bench ${bundled})
+install(FILES bench/process_memory.py bench/pytorch_common.py bench/records.sh bench/json.awk DESTINATION bench ${bundled})
 install(DIRECTORY bench/runs DESTINATION bench ${bundled})
 install(DIRECTORY tests/parity/goldens DESTINATION tests/parity ${bundled})
 install(DIRECTORY examples docs DESTINATION . ${bundled})
