@@ -62,9 +62,8 @@ Executor::RunResult Executor::run(const std::vector<StepRange>& steps, const std
   }
   end_recording();
   {
-    const MeterCount count = take_count();
-    const std::lock_guard lock(mutex_);
-    measurements_.count.add(count);
+    const std::lock_guard lock(mutex_);  // live() sees what was counted here or there
+    measurements_.count.add(take_count());
   }
   if (error_) std::rethrow_exception(error_);
   RunResult result = {.completed_steps = {},

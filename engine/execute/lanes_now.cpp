@@ -84,8 +84,8 @@ std::vector<std::string> Executor::describe_lanes() const {
 
 LiveFigures Executor::live() const {
   LiveFigures figures;
-  figures.peak_bytes = streams_.meter().peaks();
   const std::lock_guard lock(mutex_);
+  figures.peak_bytes = streams_.meter().peaks();
   figures.busy_seconds = measurements_.busy_seconds;
   for (std::size_t tier = 0; tier < kTiers.size(); ++tier)
     figures.peak_bytes[tier] = std::max(figures.peak_bytes[tier], measurements_.count.peak_bytes[tier]);

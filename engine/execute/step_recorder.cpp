@@ -106,6 +106,7 @@ RecordedStep* StepRecorder::begin(std::size_t lane, std::int64_t round) {
 }
 
 void StepRecorder::pass_locked(std::size_t lane, Slot& slot) {
+  if (slot.use != Use::recording) return;  // lanes that have no instructions come later
   slot.lanes &= ~(Lanes{1} << lane);
   if (slot.lanes != 0) return;
   slot.use = Use::over;
@@ -122,9 +123,7 @@ void StepRecorder::pass(std::size_t lane, const RecordedStep& step) {
 void StepRecorder::leave(std::size_t lane) {
   const std::lock_guard lock(mutex_);
   present_ &= ~(Lanes{1} << lane);
-  for (Slot& slot : slots_) {
-    if (slot.use == Use::recording) pass_locked(lane, slot);
-  }
+  for (Slot& slot : slots_) pass_locked(lane, slot);
 }
 
 void StepRecorder::cancel() {
@@ -155,8 +154,9 @@ void StepRecorder::hand_over() {
     if (slot == nullptr) return;
     lock.unlock();
     if (!slot->step.reports.empty()) {
+      const RoundOfRun round = number(slot->step.round);
       for (RoundListener* listener : listeners_) {
-        if (listener->wants(number(slot->step.round))) listener->on_recorded(slot->step);
+        if (listener->wants(round)) listener->on_recorded(slot->step, round);
       }
     }
     clear(slot->step);
@@ -164,16 +164,6 @@ void StepRecorder::hand_over() {
     slot->use = Use::free;
     changed_.notify_all();
   }
-}
-
-Bytes StepRecorder::bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
-  for (const Slot& slot : slots_) {
-    bytes += slot.step.times.capacity() * sizeof(InstructionTime) +
-             slot.step.reports.capacity() * sizeof(ModelReport);
-  }
-  return static_cast<Bytes>(bytes);
 }
 
 }  // namespace strata

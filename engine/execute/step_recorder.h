@@ -35,8 +35,8 @@ class RoundListener {
   /// Whether it wants a round. Asked by lanes, one at a time; the answer stays until the round was handed
   /// over. Allocates nothing.
   virtual bool wants(const RoundOfRun& round) const = 0;
-  /// The round is over. Throws nothing.
-  virtual void on_recorded(const RecordedStep& step) = 0;
+  /// The round is over: what was recorded in it. Throws nothing.
+  virtual void on_recorded(const RecordedStep& step, const RoundOfRun& round) = 0;
 };
 
 /// Keeps one of the first rounds, in which all memory has been touched and lanes are busy: the third of the
@@ -44,7 +44,7 @@ class RoundListener {
 class EarlyStep : public RoundListener {
  public:
   bool wants(const RoundOfRun& round) const override;
-  void on_recorded(const RecordedStep& step) override { step_ = step; }
+  void on_recorded(const RecordedStep& step, const RoundOfRun& /*round*/) override { step_ = step; }
   bool is_there() const { return !step_.times.empty(); }
   const RecordedStep& get() const { return step_; }
 
@@ -77,9 +77,6 @@ class StepRecorder {
   /// All lanes have left. Returns when all rounds were handed over.
   void end_run();
 
-  /// What it keeps.
-  Bytes bytes() const;
-
  private:
   enum class Use : std::uint8_t { free, recording, over };
   using Lanes = std::uint32_t;  ///< bits
@@ -99,7 +96,7 @@ class StepRecorder {
   static void clear(RecordedStep& step);
 
   const std::vector<RoundListener*> listeners_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Slot, kSlots> slots_;
   const PlannedProgram* program_ = nullptr;

@@ -7,13 +7,6 @@
 #include "engine/profile/trace.h"
 
 namespace strata {
-namespace {
-
-bool has_run(const InstructionTime& time) {
-  return time.end >= time.start;
-}
-
-}  // namespace
 
 MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(program.buffers.size()) {
   LifetimeFinder finder(program);
@@ -48,7 +41,7 @@ void MemoryTrack::begin_anew(const std::vector<InstructionTime>& times, std::int
                              const OnMoment& on_moment) {
   now_ = always_;
   for (const Life& life : lives_) {
-    if (life.wraps && has_run(times[static_cast<std::size_t>(life.last_user)])) change(life.buffer, true);
+    if (life.wraps && times[static_cast<std::size_t>(life.last_user)].has_run()) change(life.buffer, true);
   }
   for (std::size_t tier = 0; tier < kTiers.size(); ++tier) on_moment(begin, kTiers[tier], now_[tier]);
 }
@@ -60,7 +53,7 @@ void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t be
   std::ranges::fill(ends_, 0);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
-    if (!has_run(times[i]) || !is_of_every_step(instruction)) continue;
+    if (!times[i].has_run() || !is_of_every_step(instruction)) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       double& end = ends_[static_cast<std::size_t>(operand.buffer)];
       end = std::max(end, times[i].end);
@@ -70,8 +63,8 @@ void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t be
     const InstructionTime& made = times[static_cast<std::size_t>(life.maker)];
     const InstructionTime& used = times[static_cast<std::size_t>(life.last_user)];
     const double end = life.wraps ? used.end : ends_[static_cast<std::size_t>(life.buffer)];
-    if (has_run(made)) changes_.push_back({begin + nanoseconds(made.start), life.buffer, true});
-    if (life.wraps ? has_run(used) : has_run(made))
+    if (made.has_run()) changes_.push_back({begin + nanoseconds(made.start), life.buffer, true});
+    if (life.wraps ? used.has_run() : made.has_run())
       changes_.push_back({begin + nanoseconds(end), life.buffer, false});
   }
   // What ends makes room for what begins at the same moment.

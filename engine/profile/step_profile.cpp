@@ -105,13 +105,12 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
 }
 
 double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& times) {
-  const auto has_run = [](const InstructionTime& time) { return time.end >= time.start; };
   double begin = std::numeric_limits<double>::infinity();
   for (const InstructionTime& time : times) {
-    if (has_run(time)) begin = std::min(begin, time.start);
+    if (time.has_run()) begin = std::min(begin, time.start);
   }
   for (InstructionTime& time : times) {
-    if (!has_run(time)) continue;
+    if (!time.has_run()) continue;
     time.start -= begin;
     time.end -= begin;
   }
@@ -119,7 +118,7 @@ double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& ti
     double free = 0;
     for (const std::int32_t number : lane) {
       InstructionTime& time = times[static_cast<std::size_t>(number)];
-      if (!has_run(time)) continue;
+      if (!time.has_run()) continue;
       time.waited = std::max(0.0, time.start - free);
       double latest = free;
       for (std::size_t other = 0; other < kLanes.size(); ++other) {
@@ -128,7 +127,7 @@ double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& ti
         const std::int32_t awaited =
             program.dependencies.lanes[other][static_cast<std::size_t>(wait.position)];
         const InstructionTime& of_awaited = times[static_cast<std::size_t>(awaited)];
-        if (!has_run(of_awaited) || of_awaited.end <= latest) continue;
+        if (!of_awaited.has_run() || of_awaited.end <= latest) continue;
         latest = of_awaited.end;
         time.awaited = awaited;
       }

@@ -25,10 +25,6 @@ std::uint64_t first_flow(int rank) {
   return (static_cast<std::uint64_t>(rank) << kTimeBits) + static_cast<std::uint64_t>(since_1970.count());
 }
 
-bool has_run(const InstructionTime& time) {
-  return time.end >= time.start;
-}
-
 }  // namespace
 
 StepTrace::OfProgram::OfProgram(const PlannedProgram& planned) : program(&planned), memory(planned.program) {
@@ -89,7 +85,7 @@ std::uint64_t StepTrace::described(std::size_t number, const Describe& describe)
   return track;
 }
 
-void StepTrace::on_recorded(const RecordedStep& step) {
+void StepTrace::on_recorded(const RecordedStep& step, const RoundOfRun& round) {
   if (!file_) return;
   const bool is_same_program = program_ && program_->program == step.program;
   const bool follows = is_same_program && run_ == step.begin_of_run && round_ + 1 == step.round;
@@ -104,30 +100,17 @@ void StepTrace::on_recorded(const RecordedStep& step) {
   });
   times_ = step.times;
   const std::int64_t begin = step.begin_of_run + nanoseconds(add_waits(*step.program, times_));
-  number_flows();
+  flows_.find(times_);
   add_steps(step, begin);
   for (std::size_t i = 0; i < times_.size(); ++i) {
-    if (has_run(times_[i])) add_slice(i, begin, step.reports.front().report.step + 1);
+    if (times_[i].has_run())
+      add_slice(i, begin, round.rounds.step_of(step.program->program.instructions[i], step.round) + 1);
   }
   program_->memory.add(times_, begin, follows, on_moment_);
   const bool goes_on = std::ranges::any_of(
       step.reports, [&](const ModelReport& model) { return is_chosen(model.report.step + 2); });
   if (!goes_on) program_->memory.finish(on_moment_);
   write();
-}
-
-/// Each wait within the round is a flow of its own.
-void StepTrace::number_flows() {
-  ending_.assign(times_.size(), 0);
-  first_.assign(times_.size(), -1);
-  next_.assign(times_.size(), -1);
-  for (std::size_t i = 0; i < times_.size(); ++i) {
-    if (!has_run(times_[i]) || times_[i].awaited < 0) continue;
-    const auto awaited = static_cast<std::size_t>(times_[i].awaited);
-    if (times_[awaited].end > times_[i].start) continue;
-    ending_[i] = ++flows_;
-    next_[i] = std::exchange(first_[awaited], static_cast<std::int32_t>(i));
-  }
 }
 
 /// A step's slice reaches from the report of the step before to its own.
@@ -163,13 +146,9 @@ void StepTrace::add_slice(std::size_t instruction, std::int64_t begin, std::int6
   fields_ = program_->fields[instruction];
   SliceFields fields(fields_);
   fields.annotate("step", step);
-  if (time.awaited >= 0) {
-    fields.annotate("waited for", program_->titles[static_cast<std::size_t>(time.awaited)]);
-    fields.annotate("waited (s)", time.waited);
-  }
-  for (std::int32_t to = first_[instruction]; to >= 0; to = next_[static_cast<std::size_t>(to)])
-    fields.begin_flow(ending_[static_cast<std::size_t>(to)]);
-  if (ending_[instruction] > 0) fields.end_flow(ending_[instruction]);
+  flows_.add_to(
+      fields, instruction, time,
+      time.awaited < 0 ? std::string_view() : program_->titles[static_cast<std::size_t>(time.awaited)]);
   packets_.begin_slice(begin + nanoseconds(time.start), track, fields_);
   packets_.end_slice(begin + nanoseconds(time.end), track);
 }
@@ -213,7 +192,7 @@ Bytes StepTrace::bytes() const {
   const auto of = [](const auto& values) {
     return static_cast<Bytes>(values.capacity() * sizeof(*values.data()));
   };
-  return of(packets_text_) + of(fields_) + of(times_) + of(ending_) + of(first_) + of(next_) +
+  return of(packets_text_) + of(fields_) + of(times_) + flows_.bytes() +
          (program_ ? program_->memory.bytes() : 0);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/profile/memory_track.h"
 #include "engine/profile/trace_file.h"
 #include "engine/profile/trace_packets.h"
+#include "engine/profile/wait_flows.h"
 
 namespace strata {
 
@@ -38,7 +39,7 @@ class StepTrace : public RoundListener {
   StepTrace& operator=(const StepTrace&) = delete;
 
   bool wants(const RoundOfRun& round) const override;
-  void on_recorded(const RecordedStep& step) override;
+  void on_recorded(const RecordedStep& step, const RoundOfRun& round) override;
 
   /// What it keeps between steps.
   Bytes bytes() const;
@@ -56,7 +57,6 @@ class StepTrace : public RoundListener {
 
   bool is_chosen(std::int64_t step) const;
   void add_steps(const RecordedStep& step, std::int64_t begin);
-  void number_flows();
   void add_slice(std::size_t instruction, std::int64_t begin, std::int64_t step);
   void count(std::int64_t nanoseconds, Tier tier, const MemoryTrack::ByKind& by_kind);
   void count_one(std::int64_t nanoseconds, Tier tier, std::size_t counter, Bytes bytes);
@@ -71,17 +71,14 @@ class StepTrace : public RoundListener {
   const Setup setup_;
   std::string packets_text_, fields_;
   TracePackets packets_;
+  WaitFlows flows_;
   std::optional<TraceFile> file_;  ///< none any more if it failed
   std::optional<OfProgram> program_;
   std::int64_t run_ = -1, round_ = -1;  ///< of the step before: when its run began, and its round
-  std::uint64_t flows_;
   std::vector<InstructionTime> times_;
   std::vector<bool> described_;                                     ///< by number of track
   std::array<Bytes, kTiers.size()* kCountersOfTier> counted_ = {};  ///< the latest values
-  std::vector<std::uint64_t> ending_;                               ///< by instruction: the flow to it, or 0
-  /// By instruction: those that flows from it lead to, as a list: the first, and behind each the next; or -1.
-  std::vector<std::int32_t> first_, next_;
-  std::vector<std::int64_t> step_ends_;  ///< by model: of the step before
+  std::vector<std::int64_t> step_ends_;                             ///< by model: of the step before
   MemoryTrack::OnMoment on_moment_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/profile/trace_packets.h"
+#include "engine/profile/wait_flows.h"
 
 namespace strata {
 
@@ -35,7 +36,7 @@ class TraceWriter {
     const std::uint64_t process = ++tracks_;
     packets_.add_process(process, pid,
                          profile.name.empty() ? group : fmt::format("{} {}", group, profile.name));
-    number_flows(profile);
+    find_flows(profile);
     for (const Lane lane : kLanes) add_lane(profile, lane, pid);
     for (const Tier tier : kTiers) add_memory(profile, tier, process);
   }
@@ -43,20 +44,11 @@ class TraceWriter {
   std::string take() { return std::move(bytes_); }
 
  private:
-  /// Each wait within the round is a flow of its own.
-  void number_flows(const StepProfile& profile) {
-    starting_.assign(profile.program->instructions.size(), {});
-    ending_.assign(profile.program->instructions.size(), 0);
-    std::vector<double> ends(profile.program->instructions.size(), -1);
+  void find_flows(const StepProfile& profile) {
+    std::vector<InstructionTime> times(profile.program->instructions.size(), {.start = 0, .end = -1});
     for (const ProfileSlice& slice : profile.slices)
-      ends[static_cast<std::size_t>(slice.instruction)] = slice.time.end;
-    for (const ProfileSlice& slice : profile.slices) {
-      if (slice.time.awaited < 0) continue;
-      const auto awaited = static_cast<std::size_t>(slice.time.awaited);
-      if (ends[awaited] < 0 || ends[awaited] > slice.time.start) continue;  // of the round before
-      starting_[awaited].push_back(++flows_);
-      ending_[static_cast<std::size_t>(slice.instruction)] = flows_;
-    }
+      times[static_cast<std::size_t>(slice.instruction)] = slice.time;
+    flows_.find(times);
   }
 
   void add_lane(const StepProfile& profile, Lane lane, std::int32_t pid) {
@@ -72,16 +64,12 @@ class TraceWriter {
   }
 
   void add_slice(const StepProfile& profile, const ProfileSlice& slice, std::uint64_t track) {
-    const auto number = static_cast<std::size_t>(slice.instruction);
     std::string text;
     SliceFields fields(text);
     add_instruction(fields, *profile.program, slice.instruction);
-    if (slice.time.awaited >= 0) {
-      fields.annotate("waited for", title_of(*profile.program, profile.instruction(slice.time.awaited)));
-      fields.annotate("waited (s)", slice.time.waited);
-    }
-    for (const std::uint64_t flow : starting_[number]) fields.begin_flow(flow);
-    if (ending_[number] > 0) fields.end_flow(ending_[number]);
+    const std::int32_t awaited = slice.time.awaited;
+    flows_.add_to(fields, static_cast<std::size_t>(slice.instruction), slice.time,
+                  awaited < 0 ? "" : title_of(*profile.program, profile.instruction(awaited)));
     packets_.begin_slice(nanoseconds(slice.time.start), track, text);
     packets_.end_slice(nanoseconds(slice.time.end), track);
   }
@@ -110,9 +98,8 @@ class TraceWriter {
   std::string bytes_;
   TracePackets packets_;
   std::int32_t processes_ = 0;
-  std::uint64_t tracks_ = 0, flows_ = 0;
-  std::vector<std::vector<std::uint64_t>> starting_;  ///< by instruction: flows from it
-  std::vector<std::uint64_t> ending_;                 ///< likewise: the flow to it, or 0
+  std::uint64_t tracks_ = 0;
+  WaitFlows flows_;
 };
 
 }  // namespace

@@ -7,37 +7,41 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/watchdog.h"
 
 namespace strata {
 namespace {
 
-/// Reads a regular file from front to back.
+/// Reads a file from front to back.
 class Bytewise {
  public:
-  explicit Bytewise(int file) : file_(file), buffer_(1 << 20) {}
+  explicit Bytewise(const std::string& path) : file_(path) { buffer_.reserve(kBuffer); }
 
-  /// The byte at `offset`, no lower than that of the call before; -1 behind the end.
+  /// The byte at `offset`, no lower than that of the call before; -1 behind the end. Throws IoError.
   int at(std::int64_t offset) {
-    if (offset >= begin_ + count_) {
+    if (offset >= file_.size()) return -1;
+    if (offset >= begin_ + std::ssize(buffer_)) {
       begin_ = offset;
-      count_ = std::max<std::int64_t>(0, ::pread(file_, buffer_.data(), buffer_.size(), offset));
+      buffer_.resize(static_cast<std::size_t>(std::min<std::int64_t>(kBuffer, file_.size() - offset)));
+      file_.read(offset, buffer_);
     }
-    return offset < begin_ + count_
-               ? static_cast<unsigned char>(buffer_[static_cast<std::size_t>(offset - begin_)])
-               : -1;
+    return std::to_integer<int>(buffer_[static_cast<std::size_t>(offset - begin_)]);
   }
 
  private:
-  int file_;
-  std::vector<char> buffer_;
-  std::int64_t begin_ = 0, count_ = 0;
+  static constexpr std::size_t kBuffer = 1 << 20;
+
+  FileReader file_;
+  std::vector<std::byte> buffer_;
+  std::int64_t begin_ = 0;
 };
 
 constexpr int kPacketTag = 0x0A;  // field 1, with a length
@@ -73,14 +77,13 @@ TraceFile::TraceFile(std::string path, std::string_view first_packet)
   if (file_.get() < 0) fail();
   struct stat status = {};
   if (::fstat(file_.get(), &status) != 0) fail();
-  std::int64_t end = 0;
-  if (S_ISREG(status.st_mode)) {
-    end = end_of_packets(status.st_size, first_packet);
-    if (end < status.st_size && ::ftruncate(file_.get(), end) != 0) fail();
-  }
-  if (end > 0) return;
   try {
-    append(first_packet);
+    std::int64_t end = 0;
+    if (S_ISREG(status.st_mode)) {
+      end = end_of_packets(status.st_size, first_packet);
+      if (end < status.st_size && ::ftruncate(file_.get(), end) != 0) fail();
+    }
+    if (end == 0) append(first_packet);
   } catch (const IoError& error) {
     throw ConfigError(fmt::format("report.trace.path: {}", error.what()));
   }
@@ -92,7 +95,7 @@ std::int64_t TraceFile::end_of_packets(std::int64_t size, std::string_view first
     throw ConfigError(
         fmt::format("report.trace.path: {} is not empty and no trace of Strata's; name another file", path_));
   };
-  Bytewise bytes(file_.get());
+  Bytewise bytes(path_);
   const auto begun = std::min<std::int64_t>(size, std::ssize(first_packet));
   for (std::int64_t i = 0; i < begun; ++i) {
     if (bytes.at(i) != static_cast<unsigned char>(first_packet[static_cast<std::size_t>(i)])) refuse();

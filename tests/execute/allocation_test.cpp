@@ -40,7 +40,7 @@ class CountBetween : public TrainListener {
 class EveryStep : public RoundListener {
  public:
   bool wants(const RoundOfRun& /*round*/) const override { return true; }
-  void on_recorded(const RecordedStep& /*step*/) override {}
+  void on_recorded(const RecordedStep& /*step*/, const RoundOfRun& /*round*/) override {}
 };
 
 TEST(Allocation, HappensInNoStep) {

@@ -48,13 +48,12 @@ class StepTraces : public ::testing::Test {
     const Rounds rounds = {{{.steps = {first - 1, count}}}};
     for (std::int64_t round = 0; round < count; ++round) {
       if (!trace.wants({rounds, round})) continue;
-      trace.on_recorded(recorded(first - 1 + round, round));
+      trace.on_recorded(recorded(first - 1 + round, round), {rounds, round});
     }
   }
 
   RecordedStep recorded(std::int64_t step, std::int64_t round) const {
-    RecordedStep recorded = {.program = &plan_.training, .round = round, .begin_of_run = kBegin + step};
-    recorded.begin_of_run = kBegin;
+    RecordedStep recorded = {.program = &plan_.training, .round = round, .begin_of_run = kBegin};
     recorded.seconds = timeline_.seconds;
     recorded.reports.push_back({0, {.step = step, .loss = 2, .seconds = timeline_.seconds}});
     recorded.times = timeline_.instructions;

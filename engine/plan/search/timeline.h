@@ -24,6 +24,9 @@ struct InstructionTime {
   /// of the round before if it ends first.
   std::int32_t awaited = -1;
   double waited = 0;  ///< seconds that the lane did nothing before
+
+  /// What does not run ends before it starts.
+  bool has_run() const { return end >= start; }
 };
 
 /// A round once all lanes are busy.
