@@ -208,6 +208,18 @@ def check_keys(page, summary):
     page.settle()
     zoomed = page("return document.querySelector('.range').textContent")
     check(before != zoomed and " of " in zoomed, f"+ leaves {zoomed!r}")
+    said = set()
+    for _ in range(3):
+        page.press("\ue00f")  # Page Down
+        said.add(page.said())
+    check(len(said) == 3, f"Page Down says {said}")
+    page.press("\ue00e", "\ue00e", "\ue00e")
+    page.settle()
+    zoomed = page("return document.querySelector('.range').textContent")
+    for key in ("\ue011", "\ue011", "\ue010"):  # Home, Home, End
+        page.press(key)
+        page.settle()
+        equal(page("return document.querySelector('.range').textContent"), zoomed, "the range after Home or End")
     page.press("0")
     page.settle()
     equal(page("return document.querySelector('.range').textContent"), before, "the range after 0")

@@ -8,7 +8,7 @@ const shown = { group: groups[0] || null, rank: 0 };
 // What to compare, of A and of B: the chosen group where both have it, else whatever there is of each.
 function chosen() {
   const of = (summary) => shown.group ? summary[shown.group] : [...summary.measured, ...summary.planned];
-  return [of(a)[shown.rank] || of(a)[0], of(b)[shown.rank] || of(b)[0]];
+  return [of(a)[shown.rank], of(b)[shown.rank]];
 }
 
 // Where neither was measured or planned as the other was, that is said.
@@ -23,7 +23,7 @@ function change(first, second, text) {
   if (first === undefined && second === undefined) return "–";
   if (first === undefined) return make("span", { class: "change" }, "only in B");
   if (second === undefined) return make("span", { class: "change" }, "only in A");
-  if (first === second) return make("span", { class: "change same" }, "equal");
+  if (first === second) return make("span", { class: "change" }, "equal");
   const more = second > first, part = first > 0 ? ", " + (100 * Math.abs(second - first) / first).toFixed(1) + " %" : "";
   return make("span", { class: "change " + (more ? "up" : "down") }, text(Math.abs(second - first)) + (more ? " more" : " less") + part);
 }
@@ -73,13 +73,16 @@ function peaks([first, second]) {
 }
 
 const kMostBuffers = 40;
+// What a summary's list of the largest buffers does not reach: it has 100 at most.
+const unlisted = (buffers) => buffers.length < 100 ? 0 : buffers[buffers.length - 1].bytes;
+
 // Buffers that only one peak has, or that are of other sizes, the largest differences first.
 function buffers([first, second]) {
   return namesOf(first.memory, second.memory).map((tier) => {
-    const sizesOf = (profile) => new Map(((profile.memory[tier] || {}).at_peak || []).map((buffer) => [buffer.name, buffer]));
-    const one = sizesOf(first), other = sizesOf(second);
+    const [listA, listB] = [first, second].map((profile) => (profile.memory[tier] || {}).at_peak || []);
+    const [one, other] = [listA, listB].map((list) => new Map(list.map((buffer) => [buffer.name, buffer])));
     const differing = [...new Set([...one.keys(), ...other.keys()])].map((name) => [name, one.get(name), other.get(name)])
-      .filter(([, mine, yours]) => !mine || !yours || mine.bytes !== yours.bytes)
+      .filter(([, mine, yours]) => mine && yours ? mine.bytes !== yours.bytes : mine ? mine.bytes > unlisted(listB) : yours.bytes > unlisted(listA))
       .sort((x, y) => Math.abs(((y[1] || {}).bytes || 0) - ((y[2] || {}).bytes || 0)) - Math.abs(((x[1] || {}).bytes || 0) - ((x[2] || {}).bytes || 0)));
     if (differing.length === 0) return make("p", {}, tier + ": the largest buffers at the peak are the same in both.");
     const rows = differing.slice(0, kMostBuffers).map(([name, mine, yours]) => line(make("span", { class: "buffer" }, swatch((mine || yours).kind), name), mine && mine.bytes, yours && yours.bytes, sizeText, "buffer." + tier));
@@ -103,15 +106,21 @@ function show() {
   fill(byId("traffic-body"), traffic(both));
 }
 
+// Ranks that both have, in the group that is shown.
+function offerRanks() {
+  const both = [a, b].map((summary) => shown.group ? summary[shown.group] : []);
+  const count = Math.max(1, Math.min(both[0].length, both[1].length));
+  fill(byId("rank"), Array.from({ length: count }, (_, rank) => make("option", { value: rank, selected: rank === shown.rank }, (both[0][rank] || {}).name || "rank " + rank)));
+  byId("rank-choice").hidden = count < 2;
+}
+
 function begin() {
   const nameOf = (summary, folder) => folder + (summary.run ? " (" + summary.run + ")" : "");
   fill(byId("run"), make("span", { class: "line" }, "A: " + nameOf(a, page.folders[0])), make("span", { class: "line" }, "B: " + nameOf(b, page.folders[1])));
   document.title = page.folders.join(" and ") + " – Strata profiles compared";
-  segments(byId("source-choice"), "source", groups.map((group) => [group, group === "planned" ? "Planned" : "Measured"]), shown.group, (group) => { shown.group = group; shown.rank = 0; show(); });
+  segments(byId("source-choice"), "source", groups.map((group) => [group, group === "planned" ? "Planned" : "Measured"]), shown.group, (group) => { shown.group = group; shown.rank = 0; offerRanks(); show(); });
   byId("source-choice").hidden = groups.length < 2;
-  const mostRanks = Math.max(1, ...groups.map((group) => Math.min(a[group].length, b[group].length)));
-  byId("rank-choice").hidden = mostRanks < 2;
-  for (let rank = 0; rank < mostRanks; ++rank) byId("rank").append(make("option", { value: rank }, (a.planned[rank] || {}).name || "rank " + rank));
+  offerRanks();
   byId("rank").addEventListener("change", () => { shown.rank = Number(byId("rank").value); show(); });
   followTheme(() => {});
   show();

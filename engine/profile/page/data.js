@@ -7,16 +7,6 @@ function runningSums(differences) {
   return sums;
 }
 
-// The first position of an ascending array whose value is more than `value`.
-function firstBehind(ascending, value, low = 0, high = ascending.length) {
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ascending[middle] <= value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 class Profile {
   constructor(page, raw) {
     this.page = page;
@@ -84,7 +74,7 @@ class Profile {
 
   sliceOf(instruction) {
     if (instruction < 0) return -1;
-    const found = firstBehind(this.numbers, instruction - 1);
+    const found = d3.bisectLeft(this.numbers, instruction);
     return found < this.count && this.numbers[found] === instruction ? found : -1;
   }
 

@@ -87,10 +87,10 @@ function partsBar(parts, whole) {
 
 // The choice between a few values, of which one is set.
 function segments(fieldset, name, values, chosen, onChoice) {
-  for (const [value, text, title] of values) {
+  for (const [value, text] of values) {
     const input = make("input", { type: "radio", name, value, id: name + "-" + value, checked: value === chosen });
     input.addEventListener("change", () => onChoice(value));
-    fieldset.append(input, make("label", { for: input.id, title }, text));
+    fieldset.append(input, make("label", { for: input.id }, text));
   }
 }
 

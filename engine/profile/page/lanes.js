@@ -13,9 +13,8 @@ const workOf = (operation) => kWork[operation] || "small";
 
 class LanesChart extends Chart {
   constructor(view, profile, label) {
-    super(view, 0, label, "ArrowLeft ArrowRight ArrowUp ArrowDown + - 0 Enter Escape");
+    super(view, label, "ArrowLeft ArrowRight ArrowUp ArrowDown + - 0 Enter Escape");
     this.profile = profile;
-    this.leftEms = 4.6;
     this.row = 0;
   }
   heightFor(em) { return Math.round((this.profile.lanes.length * 2.1 + 2.4) * em); }
@@ -64,7 +63,7 @@ class LanesChart extends Chart {
     context.fillRect(this.left, top, this.plotWidth, height);
     context.font = 0.72 * this.em + "px " + getComputedStyle(this.plot).fontFamily;
     context.textBaseline = "middle";
-    let place = Math.max(0, firstBehind(lane.starts, this.view.first) - 1);
+    let place = Math.max(0, this.placeAt(lane, this.view.first));
     for (; place < lane.slices.length && this.gapStart(lane, place) < this.view.last; ++place) {
       const slice = lane.slices[place], x0 = this.x(profile.starts[slice]), x1 = this.x(profile.ends[slice]);
       this.drawGap(context, lane, place, x0, top, height);
@@ -148,27 +147,32 @@ class LanesChart extends Chart {
     if (before >= 0 && this.cursor <= this.profile.ends[before] + this.view.span / this.plotWidth) return this.choose(place, clientX, clientY, false);
     this.chooseGap(lane, place + 1, clientX, clientY, false);
   }
-  placeAt(lane, time) { return firstBehind(lane.starts, time) - 1; }
+  placeAt(lane, time) { return d3.bisectRight(lane.starts, time) - 1; }
 
   choose(place, clientX, clientY, aloud) {
     const slice = this.profile.lanes[this.row].slices[place];
     this.chosen = place;
-    this.markStretch(this.profile.starts[slice], this.profile.ends[slice]);
+    this.marked = [this.profile.starts[slice], this.profile.ends[slice]];
+    this.drawMarks();
     this.tell(this.profile.title(slice), this.profile.sliceFacts(slice), clientX, clientY, aloud);
   }
   chooseGap(lane, next, clientX, clientY, aloud) {
-    this.chosen = null;
+    this.chosen = this.marked = null;
     if (next >= lane.slices.length) {
-      this.context(this.marks);
+      this.drawMarks();
       return this.tell(lane.name + " has no more to do", [], clientX, clientY, aloud);
     }
     const slice = lane.slices[next], from = this.gapStart(lane, next), awaited = this.profile.awaitedTitle(slice);
-    this.markStretch(from, this.profile.starts[slice]);
+    this.marked = [from, this.profile.starts[slice]];
+    this.drawMarks();
     this.tell(lane.name + " is idle", [["waits for", awaited || "nothing of this step"], ["for", timeText(this.profile.starts[slice] - from)],
       ["before", this.profile.title(slice)]], clientX, clientY, aloud);
   }
-  markStretch(from, to) {
-    const context = this.context(this.marks), x0 = Math.max(this.x(from), this.left), x1 = Math.min(this.x(to), this.left + this.plotWidth);
+  drawMarks() {
+    const context = this.context(this.marks);
+    if (!this.marked) return;
+    const x0 = Math.max(this.x(this.marked[0]), this.left), x1 = Math.min(this.x(this.marked[1]), this.left + this.plotWidth);
+    if (x1 < this.left || x0 > this.left + this.plotWidth) return;
     context.strokeStyle = this.colour("ink");
     context.lineWidth = 2;
     context.strokeRect(x0, this.rowTop(this.row) - 1, Math.max(x1 - x0, 2), this.rowHeight + 2);
@@ -183,11 +187,11 @@ class LanesChart extends Chart {
     this.row = Math.min(Math.max(this.row - by, 0), this.profile.lanes.length - 1);
     this.goTo(this.cursor || 0);
   }
-  goTo(time) { this.goToPlace(Math.max(0, this.placeAt(this.profile.lanes[this.row], time))); this.cursor = time; }
-  goToPlace(place) {
-    const slice = this.profile.lanes[this.row].slices[place];
-    this.cursor = this.profile.starts[slice];
-    this.view.reveal(this.cursor);
+  goTo(time) { this.goToPlace(Math.max(0, this.placeAt(this.profile.lanes[this.row], time)), time); }
+  // `time` is where it is looked at, which may be behind its start.
+  goToPlace(place, time = this.profile.starts[this.profile.lanes[this.row].slices[place]]) {
+    this.cursor = time;
+    this.view.reveal(time);
     const box = this.plot.getBoundingClientRect();
     this.choose(place, box.left + this.x(this.cursor), box.top + this.rowTop(this.row) + this.rowHeight, true);
   }

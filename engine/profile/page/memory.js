@@ -3,11 +3,10 @@
 
 class MemoryChart extends Chart {
   constructor(view, profile, tier, top, label) {
-    super(view, 0, label, "ArrowLeft ArrowRight ArrowUp ArrowDown p + - 0 Enter Escape");
+    super(view, label, "ArrowLeft ArrowRight ArrowUp ArrowDown p + - 0 Enter Escape");
     this.profile = profile;
     this.tier = tier;
     this.highest = top;
-    this.leftEms = 4.6;
   }
   heightFor(em) { return Math.round((innerWidth < 700 ? 12 : 15.5) * em); }
 
@@ -15,7 +14,7 @@ class MemoryChart extends Chart {
   sampleColumns() {
     const { times, totals } = this.tier, columns = Math.max(1, Math.round(this.plotWidth * this.ratio));
     const moments = new Int32Array(columns), sampled = new Float64Array(columns);
-    let next = firstBehind(times, this.view.first);
+    let next = d3.bisectRight(times, this.view.first);
     for (let c = 0; c < columns; ++c) {
       const end = this.view.first + ((c + 1) / columns) * this.view.span;
       let best = Math.max(next - 1, 0);
@@ -32,7 +31,7 @@ class MemoryChart extends Chart {
     const at = Float64Array.from(moments, (moment) => times[moment]);
     const base = new Float64Array(columns);
     for (const life of lives) {
-      const first = firstBefore(at, from[life]), last = firstBefore(at, to[life]);
+      const first = d3.bisectLeft(at, from[life]), last = d3.bisectLeft(at, to[life]);
       if (first >= last) continue;
       if (visit(life, first, last, base) === false) return;
       for (let c = first; c < last; ++c) base[c] += this.profile.bytes[life];
@@ -115,19 +114,15 @@ class MemoryChart extends Chart {
   }
 
   drawLines(context) {
-    const summary = this.profile.summary.memory[this.tier.name];
-    const line = (bytes, text, dash) => {
-      if (bytes > this.highest) return;
-      context.strokeStyle = context.fillStyle = this.colour("ink");
-      context.setLineDash(dash);
-      context.lineWidth = 1;
-      context.beginPath();
-      context.moveTo(this.left, this.y(bytes));
-      context.lineTo(this.left + this.plotWidth, this.y(bytes));
-      context.stroke();
-      context.setLineDash([]);
-    };
-    line(summary.peak_bytes, "", [5, 4]);
+    const held = this.y(this.profile.summary.memory[this.tier.name].peak_bytes);
+    context.strokeStyle = this.colour("ink");
+    context.setLineDash([5, 4]);
+    context.lineWidth = 1;
+    context.beginPath();
+    context.moveTo(this.left, held);
+    context.lineTo(this.left + this.plotWidth, held);
+    context.stroke();
+    context.setLineDash([]);
     const time = this.tier.times[this.tier.peak];
     if (time < this.view.first || time > this.view.last) return;
     const x = this.x(time), y = this.y(this.tier.totals[this.tier.peak]);
@@ -153,7 +148,7 @@ class MemoryChart extends Chart {
   pointAt(x, y, clientX, clientY) {
     const column = this.columnOf(x), bytes = (1 - (y - this.top) / this.plotHeight) * this.highest;
     const moment = this.samples.moments[column], life = bytes < 0 ? -1 : this.lifeAt(moment, bytes);
-    this.cursor = this.tier.times[moment];
+    this.cursor = Math.max(this.tier.times[moment], this.view.first);
     this.moment = moment;
     this.choose(life, clientX, clientY, false);
   }
@@ -173,8 +168,8 @@ class MemoryChart extends Chart {
 
   choose(life, clientX, clientY, aloud) {
     this.chosen = life;
-    this.drawChosen();
-    const all = sizeText(this.tier.totals[this.moment]) + " on " + this.tier.name + " at " + timeText(this.tier.times[this.moment]);
+    this.drawMarks();
+    const all = sizeText(this.tier.totals[this.moment]) + " on " + this.tier.name + " at " + timeText(this.cursor);
     if (life < 0) {
       const kinds = this.profile.page.kinds.map((kind, k) => [wordsOf(kind), this.tier.byKind[this.moment][k]]).filter(([, bytes]) => bytes > 0);
       return this.tell(all, kinds.map(([kind, bytes]) => [kind, sizeText(bytes)]), clientX, clientY, aloud);
@@ -182,16 +177,20 @@ class MemoryChart extends Chart {
     this.tell(this.profile.bufferName(life), [...this.profile.bufferFacts(life), ["then", all]], clientX, clientY, aloud);
   }
 
-  drawChosen() {
-    const context = this.context(this.marks), x = this.x(this.tier.times[this.moment]);
+  drawMarks() {
+    const context = this.context(this.marks);
+    if (typeof this.chosen !== "number") return;
     context.strokeStyle = this.colour("ink");
-    context.lineWidth = 1;
-    context.globalAlpha = 0.5;
-    context.beginPath();
-    context.moveTo(x, this.top);
-    context.lineTo(x, this.top + this.plotHeight);
-    context.stroke();
-    context.globalAlpha = 1;
+    if (this.cursor >= this.view.first && this.cursor <= this.view.last) {
+      const x = this.x(this.cursor);
+      context.lineWidth = 1;
+      context.globalAlpha = 0.5;
+      context.beginPath();
+      context.moveTo(x, this.top);
+      context.lineTo(x, this.top + this.plotHeight);
+      context.stroke();
+      context.globalAlpha = 1;
+    }
     if (this.chosen < 0) return;
     context.lineWidth = 2;
     this.forEachSeen((life, first, last, base) => {
@@ -205,24 +204,27 @@ class MemoryChart extends Chart {
 
   // Keys: to a moment, and among what lives then.
   stand() {
-    if (this.moment === undefined) this.moment = this.tier.peak;
+    if (this.moment === undefined) {
+      this.moment = this.tier.peak;
+      this.cursor = this.tier.times[this.moment];
+    }
     return this.moment;
   }
   step(by) { this.goToMoment(Math.min(Math.max(this.stand() + by, 0), this.tier.times.length - 1)); }
-  goTo(time) { this.goToMoment(Math.max(0, firstBehind(this.tier.times, time) - 1)); }
+  goTo(time) { this.goToMoment(Math.max(0, d3.bisectRight(this.tier.times, time) - 1), time); }
   goToPeak() { this.goToMoment(this.tier.peak); }
-  goToMoment(moment) {
+  // `time` is within the moment, which may have begun before what is seen.
+  goToMoment(moment, time = this.tier.times[moment]) {
     this.moment = moment;
-    this.cursor = this.tier.times[moment];
-    this.view.reveal(this.cursor);
+    this.cursor = time;
+    this.view.reveal(time);
     this.samples = this.sampleColumns();
-    const isAlive = this.chosen >= 0 && this.profile.from[this.chosen] <= this.cursor && this.cursor < this.profile.to[this.chosen];
+    const isAlive = this.chosen >= 0 && this.profile.from[this.chosen] <= time && time < this.profile.to[this.chosen];
     this.tellChosen(isAlive ? this.chosen : -1);
   }
   climb(by) {
     const alive = this.aliveAt(this.stand());
     const place = alive.indexOf(this.chosen), next = place < 0 ? (by > 0 ? 0 : alive.length - 1) : place + by;
-    this.cursor = this.tier.times[this.moment];
     this.tellChosen(next >= 0 && next < alive.length ? alive[next] : -1);
   }
   tellChosen(life) {
@@ -245,17 +247,6 @@ function longestLevel(values, first, last) {
     from = c;
   }
   return best;
-}
-
-// The first position whose value is not less than `value`.
-function firstBefore(ascending, value) {
-  let low = 0, high = ascending.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ascending[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 // Whole steps of 1, 2 or 5 and of powers of two beyond ten, as people count memory.

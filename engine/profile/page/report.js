@@ -14,8 +14,8 @@ function chosenProfiles() {
   return shown.source === "measured" ? [own] : [planned[shown.rank], own];
 }
 
-function legend(names) {
-  return make("ul", { class: "legend" }, names.map(([name, text]) => make("li", {}, swatch(name), text)));
+function legend(names, ...more) {
+  return make("ul", { class: "legend" }, names.map(([name, text]) => make("li", {}, swatch(name), text)), more);
 }
 
 function memoryCharts(chosen) {
@@ -39,7 +39,7 @@ function memoryCharts(chosen) {
 
 function laneCharts(chosen) {
   const works = kWorks.filter(([work]) => chosen.some((profile) => profile.lanes.some((lane) => lane.slices.some((slice) => workOf(profile.operation(slice)) === work))));
-  const figures = [make("ul", { class: "legend" }, works.map(([work, text]) => make("li", {}, swatch(work), text)), make("li", {}, make("span", { class: "swatch hatched", "aria-hidden": "true" }), "waits"))];
+  const figures = [legend(works, make("li", {}, make("span", { class: "swatch hatched", "aria-hidden": "true" }), "waits"))];
   for (const profile of chosen) {
     const chart = new LanesChart(view, profile, "Lanes over the step, " + profile.group + ": " + profile.lanes.map((lane) => lane.name).join(", ") + ". Arrow keys go through instructions and lanes.");
     charts.push(chart);

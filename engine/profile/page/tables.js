@@ -1,8 +1,5 @@
 // What the charts show as figures: all of them are those of summary.json, to the last digit.
 
-const inBoth = (profiles, cell) => profiles.map(cell);
-const headsOf = (profiles, text) => profiles.length > 1 ? profiles.map((profile) => text + ", " + profile.group) : [text];
-
 function tile(name, lines, note) {
   return make("div", { class: "tile" }, make("h3", {}, name), lines.map(([value, text]) => make("p", { class: "value" }, value, text ? make("small", {}, text) : null)),
     note ? make("p", { class: "note" }, note) : null);

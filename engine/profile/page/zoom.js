@@ -37,9 +37,9 @@ class TimeView {
 
 // A canvas with axes over it, a second canvas for what is pointed at, and the ways to move.
 class Chart {
-  constructor(view, height, label, keys) {
+  constructor(view, label, keys) {
     this.view = view;
-    this.height = height;
+    this.leftEms = 4.6;
     this.plot = make("div", { class: "plot", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-label": label, "aria-keyshortcuts": keys });
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.marks = make("canvas", { "aria-hidden": "true", class: "marks" });
@@ -110,7 +110,9 @@ class Chart {
     this.isScheduled = true;
     requestAnimationFrame(() => {
       this.isScheduled = false;
-      if (this.plot.isConnected) this.draw();
+      if (!this.plot.isConnected) return;
+      this.draw();
+      this.drawMarks();
     });
   }
 
@@ -144,9 +146,9 @@ class Chart {
     if (aloud) byId("said").textContent = title + "; " + facts.map(([name, value]) => name + " " + value).join("; ");
   }
   release() {
-    this.chosen = null;
+    this.chosen = this.marked = null;
     hideTip();
-    if (this.width) this.context(this.marks);
+    if (this.width) this.drawMarks();
   }
 
   keyed(event) {
