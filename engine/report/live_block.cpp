@@ -53,6 +53,8 @@ TerminalSize terminal_size() {
 void end_live_output() {
   const std::lock_guard lock(drawing().mutex);
   drawing().has_ended = true;
+  if (drawing().block != nullptr)
+    drawing().block->lines_.clear();  // they stay, and nothing goes back to them
   drawing().block = nullptr;
   restore_terminal();
 }

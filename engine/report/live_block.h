@@ -37,6 +37,7 @@ class LiveBlock {
   void finish();
 
  private:
+  friend void end_live_output();
   friend void say_above_blocks(const std::string& lines);
   void print_above(const std::string& lines);
   std::string to_its_start() const;

@@ -42,16 +42,26 @@ bool locale_is_utf8() {
   return false;
 }
 
-PanelPlan panel_plan(const TierBudgets& budgets, const std::array<Bytes, kTiers.size()>& planned,
-                     const PlannedProgram& training, std::function<LiveFigures()> live) {
-  PanelPlan plan = {.tiers = {}, .lanes = {}, .live = std::move(live), .is_utf8 = locale_is_utf8()};
-  for (const Tier tier : used_tiers(budgets)) {
-    const auto index = static_cast<std::size_t>(tier);
-    plan.tiers.push_back({tier, planned[index], budgets[index]});
-  }
+namespace {
+
+template <typename AnyPlan>
+PanelPlan panel_of(const AnyPlan& plan, std::function<LiveFigures()> live) {
+  PanelPlan panel = {.tiers = {}, .lanes = {}, .live = std::move(live), .is_utf8 = locale_is_utf8()};
+  for (const Tier tier : used_tiers(plan.budgets))
+    panel.tiers.push_back({tier, plan.arena_bytes(tier), plan.budgets[static_cast<std::size_t>(tier)]});
   for (std::size_t lane = 0; lane < kLanes.size(); ++lane)
-    if (!training.dependencies.lanes[lane].empty()) plan.lanes.push_back(kLanes[lane]);
-  return plan;
+    if (!plan.training.dependencies.lanes[lane].empty()) panel.lanes.push_back(kLanes[lane]);
+  return panel;
+}
+
+}  // namespace
+
+PanelPlan panel_plan(const Plan& plan, std::function<LiveFigures()> live) {
+  return panel_of(plan, std::move(live));
+}
+
+PanelPlan panel_plan(const JointPlan& plan, std::function<LiveFigures()> live) {
+  return panel_of(plan, std::move(live));
 }
 
 void LivePanel::note_loss(double loss) {

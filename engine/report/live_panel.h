@@ -1,4 +1,4 @@
-// The panel that a key adds below the progress of a run: memory of each tier, what lanes are used, and how
+// The panel that a key adds above the progress of a run: memory of each tier, what lanes are used, and how
 // the loss went. Values in, lines out; no threads of its own, one caller at a time.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/execute/executor.h"
+#include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 
 namespace strata {
@@ -60,9 +61,9 @@ class LivePanel {
 /// Whether the environment's locale writes UTF-8.
 bool locale_is_utf8();
 
-/// The plan of a run whose budgets and training program are these.
-PanelPlan panel_plan(const TierBudgets& budgets, const std::array<Bytes, kTiers.size()>& planned,
-                     const PlannedProgram& training, std::function<LiveFigures()> live);
+/// The panel of a run of one model, or of several.
+PanelPlan panel_plan(const Plan& plan, std::function<LiveFigures()> live);
+PanelPlan panel_plan(const JointPlan& plan, std::function<LiveFigures()> live);
 
 /// What is said once where there is a panel.
 inline constexpr const char* kPanelHint = "press p for memory, lanes and the loss";

@@ -38,9 +38,9 @@ class ModelsTable {
     static Surroundings real();
   };
 
-  /// `memory` is what the run needs: "device 24.00 MiB  host 1.20 GiB".
-  /// `panel`, which a key adds to the table, has what the run has come to; without it there is none, and the
-  /// table is redrawn when something ends only.
+  /// `memory` is what the run needs: "device 24.00 MiB  host 1.20 GiB". `panel`, which a key adds to the
+  /// table, has what the run has come to; without it there is none, and the table is redrawn only when
+  /// something ends.
   ModelsTable(std::vector<ModelLabel> models, std::string memory, bool terminal,
               Surroundings surroundings = Surroundings::real(), std::optional<PanelPlan> panel = {});
   ModelsTable(const ModelsTable&) = delete;

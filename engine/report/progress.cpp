@@ -24,9 +24,7 @@ ProgressLine::ProgressLine(const RunConfig& config, const Plan& plan, const Mach
                            bool terminal, std::function<LiveFigures()> live)
     : config_(config), plan_(plan), rates_(rates), terminal_(terminal) {
   if (!terminal_ || !live) return;
-  std::array<Bytes, kTiers.size()> planned = {};
-  for (const Tier tier : kTiers) planned[static_cast<std::size_t>(tier)] = plan.arena_bytes(tier);
-  panel_.emplace(panel_plan(plan.budgets, planned, plan.training, std::move(live)));
+  panel_.emplace(panel_plan(plan, std::move(live)));
 }
 
 void ProgressLine::finish() {
@@ -151,8 +149,9 @@ void MetricsLog::File::write(const nlohmann::json& line) {
   }
   if (file_ || failed_) return;
   failed_ = true;
-  std::cerr << fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
-                           std::strerror(errno));
+  say_above_blocks(
+      fmt::format("warning: report.metrics: a line could not be written ({}); the log ends here\n",
+                  std::strerror(errno)));
 }
 
 MetricsLog::MetricsLog(const std::string& path) : file_(std::make_shared<File>(path)) {}

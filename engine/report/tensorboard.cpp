@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
 #include <vector>
 
 #include "base/error.h"
 #include "engine/report/figures.h"
+#include "engine/report/live_block.h"
 
 namespace strata {
 namespace {
@@ -68,7 +68,7 @@ void TensorBoardLog::try_to(const Write& write) {
     write();
   } catch (const IoError& error) {
     failed_ = true;
-    std::cerr << fmt::format("warning: report.tensorboard: {}; the curves end here\n", error.what());
+    say_above_blocks(fmt::format("warning: report.tensorboard: {}; the curves end here\n", error.what()));
   }
 }
 

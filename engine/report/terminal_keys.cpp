@@ -22,7 +22,7 @@ constexpr std::array kEndingSignals = {SIGHUP, SIGQUIT, SIGABRT, SIGSEGV, SIGBUS
 enum class Mode : int { found, busy, keys, for_good };
 std::atomic<Mode> mode = Mode::found;
 static_assert(std::atomic<Mode>::is_always_lock_free, "signal handlers use it");
-termios as_found;  ///< valid unless mode is found
+termios as_found;  ///< valid if mode is keys
 
 bool is_in_foreground() {
   return ::tcgetpgrp(kTerminal) == ::getpgrp();
@@ -38,26 +38,30 @@ void set_terminal(const termios& settings) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+/// A signal may come at any moment: it finds mode keys before the terminal is touched, and if it came between
+/// the two, what it has restored is restored once more.
 void hand_over_keys() {
   Mode expected = Mode::found;
   if (!is_in_foreground() || !mode.compare_exchange_strong(expected, Mode::busy)) return;
   termios settings = {};
-  if (::tcgetattr(kTerminal, &settings) == 0) {
-    as_found = settings;
-    settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-    settings.c_cc[VMIN] = 1;
-    settings.c_cc[VTIME] = 0;
-    set_terminal(settings);
-  }
+  const bool is_known = ::tcgetattr(kTerminal, &settings) == 0;
+  if (is_known) as_found = settings;
+  settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  settings.c_cc[VMIN] = 1;
+  settings.c_cc[VTIME] = 0;
   expected = Mode::busy;
-  // A signal that came in between has found the terminal's settings in as_found.
-  if (!mode.compare_exchange_strong(expected, Mode::keys)) set_terminal(as_found);
+  if (!mode.compare_exchange_strong(expected, is_known ? Mode::keys : Mode::found) || !is_known) return;
+  set_terminal(settings);
+  if (mode != Mode::keys) set_terminal(as_found);
 }
 
+/// Handlers of signals call it, so it leaves errno alone.
 void restore(Mode then) {
+  const int error = errno;
   const Mode before = mode.exchange(then);
   if (before == Mode::for_good) mode = Mode::for_good;
   if (before == Mode::keys && is_in_foreground()) set_terminal(as_found);
+  errno = error;
 }
 
 void end_by(int signal) {
@@ -75,8 +79,8 @@ void set_handler(int signal, void (*handler)(int)) {
 
 /// Stops as without a handler; when it goes on, wait() sees to the terminal.
 void stop_by(int signal) {
-  const int error = errno;
   restore(Mode::found);
+  const int error = errno;
   set_handler(signal, SIG_DFL);
   ::raise(signal);
   set_handler(signal, stop_by);
@@ -105,7 +109,7 @@ TerminalKeys::TerminalKeys()
 }
 
 TerminalKeys::~TerminalKeys() {
-  if (is_terminal_) restore(Mode::found);
+  restore(Mode::found);
   ::close(wake_);
 }
 
@@ -116,15 +120,17 @@ void TerminalKeys::end() {
 
 /// Nothing is read in the background, which would stop the process, nor when the terminal is gone.
 std::optional<char> TerminalKeys::wait(double seconds) {
-  const bool reads = is_terminal_ && mode != Mode::for_good && is_in_foreground();
+  const bool reads = is_terminal_ && !is_gone_ && mode != Mode::for_good && is_in_foreground();
   if (reads) hand_over_keys();
   std::array<pollfd, 2> ends = {pollfd{wake_, POLLIN, 0}, pollfd{reads ? kTerminal : -1, POLLIN, 0}};
   if (::poll(ends.data(), ends.size(), static_cast<int>(seconds * 1000)) <= 0) return std::nullopt;
   if (ends[0].revents != 0 || mode != Mode::keys || !is_in_foreground()) return std::nullopt;
   char key = 0;
   if (ends[1].revents == 0) return std::nullopt;
+  errno = 0;
   if (::read(kTerminal, &key, 1) == 1) return key;
-  is_terminal_ = false;
+  // A process that has just come to the background is refused, too.
+  is_gone_ = errno != EINTR && is_in_foreground();
   return std::nullopt;
 }
 

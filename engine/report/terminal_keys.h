@@ -22,7 +22,8 @@ class TerminalKeys {
   void end();
 
  private:
-  bool is_terminal_;
+  const bool is_terminal_;
+  bool is_gone_ = false;  ///< it has ended or failed
   int wake_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// The panel below a run's progress: its figures, and that it fits the terminal.
+// The panel above a run's progress: its figures, and that it fits the terminal.
 #include "engine/report/live_panel.h"
 
 #include <gmock/gmock.h>
