@@ -3,57 +3,56 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata {
 
-struct TrainCommand {
+/// What all commands take.
+struct RunFileCommand {
   std::string run_file;
   std::vector<std::string> overrides;  ///< --set a.b=c
-  std::string json;                    ///< report file; empty: none, "-": standard output
-  std::string profile;                 ///< folder for a profile; empty: none
+
+  /// "strata plan run.yaml --set 'a.b=c'".
+  std::string line(std::string_view name) const;
+};
+
+struct TrainCommand : RunFileCommand {
+  std::string json;     ///< report file; empty: none, "-": standard output
+  std::string profile;  ///< folder for a profile; empty: none
   bool fresh = false;
   bool dump_config = false;
   std::int64_t profiled_steps = 0;  ///< if more than 0, so many steps are run for the profile alone
 };
 int run_train(const TrainCommand& command);
 
-struct ProfileCommand {
-  std::string run_file;
-  std::vector<std::string> overrides;
+struct ProfileCommand : RunFileCommand {
   std::string out;  ///< folder of a profile, or file of a comparison
   std::int64_t steps = 4;
   std::vector<std::string> compared;  ///< two folders of profiles, instead of a run file
 };
 int run_profile(const ProfileCommand& command);
 
-struct PlanCommand {
-  std::string run_file;
-  std::vector<std::string> overrides;
+struct PlanCommand : RunFileCommand {
   std::string json;
   std::string profile;  ///< folder for a profile; empty: none
   bool program = false, schedule = false;
 };
 int run_plan(const PlanCommand& command);
 
-struct ExplainCommand {
-  std::string run_file;
-  std::vector<std::string> overrides;
+struct ExplainCommand : RunFileCommand {
   std::string json;
 };
 int run_explain(const ExplainCommand& command);
 
-struct DoctorCommand {
-  std::string run_file;  ///< whose device, precision and drives; empty: the CPU
-  std::vector<std::string> overrides;
+/// Looks at the run file's device, precision and drives; without one at the CPU.
+struct DoctorCommand : RunFileCommand {
   std::vector<std::string> folders;  ///< on drives, instead of the run file's
   std::string profile;               ///< file for the machine's rates; empty: none
 };
 int run_doctor(const DoctorCommand& command);
 
-struct ExportCommand {
-  std::string run_file;
-  std::vector<std::string> overrides;
+struct ExportCommand : RunFileCommand {
   std::string folder;
   std::string dtype;  ///< "fp32" or "bf16"
 };

@@ -17,6 +17,7 @@
 #include "engine/config/run_models.h"
 #include "engine/plan/search/advice.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/plan/search/step_use.h"
 #include "engine/report/explain_report.h"
 
 namespace strata {
@@ -73,8 +74,9 @@ int run_explain(const ExplainCommand& command) {
   TaskArena arena(usable_cores());
   arena.execute([&] { advice = advise(run.input); });
   const MachineRates rates = planning_rates(run.input.configs.front());
-  if (command.json != "-") std::cout << explain_text(run.input, advice, rates) << std::flush;
-  write_json(command.json, explain_json(advice, rates));
+  const std::vector<RankUse> uses = advice.run ? find_use(*advice.run, rates) : std::vector<RankUse>();
+  if (command.json != "-") std::cout << explain_text(run.input, advice, uses, rates) << std::flush;
+  write_json(command.json, explain_json(advice, uses, rates));
   if (!advice.run) throw ConfigError(advice.refusal);
   return 0;
 }

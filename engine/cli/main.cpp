@@ -14,11 +14,10 @@
 namespace strata {
 namespace {
 
-template <typename Command>
-void add_run_file(CLI::App& app, Command& command) {
-  app.add_option("run_file", command.run_file, "the run file (YAML)")->required();
+CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
   app.add_option("--set", command.overrides, "override a key of the run file: --set train.steps=10")
       ->take_all();
+  return app.add_option("run_file", command.run_file, "the run file (YAML)");
 }
 
 int run(int argc, char** argv) {
@@ -28,7 +27,7 @@ int run(int argc, char** argv) {
   TrainCommand train;
   CLI::App* train_app =
       app.add_subcommand("train", "train as the run file says; goes on from its newest checkpoint");
-  add_run_file(*train_app, train);
+  add_run_file(*train_app, train)->required();
   train_app->add_option("--json", train.json,
                         "write the report as JSON to this file, '-' for standard output");
   train_app->add_option("--profile", train.profile,
@@ -47,7 +46,7 @@ int run(int argc, char** argv) {
   PlanCommand plan;
   CLI::App* plan_app =
       app.add_subcommand("plan", "print budgets, peaks, traffic and the program; touches no device");
-  add_run_file(*plan_app, plan);
+  add_run_file(*plan_app, plan)->required();
   plan_app->add_option("--json", plan.json, "write the plan as JSON to this file, '-' for standard output");
   plan_app->add_option(
       "--profile", plan.profile,
@@ -61,8 +60,7 @@ int run(int argc, char** argv) {
   ProfileCommand profile;
   CLI::App* profile_app = app.add_subcommand(
       "profile", "run a few steps and write a page of where memory and time go; saves nothing else");
-  CLI::Option* profiled_run = profile_app->add_option("run_file", profile.run_file, "the run file (YAML)");
-  profile_app->add_option("--set", profile.overrides, "override a key of the run file")->take_all();
+  CLI::Option* profiled_run = add_run_file(*profile_app, profile);
   profile_app->add_option(
       "--out", profile.out,
       "the folder to write: report.html, trace.pftrace, memory_view.pickle, summary.json; "
@@ -79,16 +77,14 @@ int run(int argc, char** argv) {
   ExplainCommand explain;
   CLI::App* explain_app = app.add_subcommand(
       "explain", "say in words what lives where and why, what bounds a step, and what would help most");
-  add_run_file(*explain_app, explain);
+  add_run_file(*explain_app, explain)->required();
   explain_app->add_option("--json", explain.json,
                           "write the figures as JSON to this file, '-' for standard output");
 
   DoctorCommand doctor;
   CLI::App* doctor_app =
       app.add_subcommand("doctor", "say what this machine has, and what is missing or slow");
-  doctor_app->add_option("run_file", doctor.run_file,
-                         "the run file (YAML) whose device and drives are looked at");
-  doctor_app->add_option("--set", doctor.overrides, "override a key of the run file")->take_all();
+  add_run_file(*doctor_app, doctor)->description("the run file (YAML) whose device and drives are looked at");
   doctor_app
       ->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")
       ->take_all();
@@ -97,7 +93,7 @@ int run(int argc, char** argv) {
 
   ExportCommand export_command;
   CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");
-  add_run_file(*export_app, export_command);
+  add_run_file(*export_app, export_command)->required();
   export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")
       ->required();
   export_app->add_option("--dtype", export_command.dtype, "of the tensors")

@@ -49,12 +49,13 @@ std::vector<Plan> plans_for(const RunConfig& config, const Model& model,
                             const AgreedPrecision& precision) {
   try {
     return plans_in(precision, config, model, planning_rates(config));
-  } catch (const ConfigError& error) {
+  } catch (const BudgetError& error) {
     const std::string open = open_budgets(error.what(), as_given, config.memory);
     if (open.empty()) throw;
-    throw ConfigError(
+    throw BudgetError(
         fmt::format("{} (unlimited is what the machine has, {}; to plan for another one give {} a number)",
-                    error.what(), host.describe(), open));
+                    error.what(), host.describe(), open),
+        error.needed);
   }
 }
 
@@ -116,7 +117,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
   JointPlanner planner(std::move(joint), profile);
-  const std::vector<JointPlan> plans = planner.plan(steps);
+  const std::vector<JointPlan> plans = or_explain(command, [&] { return planner.plan(steps); });
   const JointPlan& plan = plans.front();
   if (command.json != "-") {
     std::cout << joint_plan_text(plan, labels, rates) << "scratch  "
@@ -150,7 +151,8 @@ int run_plan(const PlanCommand& command) {
   const RunConfig::MemorySection as_given = config.memory;
   const auto [scratch, host] = share_of_run({{"", &config, &model}}, planned_host(config), 1);
   set_unlimited(config.memory, config.device.kind, host);
-  const std::vector<Plan> plans = plans_for(config, model, as_given, host, precision);
+  const std::vector<Plan> plans =
+      or_explain(command, [&] { return plans_for(config, model, as_given, host, precision); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   if (command.json != "-") {

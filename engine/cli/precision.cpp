@@ -98,11 +98,13 @@ std::vector<Plan> plans_in(const AgreedPrecision& precision, const RunConfig& co
                            const MachineRates& rates) {
   try {
     return make_plans(config, model, rates);
-  } catch (const ConfigError& error) {
+  } catch (const BudgetError& error) {
     if (!precision.is_chosen || config.precision() != DType::fp32 || !fits_in_bf16(config, model, rates))
       throw;
-    throw ConfigError(fmt::format(
-        "{} (train.precision auto chose fp32; with train.precision bf16 the run fits)", error.what()));
+    throw BudgetError(
+        fmt::format("{} (train.precision auto chose fp32; with train.precision bf16 the run fits)",
+                    error.what()),
+        error.needed);
   }
 }
 

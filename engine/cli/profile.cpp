@@ -38,12 +38,13 @@ int run_profile(const ProfileCommand& command) {
     throw ConfigError("profile: give a run file and --out DIR, or --compare and two folders of profiles");
   if (command.out.empty())
     throw ConfigError("--out: give the folder to write, as in strata profile RUN.yaml --out out/profile");
-  return run_train({.run_file = command.run_file,
-                    .overrides = command.overrides,
-                    .json = {},
-                    .profile = command.out,
-                    .fresh = true,
-                    .profiled_steps = command.steps});
+  TrainCommand training;
+  training.run_file = command.run_file;
+  training.overrides = command.overrides;
+  training.profile = command.out;
+  training.fresh = true;
+  training.profiled_steps = command.steps;
+  return run_train(training);
 }
 
 }  // namespace strata

@@ -55,6 +55,12 @@ nlohmann::json profiled_value(const std::string& path, const char* key) {
 
 }  // namespace
 
+std::string RunFileCommand::line(std::string_view name) const {
+  std::string line = fmt::format("strata {} {}", name, run_file);
+  for (const std::string& override : overrides) line += fmt::format(" --set '{}'", override);
+  return line;
+}
+
 void warn_of_model(const RunConfig& config) {
   const ModelConfig model = model_config(config);
   const std::string dropout = dropout_warning(model.keys, model.where);

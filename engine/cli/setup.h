@@ -1,14 +1,20 @@
 // What several commands start with: the run file's model.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <concepts>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+#include "engine/cli/commands.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
 #include "engine/plan/search/host_budget.h"
+#include "engine/plan/search/refusal.h"
 
 namespace strata {
 
@@ -37,6 +43,17 @@ std::optional<bool> profiled_bf16(const std::string& path);
 /// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
 /// says nothing of free space, so that is asked of the folders, if they are there.
 HostResources planned_host(const RunConfig& config);
+
+/// What `plan()` gives. If it finds that the budgets do not hold the run, the sentence also says who knows
+/// more.
+template <std::invocable MakePlan>
+auto or_explain(const RunFileCommand& command, const MakePlan& plan) {
+  try {
+    return plan();
+  } catch (const BudgetError& error) {
+    throw ConfigError(fmt::format("{}; {} says what else would help", error.what(), command.line("explain")));
+  }
+}
 
 /// Throws ConfigError if write_json() could not write to `path`, which is the value of `option`, before a
 /// long run finds out at its end.

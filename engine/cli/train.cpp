@@ -85,7 +85,9 @@ int train(const TrainCommand& command, Job& job) {
     if (!precision.line.empty()) std::cerr << precision.line << '\n';
   }
   std::vector<Plan> plans;
-  on_every_rank(job.world(), [&] { plans = plans_in(precision, config, setup.model, planning); });
+  on_every_rank(job.world(), [&] {
+    plans = or_explain(command, [&] { return plans_in(precision, config, setup.model, planning); });
+  });
   require_one_plan(plans, job.world());
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
@@ -130,7 +132,9 @@ int train(const TrainCommand& command, Job& job) {
   std::vector<nlohmann::json> ranks;
   for (const std::string& text : texts_of_ranks(job.world(), [&] { return rank_json(plan, result).dump(); }))
     ranks.push_back(nlohmann::json::parse(text));
-  const bool failed = result.interrupted || learned_nothing(result);
+  // A few steps for a profile may all be ones by which fp16 finds its scale.
+  const bool was_in_vain = command.profiled_steps == 0 && learned_nothing(result);
+  const bool failed = result.interrupted || was_in_vain;
   if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
   const TrainReport report{plan, result, rates, std::move(ranks)};
@@ -140,10 +144,10 @@ int train(const TrainCommand& command, Job& job) {
     const std::vector<StepProfile> planned = profiles_of(plans, rates);
     write_profile(command.profile, command.run_file, planned,
                   {measured_beside(planned.front(), plan.training, recorded.get())});
-  } else if (!command.profile.empty()) {
+  } else if (!command.profile.empty() && !result.interrupted) {
     say_nothing_to_profile(command);
   }
-  if (learned_nothing(result)) std::cerr << why_nothing_was_learned(result) << '\n';
+  if (was_in_vain) std::cerr << why_nothing_was_learned(result) << '\n';
   if (result.interrupted) std::cerr << how_to_go_on(command, config, result) << '\n';
   return failed ? 1 : 0;
 }

@@ -141,7 +141,7 @@ class ModelsTraining {
     }
     on_every_rank(job_.world(), [&] {
       planner_.emplace(std::move(models), planning_);
-      plans_.push_back(planner_->plan(steps));
+      plans_.push_back(or_explain(command_, [&] { return planner_->plan(steps); }));
     });
     require_one_plan(plans_.back(), job_.world());
   }
@@ -321,10 +321,8 @@ class ModelsTraining {
         memory += fmt::format("{}{} {}", memory.empty() ? "" : "  ", name_of(tier),
                               format_bytes(plan.arena_bytes(tier)));
     }
-    std::array<Bytes, kTiers.size()> planned = {};
-    for (const Tier tier : kTiers) planned[static_cast<std::size_t>(tier)] = plan.arena_bytes(tier);
     table_.emplace(labels(), memory, isatty(STDERR_FILENO) != 0, ModelsTable::Surroundings::real(),
-                   panel_plan(plan.budgets, planned, plan.training, [&trainer] { return trainer.live(); }));
+                   panel_plan(plan, [&trainer] { return trainer.live(); }));
   }
 
   std::vector<std::string> names_of_trained() const {
@@ -364,7 +362,7 @@ class ModelsTraining {
                               .by_validation = run_.select.by == SelectBy::validation};
     (command_.json == "-" ? std::cerr : std::cout) << leaderboard_text(report);
     write_json(command_.json, models_json(report));
-    if (!command_.profile.empty() && !recorded_.is_there()) say_nothing_to_profile(command_);
+    if (!command_.profile.empty() && !recorded_.is_there() && !is_stopped) say_nothing_to_profile(command_);
     if (is_stopped)
       std::cerr << fmt::format("stopped; {} go on with: {}",
                                run_.checkpoint_path.empty() ? "nothing was saved, and models begin anew"

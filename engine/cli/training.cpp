@@ -35,11 +35,9 @@ const std::atomic<bool>& stop_on_signals() {
 }
 
 std::string same_command(const TrainCommand& command) {
-  std::string again = (command.profiled_steps > 0 ? "strata profile " : "strata train ") + command.run_file;
-  if (command.profiled_steps > 0)
-    again += fmt::format(" --out '{}' --steps {}", command.profile, command.profiled_steps);
-  for (const std::string& override : command.overrides) again += fmt::format(" --set '{}'", override);
-  return again;
+  if (command.profiled_steps == 0) return command.line("train");
+  return fmt::format("{} --out '{}' --steps {}", command.line("profile"), command.profile,
+                     command.profiled_steps);
 }
 
 HangAdvice::HangAdvice(Job& job, const TrainCommand& command) : job_(job), command_(command) {

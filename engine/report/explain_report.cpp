@@ -32,12 +32,9 @@ bool is_at(double seconds, const StepEstimate& step) {
 
 class Explanation {
  public:
-  Explanation(const AdviceInput& input, const Advice& advice, const MachineRates& rates)
-      : input_(input),
-        advice_(advice),
-        rates_(rates),
-        uses_(find_use(*advice.run, rates)),
-        config_(input.configs.front()) {}
+  Explanation(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
+              const MachineRates& rates)
+      : input_(input), advice_(advice), rates_(rates), uses_(uses), config_(input.configs.front()) {}
 
   std::string text() {
     heading("The step");
@@ -285,7 +282,7 @@ class Explanation {
   const AdviceInput& input_;
   const Advice& advice_;
   const MachineRates& rates_;
-  std::vector<RankUse> uses_;
+  const std::vector<RankUse>& uses_;
   const RunConfig& config_;
   std::string text_, said_reason_;
 };
@@ -320,12 +317,14 @@ nlohmann::json use_json(const RankUse& use) {
 
 }  // namespace
 
-std::string explain_text(const AdviceInput& input, const Advice& advice, const MachineRates& rates) {
+std::string explain_text(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
+                         const MachineRates& rates) {
   if (!advice.run) return refusal_text(advice);
-  return Explanation(input, advice, rates).text();
+  return Explanation(input, advice, uses, rates).text();
 }
 
-nlohmann::json explain_json(const Advice& advice, const MachineRates& rates) {
+nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& uses,
+                            const MachineRates& rates) {
   nlohmann::json changes = nlohmann::json::array();
   for (const Prediction& change : advice.changes) changes.push_back(prediction_json(change));
   nlohmann::json json = {{"fits", advice.run.has_value()},
@@ -342,7 +341,7 @@ nlohmann::json explain_json(const Advice& advice, const MachineRates& rates) {
   json["now"]["timeline_seconds"] = advice.now.step.timeline;
   json["now"]["work_seconds"] = advice.now.step.work;
   json.update(bound_json(advice.now.step.bound));
-  for (const RankUse& use : find_use(*advice.run, rates)) json["ranks"].push_back(use_json(use));
+  for (const RankUse& use : uses) json["ranks"].push_back(use_json(use));
   return json;
 }
 

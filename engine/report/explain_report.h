@@ -4,14 +4,19 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/plan/search/advice.h"
+#include "engine/plan/search/step_use.h"
 
 namespace strata {
 
-/// Sentences under headings, each a line. If the run does not fit, why and what makes it fit.
-std::string explain_text(const AdviceInput& input, const Advice& advice, const MachineRates& rates);
+/// Sentences under headings, each a line. If the run does not fit, why and what makes it fit. `uses` are of
+/// the run, if it fits.
+std::string explain_text(const AdviceInput& input, const Advice& advice, const std::vector<RankUse>& uses,
+                         const MachineRates& rates);
 /// Keys as documented in docs/explain.md.
-nlohmann::json explain_json(const Advice& advice, const MachineRates& rates);
+nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& uses,
+                            const MachineRates& rates);
 
 }  // namespace strata

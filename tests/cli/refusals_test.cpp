@@ -106,7 +106,9 @@ TEST_F(Refusal, OfDataThatIsNotThereNamesThePattern) {
 
 TEST_F(Refusal, OfADeviceBudgetNamesTheSmallestThatWorksAndItDoes) {
   const Outcome outcome = strata(train("run.yaml", {"memory.device=1KiB"}));
-  expect_sentence(outcome, 2, {"memory.device: 1.00 KiB is too small", "the smallest that works"});
+  expect_sentence(outcome, 2,
+                  {"memory.device: 1.00 KiB is too small", "the smallest that works",
+                   "strata explain run.yaml --set 'memory.device=1KiB' says what else would help"});
   const std::string smallest = bytes_in_sentence(outcome);
   const nlohmann::json done = report(train("run.yaml", {"memory.device=" + smallest}));
   EXPECT_EQ(done["memory"]["device"]["measured_peak_bytes"], std::stoll(smallest));
