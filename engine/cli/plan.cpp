@@ -149,18 +149,19 @@ int run_plan(const PlanCommand& command) {
   const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
-  const auto [scratch, host] = share_of_run({{"", &config, &model}}, planned_host(config), 1);
-  set_unlimited(config.memory, config.device.kind, host);
+  const RunShare share = share_of_run({{"", &config, &model}}, planned_host(config), 1);
+  set_unlimited(config.memory, config.device.kind, share.host);
   const std::vector<Plan> plans =
-      or_explain(command, [&] { return plans_for(config, model, as_given, host, precision); });
+      or_explain(command, [&] { return plans_for(config, model, as_given, share.host, precision); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
   if (command.json != "-") {
     for (const Plan& plan : plans) std::cout << stage_heading(plan, model) << plan_text(plan, model, rates);
     std::cout << (config.optimizer.groups.empty() ? "" : policies_text(model)) << "scratch  "
-              << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
+              << (share.scratch.empty() ? "unknown: this program was built without CUDA"
+                                        : scratch_text(share.scratch))
               << '\n'
-              << "memory   " << host.describe() << '\n';
+              << "memory   " << share.host.describe() << '\n';
     if (!precision.line.empty()) std::cout << precision.line << '\n';
   }
   if (command.schedule) say_schedule(plans, model);
@@ -173,7 +174,7 @@ int run_plan(const PlanCommand& command) {
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));
   }
-  json["scratch"] = scratch_json(scratch);
+  json["scratch"] = scratch_json(share.scratch);
   if (!config.optimizer.groups.empty()) json["policies"] = policies_json(model);
   write_json(command.json, json);
   return 0;
