@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures what memory runs take: planned and measured peaks of each tier, what the kernel says that the processes held, the step's time
 over that of the run with all on the device, and the largest model of each budget. With --pytorch, the same models in PyTorch and
-DeepSpeed, and what DeepSpeed's and accelerate's estimators say. Writes cases.csv, largest.csv, pytorch.csv, estimates.csv and page.html.
+DeepSpeed, and what DeepSpeed's and accelerate's estimators say. Writes cases.csv, largest.csv, pytorch.csv, estimates.csv, page.html
+and, of that, budgets.svg.
 
     bench/memory.py --out FOLDER [--quick] [--rounds 3] [--models gpt2-3m …] [--pytorch .venv/bin/python] [--parts cases largest pytorch]
 

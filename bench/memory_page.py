@@ -24,6 +24,7 @@ figure { margin: 2rem 0; } svg { max-width: 100%; height: auto; }
 caption { text-align: left; font-weight: 600; padding: .5rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .6rem; text-align: right; white-space: nowrap; }
 """
+PICTURE_STYLE = "svg { color: #1c1e21 } @media (prefers-color-scheme: dark) { svg { color: #e6e6e3 } }"
 
 
 def rows_of(folder, name):
@@ -62,7 +63,8 @@ def plain(row):
     return all(row[knob] == str(value) for knob, value in BASE.items() if knob not in free)
 
 
-def chart_of_budgets(rows):
+def chart_of_budgets(rows, picture):
+    """Also a file of its own."""
     chosen = sorted(filter(plain, rows), key=lambda row: ["resident", "1", "1/2", "1/4", "1/8"].index(row["budget"]))
     models = list(dict.fromkeys(row["model"] for row in rows if plain(row)))
     figure, axes = pyplot.subplots(len(models), 1, figsize=(9, 2.1 * len(models)), layout="constrained", squeeze=False)
@@ -74,9 +76,13 @@ def chart_of_budgets(rows):
         sums = [sum(values) for values in zip(*parts.values())]
         parts["the process besides"] = [rss - known for rss, known in zip(mib("rss_training_bytes"), sums)]
         stacked(axis, [row["budget"] for row in of_model], parts)
+        for bar, (row, end) in enumerate(zip(of_model, mib("rss_training_bytes"))):
+            axis.text(end, bar, f"  {float(row['step_over_resident']):.2f} × the step", va="center", fontsize="small")
         axis.set_title(model, loc="left")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False)
-    return figure_of(svg_of(figure), "Memory of a run by device budget, as parts of the need: the tiers' peaks, and the process's peak in training steps by the kernel")
+    svg = svg_of(figure)
+    picture.write_text(svg.replace(">", f"><style>{PICTURE_STYLE}</style>", 1))
+    return figure_of(svg, "Memory of a run by device budget, as parts of the need: the tiers' peaks, and the process's peak in training steps by the kernel; the step's time over the resident run's")
 
 
 def chart_of_largest(rows):
@@ -126,7 +132,7 @@ def write(folder):
     cases, largest, pytorch, estimates = (rows_of(folder, name) for name in ("cases", "largest", "pytorch", "estimates"))
     parts = []
     if cases:
-        parts.append(chart_of_budgets(cases))
+        parts.append(chart_of_budgets(cases, folder / "budgets.svg"))
     if largest:
         parts.append(chart_of_largest(largest))
     if pytorch:
