@@ -90,9 +90,10 @@ TEST_F(Explain, OfABudgetThatIsTooSmallSaysWhatMakesItFitAndEndsAsPlanDoes) {
   EXPECT_THAT(outcome.err, HasSubstr("the smallest that works"));
   EXPECT_THAT(outcome.out, HasSubstr("This run does not fit\n"));
   EXPECT_THAT(outcome.out, HasSubstr("What would make it fit\n  1. --set "));
-  EXPECT_FALSE(figures().at("fits"));
-  ASSERT_FALSE(figures().at("changes").empty());
-  for (const nlohmann::json& change : figures()["changes"]) {
+  const nlohmann::json explained = figures();
+  EXPECT_FALSE(explained.at("fits"));
+  ASSERT_FALSE(explained.at("changes").empty());
+  for (const nlohmann::json& change : explained["changes"]) {
     Arguments changed = with({"plan"}, small);
     for (const std::string setting : change["settings"]) changed.insert(changed.end(), {"--set", setting});
     EXPECT_EQ(strata(changed).status, 0) << change;
