@@ -23,6 +23,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/execute/kernel_times.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/precision.h"
@@ -137,6 +138,16 @@ Finding find_compute(Device& device, const MachineRates& rates, DType measured) 
                       rates.h2d_bytes_per_second / 1e9, rates.d2h_bytes_per_second / 1e9)};
 }
 
+/// What the passes of the run's model take, call by call, is added to the rates.
+Finding find_kernels(Device& device, const RunConfig& config, MachineRates& rates) {
+  const Model model = load_model_of_rank(config, 0);
+  measure_kernels(device, model, config.precision(), {config.train.microbatch, config.data.sequence_length},
+                  rates.kernels);
+  return {Grade::good, "kernels",
+          fmt::format("{} calls of the model's passes with {} sequences of {} tokens were timed",
+                      rates.kernels.size(), config.train.microbatch, config.data.sequence_length)};
+}
+
 std::string filesystem_of(const struct statfs& status) {
   switch (static_cast<unsigned long>(status.f_type)) {
     case 0xEF53:
@@ -224,7 +235,11 @@ int run_doctor(const DoctorCommand& command) {
     report.add(find_space(folder));
     report.add(find_speed(folder, rates));
   }
-  nlohmann::json profile = rates_json(rates);
+  if (!command.run_file.empty() && !command.profile.empty()) {
+    config.train.precision = precision;
+    report.add(find_kernels(*device, config, rates));
+  }
+  nlohmann::json profile = profile_json(rates);
   profile[kMemoryKey] = usable_memory();
   profile[kBf16Key] = without_bf16(nullptr).empty();
   write_json(command.profile, profile);

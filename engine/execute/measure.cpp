@@ -13,6 +13,24 @@
 #include "optim/update.h"
 
 namespace strata {
+namespace {
+
+/// With the pattern over and over.
+void fill(Device& device, std::byte* memory, Bytes bytes, const std::vector<std::byte>& pattern) {
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const auto length = static_cast<Bytes>(pattern.size());
+  for (Bytes at = 0; at < bytes; at += length) {
+    const Bytes piece = std::min(length, bytes - at);
+    if (device.host_addressable()) {  // not over a link that may be throttled
+      std::memcpy(memory + at, pattern.data(), static_cast<std::size_t>(piece));
+    } else {
+      stream->copy_to_device(memory + at, pattern.data(), piece);
+    }
+  }
+  wait_for_all(*stream);
+}
+
+}  // namespace
 
 double seconds_on_host(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -50,17 +68,11 @@ void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dty
       reinterpret_cast<T*>(pattern.data())[i] = T(random.normal(static_cast<std::uint64_t>(i)));
     }
   });
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  const auto length = static_cast<Bytes>(pattern.size());
-  for (Bytes at = 0; at < bytes; at += length) {
-    const Bytes piece = std::min(length, bytes - at);
-    if (device.host_addressable()) {  // not over a link that may be throttled
-      std::memcpy(memory + at, pattern.data(), static_cast<std::size_t>(piece));
-    } else {
-      stream->copy_to_device(memory + at, pattern.data(), piece);
-    }
-  }
-  wait_for_all(*stream);
+  fill(device, memory, bytes, pattern);
+}
+
+void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes) {
+  fill(device, memory, bytes, std::vector<std::byte>(static_cast<std::size_t>(std::min(bytes, MiB))));
 }
 
 HostUpdate::HostUpdate(std::int64_t parameters, const StateFormat& format)

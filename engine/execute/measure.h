@@ -22,6 +22,7 @@ void wait_for_all(Stream& stream);
 /// Random numbers of N(0, 1), over and over. Zeros would not do: a GPU draws less power on them, and runs
 /// faster than it ever will.
 void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype);
+void fill_with_zeros(Device& device, std::byte* memory, Bytes bytes);
 
 /// An AdamW update of bf16 parameters as a host lane makes it. The memory is first touched by the threads of
 /// the arena that the caller runs in.

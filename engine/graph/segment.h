@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/device/kernel_work.h"
 #include "engine/graph/operator.h"
 
 namespace strata {
@@ -16,6 +17,7 @@ class Segment {
     Region region = Region::workspace;
     Bytes offset = 0;
     Matrix size = {};
+    bool has_indices = false;  ///< int32, whatever `size` says
   };
   struct Step {
     std::shared_ptr<const Operator> rule;
@@ -25,16 +27,21 @@ class Segment {
   Segment(std::vector<Step> steps, const MicrobatchShape& shape);
 
   double flops() const { return flops_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  /// By step. Other segments may have an equal one, no other the same.
+  const std::shared_ptr<const Work>& work() const { return work_; }
   bool touches(Region region) const { return reads(region) || writes(region); }
   /// Needs what was there, or changes it.
   bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
   bool writes(Region region) const { return written_[static_cast<std::size_t>(region)]; }
 
   void run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
+  void run_step(const Step& step, Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
 
  private:
   std::vector<Step> steps_;
   MicrobatchShape shape_;
+  std::shared_ptr<const Work> work_;
   double flops_ = 0;
   std::array<bool, kRegions> read_ = {}, written_ = {};
 };

@@ -139,7 +139,8 @@ class UnitPassMaker {
   PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) {
     if (!view) return {.size = Matrix()};
     const Tensor& tensor = this->tensor(view.tensor);
-    PlacedOperand operand{.region = tensor.region, .size = size(view.tensor)};
+    PlacedOperand operand{
+        .region = tensor.region, .size = size(view.tensor), .has_indices = tensor.type == TensorType::int32};
     const Bytes element = size_of(operand.size.dtype);
     const auto placed = placement_.places.find(view.tensor);
     if (placed != placement_.places.end()) {

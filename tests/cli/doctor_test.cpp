@@ -1,6 +1,8 @@
 // strata doctor: a line for everything that it looks at, and rates that the planner takes.
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "tests/cli/workspace.h"
 
 namespace strata::test {
@@ -22,6 +24,30 @@ TEST_F(Doctor, LooksAtEverythingAndWritesRatesThatAPlanIsMadeBy) {
   const Outcome plan = strata({"plan", "run.yaml", "--set", "plan.machine=machine.json"});
   EXPECT_EQ(plan.status, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("s per step by"));
+}
+
+TEST_F(Doctor, TimesTheKernelsOfARunsModelAndAPlanIsMadeByThem) {
+  const Outcome outcome = strata({"doctor", "run.yaml", "--profile", "machine.json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("calls of the model's passes"));
+  nlohmann::json profile = nlohmann::json::parse(std::ifstream(path("machine.json")));
+  ASSERT_GT(profile["kernels"].size(), 10U);
+  const auto seconds = [&](double times) {
+    nlohmann::json slower = profile;
+    for (nlohmann::json& kernel : slower["kernels"])
+      kernel["seconds"] = times * kernel["seconds"].get<double>();
+    write("slower.json", slower.dump());
+    const Outcome plan =
+        strata({"explain", "run.yaml", "--set", "plan.machine=slower.json", "--json", "explained.json"});
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return nlohmann::json::parse(std::ifstream(path("explained.json")))["now"]["step_seconds"].get<double>();
+  };
+  EXPECT_GT(seconds(1000), 10 * seconds(1));
+  profile["kernels"][0]["seconds"] = 0;
+  write("broken.json", profile.dump());
+  const Outcome refused = strata({"plan", "run.yaml", "--set", "plan.machine=broken.json"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("broken.json is no machine profile: each of its kernels needs seconds"));
 }
 
 TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {

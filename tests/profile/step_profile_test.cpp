@@ -26,10 +26,11 @@ TEST(PlannedProfiles, HaveTheTimelinesSeconds) {
   const Profiled of;
   EXPECT_DOUBLE_EQ(of.profile.seconds,
                    simulated_seconds(of.plan.training.program, of.plan.training.dependencies, of.rates));
+  const InstructionCosts costs(of.plan.training.program, of.rates);
   std::map<Lane, double> busy, end;
   for (const ProfileSlice& slice : of.profile.slices) {
     const Instruction& instruction = of.profile.instruction(slice.instruction);
-    const double seconds = seconds_of(of.plan.training.program, instruction, of.rates);
+    const double seconds = costs.seconds_of(instruction);
     EXPECT_NEAR(slice.time.end - slice.time.start, seconds, 1e-12);
     busy[instruction.lane] += seconds;
     EXPECT_GE(slice.time.start, end[instruction.lane]);

@@ -161,6 +161,7 @@ void PassLowering::run_segment(const Visit& visit, const UnitPass& pass, std::si
                       .unit = visit.unit,
                       .microbatch = visit.microbatch,
                       .flops = segment.flops(),
+                      .work = builder_.program().works.add(segment.work()),
                       .saved_level = static_cast<std::int32_t>(level),
                       .segment = static_cast<std::int32_t>(number)},
                      uses);

@@ -45,6 +45,8 @@ class Merger {
     of.turns = find_turns(*plain);
     of.first_unit = strata::first_unit(models_, m);
     for (const std::string& unit : plain->units) result_.units.push_back(name(m, unit));
+    for (std::int32_t work = 0; work < std::ssize(plain->works); ++work)
+      result_.works.add(plain->works[work]);
     for (const RankGroup& group : plain->groups) {
       const auto found = std::ranges::find(result_.groups, group);
       of.groups.push_back(static_cast<std::int32_t>(found - result_.groups.begin()));
@@ -96,6 +98,8 @@ class Merger {
       Instruction instruction = models_[m].plain->instructions[static_cast<std::size_t>(i)];
       instruction.model = static_cast<std::int32_t>(m);
       if (instruction.unit >= 0) instruction.unit += of.first_unit;
+      if (instruction.work >= 0)
+        instruction.work = result_.works.add(models_[m].plain->works[instruction.work]);
       if (instruction.exchange.group >= 0)
         instruction.exchange.group = of.groups[static_cast<std::size_t>(instruction.exchange.group)];
       for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {
@@ -212,6 +216,7 @@ Program part_of(const Program& merged, std::span<const ModelProgram> models, std
     Instruction& copy = part.instructions.emplace_back(instruction);
     copy.model = 0;
     if (copy.unit >= 0) copy.unit -= first;
+    if (copy.work >= 0) copy.work = part.works.add(merged.works[copy.work]);
     for (std::vector<Operand>* operands : {&copy.reads, &copy.writes}) {
       for (Operand& operand : *operands) operand.buffer = own_buffer(operand.buffer);
     }

@@ -128,6 +128,7 @@ BufferId Program::add(Buffer buffer) {
 Program Program::outline() const {
   Program result;
   result.units = units;
+  result.works = works;
   result.groups = groups;
   result.state = state;
   result.loss_terms = loss_terms;

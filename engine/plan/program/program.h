@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "engine/plan/program/element_type.h"
+#include "engine/plan/program/work.h"
 #include "optim/update_rule.h"
 
 namespace strata {
@@ -278,7 +279,8 @@ struct Instruction {
   When when = When::every_step;
   Exchange exchange = {};
   Effect effect = Effect::none;
-  double flops = 0;  ///< that it executes
+  double flops = 0;        ///< that it executes
+  std::int32_t work = -1;  ///< of a pass: its number in Program::works
   /// How much of the unit's activations a forward or backward pass saves or finds saved: a number in
   /// UnitPasses::levels.
   std::int32_t saved_level = 0;
@@ -313,6 +315,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<std::string> units;  ///< names, for printing
+  Works works;
   std::vector<RankGroup> groups;
   /// Where state lives. Of a unit's parameter, the places that updates write come first.
   std::vector<StatePlace> state;

@@ -13,7 +13,7 @@ HostFigures host_figures(const RunConfig& config) {
 }
 
 std::string to_text(const HostFigures& figures) {
-  return nlohmann::json{{"rates", rates_json(figures.rates)},
+  return nlohmann::json{{"rates", profile_json(figures.rates)},
                         {"device", figures.device},
                         {"host", figures.host ? nlohmann::json(*figures.host) : nlohmann::json()},
                         {"nvme", figures.nvme}}
@@ -23,7 +23,7 @@ std::string to_text(const HostFigures& figures) {
 HostFigures figures_from_text(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text);
   HostFigures figures;
-  figures.rates = rates_from_json(json.at("rates"));
+  figures.rates = rates_from_profile(json.at("rates"));
   figures.device = json.at("device");
   figures.nvme = json.at("nvme");
   if (!json.at("host").is_null()) figures.host = json.at("host").get<Bytes>();

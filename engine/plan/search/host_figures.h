@@ -26,8 +26,8 @@ HostFigures host_figures(const RunConfig& config);
 std::string to_text(const HostFigures& figures);
 HostFigures figures_from_text(const std::string& text);
 
-/// The smallest rates and budgets; cores copy if they do anywhere. No host budget if one has none: then
-/// the run files differ. REQUIRES: one at least.
+/// The smallest rates and budgets, and the first's kernels; cores copy if they do anywhere. No host budget if
+/// one has none: then the run files differ. REQUIRES: one at least.
 HostFigures smallest(const std::vector<HostFigures>& all);
 
 /// `config` with these budgets.

@@ -42,9 +42,10 @@ std::string shape_of(RunConfig config) {
 }
 
 double computing_seconds(const Program& program, const MachineRates& rates) {
+  const InstructionCosts costs(program, rates);
   double seconds = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.lane == Lane::compute) seconds += seconds_of(program, instruction, rates);
+    if (instruction.lane == Lane::compute) seconds += costs.seconds_of(instruction);
   }
   return seconds;
 }

@@ -20,8 +20,9 @@ struct Place {
 class Joining {
  public:
   Joining(std::span<const RankProgram> stages, const MachineRates& rates)
-      : stages_(stages), rates_(rates), joint_of_(stages.size()), next_(stages.size(), 0) {
+      : stages_(stages), joint_of_(stages.size()), next_(stages.size(), 0) {
     for (const RankProgram& stage : stages) {
+      costs_.emplace_back(*stage.program, rates);
       turns_.push_back(find_turns(*stage.program));
       turn_of_.emplace_back();
       for (std::size_t t = 0; t < turns_.back().size(); ++t) {
@@ -115,7 +116,7 @@ class Joining {
     for (std::int32_t i = turn.first; i < turn.last; ++i) {
       const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
       if (instruction.lane != Lane::compute) continue;
-      joint.stages[stage].seconds += seconds_of(program, instruction, rates_);
+      joint.stages[stage].seconds += costs_[stage].seconds_of(instruction);
       if (instruction.flops > 0) joint.pass = {instruction.unit, instruction.operation};
     }
   }
@@ -140,7 +141,7 @@ class Joining {
   }
 
   std::span<const RankProgram> stages_;
-  const MachineRates& rates_;
+  std::vector<InstructionCosts> costs_;               ///< by stage
   std::vector<std::vector<Turn>> turns_;              ///< by stage
   std::vector<std::vector<std::int32_t>> turn_of_;    ///< by stage and instruction
   std::vector<std::vector<std::vector<Place>>> met_;  ///< by stage and turn

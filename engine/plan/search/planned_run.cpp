@@ -14,9 +14,9 @@ namespace {
 
 /// With lanes that take turns a rank does one thing at a time.
 double serial_seconds(const Program& program, const MachineRates& rates) {
+  const InstructionCosts costs(program, rates);
   double seconds = 0;
-  for (const Instruction& instruction : program.instructions)
-    seconds += seconds_of(program, instruction, rates);
+  for (const Instruction& instruction : program.instructions) seconds += costs.seconds_of(instruction);
   return seconds;
 }
 

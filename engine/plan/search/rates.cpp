@@ -50,13 +50,18 @@ void check_rates(const MachineRates& rates, const std::string& path) {
   check("d2h_bytes_per_second", rates.d2h_bytes_per_second, false);
   check("nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second, true);
   check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
+  if (rates.kernels.is_valid()) return;
+  throw ConfigError(
+      fmt::format("plan.machine: {} is no machine profile: each of its kernels needs seconds above "
+                  "0, and flops and bytes of 0 or more",
+                  path));
 }
 
 }  // namespace
 
 MachineRates parse_profile(std::string_view text, const std::string& path) {
   try {
-    const MachineRates rates = rates_from_json(parse_json(text, "plan.machine: " + path));
+    MachineRates rates = rates_from_profile(parse_json(text, "plan.machine: " + path));
     check_rates(rates, path);
     return rates;
   } catch (const nlohmann::json::exception& error) {
@@ -74,7 +79,13 @@ nlohmann::json rates_json(const MachineRates& rates) {
           {"cores_copy", rates.cores_copy}};
 }
 
-MachineRates rates_from_json(const nlohmann::json& json) {
+nlohmann::json profile_json(const MachineRates& rates) {
+  nlohmann::json profile = rates_json(rates);
+  if (!rates.kernels.is_empty()) profile["kernels"] = rates.kernels.to_json();
+  return profile;
+}
+
+MachineRates rates_from_profile(const nlohmann::json& json) {
   MachineRates rates;
   json.at("flops_per_second").get_to(rates.flops_per_second);
   json.at("memory_bytes_per_second").get_to(rates.memory_bytes_per_second);
@@ -83,6 +94,7 @@ MachineRates rates_from_json(const nlohmann::json& json) {
   json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
   json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
   json.at("cores_copy").get_to(rates.cores_copy);
+  if (json.contains("kernels")) rates.kernels = KernelTimes::from_json(json["kernels"]);
   return rates;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/config/run_config.h"
+#include "engine/plan/search/kernel_times.h"
 
 namespace strata {
 
@@ -17,15 +18,19 @@ struct MachineRates {
   double nvme_read_bytes_per_second = 0,
          nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
   bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
+  KernelTimes kernels = {};                ///< of the run's passes; nothing: they take their FLOPs' time
   friend bool operator==(const MachineRates&, const MachineRates&) = default;
 };
 
-/// {"flops_per_second": …}: the machine's profile, as strata doctor writes it, and part of a report.
+/// {"flops_per_second": …}: part of a report.
 nlohmann::json rates_json(const MachineRates& rates);
-/// Throws nlohmann's exception if a rate is missing.
-MachineRates rates_from_json(const nlohmann::json& json);
 
-/// The profile that rates_json() gives. Throws ConfigError that names `path` if `text` is none.
+/// The machine's profile, as strata doctor writes it: rates_json() and, as "kernels", what calls take.
+nlohmann::json profile_json(const MachineRates& rates);
+/// Throws nlohmann's exception if a rate is missing.
+MachineRates rates_from_profile(const nlohmann::json& json);
+
+/// The profile that profile_json() gives. Throws ConfigError that names `path` if `text` is none.
 MachineRates parse_profile(std::string_view text, const std::string& path);
 
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones,

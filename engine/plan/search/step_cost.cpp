@@ -13,14 +13,18 @@
 namespace strata {
 namespace {
 
-/// FLOPs that take the cores as long as they need for all but copies: updates, too, if cores compute, since
-/// they do one thing at a time wherever state is.
+/// FLOPs that take the device as long as it needs for its passes, if their kernels were measured; and if
+/// cores compute, for all but copies: updates, too, since they do one thing at a time wherever state is.
 double work(const Program& program, const MachineRates& rates) {
-  double flops = executed_flops(program);
-  if (!rates.cores_copy) return flops;
+  const bool knows_kernels = !rates.kernels.is_empty();
+  double flops = knows_kernels ? 0 : executed_flops(program);
+  if (!knows_kernels && !rates.cores_copy) return flops;
+  const InstructionCosts costs(program, rates);
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.flops == 0 && (instruction.lane == Lane::compute || instruction.lane == Lane::cpu))
-      flops += seconds_of(program, instruction, rates) * rates.flops_per_second;
+    const bool is_counted = instruction.flops > 0 && !knows_kernels;
+    const bool computes =
+        instruction.lane == Lane::compute || (instruction.lane == Lane::cpu && rates.cores_copy);
+    if (computes && !is_counted) flops += costs.seconds_of(instruction) * rates.flops_per_second;
   }
   return flops;
 }

@@ -20,39 +20,65 @@ Bytes touched_bytes(const Instruction& instruction) {
   return sum;
 }
 
+double seconds_at(Bytes bytes, double rate) {
+  return bytes == 0 ? 0 : static_cast<double>(bytes) / rate;
+}
+
+/// A call of an operator that was not measured takes its FLOPs' time, or that of going through its memory.
+double seconds_of_calls(const Work& work, const MachineRates& rates) {
+  double seconds = 0;
+  for (const KernelWork& call : work) {
+    const double by_rates = call.flops > 0     ? call.flops / rates.flops_per_second
+                            : rates.cores_copy ? seconds_at(call.bytes, rates.memory_bytes_per_second)
+                                               : 0;
+    seconds += rates.kernels.seconds(call).value_or(by_rates);
+  }
+  return seconds;
+}
+
 }  // namespace
 
-double seconds_of(const Program& program, const Instruction& instruction, const MachineRates& rates) {
+InstructionCosts::InstructionCosts(const Program& program, const MachineRates& rates)
+    : program_(program), rates_(rates) {
+  if (rates.kernels.is_empty()) return;
+  for (std::size_t number = 0; number < program.works.size(); ++number)
+    work_.push_back(seconds_of_calls(*program.works[static_cast<std::int32_t>(number)], rates));
+}
+
+double InstructionCosts::seconds_of(const Instruction& instruction) const {
   if (instruction.when == When::saving || instruction.serves == Serves::first_step) return 0;
-  const auto at = [](Bytes bytes, double rate) { return bytes == 0 ? 0 : static_cast<double>(bytes) / rate; };
-  const auto copied = [&] { return program.buffer(instruction.writes.front().buffer).bytes; };
+  const auto copied = [&] { return program_.buffer(instruction.writes.front().buffer).bytes; };
   switch (instruction.lane) {
     case Lane::h2d:
-      return at(copied(), rates.h2d_bytes_per_second);
+      return seconds_at(copied(), rates_.h2d_bytes_per_second);
     case Lane::d2h:
-      return at(copied(), rates.d2h_bytes_per_second);
+      return seconds_at(copied(), rates_.d2h_bytes_per_second);
     case Lane::read:
-      return at(copied(), rates.nvme_read_bytes_per_second);
+      return seconds_at(copied(), rates_.nvme_read_bytes_per_second);
     case Lane::write:
-      return at(copied(), rates.nvme_write_bytes_per_second);
+      return seconds_at(copied(), rates_.nvme_write_bytes_per_second);
     case Lane::comm:
     case Lane::tensor:
     case Lane::context:
     case Lane::send:
-      return at(instruction.exchange.sent, rates.h2d_bytes_per_second);
+      return seconds_at(instruction.exchange.sent, rates_.h2d_bytes_per_second);
     case Lane::compute:
-      // A device with memory of its own goes through that far faster than through the host's.
-      if (instruction.flops == 0 && !rates.cores_copy) return 0;
-      [[fallthrough]];
     case Lane::cpu:
-      if (instruction.flops > 0) return instruction.flops / rates.flops_per_second;
-      return at(touched_bytes(instruction), rates.memory_bytes_per_second);
+      return computing_seconds(instruction);
     case Lane::receive:  // its sender's time
     case Lane::data:
     case Lane::save:
       return 0;
   }
   return 0;
+}
+
+double InstructionCosts::computing_seconds(const Instruction& instruction) const {
+  if (instruction.work >= 0 && !work_.empty()) return work_[static_cast<std::size_t>(instruction.work)];
+  if (instruction.flops > 0) return instruction.flops / rates_.flops_per_second;
+  // A device with memory of its own goes through that far faster than through the host's.
+  if (instruction.lane == Lane::compute && !rates_.cores_copy) return 0;
+  return seconds_at(touched_bytes(instruction), rates_.memory_bytes_per_second);
 }
 
 namespace {
@@ -73,8 +99,9 @@ void shift_to_begin(std::vector<RoundTimeline>& ranks) {
 
 RoundTimeline simulate(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
   const std::size_t count = placed.instructions.size();
+  const InstructionCosts costs(placed, rates);
   std::vector<double> seconds(count);
-  for (std::size_t i = 0; i < count; ++i) seconds[i] = seconds_of(placed, placed.instructions[i], rates);
+  for (std::size_t i = 0; i < count; ++i) seconds[i] = costs.seconds_of(placed.instructions[i]);
   RoundTimeline round;
   round.instructions.resize(count);
   std::vector<InstructionTime> before(count);
@@ -123,10 +150,12 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
     shift_to_begin(alone);
     return alone;
   }
+  std::vector<InstructionCosts> costs;
+  for (const RankProgram& rank : ranks) costs.emplace_back(*rank.program, rates);
   const auto seconds = [&](std::size_t number, const Instruction& instruction) {
     if (instruction.operation == Operation::receive)
       return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
-    return seconds_of(*ranks[number].program, instruction, rates);
+    return costs[number].seconds_of(instruction);
   };
   std::size_t in_round = 0;
   for (const RankProgram& rank : ranks) in_round += rank.program->instructions.size();

@@ -13,9 +13,22 @@ namespace strata {
 
 struct RankProgram;
 
-/// Seconds that an instruction takes by itself in a step that saves nothing: those of its FLOPs, of the bytes
-/// that it copies, reads, writes or sends, or of the memory that it goes through.
-double seconds_of(const Program& program, const Instruction& instruction, const MachineRates& rates);
+/// Seconds that each instruction of a program takes by itself in a step that saves nothing: those of its
+/// calls of kernels, if the machine's were measured, else of its FLOPs; of the bytes that it copies, reads,
+/// writes or sends; or of the memory that it goes through. REQUIRES: program and rates outlive it.
+class InstructionCosts {
+ public:
+  InstructionCosts(const Program& program, const MachineRates& rates);
+
+  double seconds_of(const Instruction& instruction) const;
+
+ private:
+  double computing_seconds(const Instruction& instruction) const;
+
+  const Program& program_;
+  const MachineRates& rates_;
+  std::vector<double> work_;  ///< seconds by number of work; empty if no kernels were measured
+};
 
 /// When an instruction runs.
 struct InstructionTime {

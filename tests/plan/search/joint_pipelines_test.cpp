@@ -20,13 +20,13 @@ using test::tiny_model;
 using enum PipelineSchedule;
 
 /// Computing is all that takes time.
-constexpr MachineRates kRates = {.flops_per_second = 1e6,
-                                 .memory_bytes_per_second = 1e15,
-                                 .h2d_bytes_per_second = 1e15,
-                                 .d2h_bytes_per_second = 1e15,
-                                 .nvme_read_bytes_per_second = 1e15,
-                                 .nvme_write_bytes_per_second = 1e15,
-                                 .cores_copy = false};
+const MachineRates kRates = {.flops_per_second = 1e6,
+                             .memory_bytes_per_second = 1e15,
+                             .h2d_bytes_per_second = 1e15,
+                             .d2h_bytes_per_second = 1e15,
+                             .nvme_read_bytes_per_second = 1e15,
+                             .nvme_write_bytes_per_second = 1e15,
+                             .cores_copy = false};
 
 class Pipelines {
  public:

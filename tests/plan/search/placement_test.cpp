@@ -20,12 +20,12 @@ using test::tiny_model;
 using test::tiny_strategy;
 
 /// A step is as long as its transfers are.
-constexpr MachineRates kSlowLink = {.flops_per_second = 1e15,
-                                    .memory_bytes_per_second = 1e15,
-                                    .h2d_bytes_per_second = 1e6,
-                                    .d2h_bytes_per_second = 1e6,
-                                    .nvme_read_bytes_per_second = 1e5,
-                                    .nvme_write_bytes_per_second = 1e5};
+const MachineRates kSlowLink = {.flops_per_second = 1e15,
+                                .memory_bytes_per_second = 1e15,
+                                .h2d_bytes_per_second = 1e6,
+                                .d2h_bytes_per_second = 1e6,
+                                .nvme_read_bytes_per_second = 1e5,
+                                .nvme_write_bytes_per_second = 1e5};
 
 /// Ranks whose device has room for the state of more units than stay gathered beside it, and a step is
 /// shorter with the fewer ones.

@@ -8,12 +8,12 @@
 namespace strata::test {
 namespace {
 
-constexpr MachineRates kRates = {.flops_per_second = 1,
-                                 .memory_bytes_per_second = kBufferAlignment,
-                                 .h2d_bytes_per_second = kBufferAlignment,
-                                 .d2h_bytes_per_second = kBufferAlignment,
-                                 .nvme_read_bytes_per_second = kBufferAlignment,
-                                 .nvme_write_bytes_per_second = kBufferAlignment};
+const MachineRates kRates = {.flops_per_second = 1,
+                             .memory_bytes_per_second = kBufferAlignment,
+                             .h2d_bytes_per_second = kBufferAlignment,
+                             .d2h_bytes_per_second = kBufferAlignment,
+                             .nvme_read_bytes_per_second = kBufferAlignment,
+                             .nvme_write_bytes_per_second = kBufferAlignment};
 
 /// Each microbatch's page comes to the device, is computed on for `flops` seconds in `rooms` places in turn.
 double seconds(int microbatches, double flops, int rooms) {
@@ -58,11 +58,11 @@ TEST(Timeline, CountsPassesOverMemoryIfItIsTheHosts) {
                                   .lane = Lane::compute,
                                   .writes = {{Role::gradient, ElementType::byte, page, kBufferAlignment}}});
   MachineRates rates = kRates;
-  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 1);
+  EXPECT_DOUBLE_EQ(InstructionCosts(program, rates).seconds_of(program.instructions[0]), 1);
   rates.cores_copy = false;
-  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 0);
+  EXPECT_DOUBLE_EQ(InstructionCosts(program, rates).seconds_of(program.instructions[0]), 0);
   program.instructions[0].lane = Lane::cpu;
-  EXPECT_DOUBLE_EQ(seconds_of(program, program.instructions[0], rates), 1);
+  EXPECT_DOUBLE_EQ(InstructionCosts(program, rates).seconds_of(program.instructions[0]), 1);
 }
 
 TEST(Timeline, LeavesOutWhatOnlyStepsThatSaveDo) {
