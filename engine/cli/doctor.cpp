@@ -119,11 +119,14 @@ Finding find_cuda() {
 #endif
 }
 
+Bytes free_memory() {
+  return static_cast<Bytes>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+}
+
 Finding find_memory(const MachineRates& rates, int threads) {
-  const auto available = static_cast<Bytes>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return {Grade::good, "DRAM",
           fmt::format("{}, {} free, {:.1f} GB/s for AdamW on {} threads", format_bytes(usable_memory()),
-                      format_bytes(available), rates.memory_bytes_per_second / 1e9, threads)};
+                      format_bytes(free_memory()), rates.memory_bytes_per_second / 1e9, threads)};
 }
 
 /// In both precisions, so that whoever chooses one sees what it costs.
@@ -140,9 +143,15 @@ Finding find_compute(Device& device, const MachineRates& rates, DType measured) 
 
 /// What the passes of the run's model take, call by call, is added to the rates.
 Finding find_kernels(Device& device, const RunConfig& config, MachineRates& rates) {
-  const Model model = load_model_of_rank(config, 0);
-  measure_kernels(device, model, config.precision(), {config.train.microbatch, config.data.sequence_length},
-                  rates.kernels);
+  const Bytes room =
+      device.host_addressable() ? std::min(usable_memory(), free_memory()) : device.available_bytes();
+  try {
+    measure_kernels(device, load_model_of_rank(config, 0), config.precision(),
+                    {config.train.microbatch, config.data.sequence_length}, room, rates.kernels);
+  } catch (const DeviceError& error) {
+    return {Grade::weak, "kernels", fmt::format("not all were timed: {}", error.what()),
+            "plans take the others' FLOPs"};
+  }
   return {Grade::good, "kernels",
           fmt::format("{} calls of the model's passes with {} sequences of {} tokens were timed",
                       rates.kernels.size(), config.train.microbatch, config.data.sequence_length)};

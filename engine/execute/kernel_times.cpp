@@ -1,5 +1,7 @@
 #include "engine/execute/kernel_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,17 +11,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/execute/measure.h"
 
 namespace strata {
 namespace {
 
-constexpr int kRounds = 5;  // behind one that warms up
+constexpr int kRounds = 5;  // at most, behind one that warms up
+constexpr double kEnoughSeconds = 5;
 
 /// Memory for all regions of a pass, with numbers; tokens and other indices are 0.
 class PassMemory {
  public:
-  PassMemory(Device& device, const UnitPass& pass) {
+  /// Throws DeviceError if that is more than `room`.
+  PassMemory(Device& device, const UnitPass& pass, Bytes room) {
     struct Contents {
       Bytes bytes = 0;
       DType dtype = DType::fp32;  ///< two numbers of 16 bits are one of 32, too
@@ -30,6 +35,11 @@ class PassMemory {
       contents.bytes = std::max(contents.bytes, operand.offset + bytes_of(operand.size));
       if (size_of(operand.size.dtype) < size_of(contents.dtype)) contents.dtype = operand.size.dtype;
     });
+    Bytes all = 0;
+    for (const Contents& contents : regions) all += align_up(contents.bytes);
+    if (all > room)
+      throw DeviceError(fmt::format("a pass of the model needs {}, and {} are free", format_bytes(all),
+                                    format_bytes(room)));
     for (std::size_t region = 0; region < kRegions; ++region) {
       const auto& [bytes, dtype] = regions[region];
       if (bytes == 0) continue;
@@ -68,17 +78,19 @@ bool has_all(const KernelTimes& times, const UnitPass& pass) {
   });
 }
 
-void measure(Device& device, const UnitPass& pass, KernelTimes& times) {
+void measure(Device& device, const UnitPass& pass, Bytes room, KernelTimes& times) {
   if (pass.is_empty() || has_all(times, pass)) return;
-  const PassMemory memory(device, pass);
+  const PassMemory memory(device, pass, room);
   const std::unique_ptr<Stream> stream = device.make_stream();
   std::map<std::string, std::pair<KernelWork, std::vector<double>>> seconds;
-  for (int round = 0; round <= kRounds; ++round) {
+  double all_seconds = 0;
+  for (int round = 0; round < 2 || (round <= kRounds && all_seconds < kEnoughSeconds); ++round) {
     for (const Segment& segment : pass.segments()) {
       for (std::size_t s = 0; s < segment.steps().size(); ++s) {
         const double taken = seconds_on_device(
             *stream, [&] { segment.run_step(segment.steps()[s], stream->kernels(), memory.memory(), 1); });
         const KernelWork& call = (*segment.work())[s];
+        all_seconds += taken;
         if (round > 0)
           seconds.try_emplace(call.name, call, std::vector<double>()).first->second.second.push_back(taken);
       }
@@ -95,7 +107,7 @@ void measure(Device& device, const UnitPass& pass, KernelTimes& times) {
 }  // namespace
 
 void measure_kernels(Device& device, const Model& model, DType precision, const MicrobatchShape& shape,
-                     KernelTimes& times) {
+                     Bytes room, KernelTimes& times) {
   const std::shared_ptr<const UnitCompute> compute = unit_compute(model, precision, shape);
   std::set<std::size_t> kinds;
   for (const Unit& unit : model.units) kinds.insert(static_cast<std::size_t>(unit.kind));
@@ -103,7 +115,7 @@ void measure_kernels(Device& device, const Model& model, DType precision, const 
     for (const UnitPasses::Level& level : compute->passes(kind).levels) {
       for (const UnitPass* pass :
            {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
-        measure(device, *pass, times);
+        measure(device, *pass, room, times);
     }
   }
 }

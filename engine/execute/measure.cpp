@@ -60,11 +60,11 @@ void wait_for_all(Stream& stream) {
 }
 
 void fill_with_numbers(Device& device, std::byte* memory, Bytes bytes, DType dtype) {
-  constexpr std::int64_t kElements = 1 << 20;
-  std::vector<std::byte> pattern(static_cast<std::size_t>(kElements * size_of(dtype)));
+  const std::int64_t elements = std::clamp(bytes / size_of(dtype), std::int64_t{1}, std::int64_t{1} << 20);
+  std::vector<std::byte> pattern(static_cast<std::size_t>(elements * size_of(dtype)));
   const CounterRandom random(1, 0);
   with_storage_type(dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < kElements; ++i) {
+    for (std::int64_t i = 0; i < elements; ++i) {
       reinterpret_cast<T*>(pattern.data())[i] = T(random.normal(static_cast<std::uint64_t>(i)));
     }
   });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "tests/execute/support.h"
 
 namespace strata {
@@ -37,7 +38,8 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
     const Model model = test::model_of(config);
     CpuDevice device({.threads = 2, .link = {}});
     KernelTimes times;
-    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length}, times);
+    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length},
+                    kUnlimited, times);
     EXPECT_TRUE(times.is_valid());
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::automatic}) {
       config.train.recompute = recompute;
@@ -49,9 +51,20 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
       }
     }
     const KernelTimes before = times;
-    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length}, times);
+    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length},
+                    kUnlimited, times);
     EXPECT_EQ(times, before);
   }
+}
+
+TEST(Kernels, OfAPassThatHasNoRoomAreNotTimed) {
+  const test::TemporaryFolder folder;
+  const RunConfig config = test::tiny_run(folder.path());
+  CpuDevice device({.threads = 2, .link = {}});
+  KernelTimes times;
+  EXPECT_THROW(measure_kernels(device, test::model_of(config), DType::bf16, {1, 8}, 1000, times),
+               DeviceError);
+  EXPECT_TRUE(times.is_empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, KernelsOf, ::testing::Values("llama", "gpt2", "mixtral"),

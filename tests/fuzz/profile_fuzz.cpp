@@ -10,6 +10,9 @@ void read_profile(std::string_view input) {
   require(rates.flops_per_second > 0 && rates.memory_bytes_per_second > 0 && rates.h2d_bytes_per_second > 0 &&
               rates.d2h_bytes_per_second > 0,
           "rates are positive");
+  require(rates.kernels.is_valid(), "kernels take time");
+  require(KernelTimes::from_json(rates.kernels.to_json()) == rates.kernels,
+          "kernels are written as they were read");
 }
 
 }  // namespace

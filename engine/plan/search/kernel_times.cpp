@@ -81,8 +81,11 @@ nlohmann::json KernelTimes::to_json() const {
 KernelTimes KernelTimes::from_json(const nlohmann::json& json) {
   KernelTimes times;
   for (const nlohmann::json& entry : json) {
-    KernelWork call = {.name = entry.at("call"), .flops = entry.at("flops"), .bytes = entry.at("bytes")};
-    times.add(call, entry.at("seconds"));
+    const nlohmann::json& bytes = entry.at("bytes");
+    times.add({.name = entry.at("call"),
+               .flops = entry.at("flops"),
+               .bytes = bytes.is_number_integer() ? bytes.get<Bytes>() : -1},  // which is not valid
+              entry.at("seconds"));
   }
   return times;
 }
