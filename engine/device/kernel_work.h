@@ -1,6 +1,7 @@
 // What is computed, in the terms in which a machine is measured: calls of kernels.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,14 @@ struct KernelWork {
   friend bool operator==(const KernelWork&, const KernelWork&) = default;
 };
 
-/// What one instruction computes, in its order.
-using Work = std::vector<KernelWork>;
+struct RepeatedCall {
+  KernelWork call;
+  std::int64_t times = 1;
+  friend bool operator==(const RepeatedCall&, const RepeatedCall&) = default;
+};
+
+/// What one instruction computes: each call once, in the order of their first times. Passes over many rows in
+/// chunks repeat a few.
+using Work = std::vector<RepeatedCall>;
 
 }  // namespace strata

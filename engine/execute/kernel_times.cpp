@@ -74,7 +74,8 @@ class PassMemory {
 
 bool has_all(const KernelTimes& times, const UnitPass& pass) {
   return std::ranges::all_of(pass.segments(), [&](const Segment& segment) {
-    return std::ranges::all_of(*segment.work(), [&](const KernelWork& call) { return times.has(call); });
+    return std::ranges::all_of(*segment.work(),
+                               [&](const RepeatedCall& call) { return times.has(call.call); });
   });
 }
 
@@ -86,10 +87,10 @@ void measure(Device& device, const UnitPass& pass, Bytes room, KernelTimes& time
   double all_seconds = 0;
   for (int round = 0; round < 2 || (round <= kRounds && all_seconds < kEnoughSeconds); ++round) {
     for (const Segment& segment : pass.segments()) {
-      for (std::size_t s = 0; s < segment.steps().size(); ++s) {
+      for (const Segment::Step& step : segment.steps()) {
         const double taken = seconds_on_device(
-            *stream, [&] { segment.run_step(segment.steps()[s], stream->kernels(), memory.memory(), 1); });
-        const KernelWork& call = (*segment.work())[s];
+            *stream, [&] { segment.run_step(step, stream->kernels(), memory.memory(), 1); });
+        const KernelWork call = segment.work_of(step);
         all_seconds += taken;
         if (round > 0)
           seconds.try_emplace(call.name, call, std::vector<double>()).first->second.second.push_back(taken);

@@ -2,22 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
 namespace strata {
 namespace {
 
-/// Rules of one name may do more or less on the same sizes, as attention does with a window: FLOPs tell.
-KernelWork work_of(const Segment::Step& step, const std::vector<Matrix>& sizes, double flops) {
-  KernelWork work = {.name = std::string(step.rule->name()), .flops = flops};
-  for (const Matrix& size : sizes) {
-    work.name +=
-        size.columns == 0 ? " -" : fmt::format(" {}x{}{}", size.rows, size.columns, name_of(size.dtype));
-    work.bytes += size.elements() * size_of(size.dtype);
-  }
-  if (flops > 0) work.name += fmt::format(" {:.6g}", flops);
-  return work;
+std::vector<Matrix> sizes_of(const Segment::Step& step) {
+  std::vector<Matrix> sizes;
+  for (const Segment::PlacedOperand& operand : step.operands) sizes.push_back(operand.size);
+  return sizes;
+}
+
+/// Whether two steps are calls of one name, if their FLOPs are equal.
+bool are_alike(const Segment::Step& a, const Segment::Step& b) {
+  const auto is_same_size = [](const Segment::PlacedOperand& one, const Segment::PlacedOperand& other) {
+    return one.size.rows == other.size.rows && one.size.columns == other.size.columns &&
+           one.size.dtype == other.size.dtype;
+  };
+  return a.rule->name() == b.rule->name() && std::ranges::equal(a.operands, b.operands, is_same_size);
 }
 
 }  // namespace
@@ -25,23 +29,44 @@ KernelWork work_of(const Segment::Step& step, const std::vector<Matrix>& sizes, 
 Segment::Segment(std::vector<Step> steps, const MicrobatchShape& shape)
     : steps_(std::move(steps)), shape_(shape) {
   Work work;
+  std::vector<const Step*> first_of;  // by call
   for (const Step& step : steps_) {
     assert(step.operands.size() <= kMostOperands);
     const std::vector<Touch> touches = step.rule->touches();
-    std::vector<Matrix> sizes;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const PlacedOperand& operand = step.operands[i];
-      sizes.push_back(operand.size);
       if (operand.size.columns == 0) continue;  // it is not given
       const auto region = static_cast<std::size_t>(operand.region);
       read_[region] |= touches[i] != Touch::writes;
       written_[region] |= touches[i] != Touch::reads;
     }
-    const double flops = step.rule->flops(Operands(sizes, shape_));
+    const double flops = step.rule->flops(Operands(sizes_of(step), shape_));
     flops_ += flops;
-    work.push_back(work_of(step, sizes, flops));
+    std::size_t call = 0;
+    while (call < work.size() && (work[call].call.flops != flops || !are_alike(*first_of[call], step)))
+      ++call;
+    if (call < work.size()) {
+      ++work[call].times;
+    } else {
+      work.push_back({work_of(step)});
+      first_of.push_back(&step);
+    }
   }
   work_ = std::make_shared<const Work>(std::move(work));
+}
+
+/// Rules of one name may do more or less on the same sizes, as attention does with a window: FLOPs tell.
+KernelWork Segment::work_of(const Step& step) const {
+  KernelWork work = {.name = std::string(step.rule->name()),
+                     .flops = step.rule->flops(Operands(sizes_of(step), shape_))};
+  for (const PlacedOperand& operand : step.operands) {
+    const Matrix& size = operand.size;
+    work.name +=
+        size.columns == 0 ? " -" : fmt::format(" {}x{}{}", size.rows, size.columns, name_of(size.dtype));
+    work.bytes += size.elements() * size_of(size.dtype);
+  }
+  if (work.flops > 0) work.name += fmt::format(" {:.6g}", work.flops);
+  return work;
 }
 
 void Segment::run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const {

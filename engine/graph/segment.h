@@ -28,8 +28,9 @@ class Segment {
 
   double flops() const { return flops_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// By step. Other segments may have an equal one, no other the same.
+  /// Of all steps. Other segments may have an equal one, no other the same.
   const std::shared_ptr<const Work>& work() const { return work_; }
+  KernelWork work_of(const Step& step) const;
   bool touches(Region region) const { return reads(region) || writes(region); }
   /// Needs what was there, or changes it.
   bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }

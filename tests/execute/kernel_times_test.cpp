@@ -47,7 +47,7 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
       const Works& works = plan.training.program.works;
       ASSERT_GT(works.size(), 2U);
       for (std::int32_t work = 0; work < std::ssize(works); ++work) {
-        for (const KernelWork& call : *works[work]) EXPECT_TRUE(times.has(call)) << call.name;
+        for (const auto& [call, repeated] : *works[work]) EXPECT_TRUE(times.has(call)) << call.name;
       }
     }
     const KernelTimes before = times;

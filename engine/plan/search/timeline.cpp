@@ -27,11 +27,11 @@ double seconds_at(Bytes bytes, double rate) {
 /// A call of an operator that was not measured takes its FLOPs' time, or that of going through its memory.
 double seconds_of_calls(const Work& work, const MachineRates& rates) {
   double seconds = 0;
-  for (const KernelWork& call : work) {
+  for (const auto& [call, times] : work) {
     const double by_rates = call.flops > 0     ? call.flops / rates.flops_per_second
                             : rates.cores_copy ? seconds_at(call.bytes, rates.memory_bytes_per_second)
                                                : 0;
-    seconds += rates.kernels.seconds(call).value_or(by_rates);
+    seconds += static_cast<double>(times) * rates.kernels.seconds(call).value_or(by_rates);
   }
   return seconds;
 }
