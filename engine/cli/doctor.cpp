@@ -26,6 +26,7 @@
 #include "engine/execute/kernel_times.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
+#include "engine/plan/lower/strategy.h"
 #include "engine/plan/search/precision.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
@@ -146,9 +147,9 @@ Finding find_kernels(Device& device, const RunConfig& config, MachineRates& rate
   const Bytes room =
       device.host_addressable() ? std::min(usable_memory(), free_memory()) : device.available_bytes();
   try {
-    measure_kernels(device, load_model_of_rank(config, 0), config.precision(),
-                    {config.train.microbatch, config.data.sequence_length}, room, rates.kernels);
-  } catch (const DeviceError& error) {
+    measure_kernels(device, load_model_of_rank(config, 0), config.precision(), microbatch_of_rank(config),
+                    room, rates.kernels);
+  } catch (const Error& error) {
     return {Grade::weak, "kernels", fmt::format("not all were timed: {}", error.what()),
             "plans take the others' FLOPs"};
   }

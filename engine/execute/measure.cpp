@@ -15,7 +15,7 @@
 namespace strata {
 namespace {
 
-/// With the pattern over and over.
+/// Writes the pattern over and over.
 void fill(Device& device, std::byte* memory, Bytes bytes, const std::vector<std::byte>& pattern) {
   const std::unique_ptr<Stream> stream = device.make_stream();
   const auto length = static_cast<Bytes>(pattern.size());

@@ -28,7 +28,7 @@ class Segment {
 
   double flops() const { return flops_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// Of all steps. Other segments may have an equal one, no other the same.
+  /// What all steps call. Other segments may have an equal one, none has the same.
   const std::shared_ptr<const Work>& work() const { return work_; }
   KernelWork work_of(const Step& step) const;
   bool touches(Region region) const { return reads(region) || writes(region); }

@@ -68,6 +68,10 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
   return sparse < dense && have_room ? rows : 0;
 }
 
+MicrobatchShape microbatch_of_rank(const RunConfig& config) {
+  return {config.train.microbatch, config.data.sequence_length / config.parallel.context};
+}
+
 Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
   Strategy strategy;
   const bool shares_out = config.parallel.zero_stage > 0;
@@ -96,7 +100,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
       .kept = moments_of(model.rule())};
-  strategy.microbatch = {config.train.microbatch, config.data.sequence_length / config.parallel.context};
+  strategy.microbatch = microbatch_of_rank(config);
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;
   strategy.saves = !config.checkpoint.path.empty() && config.checkpoint.every > 0;

@@ -33,6 +33,7 @@ class Merger {
   struct OfModel {
     std::vector<Turn> turns;
     std::vector<std::int32_t> groups;  ///< their numbers in the result
+    std::vector<std::int32_t> works;   ///< likewise
     std::vector<BufferId> buffers;     ///< likewise; -1: not there yet
     std::int32_t first_unit = 0;
     std::size_t next = 0;  ///< turn
@@ -46,7 +47,7 @@ class Merger {
     of.first_unit = strata::first_unit(models_, m);
     for (const std::string& unit : plain->units) result_.units.push_back(name(m, unit));
     for (std::int32_t work = 0; work < std::ssize(plain->works); ++work)
-      result_.works.add(plain->works[work]);
+      of.works.push_back(result_.works.add(plain->works[work]));
     for (const RankGroup& group : plain->groups) {
       const auto found = std::ranges::find(result_.groups, group);
       of.groups.push_back(static_cast<std::int32_t>(found - result_.groups.begin()));
@@ -98,8 +99,7 @@ class Merger {
       Instruction instruction = models_[m].plain->instructions[static_cast<std::size_t>(i)];
       instruction.model = static_cast<std::int32_t>(m);
       if (instruction.unit >= 0) instruction.unit += of.first_unit;
-      if (instruction.work >= 0)
-        instruction.work = result_.works.add(models_[m].plain->works[instruction.work]);
+      if (instruction.work >= 0) instruction.work = of.works[static_cast<std::size_t>(instruction.work)];
       if (instruction.exchange.group >= 0)
         instruction.exchange.group = of.groups[static_cast<std::size_t>(instruction.exchange.group)];
       for (std::vector<Operand>* operands : {&instruction.reads, &instruction.writes}) {

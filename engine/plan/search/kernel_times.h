@@ -24,9 +24,9 @@ class KernelTimes {
   /// Whether one can plan by it: all seconds are above 0, and no FLOPs or bytes below.
   bool is_valid() const;
   bool has(const KernelWork& call) const;
-  /// Of a measured call what was measured. Of another the time of the measured one of its operator that is
-  /// nearest in work, times the ratio of their FLOPs, or of their bytes if they have none. Nothing if no call
-  /// of its operator was measured.
+  /// A measured call takes what was measured. Another takes the time of the measured one of its operator that
+  /// is nearest in work, times the ratio of their FLOPs, or of their bytes if they have none. Nothing if no
+  /// call of its operator was measured.
   std::optional<double> seconds(const KernelWork& call) const;
 
   /// Calls with their seconds: [{"call": "linear 64x512bf16 …", "flops": …, "bytes": …, "seconds": …}, …].

@@ -85,7 +85,7 @@ TEST(SizeLimit, EveryExtremeOfEveryKeyIsPlannedOrRefusedWithASentence) {
 }
 
 TEST(SizeLimit, PairsOfExtremesArePlannedOrRefusedWithASentence) {
-  // Of the first two the batch is a multiple.
+  // The batch must be a multiple of the first two.
   constexpr std::array keys = {"train.microbatch",         "parallel.data",           "data.sequence_length",
                                "model.config.hidden_size", "model.config.vocab_size", "train.steps"};
   for (const std::int64_t value :
