@@ -1,6 +1,7 @@
 #include "engine/execute/machine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "base/arena.h"
@@ -65,6 +66,12 @@ MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link,
       rate(link.to_device, [&] { stream->copy_to_device(memory->data(), host.data(), kCopied); });
   rates.d2h_bytes_per_second =
       rate(link.to_host, [&] { stream->copy_to_host(host.data(), memory->data(), kCopied); });
+  if (rates.cores_copy) {
+    rates.cores = threads;
+    rates.copy_bytes_per_second = best_rate(static_cast<double>(kCopied), [&] {
+      return seconds_on_host([&] { std::memcpy(memory->data(), host.data(), kCopied); });
+    });
+  }
   return rates;
 }
 

@@ -11,7 +11,8 @@ namespace strata {
 double product_rate(Device& device, DType dtype);
 
 /// The best of three each: a large matrix product in `dtype` and a large copy in each direction on the
-/// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit.
+/// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit. If
+/// the cores copy, also what one of them copies.
 MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads);
 
 }  // namespace strata

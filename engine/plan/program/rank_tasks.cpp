@@ -56,7 +56,7 @@ class RankTasks {
                        .seconds = is_performed ? seconds_(number, instruction) : 0};
       if (rank.dependencies != nullptr) task.after = waits(round, number, i);
       const bool finishes = instruction.operation == Operation::finish_checkpoint;
-      if (is_performed && (instruction.meets_ranks() || finishes))
+      if (is_performed && ranks_.size() > 1 && (instruction.meets_ranks() || finishes))
         task.meeting = meeting(number, instruction, rounds_[number].step_of(instruction, round));
       tasks_.push_back(std::move(task));
     }

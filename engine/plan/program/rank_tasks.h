@@ -25,8 +25,8 @@ using InstructionSeconds = std::function<double(std::size_t number, const Instru
 /// Tasks of a run of `steps` steps, those of which `saves` names save: round after round, rank after rank, in
 /// program order. What a round does not perform takes no time and meets nobody. Each lane of each rank is a
 /// lane: number · lanes + lane. Messages meet their other end, and exchanges those of the other ranks that
-/// are given. Throws std::logic_error, naming the rank and the instruction, if one meets none or another
-/// kind.
+/// are given; a rank by itself meets nobody. Throws std::logic_error, naming the rank and the instruction, if
+/// one meets none or another kind.
 std::vector<LaneTask> rank_tasks(std::span<const RankProgram> ranks, int steps,
                                  const InstructionSeconds& seconds, SaveSchedule saves = {});
 

@@ -36,7 +36,8 @@ HostFigures smallest(const std::vector<HostFigures>& all) {
     for (double MachineRates::*rate :
          {&MachineRates::flops_per_second, &MachineRates::memory_bytes_per_second,
           &MachineRates::h2d_bytes_per_second, &MachineRates::d2h_bytes_per_second,
-          &MachineRates::nvme_read_bytes_per_second, &MachineRates::nvme_write_bytes_per_second})
+          &MachineRates::nvme_read_bytes_per_second, &MachineRates::nvme_write_bytes_per_second,
+          &MachineRates::cores, &MachineRates::copy_bytes_per_second})
       result.rates.*rate = std::min(result.rates.*rate, each.rates.*rate);
     result.rates.cores_copy = result.rates.cores_copy || each.rates.cores_copy;
     result.device = std::min(result.device, each.device);

@@ -17,15 +17,14 @@ constexpr double kNvmeRead = 6e9, kNvmeWrite = 4e9;
 MachineRates cpu_rates(const RunConfig& config) {
   const double cores = config.train.threads > 0 ? static_cast<double>(config.train.threads) : usable_cores();
   const double copy = 8e9 * cores;
-  const auto link = [&](std::optional<Bytes> limit) {
-    return limit ? std::min(copy, static_cast<double>(*limit)) : copy;
-  };
   return {.flops_per_second = (config.precision() == DType::bf16 ? 400e9 : 200e9) * cores,
           .memory_bytes_per_second = 2 * copy,
-          .h2d_bytes_per_second = link(config.device.h2d_per_second),
-          .d2h_bytes_per_second = link(config.device.d2h_per_second),
+          .h2d_bytes_per_second = copy,
+          .d2h_bytes_per_second = copy,
           .nvme_read_bytes_per_second = kNvmeRead,
-          .nvme_write_bytes_per_second = kNvmeWrite};
+          .nvme_write_bytes_per_second = kNvmeWrite,
+          .cores = cores,
+          .copy_bytes_per_second = copy / cores};
 }
 
 MachineRates cuda_rates(const RunConfig& config) {
@@ -50,6 +49,8 @@ void check_rates(const MachineRates& rates, const std::string& path) {
   check("d2h_bytes_per_second", rates.d2h_bytes_per_second, false);
   check("nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second, true);
   check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
+  check("cores", rates.cores, false);
+  check("copy_bytes_per_second", rates.copy_bytes_per_second, true);
   if (rates.kernels.is_valid()) return;
   throw ConfigError(
       fmt::format("plan.machine: {} is no machine profile: each of its kernels needs seconds above "
@@ -76,7 +77,9 @@ nlohmann::json rates_json(const MachineRates& rates) {
           {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
           {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
           {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
-          {"cores_copy", rates.cores_copy}};
+          {"cores_copy", rates.cores_copy},
+          {"cores", rates.cores},
+          {"copy_bytes_per_second", rates.copy_bytes_per_second}};
 }
 
 nlohmann::json profile_json(const MachineRates& rates) {
@@ -94,6 +97,8 @@ MachineRates rates_from_profile(const nlohmann::json& json) {
   json.at("nvme_read_bytes_per_second").get_to(rates.nvme_read_bytes_per_second);
   json.at("nvme_write_bytes_per_second").get_to(rates.nvme_write_bytes_per_second);
   json.at("cores_copy").get_to(rates.cores_copy);
+  rates.cores = json.value("cores", rates.cores);
+  rates.copy_bytes_per_second = json.value("copy_bytes_per_second", rates.copy_bytes_per_second);
   if (json.contains("kernels")) rates.kernels = KernelTimes::from_json(json["kernels"]);
   return rates;
 }
@@ -114,6 +119,8 @@ MachineRates planning_rates(const RunConfig& config) {
   const auto limit = [](double& rate, std::optional<Bytes> most) {
     if (most) rate = std::min(rate, static_cast<double>(*most));
   };
+  limit(rates.h2d_bytes_per_second, config.device.h2d_per_second);
+  limit(rates.d2h_bytes_per_second, config.device.d2h_per_second);
   limit(rates.nvme_read_bytes_per_second, config.memory.nvme_read_per_second);
   limit(rates.nvme_write_bytes_per_second, config.memory.nvme_write_per_second);
   if (config.device.flops_per_second > 0 && config.device.flops_per_second < rates.flops_per_second) {
@@ -123,12 +130,20 @@ MachineRates planning_rates(const RunConfig& config) {
   return rates;
 }
 
+double MachineRates::share_of_cores(double copied_per_second) const {
+  if (!cores_copy) return 0;
+  const double by_one = copy_bytes_per_second > 0 ? copy_bytes_per_second
+                                                  : std::max(h2d_bytes_per_second, d2h_bytes_per_second);
+  return std::min(1.0, copied_per_second / by_one / cores);
+}
+
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h) {
   const double computing = flops / rates.flops_per_second;
-  const double copying = 2 * static_cast<double>(h2d + d2h) / rates.memory_bytes_per_second;
-  return std::max({rates.cores_copy ? computing + copying : computing,
-                   static_cast<double>(h2d) / rates.h2d_bytes_per_second,
-                   static_cast<double>(d2h) / rates.d2h_bytes_per_second});
+  const double to_device = static_cast<double>(h2d) / rates.h2d_bytes_per_second,
+               to_host = static_cast<double>(d2h) / rates.d2h_bytes_per_second;
+  const double on_cores = computing + to_device * rates.share_of_cores(rates.h2d_bytes_per_second) +
+                          to_host * rates.share_of_cores(rates.d2h_bytes_per_second);
+  return std::max({on_cores, to_device, to_host});
 }
 
 double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written) {

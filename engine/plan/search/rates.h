@@ -18,8 +18,13 @@ struct MachineRates {
   double nvme_read_bytes_per_second = 0,
          nvme_write_bytes_per_second = 0;  ///< of the run's folders together; 0: not used
   bool cores_copy = true;                  ///< copies are made by the cores that compute, and not beside them
+  double cores = 1;                        ///< of a rank, if they do
+  double copy_bytes_per_second = 0;        ///< by one of them, whatever the links' limits; 0: not known
   KernelTimes kernels = {};                ///< of the run's passes; nothing: they take their FLOPs' time
   friend bool operator==(const MachineRates&, const MachineRates&) = default;
+
+  /// The part of all cores that a copy takes which comes to so many bytes per second; 0 if others make it.
+  double share_of_cores(double copied_per_second) const;
 };
 
 /// {"flops_per_second": …}: part of a report.
@@ -40,7 +45,7 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 /// GB/s and write 4, or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 
-/// Seconds of a step by given rates. If the cores copy, the times of copies and of computing add up; a
+/// Seconds of a step by given rates. If the cores copy, what they do of copies and of computing adds up; a
 /// limited link can take longer than both.
 double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h);
 

@@ -11,8 +11,9 @@
 namespace strata {
 namespace {
 
-/// The first round has nothing before it, and the second still finds idle lanes.
-constexpr int kRounds = 4;
+/// The round that stands for all: the first has nothing before it, and the second still finds idle lanes. The
+/// one behind it keeps lanes busy that run ahead.
+constexpr int kSteady = 3, kRounds = kSteady + 2;
 
 Bytes touched_bytes(const Instruction& instruction) {
   Bytes sum = 0;
@@ -97,47 +98,97 @@ void shift_to_begin(std::vector<RoundTimeline>& ranks) {
   }
 }
 
-RoundTimeline simulate(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
-  const std::size_t count = placed.instructions.size();
-  const InstructionCosts costs(placed, rates);
-  std::vector<double> seconds(count);
-  for (std::size_t i = 0; i < count; ++i) seconds[i] = costs.seconds_of(placed.instructions[i]);
-  RoundTimeline round;
-  round.instructions.resize(count);
-  std::vector<InstructionTime> before(count);
-  std::array<double, kLanes.size()> lane_end = {};
-  double finished = 0, finished_before = 0;
-  for (int number = 0; number < kRounds; ++number) {
-    std::swap(round.instructions, before);
-    finished_before = finished;
-    for (std::size_t i = 0; i < count; ++i) {
-      double& lane = lane_end[static_cast<std::size_t>(placed.instructions[i].lane)];
-      InstructionTime time = {.start = lane};
-      for (const Lane other : kLanes) {
-        const auto of_lane = static_cast<std::size_t>(other);
-        const LanePosition& wait = dependencies.waits[i][of_lane];
-        if (wait.position < 0 || other == Lane::save) continue;
-        const std::int32_t awaited = dependencies.lanes[of_lane][static_cast<std::size_t>(wait.position)];
-        const std::vector<InstructionTime>& times = wait.previous_step ? before : round.instructions;
-        const double ready = times[static_cast<std::size_t>(awaited)].end;
-        if (ready <= time.start) continue;
-        time.start = ready;
-        time.awaited = awaited;
-      }
-      time.waited = time.start - lane;
-      time.end = lane = time.start + seconds[i];
-      finished = std::max(finished, time.end);
-      round.instructions[i] = time;
+/// What lanes of a rank share.
+enum class Resource : std::uint8_t { cores, memory, drives };
+constexpr std::int32_t kResources = 3;
+
+/// What instructions of a rank take of its resources while they run at full speed. Drives do one thing at a
+/// time. Copies and what drives read and write go through the host's memory, and so does what works there
+/// without products: these find most in caches.
+class SharedResources {
+ public:
+  SharedResources(std::size_t rank, const MachineRates& rates)
+      : first_(static_cast<std::int32_t>(rank) * kResources), rates_(rates) {}
+
+  std::array<ResourceShare, 2> taken_by(const Instruction& instruction) const {
+    switch (instruction.lane) {
+      case Lane::compute:
+        if (!rates_.cores_copy) return {};
+        return {of(Resource::cores, 1), of(Resource::memory, instruction.flops > 0 ? 0 : 1)};
+      case Lane::cpu:
+        return {of(Resource::cores, rates_.cores_copy ? 1 : 0), of(Resource::memory, 1)};
+      case Lane::h2d:
+        return copy(rates_.h2d_bytes_per_second);
+      case Lane::d2h:
+        return copy(rates_.d2h_bytes_per_second);
+      case Lane::read:
+        return {of(Resource::drives, 1), memory(rates_.nvme_read_bytes_per_second)};
+      case Lane::write:
+        return {of(Resource::drives, 1), memory(rates_.nvme_write_bytes_per_second)};
+      case Lane::comm:
+      case Lane::tensor:
+      case Lane::context:
+      case Lane::send:
+        return {of(Resource::cores, rates_.cores_copy ? 1 / rates_.cores : 0)};
+      case Lane::receive:
+      case Lane::data:
+      case Lane::save:
+        return {};
+    }
+    return {};
+  }
+
+ private:
+  ResourceShare of(Resource resource, double share) const {
+    return {first_ + static_cast<std::int32_t>(resource), share};
+  }
+  ResourceShare memory(double bytes_per_second) const {
+    return of(Resource::memory, std::min(1.0, bytes_per_second / rates_.memory_bytes_per_second));
+  }
+  /// If cores copy, the device's memory is the host's, too.
+  std::array<ResourceShare, 2> copy(double bytes_per_second) const {
+    return {of(Resource::cores, rates_.share_of_cores(bytes_per_second)),
+            memory((rates_.cores_copy ? 2 : 1) * bytes_per_second)};
+  }
+
+  std::int32_t first_;
+  const MachineRates& rates_;
+};
+
+std::size_t instructions_of(std::span<const RankProgram> ranks) {
+  std::size_t count = 0;
+  for (const RankProgram& rank : ranks) count += rank.program->instructions.size();
+  return count;
+}
+
+/// The tasks of the first kRounds rounds of all ranks, round after round. What the last step leaves to the
+/// round behind them is not among them.
+std::vector<LaneTask> timed_tasks(std::span<const RankProgram> ranks, const MachineRates& rates) {
+  std::vector<InstructionCosts> costs;
+  costs.reserve(ranks.size());
+  for (const RankProgram& rank : ranks) costs.emplace_back(*rank.program, rates);
+  const auto seconds = [&](std::size_t number, const Instruction& instruction) {
+    if (instruction.operation == Operation::receive)
+      return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
+    return costs[number].seconds_of(instruction);
+  };
+  std::vector<LaneTask> tasks = rank_tasks(ranks, kRounds, seconds);
+  tasks.resize(kRounds * instructions_of(ranks));
+  for (auto task = tasks.begin(); task != tasks.end();) {
+    for (std::size_t number = 0; number < ranks.size(); ++number) {
+      const SharedResources resources(number, rates);
+      for (const Instruction& instruction : ranks[number].program->instructions)
+        task++->shares = resources.taken_by(instruction);
     }
   }
-  round.seconds = finished - finished_before;
-  return round;
+  return tasks;
 }
 
 }  // namespace
 
 double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates) {
-  return simulate(placed, dependencies, rates).seconds;
+  const RankProgram rank = {.program = &placed, .dependencies = &dependencies};
+  return simulated_seconds({&rank, 1}, rates);
 }
 
 double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates) {
@@ -145,36 +196,27 @@ double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates&
 }
 
 std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates) {
-  if (ranks.size() == 1) {
-    std::vector<RoundTimeline> alone = {simulate(*ranks[0].program, *ranks[0].dependencies, rates)};
-    shift_to_begin(alone);
-    return alone;
-  }
-  std::vector<InstructionCosts> costs;
-  for (const RankProgram& rank : ranks) costs.emplace_back(*rank.program, rates);
-  const auto seconds = [&](std::size_t number, const Instruction& instruction) {
-    if (instruction.operation == Operation::receive)
-      return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
-    return costs[number].seconds_of(instruction);
-  };
-  std::size_t in_round = 0;
-  for (const RankProgram& rank : ranks) in_round += rank.program->instructions.size();
-  const std::vector<LaneTask> tasks = rank_tasks(ranks, kRounds, seconds);
+  const std::size_t in_round = instructions_of(ranks);
+  const std::vector<LaneTask> tasks = timed_tasks(ranks, rates);
   const Timeline timeline = run_tasks(tasks);
   std::vector<double> lane_end(ranks.size() * kLanes.size(), 0);
-  double finished_before = 0;
-  for (std::size_t task = 0; task < (kRounds - 1) * in_round; ++task) {
+  const auto finished = [&](std::size_t rounds) {
+    double end = 0;
+    for (std::size_t task = 0; task < rounds * in_round; ++task)
+      end = std::max(end, timeline.tasks[task].end);
+    return end;
+  };
+  const double seconds = finished(kSteady + 1) - finished(kSteady);
+  for (std::size_t task = 0; task < kSteady * in_round; ++task)
     lane_end[static_cast<std::size_t>(tasks[task].lane)] = timeline.tasks[task].end;
-    finished_before = std::max(finished_before, timeline.tasks[task].end);
-  }
   std::vector<RoundTimeline> rounds;
-  std::size_t task = (kRounds - 1) * in_round;
+  std::size_t first = 0;  // of the rank's instructions in a round
   for (const RankProgram& rank : ranks) {
-    const std::size_t first = task % in_round;
     const std::size_t count = rank.program->instructions.size();
     RoundTimeline& round = rounds.emplace_back();
-    round.seconds = timeline.seconds - finished_before;
-    for (; task % in_round < first + count && task < tasks.size(); ++task) {
+    round.seconds = seconds;
+    for (std::size_t i = first; i < first + count; ++i) {
+      const std::size_t task = kSteady * in_round + i;
       double& lane = lane_end[static_cast<std::size_t>(tasks[task].lane)];
       InstructionTime& time = round.instructions.emplace_back();
       time = {.start = timeline.tasks[task].start, .end = timeline.tasks[task].end};
@@ -189,6 +231,7 @@ std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, co
       }
       lane = time.end;
     }
+    first += count;
   }
   shift_to_begin(rounds);
   return rounds;

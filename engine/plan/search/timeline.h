@@ -48,13 +48,15 @@ struct RoundTimeline {
   std::vector<InstructionTime> instructions;  ///< in program order
 };
 
-/// Gives the last of a few rounds, of each rank. Lanes are taken to have what they need as
-/// simulated_seconds() says. REQUIRES: the programs are placed, have dependencies, and meet.
+/// Gives the last of a few rounds, of each rank. Lanes of a rank share what they work with: if they together
+/// want more of it than there is, each is slowed down. Where cores copy, computing and updates want all of
+/// them, a copy or an exchange one, or less over a limited link; drives read and write in turns; and copies,
+/// drives and what goes through the host's memory share its bandwidth. REQUIRES: the programs are placed,
+/// have dependencies, and meet.
 std::vector<RoundTimeline> simulate_round(std::span<const RankProgram> ranks, const MachineRates& rates);
 
-/// Seconds from one step to the next once all lanes are busy. Lanes are taken to have what they need for
-/// themselves: where cores copy, or a drive reads and writes in turns, a step cannot be as short.
-/// REQUIRES: the program is placed, and the dependencies are its own.
+/// Seconds from one step to the next once all lanes are busy, as simulate_round() has them. REQUIRES: the
+/// program is placed, and the dependencies are its own.
 double simulated_seconds(const Program& placed, const Dependencies& dependencies, const MachineRates& rates);
 /// Likewise of ranks that wait for one another. REQUIRES: they have dependencies, and meet.
 double simulated_seconds(std::span<const RankProgram> ranks, const MachineRates& rates);

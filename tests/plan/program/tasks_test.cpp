@@ -35,6 +35,32 @@ TEST(Tasks, LetsTasksThatMeetBeginTogether) {
   EXPECT_THAT(starts(timeline), ElementsAre(0, 5, 5, 7));
 }
 
+constexpr std::int32_t kDrive = 0, kCores = 1;
+
+TEST(Tasks, SlowsDownAlikeWhatTogetherWantsMoreThanThereIs) {
+  const Timeline timeline = run_tasks({{.lane = 0, .seconds = 2, .shares = {{{kDrive, 1}}}},
+                                       {.lane = 1, .seconds = 1, .shares = {{{kDrive, 1}}}},
+                                       {.lane = 2, .seconds = 1, .shares = {{{kCores, 1}}}}});
+  EXPECT_EQ(timeline.tasks[1].end, 2);  // at half its speed
+  EXPECT_EQ(timeline.tasks[0].end, 3);  // at half of it until then
+  EXPECT_EQ(timeline.tasks[2].end, 1);
+}
+
+TEST(Tasks, RunsAtFullSpeedWhatLeavesRoomForTheOthers) {
+  const Timeline timeline = run_tasks({{.lane = 0, .seconds = 2, .shares = {{{kCores, 0.5}}}},
+                                       {.lane = 1, .seconds = 1, .shares = {{{kCores, 0.25}}}}});
+  EXPECT_EQ(timeline.tasks[0].end, 2);
+  EXPECT_EQ(timeline.tasks[1].end, 1);
+}
+
+TEST(Tasks, TakesTheSpeedOfTheScarcestResource) {
+  const Timeline timeline = run_tasks({{.lane = 0, .seconds = 1, .shares = {{{kDrive, 1}, {kCores, 0.5}}}},
+                                       {.lane = 1, .seconds = 1, .shares = {{{kCores, 0.5}}}},
+                                       {.lane = 2, .seconds = 12, .shares = {{{kDrive, 3}}}}});
+  EXPECT_EQ(timeline.tasks[1].end, 1);
+  EXPECT_EQ(timeline.tasks[0].end, 4);
+}
+
 TEST(Tasks, NamesTheFirstTaskOfEachLaneThatWaitsForEver) {
   const Timeline timeline = run_tasks({{.lane = 0, .seconds = 1},
                                        {.lane = 0, .seconds = 1, .meeting = 1},
