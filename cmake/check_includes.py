@@ -148,7 +148,7 @@ class Targets:
         elif command == "strata_test":
             target = self.target(name + "_test", file)
             target.sources |= self.glob(folder, name + "/*.cpp") | self.glob(folder, name + "/*/*.cpp")
-            options = {"FILTER", "LAUNCHES"}
+            options = {"FILTER", "LAUNCHES", "OPTIONS"}
             depends = [word for word, before in zip(rest, [""] + rest) if word not in options and before not in options]
             target.links |= set(depends) - {"DEPENDS"}
         elif command == "strata_bench":

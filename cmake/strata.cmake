@@ -22,9 +22,10 @@ math(EXPR STRATA_LAUNCH_TIMEOUT "10 * ${STRATA_TEST_TIMEOUT}")
 # For code whose speed nobody waits for: reading run files, printing, tests. What tests call is optimised as it is always.
 set(STRATA_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
 
-# What many sources include and no edit changes is compiled once: for most libraries by strata_precompiled, for a target with options
-# of its own by itself. The presets debug and asan compile without it, and so does cmake/check_form.sh, so that it hides no missing
-# include.
+# What many sources include and no edit changes is compiled once and reused by all targets of the same options: strata_precompiled
+# optimised as ever, strata_precompiled_quickly for STRATA_QUICKLY_COMPILED, strata_precompiled_tests for tests. A target with options
+# of its own precompiles for itself. The presets debug and asan compile without it, and so does cmake/check_form.sh, so that it hides
+# no missing include.
 set(STRATA_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional> <map>
                        <memory> <mutex> <optional> <span> <string> <thread> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 function(strata_precompile target)
@@ -38,9 +39,16 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(strata_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # so that ccache knows what it reads
 endif()
 file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "")
-add_library(strata_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
-target_link_libraries(strata_precompiled PRIVATE strata_options fmt::fmt nlohmann_json::nlohmann_json)
-strata_precompile(strata_precompiled)
+# strata_precompiled_headers(NAME [HEADERS header...] [LINKS target...] [OPTIONS option...])
+function(strata_precompiled_headers name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;LINKS;OPTIONS" ${ARGN})
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+  target_link_libraries(${name} PRIVATE strata_options fmt::fmt nlohmann_json::nlohmann_json ${ARG_LINKS})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  strata_precompile(${name} ${ARG_HEADERS})
+endfunction()
+strata_precompiled_headers(strata_precompiled)
+strata_precompiled_headers(strata_precompiled_quickly OPTIONS ${STRATA_QUICKLY_COMPILED})
 
 # strata_library(NAME DEPENDS target... [OPTIONS option...]): the C++ and CUDA sources of this folder as the static library
 # strata_NAME, compiled with `options` too.
@@ -54,11 +62,13 @@ function(strata_library name)
   if(sources)
     add_library(strata_${name} STATIC ${sources})
     target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_DEPENDS})
-    if(ARG_OPTIONS)
-      target_compile_options(strata_${name} PRIVATE ${ARG_OPTIONS})
-      strata_precompile(strata_${name})
-    else()
+    target_compile_options(strata_${name} PRIVATE ${ARG_OPTIONS})
+    if(NOT ARG_OPTIONS)
       target_precompile_headers(strata_${name} REUSE_FROM strata_precompiled)
+    elseif(ARG_OPTIONS STREQUAL STRATA_QUICKLY_COMPILED)
+      target_precompile_headers(strata_${name} REUSE_FROM strata_precompiled_quickly)
+    else()
+      strata_precompile(strata_${name})
     endif()
   else()
     add_library(strata_${name} INTERFACE)
@@ -66,11 +76,21 @@ function(strata_library name)
   endif()
 endfunction()
 
-# strata_test(NAME DEPENDS target... FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one folder below as the program
-# NAME_test. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case
+# How a program of tests is compiled: quickly, and with the given options.
+function(strata_compile_test program)
+  target_compile_options(${program} PRIVATE ${STRATA_QUICKLY_COMPILED} ${ARGN})
+  if(ARGN)
+    strata_precompile(${program} <gmock/gmock.h> <gtest/gtest.h>)
+  else()
+    target_precompile_headers(${program} REUSE_FROM strata_precompiled_tests)
+  endif()
+endfunction()
+
+# strata_test(NAME DEPENDS target... [OPTIONS option...] FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one folder below as
+# the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case
 # that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
-  cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS;OPTIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   if(NOT sources)
     return()
@@ -85,8 +105,7 @@ function(strata_test name)
   if(NOT ARG_FILTER)
     set(ARG_FILTER "*")
   endif()
-  strata_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
-  target_compile_options(${name}_test PRIVATE ${STRATA_QUICKLY_COMPILED})
+  strata_compile_test(${name}_test ${ARG_OPTIONS})
   foreach(launch RANGE 1 ${ARG_LAUNCHES})
     math(EXPR index "${launch} - 1")
     add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
