@@ -1,9 +1,13 @@
 #include "engine/graph/graph_shape.h"
 
+#include <algorithm>
+
 #include "engine/graph/derivation.h"
 
 namespace strata {
 namespace {
+
+constexpr std::int64_t kChunkRowMultiple = 64;
 
 DType dtype_of(TensorType type, DType precision) {
   return type == TensorType::precision ? precision : DType::fp32;
@@ -27,6 +31,19 @@ Matrix size_of(const Tensor& tensor, const GraphShape& shape) {
 
 Bytes bytes_of(const Matrix& size) {
   return checked_product(size.rows, size.columns, size_of(size.dtype));
+}
+
+std::int64_t chunk_rows(const UnitGraph& graph, const GraphShape& shape) {
+  std::int64_t smallest = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (!tensor.in_chunks) continue;
+    const Matrix size = size_of(tensor, shape);
+    const Bytes row = size.columns * size_of(size.dtype);
+    const std::int64_t fitting = shape.max_chunk_bytes / row / kChunkRowMultiple * kChunkRowMultiple;
+    const std::int64_t rows = std::min(shape.microbatch.tokens(), std::max(kChunkRowMultiple, fitting));
+    smallest = smallest == 0 ? rows : std::min(smallest, rows);
+  }
+  return smallest;
 }
 
 double forward_flops(const UnitGraph& graph, const GraphShape& shape) {

@@ -21,6 +21,10 @@ Matrix size_of(const Tensor& tensor, const GraphShape& shape);
 
 Bytes bytes_of(const Matrix& size);
 
+/// Rows that tensors in chunks have, 0 if there is none: what fits in max_chunk_bytes, in multiples of 64 and
+/// at least that.
+std::int64_t chunk_rows(const UnitGraph& graph, const GraphShape& shape);
+
 /// FLOPs of all nodes, once.
 double forward_flops(const UnitGraph& graph, const GraphShape& shape);
 

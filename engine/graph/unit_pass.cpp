@@ -9,8 +9,6 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t kChunkRowMultiple = 64;
-
 std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
   std::ptrdiff_t last = -1;
   for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
@@ -51,8 +49,9 @@ class UnitPassMaker {
         given_(given),
         tensors_(graph.tensors),
         nodes_(with_copies(graph, given)) {
+    pass.chunk_rows_ = strata::chunk_rows(graph, shape);
     for (const Tensor& tensor : tensors_) sizes_.push_back(size_of(tensor, shape));
-    find_chunks();
+    find_loop();
     place();
     spare_what_is_read_by_chunks();
     add_all();
@@ -75,18 +74,6 @@ class UnitPassMaker {
     bool touches = false;
     for_each_operand(node, [&](const TensorView& view, Touch) { touches |= tensor(view.tensor).in_chunks; });
     return touches;
-  }
-
-  void find_chunks() {
-    const std::int64_t tokens = shape_.microbatch.tokens();
-    for (std::size_t id = 0; id < tensors_.size(); ++id) {
-      if (!tensors_[id].in_chunks) continue;
-      const Bytes row = sizes_[id].columns * size_of(sizes_[id].dtype);
-      const std::int64_t fitting = shape_.max_chunk_bytes / row / kChunkRowMultiple * kChunkRowMultiple;
-      const std::int64_t rows = std::min(tokens, std::max(kChunkRowMultiple, fitting));
-      pass_.chunk_rows_ = chunk_rows() == 0 ? rows : std::min(chunk_rows(), rows);
-    }
-    find_loop();
   }
 
   void find_loop() {

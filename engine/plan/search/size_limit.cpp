@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/graph/data_array.h"
+#include "engine/graph/graph_shape.h"
 
 namespace strata {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 // piece of state.
 constexpr double kPerTrainingPass = 14, kPerValidationPass = 6, kPerTrainingRing = 7, kPerValidationRing = 2,
                  kPerUnit = 24, kPerPiece = 10;
+/// Kernel calls per chunk of rows, in the passes that a unit with chunks has.
+constexpr double kPerChunk = 10;
 /// Offsets are bytes in an int64, and planning adds some of them up.
 constexpr double kLargestBytes = 0x1p60;
 
@@ -87,11 +90,33 @@ void check_bytes(const RunConfig& config, const Model& model) {
   }
 }
 
+/// A pass holds each of its kernel calls. REQUIRES: check_bytes() lets it through, so that sizes do not wrap
+/// around.
+void check_chunks(const RunConfig& config, const Model& model) {
+  const GraphShape shape = {.precision = config.train.precision.value_or(DType::bf16),
+                            .microbatch = {config.train.microbatch, config.data.sequence_length}};
+  const auto ranks =
+      static_cast<double>(config.parallel.context) * static_cast<double>(config.parallel.tensor);
+  for (const UnitGraph& graph : model.graphs) {
+    const std::int64_t rows = chunk_rows(graph, shape);
+    if (rows == 0) continue;
+    const double calls =
+        kPerChunk * static_cast<double>(shape.microbatch.tokens()) / static_cast<double>(rows) / ranks;
+    if (calls <= kLargestProgram) continue;
+    throw ConfigError(
+        fmt::format("train.microbatch: {} samples of data.sequence_length {} meet the vocabulary in chunks "
+                    "of {} tokens, with about "
+                    "{:.3g} kernel calls, and a program has at most {:.3g}; make either smaller",
+                    config.train.microbatch, config.data.sequence_length, rows, calls, kLargestProgram));
+  }
+}
+
 }  // namespace
 
 void check_size(const RunConfig& config, const Model& model) {
   check_instructions(config, model);
   check_bytes(config, model);
+  check_chunks(config, model);
 }
 
 }  // namespace strata

@@ -7,11 +7,11 @@
 
 namespace strata {
 
-/// Instructions of the plain program, about: a minute of planning, and a gigabyte.
+/// Instructions of the plain program, or kernel calls of a pass, about: a minute of planning, and a gigabyte.
 constexpr double kLargestProgram = 1e6;
 
-/// Throws ConfigError that names the key to change if a step has more instructions than that, or sizes
-/// that 64 bits do not count.
+/// Throws ConfigError that names the key to change if a step has more instructions than that or a pass more
+/// kernel calls, or sizes that 64 bits do not count.
 void check_size(const RunConfig& config, const Model& model);
 
 }  // namespace strata

@@ -108,6 +108,9 @@ TEST(SizeLimit, OfInstructionsNamesTheKeyToChange) {
   EXPECT_THAT(outcome({"train.validation_batches=4194304"}), HasSubstr("lower train.validation_batches"));
   EXPECT_THAT(outcome({"data.sequence_length=4611686018427387904"}),
               HasSubstr("data.sequence_length: must be at most"));
+  EXPECT_THAT(outcome({"data.sequence_length=1073741824", "model.config.vocab_size=1048576"}),
+              AllOf(HasSubstr("chunks of 64 tokens, with about 1.68e+08 kernel calls"),
+                    HasSubstr("make either smaller")));
 }
 
 TEST(CheckedSizes, AreTheNumbersOrAnError) {
