@@ -15,6 +15,13 @@ import subprocess
 import sys
 
 
+def sources_of(file):
+    """The file itself, or those that CMake compiles together by it."""
+    if not re.fullmatch(r"unity_\d+_cxx\.cxx", os.path.basename(file)):
+        return [file]
+    return re.findall(r'^#include "(.+)"', pathlib.Path(file).read_text(), re.MULTILINE)
+
+
 def commands(root, build):
     """The flags that each source is compiled with, without those of precompiled headers and of GCC alone."""
     found = {}
@@ -32,7 +39,8 @@ def commands(root, build):
                 skip = True
             elif word not in ("-Winvalid-pch", "-fpch-preprocess", "-Wno-maybe-uninitialized"):
                 flags.append(word)
-        found.setdefault(os.path.relpath(entry["file"], root), (words[0], flags))
+        for source in sources_of(entry["file"]):
+            found.setdefault(os.path.relpath(source, root), (words[0], flags))
     return found
 
 

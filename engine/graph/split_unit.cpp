@@ -99,7 +99,7 @@ std::vector<Stretch> within(const std::vector<Stretch>& stretches, std::int64_t 
   return result;
 }
 
-std::int64_t align(std::int64_t value, std::int64_t alignment) {
+std::int64_t aligned(std::int64_t value, std::int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
@@ -143,9 +143,9 @@ class PartialRule final : public Operator {
   std::vector<bool> lacks_;
 };
 
-class Splitting {
+class UnitSplitting {
  public:
-  Splitting(const DerivedGraph& whole, const AxisSplit& split)
+  UnitSplitting(const DerivedGraph& whole, const AxisSplit& split)
       : whole_(whole), split_(split), layout_(lay_out(whole, split.axes, split.ranks, split.padded)) {}
 
   SplitUnit run(const Unit& unit) {
@@ -346,12 +346,12 @@ class Splitting {
       for (const bool splits : {true, false}) {
         for (const auto& [offset, id] : parameters) {
           if ((layout(id).form == Form::split) != splits) continue;
-          end = align(end, kTensorAlignment);
+          end = aligned(end, kTensorAlignment);
           offsets_[{region, offset}] = end;
           end += local_elements(id);
         }
       }
-      (flat == Flat::trained ? unit.elements : unit.frozen_elements) = align(end, kFlatAlignment);
+      (flat == Flat::trained ? unit.elements : unit.frozen_elements) = aligned(end, kFlatAlignment);
       for (TensorSpec& spec : unit.tensors) {
         if (spec.flat != flat) continue;
         const auto above = parameters.upper_bound(spec.offset);
@@ -429,7 +429,7 @@ DerivedGraph derive_shared(const UnitGraph& graph, std::span<const AxisName> axe
 }
 
 SplitUnit split_unit(const Unit& unit, const DerivedGraph& whole, const AxisSplit& split) {
-  return Splitting(whole, split).run(unit);
+  return UnitSplitting(whole, split).run(unit);
 }
 
 }  // namespace strata

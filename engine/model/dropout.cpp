@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kOfGpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
+constexpr std::string_view kDropoutsOfGpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
 constexpr std::string_view kOfPhi3[] = {"attention_dropout", "resid_pdrop"};  // its embd_pdrop is not used
 constexpr std::string_view kOfOthers[] = {"attention_dropout"};
 
@@ -24,7 +24,7 @@ double read_dropout(JsonReader& reader, std::string_view key, double fallback) {
 }  // namespace
 
 DropoutKeys dropout_keys(std::string_view model_type) {
-  if (model_type == "gpt2") return {kOfGpt2, 0.1};
+  if (model_type == "gpt2") return {kDropoutsOfGpt2, 0.1};
   if (model_type == "phi3") return {kOfPhi3, 0.0};
   return {kOfOthers, 0.0};
 }

@@ -27,7 +27,7 @@ using test::set_version;
 using test::State;
 using test::TemporaryFolder;
 
-Progress progress_at(std::int64_t step) {
+Progress full_progress_at(std::int64_t step) {
   return {.step = step,
           .applied_updates = step - 1,
           .skipped_steps = 1,
@@ -37,7 +37,7 @@ Progress progress_at(std::int64_t step) {
 }
 
 void save(const fs::path& path, const Model& model, State& state, std::int64_t step, std::int64_t keep = 2) {
-  CheckpointStore(path, keep, quick()).save(model, progress_at(step), state.access());
+  CheckpointStore(path, keep, quick()).save(model, full_progress_at(step), state.access());
 }
 
 class Checkpoint : public ::testing::Test {
@@ -60,7 +60,7 @@ TEST_F(Checkpoint, WhatIsSavedIsLoadedBitForBitWithZerosInThePadding) {
   save(path(), model_, first_, 100);
   const auto found = load();
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->progress, progress_at(100));
+  EXPECT_EQ(found->progress, full_progress_at(100));
   EXPECT_EQ(found->folder, path() / "step-00000100");
   EXPECT_TRUE(found->warnings.empty());
   EXPECT_EQ(loaded_, first_);
@@ -294,7 +294,7 @@ TEST_F(Checkpoint, LeftoversOfADeadRunAreRemovedAtTheStart) {
 TEST_F(Checkpoint, AnErrorOfTheStateItselfLeavesNothingBehind) {
   const StateAccess broken =
       access_in_memory([](std::size_t, StateKind) -> std::span<float> { throw DeviceError("no device"); });
-  EXPECT_THROW(CheckpointStore(path(), 2, quick()).save(model_, progress_at(1), broken), DeviceError);
+  EXPECT_THROW(CheckpointStore(path(), 2, quick()).save(model_, full_progress_at(1), broken), DeviceError);
   EXPECT_TRUE(fs::is_empty(path()));
 }
 
@@ -302,7 +302,7 @@ TEST_F(Checkpoint, AFullDiskIsOneSentenceAndTheOneBeforeIsNamedAsUntouched) {
   save(path(), model_, first_, 1);
   FaultyFileSystem full(8);
   expect_error<IoError>(
-      [&] { CheckpointStore(path(), 2, full).save(model_, progress_at(2), second_.access()); },
+      [&] { CheckpointStore(path(), 2, full).save(model_, full_progress_at(2), second_.access()); },
       {"the checkpoint of step 2 was not saved",
        (path() / "step-00000001").string() + " before it is untouched", "injected failure"});
   EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000001"}));
@@ -321,7 +321,7 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
     FaultyFileSystem file_system(fail_at, GetParam());
     bool saved = false;
     try {
-      CheckpointStore(path(), 1, file_system).save(model_, progress_at(2), second_.access());
+      CheckpointStore(path(), 1, file_system).save(model_, full_progress_at(2), second_.access());
       saved = true;
     } catch (const IoError&) {
     }
@@ -335,7 +335,7 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
     EXPECT_TRUE(found->warnings.empty()) << fail_at << ": " << found->warnings.front();
     const bool is_second = found->progress.step == 2;
     EXPECT_EQ(loaded_, is_second ? second_ : first_) << fail_at;
-    EXPECT_EQ(found->progress, progress_at(is_second ? 2 : 1));
+    EXPECT_EQ(found->progress, full_progress_at(is_second ? 2 : 1));
     EXPECT_TRUE(is_second || !saved);
     (is_second ? seen_second : seen_first)++;
   }
@@ -353,11 +353,11 @@ INSTANTIATE_TEST_SUITE_P(All, CheckpointCrash,
 
 TEST_F(Checkpoint, AFailedSaveCleansUpAtOnce) {
   FaultyFileSystem counting;
-  CheckpointStore(path(), 1, counting).save(model_, progress_at(1), first_.access());
+  CheckpointStore(path(), 1, counting).save(model_, full_progress_at(1), first_.access());
   const int last = counting.operations() - 1;  // the sync of the folder after the rename
   for (int fail_at = 0; fail_at < last; ++fail_at) {
     FaultyFileSystem file_system(fail_at);
-    EXPECT_THROW(CheckpointStore(path(), 1, file_system).save(model_, progress_at(2), second_.access()),
+    EXPECT_THROW(CheckpointStore(path(), 1, file_system).save(model_, full_progress_at(2), second_.access()),
                  IoError);
     EXPECT_EQ(names_in(path()), (std::set<std::string>{"step-00000001"})) << fail_at;
   }

@@ -24,7 +24,7 @@ std::vector<Trap> every_trap() {
   return traps;
 }
 
-Progress progress_at(std::int64_t step) {
+Progress bare_progress_at(std::int64_t step) {
   Progress progress;
   progress.step = step;
   return progress;
@@ -32,7 +32,7 @@ Progress progress_at(std::int64_t step) {
 
 struct HostileCheckpoints : ::testing::Test {
   void save(std::int64_t step, const fs::path& path) {
-    CheckpointStore(path, 1).save(model_, progress_at(step), state_.access());
+    CheckpointStore(path, 1).save(model_, bare_progress_at(step), state_.access());
   }
   void save(std::int64_t step) { save(step, path()); }
   void expect_loaded(std::int64_t step) {
@@ -67,7 +67,7 @@ TEST_F(HostileCheckpoints, AnUnfinishedFoldersNameIsTakenAndNothingThatItLedTo) 
     trap.set(folder_ / "step-00000002.tmp", victim);
     CheckpointStore store(path(), 1);
     store.remove_leftovers();
-    store.save(model_, progress_at(2), state_.access());
+    store.save(model_, bare_progress_at(2), state_.access());
     victim.expect_untouched(trap.name);
     EXPECT_THAT(names(), ElementsAre("step-00000002")) << trap.name;
     expect_loaded(2);

@@ -23,6 +23,7 @@ using test::expect_error;
 using test::FaultyFileSystem;
 using test::flip_bit;
 using test::names_in;
+using test::progress_at;
 using test::quick;
 using test::State;
 using test::TemporaryFolder;
@@ -32,10 +33,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Lasts = UnreadableFileSystem::Lasts;
 using Names = std::set<std::string>;
-
-Progress progress_at(std::int64_t step) {
-  return {.step = step, .loss_scale = {}, .sampler = {{"position", step}}};
-}
 
 class ReadFaults : public ::testing::Test {
  protected:

@@ -21,6 +21,7 @@ using test::access_to_load;
 using test::errors_of_ranks;
 using test::FaultyFileSystem;
 using test::names_in;
+using test::progress_at;
 using test::quick;
 using test::run_ranks;
 using test::shard;
@@ -31,10 +32,6 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr std::array kRanks = {1, 2, 3, 4, 8};
-
-Progress progress_at(std::int64_t step) {
-  return {.step = step, .loss_scale = {}, .sampler = {{"position", step}}};
-}
 
 class Resharding : public ::testing::Test {
  protected:

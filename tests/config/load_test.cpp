@@ -13,17 +13,17 @@
 #include "engine/config/describe.h"
 #include "engine/config/keys.h"
 #include "engine/config/run_models.h"
+#include "tests/config/support.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
 namespace {
 
+using test::kMinimal;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-const std::string kMinimal = "model: {path: m}\ndata: {path: a.txt}\n";
 
 /// The sentence that the file (and the overrides) are refused with.
 std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {

@@ -9,18 +9,18 @@
 
 #include "base/error.h"
 #include "engine/config/describe.h"
+#include "tests/config/support.h"
 
 namespace strata {
 namespace {
 
+using test::kMinimal;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::StartsWith;
-
-const std::string kMinimal = "model: {path: m}\ndata: {path: a.txt}\n";
 
 using Files = std::map<std::string, std::string>;
 
@@ -33,8 +33,8 @@ RunModels parse(const std::string& text, const std::vector<std::string>& overrid
   });
 }
 
-std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {},
-                    const Files& files = {}) {
+std::string refusal_among_models(const std::string& text, const std::vector<std::string>& overrides = {},
+                                 const Files& files = {}) {
   try {
     parse(text, overrides, files);
   } catch (const ConfigError& error) {
@@ -121,13 +121,13 @@ TEST(Sweep, GivesNamesWithoutWhatNoFileHas) {
 
 TEST(Sweep, CanBeGivenOnTheCommandLine) {
   EXPECT_THAT(seeds(parse(kMinimal, {"sweep={train.seed: [5, 6]}"})), ElementsAre(5, 6));
-  EXPECT_EQ(refusal(kMinimal, {"sweep={train.seed: [5, x]}"}),
+  EXPECT_EQ(refusal_among_models(kMinimal, {"sweep={train.seed: [5, x]}"}),
             "--set sweep={train.seed: [5, x]}: train.seed: expected an integer, found 'x'");
 }
 
 TEST(Sweep, IsRefusedWithThePlaceOfWhatIsWrong) {
   const auto refusal_of = [](const std::string& sweep, const std::vector<std::string>& overrides = {}) {
-    return refusal(kMinimal + "sweep:\n  " + sweep + "\n", overrides);
+    return refusal_among_models(kMinimal + "sweep:\n  " + sweep + "\n", overrides);
   };
   EXPECT_EQ(refusal_of("train.seed: [1, x]"), "run.yaml:4:19: train.seed: expected an integer, found 'x'");
   EXPECT_EQ(
@@ -151,7 +151,7 @@ TEST(Sweep, IsRefusedWithThePlaceOfWhatIsWrong) {
   EXPECT_EQ(refusal_of("select.keep: [0.5]"),
             "run.yaml:4:3: unknown key 'select.keep': did you mean 'select.keep'?");
   EXPECT_THAT(refusal_of("[]: [1]"), HasSubstr("a key must be a word"));
-  EXPECT_THAT(refusal(kMinimal + "sweep: {}\n"),
+  EXPECT_THAT(refusal_among_models(kMinimal + "sweep: {}\n"),
               StartsWith("run.yaml:3:1: sweep: expected a map such as {train.seed: [1, 2]}"));
   EXPECT_EQ(refusal_of("train.seed: [1, 1]"),
             "run.yaml:3:1: models 1 and 2 are both named 'seed=1': give them a name: each in models");
@@ -163,13 +163,14 @@ TEST(Sweep, IsRefusedWithThePlaceOfWhatIsWrong) {
 TEST(Sweep, IsNotSetOver) {
   const std::string text = "train:\n  seed: 4\nsweep: {train.seed: [1, 2], model.config.a: [1]}\n";
   for (const std::string override : {"train.seed=3", "train={steps: 4, seed: 3}"}) {
-    EXPECT_EQ(refusal(kMinimal + text, {override}),
+    EXPECT_EQ(refusal_among_models(kMinimal + text, {override}),
               "--set " + override +
                   ": train.seed is swept (run.yaml:5:9), and a --set would give all its models "
                   "one value");
   }
-  EXPECT_THAT(refusal(kMinimal + text, {"model.config={b: 1}"}), HasSubstr("model.config.a is swept"));
-  EXPECT_THAT(refusal(kMinimal + "models: [{}, {train: {seed: 5}}]\n" + text),
+  EXPECT_THAT(refusal_among_models(kMinimal + text, {"model.config={b: 1}"}),
+              HasSubstr("model.config.a is swept"));
+  EXPECT_THAT(refusal_among_models(kMinimal + "models: [{}, {train: {seed: 5}}]\n" + text),
               HasSubstr("run.yaml:3:23: train.seed is swept (run.yaml:6:9), so no entry can give it"));
 }
 
@@ -249,9 +250,9 @@ TEST(Models, HaveFoldersAndMetricsOfTheirOwn) {
 
 TEST(Models, ShareNoFolderAndNoFile) {
   const auto refusal_of = [](const std::string& models) {
-    return refusal(kMinimal +
-                   "checkpoint: {path: out}\nreport: {metrics: m.jsonl, tensorboard: t}\nmodels: [" + models +
-                   "]\n");
+    return refusal_among_models(
+        kMinimal + "checkpoint: {path: out}\nreport: {metrics: m.jsonl, tensorboard: t}\nmodels: [" + models +
+        "]\n");
   };
   EXPECT_EQ(refusal_of("{checkpoint.path: a/b}, {checkpoint.path: ./a//b/}"),
             "run.yaml:5:35: checkpoint.path: model 'model-1' and model 'model-2' have one folder, './a//b/': "
@@ -266,7 +267,7 @@ TEST(Models, ShareNoFolderAndNoFile) {
 
 TEST(Models, AreRefusedWithThePlaceOfWhatIsWrong) {
   const auto refusal_of = [](const std::string& models, const Files& files = {}) {
-    return refusal(kMinimal + "models:\n" + models + "\n", {}, files);
+    return refusal_among_models(kMinimal + "models:\n" + models + "\n", {}, files);
   };
   EXPECT_EQ(refusal_of("  - train: {stepz: 1}"),
             "run.yaml:4:13: unknown key 'train.stepz': did you mean 'train.steps'?");
@@ -297,22 +298,24 @@ TEST(Models, AreRefusedWithThePlaceOfWhatIsWrong) {
               StartsWith("x.yaml:1:10: unknown key 'memory.devise'"))
       << "what does not count is read";
   EXPECT_EQ(
-      refusal("models: [{train: {seed: 2}}]\n"),
+      refusal_among_models("models: [{train: {seed: 2}}]\n"),
       "run.yaml:1:10: model.path: no model is given: set model.path to a folder, or model.architecture and "
       "model.config");
 }
 
 TEST(Models, OfARunFileThatHasSeveralAreRefused) {
   const std::string nested = "models: [run.yaml]\n";
-  EXPECT_EQ(refusal(nested, {}, {{"run.yaml", nested}}),
+  EXPECT_EQ(refusal_among_models(nested, {}, {{"run.yaml", nested}}),
             "run.yaml:1:1: models: a run file that another one names has one model");
   for (const std::string key : {"sweep: {train.seed: [1]}", "select: {keep: 0.2}"})
-    EXPECT_THAT(refusal(nested, {}, {{"run.yaml", kMinimal + key}}), HasSubstr("names has one model")) << key;
+    EXPECT_THAT(refusal_among_models(nested, {}, {{"run.yaml", kMinimal + key}}),
+                HasSubstr("names has one model"))
+        << key;
 }
 
 TEST(Models, HaveNamesThatAreFitForFilesAndTheirOwn) {
   const auto refusal_of = [](const std::string& name) {
-    return refusal(kMinimal + "models: [{name: " + name + "}]\n");
+    return refusal_among_models(kMinimal + "models: [{name: " + name + "}]\n");
   };
   EXPECT_EQ(refusal_of("'a-B.9_=,+'"), "accepted");
   EXPECT_EQ(refusal_of(std::string(100, 'a')), "accepted");
@@ -323,23 +326,26 @@ TEST(Models, HaveNamesThatAreFitForFilesAndTheirOwn) {
     EXPECT_THAT(refusal_of(name), HasSubstr("is not made of letters")) << name;
   EXPECT_THAT(refusal_of("''"), HasSubstr("name: expected text"));
   EXPECT_THAT(refusal_of(std::string(101, 'a')), HasSubstr("is longer than 100 characters"));
-  EXPECT_EQ(refusal("models: [runs/small.yaml, {run: runs/small.yaml, train.seed: 2}]\n", {}, kFiles),
-            "run.yaml:1:1: models 1 and 2 are both named 'small': give them a name: each in models");
+  EXPECT_EQ(
+      refusal_among_models("models: [runs/small.yaml, {run: runs/small.yaml, train.seed: 2}]\n", {}, kFiles),
+      "run.yaml:1:1: models 1 and 2 are both named 'small': give them a name: each in models");
 }
 
 TEST(Models, AreAtMostAThousand) {
   std::string list = "1";
   for (int i = 2; i <= 32; ++i) list += fmt::format(", {}", i);
   const std::string sweep = "sweep: {train.seed: [" + list + "], train.steps: [" + list;
-  EXPECT_EQ(refusal(kMinimal + sweep + "]}\n"), "run.yaml: models and sweep give more than 1000 models");
+  EXPECT_EQ(refusal_among_models(kMinimal + sweep + "]}\n"),
+            "run.yaml: models and sweep give more than 1000 models");
   EXPECT_EQ(parse(kMinimal + "sweep: {train.seed: [" + list + "]}").models.size(), 32);
   std::string entries = "{}";
   for (int i = 0; i < 1000; ++i) entries += ", {}";
-  EXPECT_EQ(refusal(kMinimal + "models: [" + entries + "]\n"),
+  EXPECT_EQ(refusal_among_models(kMinimal + "models: [" + entries + "]\n"),
             "run.yaml:3:1: a run has at most 1000 models, not 1001");
   std::string keys;
   for (int i = 0; i < 33; ++i) keys += fmt::format("model.config.a{}: [1], ", i);
-  EXPECT_THAT(refusal(kMinimal + "sweep: {" + keys + "}\n"), HasSubstr("a sweep has at most 32 keys"));
+  EXPECT_THAT(refusal_among_models(kMinimal + "sweep: {" + keys + "}\n"),
+              HasSubstr("a sweep has at most 32 keys"));
 }
 
 TEST(Models, HaveNoMoreValuesThanAFewFiles) {
@@ -347,19 +353,21 @@ TEST(Models, HaveNoMoreValuesThanAFewFiles) {
   for (int i = 1; i < 1000; ++i) seeds += fmt::format(", {}", i);
   const std::string large =
       "model: {architecture: gpt2, config: {a: " + std::string(100'000, 'x') + "}}\ndata: {path: x}\n";
-  EXPECT_EQ(refusal(large + "sweep: {train.seed: [1, 2]}\n"), "accepted");
-  EXPECT_THAT(refusal(large + "sweep: {train.seed: [" + seeds + "]}\n"),
+  EXPECT_EQ(refusal_among_models(large + "sweep: {train.seed: [1, 2]}\n"), "accepted");
+  EXPECT_THAT(refusal_among_models(large + "sweep: {train.seed: [" + seeds + "]}\n"),
               HasSubstr("the models of this run have more than 8388608 bytes of values together"));
   std::string entries = "{model.config: {}}";
   for (int i = 1; i < 1000; ++i) entries += ", {model.config: {}}";
-  EXPECT_THAT(refusal(large + "models: [" + entries + "]\n"), HasSubstr("bytes of values together"));
+  EXPECT_THAT(refusal_among_models(large + "models: [" + entries + "]\n"),
+              HasSubstr("bytes of values together"));
 }
 
 TEST(Models, HaveTheSameRanks) {
   const std::string models =
       "train: {microbatch: 1}\nmodels: [{name: a, parallel: {data: 2}}, {name: b, parallel: {pipeline: 2}}, ";
-  EXPECT_EQ(refusal(kMinimal + models + "]\n"), "accepted") << "the default of data: all that are left";
-  EXPECT_THAT(refusal(kMinimal + models + "{name: c, parallel.tensor: 4}]\n"),
+  EXPECT_EQ(refusal_among_models(kMinimal + models + "]\n"), "accepted")
+      << "the default of data: all that are left";
+  EXPECT_THAT(refusal_among_models(kMinimal + models + "{name: c, parallel.tensor: 4}]\n"),
               HasSubstr("parallel: models 'a' and 'c' are for 2 and 4 ranks"));
   EXPECT_EQ(
       parse(kMinimal + "models: [{parallel.pipeline: 2}, {}]\n", {}, {}, 4).models[0].config.parallel.data,
@@ -369,7 +377,8 @@ TEST(Models, HaveTheSameRanks) {
 TEST(Models, TakeNoPassesAcrossSteps) {
   for (const std::string schedule : {"pipedream", "pipedream_2bw"}) {
     EXPECT_THAT(
-        refusal(kMinimal + "parallel: {pipeline: 2}\nmodels: [{}, {parallel.schedule: " + schedule + "}]\n"),
+        refusal_among_models(
+            kMinimal + "parallel: {pipeline: 2}\nmodels: [{}, {parallel.schedule: " + schedule + "}]\n"),
         StartsWith("run.yaml:4:15: parallel.schedule: model 'model-2' has passes that reach across steps"));
   }
 }
@@ -380,7 +389,7 @@ TEST(Select, HasRungsWithinEveryModel) {
   EXPECT_EQ(run.select, (Selection{{100, 299}, 0.25, SelectBy::training}));
   EXPECT_EQ(parse(sweep).select, Selection());
   const auto refusal_of = [&](const std::string& select, const std::vector<std::string>& overrides = {}) {
-    return refusal(sweep + "select: {" + select + "}\n", overrides);
+    return refusal_among_models(sweep + "select: {" + select + "}\n", overrides);
   };
   EXPECT_EQ(
       refusal_of("rung_steps: [100, 300]"),
@@ -406,17 +415,17 @@ TEST(Select, HasRungsWithinEveryModel) {
 TEST(Select, ByValidationNeedsHeldOutData) {
   const std::string models =
       kMinimal + "select: {rung_steps: [5]}\nmodels: [{}, {data.validation_fraction: 0}]\n";
-  EXPECT_THAT(refusal(models),
+  EXPECT_THAT(refusal_among_models(models),
               StartsWith("run.yaml:3:10: select.by: validation needs held-out data, and model "
                          "'model-2' has none"));
-  EXPECT_EQ(refusal(models, {"select.by=training"}), "accepted");
-  EXPECT_EQ(refusal(models, {"data.validation=b.txt"}), "accepted");
+  EXPECT_EQ(refusal_among_models(models, {"select.by=training"}), "accepted");
+  EXPECT_EQ(refusal_among_models(models, {"data.validation=b.txt"}), "accepted");
 }
 
 TEST(Select, NeedsSeveralModels) {
-  EXPECT_EQ(refusal(kMinimal + "select:\n  rung_steps: [5]\n"),
+  EXPECT_EQ(refusal_among_models(kMinimal + "select:\n  rung_steps: [5]\n"),
             "run.yaml:4:3: select.rung_steps: there is one model; add models or sweep");
-  EXPECT_EQ(refusal(kMinimal + "select:\n"), "accepted") << "all its keys are commented out";
+  EXPECT_EQ(refusal_among_models(kMinimal + "select:\n"), "accepted") << "all its keys are commented out";
 }
 
 TEST(DumpOfModels, ReadsBackAsTheSameRun) {

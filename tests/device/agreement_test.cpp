@@ -9,7 +9,6 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
 using Agreement = EveryImplementation;
 INSTANTIATE_TEST_SUITE_P(, Agreement, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
 

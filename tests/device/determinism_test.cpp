@@ -6,8 +6,6 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
-
 TEST(AnyThreadCount, GivesTheSameProduct) {
   for (const DType dtype : kDTypes) {
     for (const bool transposed : {false, true}) {

@@ -11,10 +11,6 @@ namespace {
 
 using Views = std::vector<Matrix>;
 
-std::string flag(bool set, const char* name) {
-  return set ? std::string(" ") + name : std::string();
-}
-
 std::span<std::int32_t> writable_indices(const Matrix& index_operand) {
   return {static_cast<std::int32_t*>(index_operand.data), static_cast<std::size_t>(index_operand.columns)};
 }

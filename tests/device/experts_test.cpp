@@ -224,8 +224,6 @@ TEST(MixtureOfExperts, OfKernelsIsTheSumOverChosenExpertsAndHasItsDerivatives) {
 }
 
 /// NaN comes first, then numbers by size, and equal ones in the order of experts; zeros are equal.
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const std::vector<float> kLogits = {0.0F,  -0.0F,     1.0F,  -kInfinity, 1.0F,
                                     -kNaN, kInfinity, -2.0F, 1e-40F,     kNaN};
 const std::vector<std::int32_t> kOrder = {5, 9, 6, 2, 4, 8, 0, 1, 7, 3};

@@ -11,10 +11,6 @@ namespace {
 
 using Views = std::vector<Matrix>;
 
-std::string flag(bool set, const char* name) {
-  return set ? std::string(" ") + name : std::string();
-}
-
 /// `count` values in [0, limit) in which many repeat.
 std::vector<std::int32_t> tokens_below(std::int64_t limit, std::int64_t count) {
   std::vector<std::int32_t> tokens;

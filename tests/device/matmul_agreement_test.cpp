@@ -8,8 +8,6 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
-
 using Matmul = EveryImplementation;
 INSTANTIATE_TEST_SUITE_P(, Matmul, ::testing::ValuesIn(implementation_choices()), &name_of_choice);
 

@@ -13,9 +13,6 @@
 namespace strata {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
 TEST(Cast, RoundsToBf16LikeTheStorageTypeBitForBit) {
   std::vector<float> values = {0.0F,  -0.0F,   kInfinity, -kInfinity,    kNaN,
                                -kNaN, 3.4e38F, 1e-40F,    1.1754944e-38F};

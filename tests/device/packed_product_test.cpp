@@ -14,7 +14,7 @@
 namespace strata {
 namespace {
 
-struct Case {
+struct ProductCase {
   std::int64_t m, n, k;
   DType dtype = DType::fp32, out_dtype = DType::fp32;
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
@@ -27,7 +27,7 @@ OperandMemory operand(std::uint64_t seed, DType dtype, std::int64_t rows, std::i
 }
 
 struct Operands {
-  explicit Operands(const Case& c)
+  explicit Operands(const ProductCase& c)
       : a(operand(1, c.dtype, c.m, c.k, c.transpose_a)),
         b(operand(2, c.dtype, c.k, c.n, c.transpose_b)),
         bias(random_operand(3, c.dtype, 1, c.n)),
@@ -36,7 +36,7 @@ struct Operands {
 };
 
 /// Multiplies the rows and columns from `row` and `column` on, as a tile is given them.
-void multiply(const Case& c, Operands& o, std::int64_t row = 0, std::int64_t column = 0) {
+void multiply(const ProductCase& c, Operands& o, std::int64_t row = 0, std::int64_t column = 0) {
   const Matrix a =
       c.transpose_a ? o.a.view().column_slice(row, c.m - row) : o.a.view().row_slice(row, c.m - row);
   const Matrix b = c.transpose_b ? o.b.view().row_slice(column, c.n - column)
@@ -63,7 +63,7 @@ void multiply(const Case& c, Operands& o, std::int64_t row = 0, std::int64_t col
     ASSERT_EQ(scratch[static_cast<std::size_t>(i)], std::byte{0x7f}) << "written behind the scratch";
 }
 
-void expect_product(const Case& c) {
+void expect_product(const ProductCase& c) {
   SCOPED_TRACE(::testing::Message() << c.m << " x " << c.n << " x " << c.k << " " << name_of(c.dtype)
                                     << " to " << name_of(c.out_dtype) << ", transposed " << c.transpose_a
                                     << c.transpose_b << ", accumulate " << c.accumulate << ", bias "
@@ -125,11 +125,11 @@ TEST_P(PackedProduct, IsTheProductWhereRowsAndDepthArePackedInSeveralParts) {
 }
 
 TEST_P(PackedProduct, AnElementsBitsDependNeitherOnTheTilesEdgesNorOnHowOperandsAreStored) {
-  const Case whole = {.m = 203, .n = 37, .k = 400};
+  const ProductCase whole = {.m = 203, .n = 37, .k = 400};
   Operands expected(whole);
   multiply(whole, expected);
   for (int flags = 0; flags < 4; ++flags) {
-    Case c = whole;
+    ProductCase c = whole;
     c.transpose_a = (flags & 1) != 0;
     c.transpose_b = (flags & 2) != 0;
     Operands part(c);

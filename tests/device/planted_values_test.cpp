@@ -15,9 +15,6 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 /// Gates that are no normal numbers may be zero.
 constexpr double kNextToNothing = 1e-30;
 /// The squares of huge ones are finite.

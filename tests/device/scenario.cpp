@@ -37,6 +37,10 @@ void expect_equal_bits(const std::vector<OperandMemory>& actual, const std::vect
 
 }  // namespace
 
+std::string flag(bool set, const char* name) {
+  return set ? std::string(" ") + name : std::string();
+}
+
 OperandMemory::OperandMemory(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding)
     : dtype_(dtype),
       rows_(rows),

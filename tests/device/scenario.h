@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,13 @@
 #include "engine/device/kernels.h"
 
 namespace strata {
+
+constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// A word of a scenario's name, after a space, if it is set.
+std::string flag(bool set, const char* name);
 
 /// Memory of one operand: a matrix with columns of padding after each row that no kernel may touch.
 class OperandMemory {

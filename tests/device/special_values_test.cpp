@@ -8,9 +8,6 @@
 namespace strata {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
 OperandMemory row_of(DType dtype, const std::vector<float>& values) {
   OperandMemory result(dtype, 1, static_cast<std::int64_t>(values.size()));
   for (std::size_t i = 0; i < values.size(); ++i) result.set(0, static_cast<std::int64_t>(i), values[i]);

@@ -7,8 +7,6 @@
 namespace strata {
 namespace {
 
-constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
-
 std::vector<OperandMemory> run_on(std::int64_t target, const Scenario& scenario) {
   const OnHighwayTarget only(target);
   return run_on_cpu(scenario, 2);

@@ -18,11 +18,11 @@ using test::run;
 using test::run_ranks;
 using test::RunOutcome;
 
-constexpr std::int64_t kSteps = 10;
+constexpr std::int64_t kContextSteps = 10;
 /// At more some of these runs leap, and what rounding has changed with them.
 constexpr double kCalmRate = 1e-3;
 
-struct Layout {
+struct ContextLayout {
   int context = 2, tensor = 1, stages = 1, data = 1, zero_stage = 3;
   const char* architecture = "llama";
   Recompute recompute = Recompute::full;
@@ -34,7 +34,7 @@ struct Layout {
   int ranks() const { return context * tensor * stages * data; }
 };
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const ContextLayout& layout) {
   std::string name =
       fmt::format("{}_context_{}_tensor_{}_pipeline_{}_data_{}_stage_{}_{}", layout.architecture,
                   layout.context, layout.tensor, layout.stages, layout.data, layout.zero_stage,
@@ -50,7 +50,7 @@ std::string name_of(const Layout& layout) {
 class ContextTest : public ::testing::Test {
  protected:
   /// 24 tokens in a sequence: 2 to 4 stretches of 12 to 3.
-  RunConfig config(const Layout& layout) const {
+  RunConfig config(const ContextLayout& layout) const {
     RunConfig config = test::tiny_run(folder_.path());
     config.model.architecture = layout.architecture;
     const std::string architecture = layout.architecture;
@@ -77,7 +77,7 @@ class ContextTest : public ::testing::Test {
     }
     config.train.batch = 8;
     config.train.microbatch = 2;
-    config.train.steps = kSteps;
+    config.train.steps = kContextSteps;
     config.train.precision = DType::fp32;
     if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = layout.momentum;
@@ -97,7 +97,7 @@ class ContextTest : public ::testing::Test {
     }
     return config;
   }
-  RunConfig alone(const Layout& layout) const {
+  RunConfig alone(const ContextLayout& layout) const {
     return config({.context = 1,
                    .architecture = layout.architecture,
                    .recompute = layout.recompute,
@@ -108,7 +108,7 @@ class ContextTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-class ContextRun : public ContextTest, public ::testing::WithParamInterface<Layout> {};
+class ContextRun : public ContextTest, public ::testing::WithParamInterface<ContextLayout> {};
 
 TEST_P(ContextRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   RunConfig config = this->config(GetParam()), alone = this->alone(GetParam());
@@ -124,24 +124,26 @@ TEST_P(ContextRun, FollowsTheRunOfOneRankInLossesAndGradients) {
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ContextRun,
     ::testing::Values(
-        Layout{}, Layout{.recompute = Recompute::none}, Layout{.context = 4},
-        Layout{.context = 3, .recompute = Recompute::none}, Layout{.architecture = "gpt2"},
-        Layout{.context = 4, .architecture = "gpt2", .recompute = Recompute::none},
-        Layout{.context = 4, .architecture = "mistral"},
-        Layout{.context = 2, .architecture = "gemma2", .recompute = Recompute::none},
-        Layout{.data = 2, .zero_stage = 0}, Layout{.data = 2, .zero_stage = 1},
-        Layout{.data = 2, .zero_stage = 2}, Layout{.data = 2, .zero_stage = 3}, Layout{.tensor = 2},
-        Layout{.tensor = 2, .data = 2}, Layout{.stages = 2},
-        Layout{.tensor = 2, .stages = 2, .recompute = Recompute::none}, Layout{.tensor = 2, .sequence = true},
-        Layout{.data = 2, .replicate = 2},
-        Layout{.stages = 2, .schedule = PipelineSchedule::zero_bubble, .frozen = "model.embed_tokens.*"},
-        Layout{.context = 4,
-               .stages = 2,
-               .schedule = PipelineSchedule::zero_bubble,
-               .frozen = "model.*.[qkie]*"},
-        Layout{.context = 4, .architecture = "mixtral"},
-        Layout{.stages = 2, .architecture = "mixtral", .recompute = Recompute::none},
-        Layout{.tensor = 2, .data = 2, .architecture = "mixtral"}, Layout{.data = 2, .momentum = 0.9}),
+        ContextLayout{}, ContextLayout{.recompute = Recompute::none}, ContextLayout{.context = 4},
+        ContextLayout{.context = 3, .recompute = Recompute::none}, ContextLayout{.architecture = "gpt2"},
+        ContextLayout{.context = 4, .architecture = "gpt2", .recompute = Recompute::none},
+        ContextLayout{.context = 4, .architecture = "mistral"},
+        ContextLayout{.context = 2, .architecture = "gemma2", .recompute = Recompute::none},
+        ContextLayout{.data = 2, .zero_stage = 0}, ContextLayout{.data = 2, .zero_stage = 1},
+        ContextLayout{.data = 2, .zero_stage = 2}, ContextLayout{.data = 2, .zero_stage = 3},
+        ContextLayout{.tensor = 2}, ContextLayout{.tensor = 2, .data = 2}, ContextLayout{.stages = 2},
+        ContextLayout{.tensor = 2, .stages = 2, .recompute = Recompute::none},
+        ContextLayout{.tensor = 2, .sequence = true}, ContextLayout{.data = 2, .replicate = 2},
+        ContextLayout{
+            .stages = 2, .schedule = PipelineSchedule::zero_bubble, .frozen = "model.embed_tokens.*"},
+        ContextLayout{.context = 4,
+                      .stages = 2,
+                      .schedule = PipelineSchedule::zero_bubble,
+                      .frozen = "model.*.[qkie]*"},
+        ContextLayout{.context = 4, .architecture = "mixtral"},
+        ContextLayout{.stages = 2, .architecture = "mixtral", .recompute = Recompute::none},
+        ContextLayout{.tensor = 2, .data = 2, .architecture = "mixtral"},
+        ContextLayout{.data = 2, .momentum = 0.9}),
     [](const auto& info) { return name_of(info.param); });
 
 /// Wherever state lives, whatever is made again, in whatever order lanes run.
@@ -180,7 +182,7 @@ TEST_F(ContextTest, ComputesInBf16NearlyAsOneRankDoes) {
     }
     const RunOutcome expected = run(alone);
     for (const RunOutcome& rank : run_ranks(config, 4)) {
-      for (std::size_t step = 0; step < kSteps; ++step)
+      for (std::size_t step = 0; step < kContextSteps; ++step)
         EXPECT_NEAR(rank.result.steps[step].loss, expected.result.steps[step].loss, 0.01)
             << architecture << step;
     }
@@ -200,8 +202,8 @@ TEST_F(ContextTest, GoesOnFromACheckpointOfAnyLayout) {
     };
     run_either(first);
     const RunOutcome rest = run_either(second);
-    ASSERT_EQ(rest.result.steps.size(), static_cast<std::size_t>(kSteps - 4));
-    for (std::size_t step = 4; step < kSteps; ++step) {
+    ASSERT_EQ(rest.result.steps.size(), static_cast<std::size_t>(kContextSteps - 4));
+    for (std::size_t step = 4; step < kContextSteps; ++step) {
       const double loss = expected.result.steps[step].loss;
       EXPECT_NEAR(rest.result.steps[step - 4].loss, loss, 1e-4 * loss) << step;
     }

@@ -305,7 +305,7 @@ TEST(Freezing, TrainsOnReplicasOfShards) {
   }
 }
 
-RunConfig saving_run(const TemporaryFolder& folder) {
+RunConfig frozen_saving_run(const TemporaryFolder& folder) {
   RunConfig config = tiny_run(folder.path());
   config.train.freeze = kParts;
   config.checkpoint.path = (folder.path() / "out").string();
@@ -321,7 +321,7 @@ TEST(Freezing, GoesOnFromACheckpointToTheSameBits) {
   for (const DType precision : {DType::bf16, DType::fp16, DType::fp32}) {
     for (const SavedFrom place : {SavedFrom::device, SavedFrom::host, SavedFrom::pinned, SavedFrom::drive}) {
       for (const std::int64_t every : {0, 2}) {
-        RunConfig config = saving_run(folder);
+        RunConfig config = frozen_saving_run(folder);
         config.train.precision = precision;
         const std::string expected = run(config, {.fresh = true}).result.state_hash;
         fs::remove_all(config.checkpoint.path);
@@ -352,7 +352,7 @@ TEST(Freezing, ReshardsFromRanksToOne) {
   const TemporaryFolder folder;
   for (const int stage : {0, 1, 3}) {
     for (const std::int64_t replicate : {1, 2}) {
-      RunConfig config = saving_run(folder);
+      RunConfig config = frozen_saving_run(folder);
       config.train.batch = 8;
       config.parallel.zero_stage = stage;
       config.parallel.replicate = stage == 0 ? 1 : replicate;
@@ -367,7 +367,7 @@ TEST(Freezing, ReshardsFromRanksToOne) {
 
 TEST(Freezing, RefusesACheckpointOfAnotherFreeze) {
   const TemporaryFolder folder;
-  RunConfig config = saving_run(folder);
+  RunConfig config = frozen_saving_run(folder);
   const std::string left = run(config).result.state_hash;
   config.train.freeze.emplace_back("model.layers.0.mlp.*");  // which is frozen already
   EXPECT_EQ(run(config).result.state_hash, left);
@@ -389,7 +389,7 @@ TEST(Freezing, RefusesACheckpointOfAnotherFreeze) {
 
 TEST(Freezing, ExportsEveryTensor) {
   const TemporaryFolder folder;
-  RunConfig config = saving_run(folder);
+  RunConfig config = frozen_saving_run(folder);
   run(config);
   const Model model = model_of(config);
   CheckpointStore store(config.checkpoint.path, 2);

@@ -27,7 +27,8 @@ struct Precision {
 constexpr Precision kSplitMaster = {DType::bf16, Recompute::full, 0, MasterFormat::split};
 constexpr Precision kSmallestState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
                                       MomentFormat::bf16};
-constexpr Precision kBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32, MomentFormat::bf16};
+constexpr Precision kWithBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32,
+                                        MomentFormat::bf16};
 
 /// A test per order, so that each stays short under a sanitizer.
 class Placement : public ::testing::TestWithParam<std::tuple<Precision, Order>> {};
@@ -74,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
                                                               Precision{DType::fp16, Recompute::full},
                                                               Precision{DType::bf16, Recompute::full, 0},
                                                               Precision{DType::fp32, Recompute::full, 0},
-                                                              kSplitMaster, kSmallestState, kBf16Moments),
+                                                              kSplitMaster, kSmallestState, kWithBf16Moments),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
 TEST(Recomputation, ChangesNoBit) {

@@ -21,14 +21,14 @@ using test::smallest_bytes;
 using test::smallest_host_bytes;
 using test::StopAfter;
 
-struct Arithmetic {
+struct LateArithmetic {
   DType precision;
   Order order = Order::layer_major;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
 };
 
-class LateUpdates : public ::testing::TestWithParam<Arithmetic> {
+class LateUpdates : public ::testing::TestWithParam<LateArithmetic> {
  protected:
   void SetUp() override {
     if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty())
@@ -144,9 +144,10 @@ TEST_P(LateUpdates, AreSavedWithTheirOwnStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     , LateUpdates,
-    ::testing::Values(Arithmetic{DType::bf16}, Arithmetic{DType::bf16, Order::microbatch_major},
-                      Arithmetic{DType::fp32}, Arithmetic{DType::fp16, Order::microbatch_major},
-                      Arithmetic{DType::bf16, Order::layer_major, MasterFormat::split, MomentFormat::bf16}),
+    ::testing::Values(LateArithmetic{DType::bf16}, LateArithmetic{DType::bf16, Order::microbatch_major},
+                      LateArithmetic{DType::fp32}, LateArithmetic{DType::fp16, Order::microbatch_major},
+                      LateArithmetic{DType::bf16, Order::layer_major, MasterFormat::split,
+                                     MomentFormat::bf16}),
     [](const auto& info) {
       return std::string(name_of(info.param.precision)) +
              (info.param.master == MasterFormat::split ? "_small" : "_whole") +

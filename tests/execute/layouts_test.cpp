@@ -25,9 +25,9 @@ using test::expect_the_plan_was_exact;
 using test::RunOutcome;
 
 /// A line of a list: the word of each choice.
-using Layout = std::map<std::string, std::string>;
+using CoveringLayout = std::map<std::string, std::string>;
 
-std::vector<Layout> layouts() {
+std::vector<CoveringLayout> covering_layouts() {
   const char* variable = std::getenv("STRATA_TEST_LAYOUTS");
   const std::string name = variable == nullptr ? "pairs.txt" : variable;
   std::ifstream file(test::source_folder() / "tests/layouts" / name);
@@ -38,16 +38,16 @@ std::vector<Layout> layouts() {
     return std::vector<std::string>(std::istream_iterator<std::string>(stream), {});
   };
   const std::vector<std::string> choices = words();
-  std::vector<Layout> layouts;
+  std::vector<CoveringLayout> layouts;
   for (std::vector<std::string> line = words(); !line.empty(); line = words()) {
-    Layout& layout = layouts.emplace_back();
+    CoveringLayout& layout = layouts.emplace_back();
     for (std::size_t i = 0; i < choices.size(); ++i) layout[choices[i]] = line.at(i);
   }
   if (layouts.empty()) throw std::runtime_error("no layouts in tests/layouts/" + name);
   return layouts;
 }
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const CoveringLayout& layout) {
   return fmt::format("{}_data_{}_tensor_{}_pipeline_{}_context_{}_stage_{}_{}_{}_recompute_{}",
                      layout.at("model"), layout.at("data"), layout.at("tensor"), layout.at("pipeline"),
                      layout.at("context"), layout.at("zero_stage"), layout.at("schedule"),
@@ -107,7 +107,7 @@ struct Reference {
   test::Watched watched;
 };
 
-class Layouts : public ::testing::TestWithParam<Layout> {
+class Layouts : public ::testing::TestWithParam<CoveringLayout> {
  protected:
   const std::string& choice(const std::string& name) const { return GetParam().at(name); }
   int count(const std::string& name) const { return std::stoi(choice(name)); }
@@ -187,7 +187,7 @@ TEST_P(Layouts, FollowTheRunOfOneRank) {
   RecordProperty("state_hash", found.state_hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(Covering, Layouts, ::testing::ValuesIn(layouts()),
+INSTANTIATE_TEST_SUITE_P(Covering, Layouts, ::testing::ValuesIn(covering_layouts()),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

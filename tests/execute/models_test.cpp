@@ -8,28 +8,13 @@
 namespace strata {
 namespace {
 
+using test::expect_solo_bits;
 using test::JointOptions;
 using test::JointOutcome;
 using test::losses_of;
 using test::run_together;
 using test::TemporaryFolder;
 using test::tiny_run;
-
-void expect_solo_bits(const RunConfig& config, const TrainResult& result) {
-  const TrainResult solo = test::run(config).result;
-  EXPECT_EQ(result.state_hash, solo.state_hash);
-  EXPECT_EQ(losses_of(result), losses_of(solo));
-  EXPECT_EQ(result.ended, "");
-}
-
-/// Each model's state and losses are those of its run alone, and the plans were exact.
-void expect_solo_bits(const std::vector<RunConfig>& configs, const JointOutcome& outcome) {
-  for (std::size_t m = 0; m < configs.size(); ++m) {
-    SCOPED_TRACE(m);
-    expect_solo_bits(configs[m], outcome.results[m]);
-  }
-  test::expect_the_plans_were_exact(outcome);
-}
 
 /// Makes runs of several architectures, sizes and lengths.
 std::vector<RunConfig> mixed_runs(const TemporaryFolder& folder) {

@@ -30,7 +30,7 @@ using test::run_ranks;
 using test::RunOptions;
 using test::RunOutcome;
 
-struct Layout {
+struct PipelineLayout {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 2, chunks = 1, data = 1, zero_stage = 3, replicate = 1;
   bool tied = true;
@@ -38,7 +38,7 @@ struct Layout {
   int ranks() const { return stages * data; }
 };
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const PipelineLayout& layout) {
   const std::string word(word_of(layout.schedule));
   return fmt::format("{}_{}_stages_{}_chunks_{}_data_{}_replicate_stage_{}{}{}",
                      word == "1f1b" ? "one_f_one_b" : word, layout.stages, layout.chunks, layout.data,
@@ -46,17 +46,17 @@ std::string name_of(const Layout& layout) {
                      layout.momentum > 0 ? "_momentum" : "");
 }
 
-constexpr std::int64_t kSteps = 10;
+constexpr std::int64_t kPipelineSteps = 10;
 
 class PipelineTest : public ::testing::Test {
  protected:
-  RunConfig config(const Layout& layout) const {
+  RunConfig config(const PipelineLayout& layout) const {
     RunConfig config = test::tiny_run(folder_.path());
     config.model.config["num_hidden_layers"] = 5;
     config.model.config["tie_word_embeddings"] = layout.tied;
     config.train.batch = 8;
     config.train.microbatch = 1;
-    config.train.steps = kSteps;
+    config.train.steps = kPipelineSteps;
     config.train.precision = DType::fp32;
     if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = layout.momentum;
@@ -69,14 +69,14 @@ class PipelineTest : public ::testing::Test {
     config.parallel.schedule = layout.schedule;
     return config;
   }
-  RunConfig alone(const Layout& layout) const {
+  RunConfig alone(const PipelineLayout& layout) const {
     return config({.stages = 1, .tied = layout.tied, .momentum = layout.momentum});
   }
 
   test::TemporaryFolder folder_;
 };
 
-class PipelineRun : public PipelineTest, public ::testing::WithParamInterface<Layout> {};
+class PipelineRun : public PipelineTest, public ::testing::WithParamInterface<PipelineLayout> {};
 
 TEST_P(PipelineRun, FollowsTheRunOfOneRankInLossesAndGradients) {
   const auto [expected, ranks] =
@@ -91,14 +91,14 @@ TEST_F(PipelineTest, HasTheSameBitsUnderEveryScheduleWhereverStateLives) {
   using enum PipelineSchedule;
   for (const int zero_stage : {0, 3}) {
     std::set<std::string> hashes;
-    for (const Layout& layout : {Layout{.schedule = gpipe},
-                                 {.schedule = one_f_one_b},
-                                 {.schedule = interleaved},
-                                 {.schedule = zero_bubble},
-                                 {.schedule = breadth_first}}) {
+    for (const PipelineLayout& layout : {PipelineLayout{.schedule = gpipe},
+                                         {.schedule = one_f_one_b},
+                                         {.schedule = interleaved},
+                                         {.schedule = zero_bubble},
+                                         {.schedule = breadth_first}}) {
       for (const bool on_host : {false, true}) {
         for (const Recompute recompute : {Recompute::full, Recompute::none}) {
-          Layout with_data = layout;
+          PipelineLayout with_data = layout;
           with_data.data = 2;
           with_data.zero_stage = zero_stage;
           RunConfig config = this->config(with_data);
@@ -117,7 +117,7 @@ TEST_F(PipelineTest, HasTheSameBitsUnderEveryScheduleWhereverStateLives) {
 }
 
 TEST_F(PipelineTest, RunsOneInstructionAtATimeToTheSameBits) {
-  const Layout layout = {.schedule = PipelineSchedule::interleaved, .stages = 2, .chunks = 2};
+  const PipelineLayout layout = {.schedule = PipelineSchedule::interleaved, .stages = 2, .chunks = 2};
   RunConfig config = this->config(layout);
   config.train.steps = 2;
   const std::string hash = run_ranks(config, 2)[0].result.state_hash;
@@ -129,7 +129,7 @@ TEST_F(PipelineTest, RunsOneInstructionAtATimeToTheSameBits) {
 
 TEST_F(PipelineTest, HasTheSameBitsWithItsStateOnADrive) {
   if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
-  const Layout layout = {.data = 2};
+  const PipelineLayout layout = {.data = 2};
   RunConfig config = this->config(layout);
   config.train.steps = 3;
   const std::string hash = run_ranks(config, layout.ranks())[0].result.state_hash;
@@ -143,22 +143,22 @@ TEST_F(PipelineTest, HasTheSameBitsWithItsStateOnADrive) {
 }
 
 TEST_F(PipelineTest, GoesOnFromWhatAnyLayoutHasSavedAndSavesForAny) {
-  const Layout pipeline = {.schedule = PipelineSchedule::one_f_one_b, .data = 2};
-  const std::vector<Layout> all = {
+  const PipelineLayout pipeline = {.schedule = PipelineSchedule::one_f_one_b, .data = 2};
+  const std::vector<PipelineLayout> all = {
       {.stages = 1}, {.stages = 1, .data = 4, .zero_stage = 1}, {.stages = 4}, pipeline};
-  const auto run_on = [](const RunConfig& config, const Layout& layout) {
+  const auto run_on = [](const RunConfig& config, const PipelineLayout& layout) {
     return layout.ranks() == 1 ? run(config) : run_ranks(config, layout.ranks())[0];
   };
   for (const bool while_training : {false, true}) {
     std::vector<StepReport> expected;
-    for (const Layout& first : all) {
+    for (const PipelineLayout& first : all) {
       RunConfig config = this->config(first);
       config.train.steps = 3;
       config.checkpoint.path =
           (folder_.path() / fmt::format("{}{}", name_of(first), while_training)).string();
       if (while_training) config.checkpoint.every = 1;
       run_on(config, first);
-      for (const Layout& second : all) {
+      for (const PipelineLayout& second : all) {
         if (!(first.stages > 1 || second.stages > 1)) continue;
         RunConfig resumed = this->config(second);
         resumed.train.steps = 5;
@@ -193,7 +193,7 @@ TEST_F(PipelineTest, SavesEachStepWithoutClippingToo) {
 }
 
 TEST_F(PipelineTest, SkipsAStepThatOverflowsOnAllStages) {
-  const Layout layout = {.data = 2};
+  const PipelineLayout layout = {.data = 2};
   RunConfig config = this->config(layout), alone = this->alone(layout);
   for (RunConfig* run : {&config, &alone}) {
     run->train.precision = DType::fp16;
@@ -211,7 +211,7 @@ TEST_F(PipelineTest, SkipsAStepThatOverflowsOnAllStages) {
 }
 
 TEST_F(PipelineTest, EndsTogetherWhereAnyStageIsStopped) {
-  const Layout layout = {.stages = 3};
+  const PipelineLayout layout = {.stages = 3};
   RunConfig config = this->config(layout);
   for (const int stopped : {0, 1, 2}) {
     std::atomic<bool> stop = false;
@@ -250,7 +250,7 @@ void spread_host(Plan& plan) {
 
 /// No pass of a stage that trains nothing waits for what the lane cpu does.
 TEST_F(PipelineTest, EndsTogetherWhereAFrozenStageIsAhead) {
-  const Layout layout = {.tied = false};
+  const PipelineLayout layout = {.tied = false};
   RunConfig config = this->config(layout);
   config.train.batch = 2;
   config.parallel.stages = {"embedding", "block.2"};
@@ -275,7 +275,8 @@ TEST_F(PipelineTest, EndsTogetherWhereAFrozenStageIsAhead) {
 }
 
 TEST_F(PipelineTest, ValidatesAndFreezesAsOneRankDoes) {
-  const Layout layout = {.schedule = PipelineSchedule::breadth_first, .stages = 2, .chunks = 2, .data = 2};
+  const PipelineLayout layout = {
+      .schedule = PipelineSchedule::breadth_first, .stages = 2, .chunks = 2, .data = 2};
   for (const std::vector<std::string>& freeze :
        {std::vector<std::string>{}, {"model.layers.0.*", "model.layers.1.*"}, {"model.embed_tokens.*"}}) {
     RunConfig config = this->config(layout), alone = this->alone(layout);
@@ -332,7 +333,7 @@ class LatePeer : public CommFaults {
 };
 
 TEST_F(PipelineTest, GathersWhileAReceiveWaits) {
-  const Layout layout = {.data = 2};
+  const PipelineLayout layout = {.data = 2};
   RunConfig config = this->config(layout);
   config.train.steps = 1;
   LatePeer late;
@@ -362,8 +363,9 @@ TEST_F(PipelineTest, BalancesExpertsOfAllStagesTogether) {
     config.train.steps = 5;
     return config;
   };
-  for (const Layout& layout :
-       {Layout{.stages = 3}, Layout{.schedule = PipelineSchedule::breadth_first, .chunks = 2}}) {
+  for (const PipelineLayout& layout :
+       {PipelineLayout{.stages = 3},
+        PipelineLayout{.schedule = PipelineSchedule::breadth_first, .chunks = 2}}) {
     const RunConfig config = mixture(this->config(layout)), alone = mixture(this->alone(layout));
     const RunOutcome expected = run(alone);
     for (const RunOutcome& rank : run_ranks(config, layout.ranks())) {
@@ -376,7 +378,7 @@ TEST_F(PipelineTest, BalancesExpertsOfAllStagesTogether) {
   }
 }
 
-std::vector<Layout> layouts() {
+std::vector<PipelineLayout> pipeline_layouts() {
   using enum PipelineSchedule;
   return {{.schedule = one_f_one_b},
           {.schedule = one_f_one_b, .tied = false},
@@ -393,7 +395,7 @@ std::vector<Layout> layouts() {
           {.schedule = interleaved, .chunks = 2, .data = 2, .zero_stage = 3},
           {.schedule = breadth_first, .chunks = 2, .data = 4, .zero_stage = 3, .replicate = 2}};
 }
-INSTANTIATE_TEST_SUITE_P(Layouts, PipelineRun, ::testing::ValuesIn(layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, PipelineRun, ::testing::ValuesIn(pipeline_layouts()),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

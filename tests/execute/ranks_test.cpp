@@ -26,24 +26,24 @@ using test::StopAfter;
 
 enum class Where { resident, host, nvme };
 
-struct Layout {
+struct DataLayout {
   int stage = 3, ranks = 2, replicate = 1;
 };
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const DataLayout& layout) {
   return fmt::format("stage_{}_on_{}_ranks{}", layout.stage, layout.ranks,
                      layout.replicate > 1 ? fmt::format("_{}_replicas", layout.replicate) : "");
 }
 
-constexpr std::int64_t kSteps = 20;
+constexpr std::int64_t kDataSteps = 20;
 
 class RanksOfAnyStage : public ::testing::Test {
  protected:
-  RunConfig config(const Layout& layout = {}) const {
+  RunConfig config(const DataLayout& layout = {}) const {
     RunConfig config = test::tiny_run(folder_.path());
     config.train.batch = 12;
     config.train.microbatch = 1;
-    config.train.steps = kSteps;
+    config.train.steps = kDataSteps;
     config.train.precision = DType::fp32;
     config.train.threads = 1;
     config.parallel.data = layout.ranks;
@@ -64,7 +64,7 @@ class RanksOfAnyStage : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<Layout> {
+class RanksRun : public RanksOfAnyStage, public ::testing::WithParamInterface<DataLayout> {
  protected:
   /// The state after three steps, the same on all ranks, each of which must have been planned exactly.
   std::string hash_of_exact_run(Where where, std::optional<Order> order = {}) const {
@@ -278,8 +278,8 @@ TEST_F(RanksOfAnyStage, NameTheInstructionAndTheRankThatDoesNotCome) {
       ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("rank 1")));
 }
 
-std::vector<Layout> layouts() {
-  std::vector<Layout> result;
+std::vector<DataLayout> data_layouts() {
+  std::vector<DataLayout> result;
   for (const int ranks : {2, 3, 4}) {
     for (const int stage : {0, 1, 2, 3}) result.push_back({.stage = stage, .ranks = ranks});
   }
@@ -288,7 +288,7 @@ std::vector<Layout> layouts() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, RanksRun, ::testing::ValuesIn(layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, RanksRun, ::testing::ValuesIn(data_layouts()),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

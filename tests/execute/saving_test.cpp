@@ -28,7 +28,7 @@ using test::tiny_run;
 
 /// Without clipping, units on the host are updated during the backward pass, from the top, and saved in that
 /// order.
-struct Arithmetic {
+struct SavedArithmetic {
   DType precision;
   bool clips;
   MasterFormat master = MasterFormat::fp32;
@@ -100,12 +100,12 @@ Content content_of(const RunConfig& config, const std::string& name) {
   return {state_hash(model, state.access()), loaded->progress};
 }
 
-class Saving : public ::testing::TestWithParam<std::tuple<Arithmetic, Place>> {
+class Saving : public ::testing::TestWithParam<std::tuple<SavedArithmetic, Place>> {
  protected:
   /// A run that saves after steps 2, 4 and 5.
   RunConfig saving_run() const {
     RunConfig config = tiny_run(folder_.path());
-    const Arithmetic& arithmetic = std::get<Arithmetic>(GetParam());
+    const SavedArithmetic& arithmetic = std::get<SavedArithmetic>(GetParam());
     config.train.precision = arithmetic.precision;
     config.optimizer.master = arithmetic.master;
     config.optimizer.moments = arithmetic.moments;
@@ -154,13 +154,13 @@ TEST_P(Saving, GivesWhatASynchronousSaveGivesAndThePlanIsExact) {
 
 INSTANTIATE_TEST_SUITE_P(
     , Saving,
-    ::testing::Combine(::testing::Values(Arithmetic{DType::bf16, true}, Arithmetic{DType::bf16, false},
-                                         Arithmetic{DType::fp32, false}, Arithmetic{DType::fp16, true},
-                                         Arithmetic{DType::bf16, true, MasterFormat::split,
-                                                    MomentFormat::bf16}),
-                       ::testing::ValuesIn(places())),
+    ::testing::Combine(
+        ::testing::Values(SavedArithmetic{DType::bf16, true}, SavedArithmetic{DType::bf16, false},
+                          SavedArithmetic{DType::fp32, false}, SavedArithmetic{DType::fp16, true},
+                          SavedArithmetic{DType::bf16, true, MasterFormat::split, MomentFormat::bf16}),
+        ::testing::ValuesIn(places())),
     [](const auto& info) {
-      const Arithmetic& arithmetic = std::get<Arithmetic>(info.param);
+      const SavedArithmetic& arithmetic = std::get<SavedArithmetic>(info.param);
       return fmt::format("{}_{}_{}_{}", name_of(arithmetic.precision),
                          arithmetic.master == MasterFormat::split ? "small" : "whole",
                          arithmetic.clips ? "clipped" : "unclipped", std::get<Place>(info.param).name);

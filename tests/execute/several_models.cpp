@@ -115,4 +115,19 @@ void expect_the_plans_were_exact(const JointOutcome& outcome) {
     EXPECT_EQ(outcome.measured.count.traffic[link], outcome.planned[link]) << name_of(link);
 }
 
+void expect_solo_bits(const RunConfig& config, const TrainResult& result) {
+  const TrainResult solo = run(config).result;
+  EXPECT_EQ(result.state_hash, solo.state_hash);
+  EXPECT_EQ(losses_of(result), losses_of(solo));
+  EXPECT_EQ(result.ended, "");
+}
+
+void expect_solo_bits(const std::vector<RunConfig>& configs, const JointOutcome& outcome) {
+  for (std::size_t m = 0; m < configs.size(); ++m) {
+    SCOPED_TRACE(m);
+    expect_solo_bits(configs[m], outcome.results[m]);
+  }
+  expect_the_plans_were_exact(outcome);
+}
+
 }  // namespace strata::test

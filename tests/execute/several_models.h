@@ -43,4 +43,10 @@ std::vector<double> losses_of(const TrainResult& result);
 /// The plans told peaks and bytes of all links.
 void expect_the_plans_were_exact(const JointOutcome& outcome);
 
+/// The model's state and losses are those of its run alone.
+void expect_solo_bits(const RunConfig& config, const TrainResult& result);
+
+/// Those of each model are, and the plans were exact.
+void expect_solo_bits(const std::vector<RunConfig>& configs, const JointOutcome& outcome);
+
 }  // namespace strata::test

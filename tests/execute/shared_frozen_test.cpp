@@ -11,6 +11,7 @@
 namespace strata {
 namespace {
 
+using test::expect_solo_bits;
 using test::JointOutcome;
 using test::losses_of;
 using test::model_of;
@@ -51,16 +52,6 @@ std::vector<RunConfig> runs(const TemporaryFolder& folder) {
   configs[3].train.freeze.clear();
   make_folder(configs[0], configs[0].model.path, 3);
   return configs;
-}
-
-void expect_solo_bits(const std::vector<RunConfig>& configs, const JointOutcome& outcome) {
-  for (std::size_t m = 0; m < configs.size(); ++m) {
-    SCOPED_TRACE(m);
-    const TrainResult solo = test::run(configs[m]).result;
-    EXPECT_EQ(outcome.results[m].state_hash, solo.state_hash);
-    EXPECT_EQ(losses_of(outcome.results[m]), losses_of(solo));
-  }
-  test::expect_the_plans_were_exact(outcome);
 }
 
 /// Bytes of frozen values in all models' places, and in the buffers that these are.

@@ -14,16 +14,16 @@ using test::expect_the_plan_was_exact;
 using test::run_ranks;
 using test::RunOutcome;
 
-struct Layout {
+struct SparseLayout {
   int stage = 3, ranks = 2, replicate = 1;
 };
 
-std::string name_of(const ::testing::TestParamInfo<Layout>& info) {
+std::string name_of(const ::testing::TestParamInfo<SparseLayout>& info) {
   return fmt::format("stage_{}_on_{}_ranks_{}_replicas", info.param.stage, info.param.ranks,
                      info.param.replicate);
 }
 
-class SparseGradients : public ::testing::TestWithParam<Layout> {
+class SparseGradients : public ::testing::TestWithParam<SparseLayout> {
  protected:
   /// Two microbatches of 24 tokens per rank, of a vocabulary of a thousand.
   RunConfig config() const {
@@ -91,8 +91,9 @@ TEST_P(SparseGradients, GiveTheSameBitsWithStateOnADrive) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, SparseGradients,
-                         ::testing::Values(Layout{0, 2}, Layout{0, 3}, Layout{1, 3}, Layout{2, 2},
-                                           Layout{3, 2}, Layout{3, 4}, Layout{3, 4, 2}, Layout{1, 4, 2}),
+                         ::testing::Values(SparseLayout{0, 2}, SparseLayout{0, 3}, SparseLayout{1, 3},
+                                           SparseLayout{2, 2}, SparseLayout{3, 2}, SparseLayout{3, 4},
+                                           SparseLayout{3, 4, 2}, SparseLayout{1, 4, 2}),
                          &name_of);
 
 }  // namespace

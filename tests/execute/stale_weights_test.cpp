@@ -27,20 +27,20 @@ using test::run_ranks;
 using test::RunOptions;
 using test::RunOutcome;
 
-struct Layout {
+struct StaleLayout {
   PipelineSchedule schedule = pipedream_2bw;
   int stages = 2, data = 1, zero_stage = 3;
   bool clips = false;
   int ranks() const { return stages * data; }
 };
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const StaleLayout& layout) {
   return fmt::format("{}_{}_stages_{}_data_stage_{}{}",
                      layout.schedule == pipedream ? "pipedream" : "pipedream_2bw", layout.stages, layout.data,
                      layout.zero_stage, layout.clips ? "_clipped" : "");
 }
 
-constexpr std::int64_t kSteps = 6, kMicrobatches = 4;
+constexpr std::int64_t kStaleSteps = 6, kMicrobatches = 4;
 
 using Values = std::vector<float>;
 /// What a unit's update of a number reads and leaves, put together from what ranks have of it.
@@ -85,10 +85,10 @@ class PlainAdamW {
 
 class StaleWeightsTest : public ::testing::Test {
  protected:
-  RunConfig config(const Layout& layout) const {
+  RunConfig config(const StaleLayout& layout) const {
     RunConfig config = alone(layout);
     config.train.batch = kMicrobatches * layout.data;
-    config.train.steps = kSteps;
+    config.train.steps = kStaleSteps;
     config.parallel.data = layout.data;
     config.parallel.zero_stage = layout.zero_stage;
     config.parallel.pipeline = layout.stages;
@@ -96,14 +96,14 @@ class StaleWeightsTest : public ::testing::Test {
     return config;
   }
   /// Each step has what an update has.
-  RunConfig alone(const Layout& layout) const {
+  RunConfig alone(const StaleLayout& layout) const {
     RunConfig config = test::tiny_run(folder_.path());
     const bool is_each = layout.schedule == pipedream;
     config.model.config["num_hidden_layers"] = 5;
     config.model.config["tie_word_embeddings"] = false;
     config.train.batch = (is_each ? 1 : kMicrobatches) * layout.data;
     config.train.microbatch = 1;
-    config.train.steps = kSteps * (is_each ? kMicrobatches : 1);
+    config.train.steps = kStaleSteps * (is_each ? kMicrobatches : 1);
     config.train.precision = DType::fp32;
     config.optimizer.learning_rate = 1e-3;  // with more, last bits grow within the steps to more than 1e-5
     config.train.threads = 1;
@@ -120,7 +120,7 @@ class StaleWeightsTest : public ::testing::Test {
 };
 
 /// How many updates the weights of a unit's passes lack.
-std::function<std::int64_t(std::size_t unit)> lag_of(const Layout& layout, const RunConfig& config) {
+std::function<std::int64_t(std::size_t unit)> lag_of(const StaleLayout& layout, const RunConfig& config) {
   const std::vector<std::int32_t> first_units = cut_into_stages(config, test::model_of(config));
   return [=](std::size_t unit) -> std::int64_t {
     if (layout.schedule == pipedream_2bw) return 1;
@@ -132,16 +132,16 @@ std::function<std::int64_t(std::size_t unit)> lag_of(const Layout& layout, const
 
 /// The plain loop: step k computes with version max(first, k - lag) of each unit's weights, where `first` is
 /// the latest step so far at which the pipeline was empty; its gradients update the newest version.
-struct Reference {
+struct StaleReference {
   std::map<Update, Values> gradients;
   std::vector<std::vector<Values>> versions;  ///< of each unit
   std::vector<double> losses;
 };
 
-Reference train_with_stale_weights(const RunConfig& config,
-                                   const std::function<std::int64_t(std::size_t unit)>& lag,
-                                   std::int64_t drains_every = INT64_MAX) {
-  Reference reference;
+StaleReference train_with_stale_weights(const RunConfig& config,
+                                        const std::function<std::int64_t(std::size_t unit)>& lag,
+                                        std::int64_t drains_every = INT64_MAX) {
+  StaleReference reference;
   const Model model = test::model_of(config);
   reference.versions.resize(model.units.size());
   std::vector<PlainAdamW> optimizers(model.units.size(), PlainAdamW(config.optimizer));
@@ -231,16 +231,16 @@ void expect_near(const Model& model, std::size_t u, const Values& values, const 
   }
 }
 
-class StaleWeights : public StaleWeightsTest, public ::testing::WithParamInterface<Layout> {};
+class StaleWeights : public StaleWeightsTest, public ::testing::WithParamInterface<StaleLayout> {};
 
 TEST_P(StaleWeights, AreThoseOfAPlainLoopThatSaysWhichVersionEachStageUses) {
   const RunConfig config = this->config(GetParam()), alone = this->alone(GetParam());
   const Model model = test::model_of(config);
-  const Reference expected = train_with_stale_weights(alone, lag_of(GetParam(), config));
+  const StaleReference expected = train_with_stale_weights(alone, lag_of(GetParam(), config));
   const Pipeline pipeline = train_pipeline(config, GetParam().ranks());
   const std::int64_t per_step = GetParam().schedule == pipedream ? kMicrobatches : 1;
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    for (std::int64_t update = 0; update < kSteps * per_step; ++update) {
+    for (std::int64_t update = 0; update < kStaleSteps * per_step; ++update) {
       expect_near(model, u, pipeline.gradients.at({u, update}), expected.gradients.at({u, update}),
                   fmt::format("gradient {}", update));
     }
@@ -248,7 +248,7 @@ TEST_P(StaleWeights, AreThoseOfAPlainLoopThatSaysWhichVersionEachStageUses) {
   }
   for (const RunOutcome& rank : pipeline.ranks) {
     expect_the_plan_was_exact(rank);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kStaleSteps; ++step) {
       double loss = 0;
       for (std::int64_t i = 0; i < per_step; ++i)
         loss += expected.losses[static_cast<std::size_t>(step * per_step + i)] / double(per_step);
@@ -260,12 +260,12 @@ TEST_P(StaleWeights, AreThoseOfAPlainLoopThatSaysWhichVersionEachStageUses) {
 /// The control: the same loop with another rule is told from it.
 TEST_F(StaleWeightsTest, AreToldFromAnyOtherVersion) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
-    const Layout layout = {.schedule = schedule, .stages = 4};
+    const StaleLayout layout = {.schedule = schedule, .stages = 4};
     const RunConfig config = this->config(layout);
     const auto lag = lag_of(layout, config);
-    const Reference expected = train_with_stale_weights(alone(layout), lag);
+    const StaleReference expected = train_with_stale_weights(alone(layout), lag);
     for (const std::int64_t more : {-1, 1}) {
-      const Reference other = train_with_stale_weights(alone(layout), [&](std::size_t u) {
+      const StaleReference other = train_with_stale_weights(alone(layout), [&](std::size_t u) {
         return std::max<std::int64_t>(0, lag(u) + (u == 0 ? more : 0));
       });
       EXPECT_GT(distance(other.versions[0].back(), expected.versions[0].back()),
@@ -278,7 +278,7 @@ TEST_F(StaleWeightsTest, HaveTheSameBitsWhereverStateLives) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const int zero_stage : {0, 3}) {
       std::set<std::string> hashes;
-      const Layout layout = {schedule, 2, 2, zero_stage, schedule == pipedream_2bw};
+      const StaleLayout layout = {schedule, 2, 2, zero_stage, schedule == pipedream_2bw};
       for (const bool on_host : {false, true}) {
         for (const Recompute recompute : {Recompute::full, Recompute::none}) {
           for (const LaneMode lanes : {LaneMode::serial, LaneMode::overlapped}) {
@@ -302,7 +302,7 @@ TEST_F(StaleWeightsTest, HaveTheSameBitsWhereverStateLives) {
 TEST_F(StaleWeightsTest, HaveTheSameBitsOnADrive) {
   if (const std::string reason = test::why_no_drive(folder_.path()); !reason.empty()) GTEST_SKIP() << reason;
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
-    const Layout layout = {schedule, 2, 2};
+    const StaleLayout layout = {schedule, 2, 2};
     RunConfig config = this->config(layout);
     const std::string hash = run_ranks(config, layout.ranks())[0].result.state_hash;
     config.memory.device = test::smallest_bytes(config);
@@ -318,23 +318,23 @@ TEST_F(StaleWeightsTest, HaveTheSameBitsOnADrive) {
 /// A pipeline is empty where a step is saved: what goes on from there does what the run does that saved it.
 TEST_F(StaleWeightsTest, GoOnFromACheckpointToTheSameBits) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
-    const Layout layout = {.schedule = schedule, .stages = 3, .clips = schedule == pipedream_2bw};
+    const StaleLayout layout = {.schedule = schedule, .stages = 3, .clips = schedule == pipedream_2bw};
     RunConfig config = this->config(layout);
     config.checkpoint.every = 2;
     config.checkpoint.path = (folder_.path() / ("whole" + name_of(layout))).string();
     const RunOutcome whole = run_ranks(config, layout.ranks())[0];
-    EXPECT_EQ(whole.result.saves, kSteps / 2);
+    EXPECT_EQ(whole.result.saves, kStaleSteps / 2);
     config.checkpoint.path = (folder_.path() / ("parts" + name_of(layout))).string();
     config.train.steps = 4;
     EXPECT_EQ(run_ranks(config, layout.ranks())[0].result.counters.step, 4);
-    config.train.steps = kSteps;
+    config.train.steps = kStaleSteps;
     const RunOutcome rest = run_ranks(config, layout.ranks())[0];
     EXPECT_EQ(rest.result.steps.size(), 2U);
     EXPECT_EQ(rest.result.state_hash, whole.result.state_hash);
     // One rank goes on from it, without staleness.
     RunConfig alone = this->alone(layout);
     alone.train.batch = config.train.batch;
-    alone.train.steps = kSteps + 1;
+    alone.train.steps = kStaleSteps + 1;
     alone.checkpoint.path = config.checkpoint.path;
     EXPECT_EQ(run(alone).result.steps.size(), 1U);
   }
@@ -342,7 +342,7 @@ TEST_F(StaleWeightsTest, GoOnFromACheckpointToTheSameBits) {
 
 /// Validations and saves empty it, too.
 TEST_F(StaleWeightsTest, BeginAnewBehindAValidation) {
-  const Layout layout = {.stages = 2};
+  const StaleLayout layout = {.stages = 2};
   RunConfig config = this->config(layout);
   config.train.validate_every = 2;
   config.train.validation_batches = 3;
@@ -352,7 +352,7 @@ TEST_F(StaleWeightsTest, BeginAnewBehindAValidation) {
   alone.train.validation_batches = config.train.validation_batches;
   alone.data.validation_fraction = config.data.validation_fraction;
   const Model model = test::model_of(config);
-  const Reference expected = train_with_stale_weights(alone, lag_of(layout, config), 2);
+  const StaleReference expected = train_with_stale_weights(alone, lag_of(layout, config), 2);
   const Pipeline pipeline = train_pipeline(config, layout.ranks());
   for (std::size_t u = 0; u < model.units.size(); ++u)
     expect_near(model, u, pipeline.weights[u], expected.versions[u].back(), "weights");
@@ -361,7 +361,7 @@ TEST_F(StaleWeightsTest, BeginAnewBehindAValidation) {
 
 TEST_F(StaleWeightsTest, EndTogetherWhereAnyStageIsStopped) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
-    const Layout layout = {.schedule = schedule, .stages = 3};
+    const StaleLayout layout = {.schedule = schedule, .stages = 3};
     RunConfig config = this->config(layout);
     config.train.steps = 20;
     for (const int stopped : {0, 1, 2}) {
@@ -389,7 +389,7 @@ TEST_F(StaleWeightsTest, GoWithFrozenTensorsAndExperts) {
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const std::vector<std::string>& freeze :
          {std::vector<std::string>{"model.layers.0.*", "model.layers.1.*"}, {"model.embed_tokens.*"}}) {
-      const Layout layout = {.schedule = schedule, .stages = 3};
+      const StaleLayout layout = {.schedule = schedule, .stages = 3};
       RunConfig config = this->config(layout);
       config.train.freeze = freeze;
       for (const RunOutcome& rank : run_ranks(config, layout.ranks())) expect_the_plan_was_exact(rank);
@@ -405,7 +405,7 @@ TEST_F(StaleWeightsTest, GoWithFrozenTensorsAndExperts) {
   }
 }
 
-std::vector<Layout> layouts() {
+std::vector<StaleLayout> stale_layouts() {
   return {{.schedule = pipedream_2bw, .stages = 2},
           {.schedule = pipedream_2bw, .stages = 4},
           {.schedule = pipedream_2bw, .stages = 4, .clips = true},
@@ -420,7 +420,7 @@ std::vector<Layout> layouts() {
           {.schedule = pipedream, .data = 2, .zero_stage = 2},
           {.schedule = pipedream, .data = 2, .zero_stage = 3}};
 }
-INSTANTIATE_TEST_SUITE_P(Layouts, StaleWeights, ::testing::ValuesIn(layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, StaleWeights, ::testing::ValuesIn(stale_layouts()),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

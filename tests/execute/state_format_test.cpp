@@ -22,10 +22,10 @@ struct Format {
   MasterFormat master;
   MomentFormat moments;
 };
-constexpr Format kPlain = {MasterFormat::fp32, MomentFormat::fp32};
-constexpr Format kSplit = {MasterFormat::split, MomentFormat::fp32};
-constexpr Format kBf16Moments = {MasterFormat::fp32, MomentFormat::bf16};
-constexpr Format kSmallest = {MasterFormat::split, MomentFormat::bf16};
+constexpr Format kPlainFormat = {MasterFormat::fp32, MomentFormat::fp32};
+constexpr Format kSplitFormat = {MasterFormat::split, MomentFormat::fp32};
+constexpr Format kBf16MomentsFormat = {MasterFormat::fp32, MomentFormat::bf16};
+constexpr Format kSmallestFormat = {MasterFormat::split, MomentFormat::bf16};
 
 RunConfig with_format(RunConfig config, const Format& format) {
   config.optimizer.master = format.master;
@@ -34,7 +34,7 @@ RunConfig with_format(RunConfig config, const Format& format) {
 }
 
 TEST(StateFormatOfARun, ResumesToTheSameBitsWhetherTheHostCanAddressTheStateOrNot) {
-  for (const Format& format : {kSplit, kBf16Moments, kSmallest}) {
+  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     const std::string straight = run(config).result.state_hash;
@@ -57,17 +57,18 @@ std::string hash_when_loaded(const RunConfig& config, const Format& to) {
 }
 
 TEST(StateFormatOfARun, IsNoPartOfACheckpoint) {
-  for (const Format& format : {kPlain, kSplit, kBf16Moments, kSmallest}) {
+  for (const Format& format : {kPlainFormat, kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     config.train.steps = 3;
     config.checkpoint.path = (folder.path() / "out").string();
     const std::string saved = run(config).result.state_hash;
     const bool moments_are_bf16 = format.moments == MomentFormat::bf16;
-    for (const Format& to : {kPlain, kSplit}) EXPECT_EQ(hash_when_loaded(config, to), saved);
-    for (const Format& to : {kBf16Moments, kSmallest})
+    for (const Format& to : {kPlainFormat, kSplitFormat}) EXPECT_EQ(hash_when_loaded(config, to), saved);
+    for (const Format& to : {kBf16MomentsFormat, kSmallestFormat})
       EXPECT_EQ(hash_when_loaded(config, to) == saved, moments_are_bf16);
-    RunConfig further = with_format(config, format.master == MasterFormat::split ? kPlain : kSmallest);
+    RunConfig further =
+        with_format(config, format.master == MasterFormat::split ? kPlainFormat : kSmallestFormat);
     further.train.steps = 5;
     EXPECT_EQ(run(further).result.steps.size(), 2U);
   }
@@ -75,7 +76,7 @@ TEST(StateFormatOfARun, IsNoPartOfACheckpoint) {
 
 TEST(StateFormatOfARun, MovesItsBytesPerParameterToAndFromDrives) {
   for (const auto& [format, bytes_per_parameter] :
-       {std::pair(kPlain, 12), std::pair(kSplit, 10), std::pair(kSmallest, 6)}) {
+       {std::pair(kPlainFormat, 12), std::pair(kSplitFormat, 10), std::pair(kSmallestFormat, 6)}) {
     const TemporaryFolder folder;
     RunConfig config = with_format(tiny_run(folder.path()), format);
     config.model.config["hidden_size"] = 64;
@@ -105,7 +106,7 @@ TEST(StateFormatOfARun, ChangesLittleOfWhatItLearns) {
   RunConfig config = tiny_run(folder.path());
   config.train.steps = 60;
   const TrainResult plain = run(config).result;
-  for (const Format& format : {kSplit, kBf16Moments, kSmallest}) {
+  for (const Format& format : {kSplitFormat, kBf16MomentsFormat, kSmallestFormat}) {
     const TrainResult result = run(with_format(config, format)).result;
     double distance = 0;
     for (std::size_t step = 0; step < plain.steps.size(); ++step)

@@ -138,14 +138,14 @@ TEST(TensorGroups, JoinEqualNeighboursAndFollowShards) {
   }
 }
 
-struct Arithmetic {
+struct GroupArithmetic {
   DType precision;
   double clip_norm = 1;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
 };
 
-class TensorGroupsOf : public ::testing::TestWithParam<Arithmetic> {
+class TensorGroupsOf : public ::testing::TestWithParam<GroupArithmetic> {
  protected:
   RunConfig config() const {
     RunConfig config = run_with_groups(folder_);
@@ -227,10 +227,10 @@ TEST_P(TensorGroupsOf, HaveTheSameBitsInEveryStageOnRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Arithmetics, TensorGroupsOf,
-                         ::testing::Values(Arithmetic{DType::bf16}, Arithmetic{DType::fp32, 0},
-                                           Arithmetic{DType::bf16, 0, MasterFormat::split,
-                                                      MomentFormat::bf16},
-                                           Arithmetic{DType::fp16}));
+                         ::testing::Values(GroupArithmetic{DType::bf16}, GroupArithmetic{DType::fp32, 0},
+                                           GroupArithmetic{DType::bf16, 0, MasterFormat::split,
+                                                           MomentFormat::bf16},
+                                           GroupArithmetic{DType::fp16}));
 
 /// Groups are no part of the state.
 TEST(TensorGroups, AreNotPartOfACheckpoint) {

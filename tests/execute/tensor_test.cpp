@@ -22,9 +22,9 @@ using test::run;
 using test::run_ranks;
 using test::RunOutcome;
 
-constexpr std::int64_t kSteps = 10;
+constexpr std::int64_t kTensorSteps = 10;
 
-struct Layout {
+struct TensorLayout {
   int tensor = 2, stages = 1, data = 1, zero_stage = 3, replicate = 1;
   const char* architecture = "llama";
   Recompute recompute = Recompute::full;
@@ -35,7 +35,7 @@ struct Layout {
   int ranks() const { return tensor * stages * data; }
 };
 
-std::string name_of(const Layout& layout) {
+std::string name_of(const TensorLayout& layout) {
   return fmt::format("{}_{}_{}_tensor_{}_pipeline_{}_data_{}_replicate_{}_stage_{}_{}{}{}",
                      layout.architecture, layout.vocabulary, layout.tied ? "tied" : "untied", layout.tensor,
                      layout.stages, layout.data, layout.replicate, layout.zero_stage,
@@ -72,7 +72,7 @@ void describe(const std::string& architecture, nlohmann::json& config) {
 
 class TensorTest : public ::testing::Test {
  protected:
-  RunConfig config(const Layout& layout) const {
+  RunConfig config(const TensorLayout& layout) const {
     RunConfig config = test::tiny_run(folder_.path());
     config.model.architecture = layout.architecture;
     config.model.config["num_hidden_layers"] = 3;
@@ -81,7 +81,7 @@ class TensorTest : public ::testing::Test {
     describe(layout.architecture, config.model.config);
     config.train.batch = 8;
     config.train.microbatch = 1;
-    config.train.steps = kSteps;
+    config.train.steps = kTensorSteps;
     config.train.precision = DType::fp32;
     if (layout.momentum > 0) config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = layout.momentum;
@@ -96,7 +96,7 @@ class TensorTest : public ::testing::Test {
     config.parallel.sequence = layout.sequence;
     return config;
   }
-  RunConfig alone(const Layout& layout) const {
+  RunConfig alone(const TensorLayout& layout) const {
     return config({.tensor = 1,
                    .architecture = layout.architecture,
                    .recompute = layout.recompute,
@@ -108,9 +108,9 @@ class TensorTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-class TensorRun : public TensorTest, public ::testing::WithParamInterface<Layout> {};
+class TensorRun : public TensorTest, public ::testing::WithParamInterface<TensorLayout> {};
 
-constexpr Layout with_sequence(Layout layout) {
+constexpr TensorLayout with_sequence(TensorLayout layout) {
   layout.sequence = true;
   return layout;
 }
@@ -141,26 +141,27 @@ TEST_P(TensorRun, FollowsTheRunOfOneRankInLossesAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, TensorRun,
-    ::testing::Values(Layout{}, Layout{.recompute = Recompute::none}, Layout{.data = 2, .zero_stage = 0},
-                      Layout{.data = 2, .zero_stage = 1}, Layout{.data = 2, .zero_stage = 2},
-                      Layout{.data = 2, .zero_stage = 3}, Layout{.data = 4, .zero_stage = 3, .replicate = 2},
-                      Layout{.stages = 2}, Layout{.stages = 2, .data = 2, .recompute = Recompute::none},
-                      Layout{.data = 2, .architecture = "qwen3"},
-                      Layout{.data = 2, .architecture = "mixtral"},
-                      Layout{.data = 2, .architecture = "olmo2"},
-                      Layout{.stages = 2, .architecture = "olmo2", .recompute = Recompute::none},
-                      Layout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
-                      Layout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
-                      Layout{.architecture = "granite", .tied = false},
-                      Layout{.tensor = 4, .architecture = "gpt2", .vocabulary = 131},
-                      Layout{.stages = 2, .data = 2, .architecture = "gpt2", .vocabulary = 131},
-                      Layout{.stages = 2, .data = 2, .zero_stage = 1, .vocabulary = 131, .tied = false},
+    ::testing::Values(TensorLayout{}, TensorLayout{.recompute = Recompute::none},
+                      TensorLayout{.data = 2, .zero_stage = 0}, TensorLayout{.data = 2, .zero_stage = 1},
+                      TensorLayout{.data = 2, .zero_stage = 2}, TensorLayout{.data = 2, .zero_stage = 3},
+                      TensorLayout{.data = 4, .zero_stage = 3, .replicate = 2}, TensorLayout{.stages = 2},
+                      TensorLayout{.stages = 2, .data = 2, .recompute = Recompute::none},
+                      TensorLayout{.data = 2, .architecture = "qwen3"},
+                      TensorLayout{.data = 2, .architecture = "mixtral"},
+                      TensorLayout{.data = 2, .architecture = "olmo2"},
+                      TensorLayout{.stages = 2, .architecture = "olmo2", .recompute = Recompute::none},
+                      TensorLayout{.architecture = "qwen3_moe", .vocabulary = 131, .tied = false},
+                      TensorLayout{.data = 2, .architecture = "gemma2", .vocabulary = 131},
+                      TensorLayout{.architecture = "granite", .tied = false},
+                      TensorLayout{.tensor = 4, .architecture = "gpt2", .vocabulary = 131},
+                      TensorLayout{.stages = 2, .data = 2, .architecture = "gpt2", .vocabulary = 131},
+                      TensorLayout{.stages = 2, .data = 2, .zero_stage = 1, .vocabulary = 131, .tied = false},
                       // Two ranks have each head of keys.
-                      Layout{.tensor = 4, .data = 2},
-                      Layout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
-                      Layout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
-                      Layout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
-                      Layout{.data = 2, .zero_stage = 1, .momentum = 0.9}),
+                      TensorLayout{.tensor = 4, .data = 2},
+                      TensorLayout{.tensor = 4, .data = 2, .zero_stage = 1, .architecture = "qwen2"},
+                      TensorLayout{.tensor = 4, .architecture = "qwen3", .recompute = Recompute::none},
+                      TensorLayout{.tensor = 4, .stages = 2, .architecture = "qwen3_moe"},
+                      TensorLayout{.data = 2, .zero_stage = 1, .momentum = 0.9}),
     [](const auto& info) { return name_of(info.param); });
 
 /// An embedding's gradient goes as rows of its part to the other data-parallel ranks.
@@ -250,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(Tokens, TensorPlaces, ::testing::Bool(),
 /// backward its products' inputs are gathered once more. The embedding scatters and gathers once, and so does
 /// the head.
 TEST_F(TensorTest, SendsPartsOfTokens) {
-  const Layout layout = {.recompute = Recompute::none, .sequence = true};
+  const TensorLayout layout = {.recompute = Recompute::none, .sequence = true};
   RunConfig config = this->config(layout);
   config.train.steps = 1;
   const std::int64_t layers = 3, others = 1, hidden = 32;
@@ -286,7 +287,7 @@ TEST_F(TensorTest, PassesPartsOfTokensFromStageToStage) {
 }
 
 TEST_F(TensorTest, ValidatesWithPartsOfTokens) {
-  const Layout layout = {.data = 2, .recompute = Recompute::none, .tied = false, .sequence = true};
+  const TensorLayout layout = {.data = 2, .recompute = Recompute::none, .tied = false, .sequence = true};
   RunConfig config = this->config(layout), alone = this->alone(layout);
   for (RunConfig* run : {&config, &alone}) {
     run->train.steps = 4;
@@ -313,7 +314,7 @@ TEST_F(TensorTest, FreezesAsOneRankDoes) {
     for (RunConfig* each : {&config, &alone}) each->train.freeze = {pattern};
     const RunOutcome expected = run(alone);
     for (const RunOutcome& rank : run_ranks(config, 4)) {
-      for (std::size_t step = 0; step < kSteps; ++step) {
+      for (std::size_t step = 0; step < kTensorSteps; ++step) {
         const double loss = expected.result.steps[step].loss;
         EXPECT_NEAR(rank.result.steps[step].loss, loss, 1e-5 * loss) << pattern << ", step " << step;
       }

@@ -85,7 +85,7 @@ TEST(Architecture, TheWindowOfQwen3MoeIsThatOfAllLayers) {
   EXPECT_EQ(parse({{"model_type", "qwen3_moe"}, {"use_sliding_window", true}}).window, 4096);
 }
 
-const Refusal kRefusals[] = {
+const Refusal kExpertsRefusals[] = {
     {"NegativeBalance",
      {{"model_type", "mixtral"}, {"output_router_logits", true}, {"router_aux_loss_coef", -0.5}},
      {"router_aux_loss_coef is -0.5", "not negative"}},
@@ -128,7 +128,8 @@ const Refusal kRefusals[] = {
      {"head_dim is null", "integer from 1"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Experts, ArchitectureRefusal, ::testing::ValuesIn(kRefusals), name_of_refusal);
+INSTANTIATE_TEST_SUITE_P(Experts, ArchitectureRefusal, ::testing::ValuesIn(kExpertsRefusals),
+                         name_of_refusal);
 
 }  // namespace
 }  // namespace strata::test

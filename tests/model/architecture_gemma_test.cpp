@@ -55,7 +55,7 @@ TEST(Architecture, GemmasRopeScalingStandsOverItsRopeParameters) {
   EXPECT_EQ(a.sliding_rope, RopeOptions{});
 }
 
-const Refusal kRefusals[] = {
+const Refusal kGemmaRefusals[] = {
     {"GemmaHidden",
      {{"model_type", "gemma3_text"}, {"hidden_size", 100}, {"head_dim", 8}},
      {"hidden_size 100 is not a multiple of num_attention_heads 8"}},
@@ -91,7 +91,7 @@ const Refusal kRefusals[] = {
      {"query_pre_attn_scalar is 0", "integer from 1"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Gemma, ArchitectureRefusal, ::testing::ValuesIn(kRefusals), name_of_refusal);
+INSTANTIATE_TEST_SUITE_P(Gemma, ArchitectureRefusal, ::testing::ValuesIn(kGemmaRefusals), name_of_refusal);
 
 }  // namespace
 }  // namespace strata::test

@@ -55,7 +55,7 @@ TEST(Architecture, WhatChangesNothingIsIgnoredInADownloadedConfig) {
   EXPECT_EQ(a, parse({{"model_type", "gpt2"}}));
 }
 
-const Refusal kRefusals[] = {
+const Refusal kGpt2Refusals[] = {
     {"Gpt2Activation",
      {{"model_type", "gpt2"}, {"activation_function", "gelu"}},
      {"activation_function is \"gelu\"", "\"gelu_new\"", "\"gelu_pytorch_tanh\""}},
@@ -80,7 +80,7 @@ const Refusal kRefusals[] = {
      {"n_embd 100 is not a multiple of n_head 3"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Gpt2, ArchitectureRefusal, ::testing::ValuesIn(kRefusals), name_of_refusal);
+INSTANTIATE_TEST_SUITE_P(Gpt2, ArchitectureRefusal, ::testing::ValuesIn(kGpt2Refusals), name_of_refusal);
 
 }  // namespace
 }  // namespace strata::test

@@ -86,7 +86,7 @@ TEST(Architecture, GraniteScalesQueriesByItsMultiplierInsteadOfTheHeads) {
   EXPECT_EQ(parse({{"model_type", "granite"}, {"attention_multiplier", 0.25}}).query_scale, 0.25);
 }
 
-const Refusal kRefusals[] = {
+const Refusal kLlamaRefusals[] = {
     {"LlamaActivation",
      {{"model_type", "llama"}, {"hidden_act", "gelu"}},
      {"hidden_act is \"gelu\"", "\"silu\""}},
@@ -134,7 +134,7 @@ const Refusal kRefusals[] = {
      {"attention_multiplier is 0", "positive"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Llama, ArchitectureRefusal, ::testing::ValuesIn(kRefusals), name_of_refusal);
+INSTANTIATE_TEST_SUITE_P(Llama, ArchitectureRefusal, ::testing::ValuesIn(kLlamaRefusals), name_of_refusal);
 
 }  // namespace
 }  // namespace strata::test

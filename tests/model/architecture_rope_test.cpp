@@ -83,7 +83,7 @@ TEST(Architecture, LongRopeScalesByTheRatioOfPositionsUnlessTheFileSaysHowMuch) 
   EXPECT_EQ(long_rope({{"attention_factor", 1.25}})->attention_factor, 1.25);
 }
 
-const Refusal kRefusals[] = {
+const Refusal kRopeRefusals[] = {
     {"RopeType",
      rope("llama", {{"rope_type", "yarn"}}),
      {"rope_parameters: rope_type is \"yarn\"", "\"llama3\""}},
@@ -113,7 +113,7 @@ const Refusal kRefusals[] = {
      {"partial_rotary_factor is 0.75", "supported: 1"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Rope, ArchitectureRefusal, ::testing::ValuesIn(kRefusals), name_of_refusal);
+INSTANTIATE_TEST_SUITE_P(Rope, ArchitectureRefusal, ::testing::ValuesIn(kRopeRefusals), name_of_refusal);
 
 }  // namespace
 }  // namespace strata::test

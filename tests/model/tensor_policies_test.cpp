@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 using Optimizer = RunConfig::OptimizerSection;
 
-Model build(const Optimizer& optimizer, const std::vector<std::string>& freeze = {}) {
+Model build_with(const Optimizer& optimizer, const std::vector<std::string>& freeze = {}) {
   return build_model(parse_architecture({{"model_type", "qwen2"},
                                          {"num_hidden_layers", 3},
                                          {"hidden_size", 16},
@@ -49,9 +49,9 @@ Optimizer optimizer_with(std::vector<TensorGroup> groups) {
   return optimizer;
 }
 
-std::string refusal(std::vector<TensorGroup> groups, const std::vector<std::string>& freeze = {}) {
+std::string refusal_of_groups(std::vector<TensorGroup> groups, const std::vector<std::string>& freeze = {}) {
   try {
-    build(optimizer_with(std::move(groups)), freeze);
+    build_with(optimizer_with(std::move(groups)), freeze);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -59,7 +59,7 @@ std::string refusal(std::vector<TensorGroup> groups, const std::vector<std::stri
 }
 
 TEST(TensorPolicies, DecayMatricesButNotNormsAndBiases) {
-  const Model model = build(optimizer_with({}));
+  const Model model = build_with(optimizer_with({}));
   EXPECT_EQ(policy_of(model, "model.embed_tokens.weight"), adamw(1, 0.2));
   EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.weight"), adamw(1, 0.2));
   EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.bias"), adamw(1, 0));
@@ -70,7 +70,7 @@ TEST(TensorPolicies, DecayMatricesButNotNormsAndBiases) {
 TEST(TensorPolicies, DecayAllWhereTheSectionSaysSo) {
   Optimizer optimizer = optimizer_with({});
   optimizer.decay = Decay::all;
-  const Model model = build(optimizer);
+  const Model model = build_with(optimizer);
   EXPECT_EQ(policy_of(model, "model.layers.0.self_attn.q_proj.weight"), adamw(1, 0.2));
   EXPECT_EQ(policy_of(model, "model.norm.weight"), adamw(1, 0.2));
   for (const TensorSpec& tensor : model.units[1].tensors)
@@ -78,10 +78,10 @@ TEST(TensorPolicies, DecayAllWhereTheSectionSaysSo) {
 }
 
 TEST(TensorPolicies, AreOverriddenByTheLastGroupThatFitsKeyByKey) {
-  const Model model = build(optimizer_with({{{"*.bias", "model.norm.*"}, {}, 0.5},
-                                            {{"*.self_attn.*"}, 0.25, {}},
-                                            {{"model.layers.1.*"}, 3, 0},
-                                            {{"*.1.self_attn.k_proj.bias"}, {}, 0.75}}));
+  const Model model = build_with(optimizer_with({{{"*.bias", "model.norm.*"}, {}, 0.5},
+                                                 {{"*.self_attn.*"}, 0.25, {}},
+                                                 {{"model.layers.1.*"}, 3, 0},
+                                                 {{"*.1.self_attn.k_proj.bias"}, {}, 0.75}}));
   const std::string layer = "model.layers.";
   EXPECT_EQ(policy_of(model, "model.norm.weight"), adamw(1, 0.5));
   EXPECT_EQ(policy_of(model, layer + "0.self_attn.q_proj.weight"), adamw(0.25, 0.2));
@@ -94,29 +94,30 @@ TEST(TensorPolicies, AreOverriddenByTheLastGroupThatFitsKeyByKey) {
 }
 
 TEST(TensorPolicies, HaveOneNumberWhereTheyAreEqual) {
-  EXPECT_THAT(build(optimizer_with({{{"*.bias"}, {}, 0}, {{"*.mlp.*"}, 1, 0.2}})).policies, SizeIs(2));
+  EXPECT_THAT(build_with(optimizer_with({{{"*.bias"}, {}, 0}, {{"*.mlp.*"}, 1, 0.2}})).policies, SizeIs(2));
 }
 
 TEST(TensorPolicies, LeaveUnitsOfOneKindWithOneGraph) {
-  EXPECT_EQ(build(optimizer_with({{{"model.layers.1.*"}, 3, 0}})).graphs.size(), build({}).graphs.size());
+  EXPECT_EQ(build_with(optimizer_with({{{"model.layers.1.*"}, 3, 0}})).graphs.size(),
+            build_with({}).graphs.size());
 }
 
 TEST(TensorPolicies, RefuseAPatternThatMeansNothing) {
   EXPECT_THAT(
-      refusal({{{"*.bias"}, 1, {}}, {{"*.mlp.*", "model.layers.9.*"}, 1, {}}}),
+      refusal_of_groups({{{"*.bias"}, 1, {}}, {{"*.mlp.*", "model.layers.9.*"}, 1, {}}}),
       HasSubstr("optimizer.groups: 'model.layers.9.*' matches no tensor of the model, whose tensors are "
                 "called model.embed_tokens.weight, model.layers.0.input_layernorm.weight, …"));
-  EXPECT_THAT(refusal({{{"lm_head.*"}, 1, {}}}), HasSubstr("'lm_head.*' matches no tensor"))
+  EXPECT_THAT(refusal_of_groups({{{"lm_head.*"}, 1, {}}}), HasSubstr("'lm_head.*' matches no tensor"))
       << "its head is tied";
 }
 
 TEST(TensorPolicies, RefuseAPatternOfFrozenTensorsOnly) {
   const std::vector<std::string> freeze = {"model.layers.0.*"};
   EXPECT_THAT(
-      refusal({{{"model.layers.0.mlp.*"}, 1, {}}}, freeze),
+      refusal_of_groups({{{"model.layers.0.mlp.*"}, 1, {}}}, freeze),
       HasSubstr("optimizer.groups: 'model.layers.0.mlp.*' matches only tensors that train.freeze keeps "
                 "as they are, such as model.layers.0.mlp.gate_proj.weight; take the pattern out"));
-  EXPECT_EQ(refusal({{{"*.mlp.*"}, 1, {}}}, freeze), "accepted") << "it matches trained ones, too";
+  EXPECT_EQ(refusal_of_groups({{{"*.mlp.*"}, 1, {}}}, freeze), "accepted") << "it matches trained ones, too";
 }
 
 }  // namespace

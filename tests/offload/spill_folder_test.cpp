@@ -17,11 +17,8 @@ namespace strata {
 namespace {
 namespace fs = std::filesystem;
 
+using test::contains;
 using test::message_of;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// Makes one call of setting up fail.
 class FailedCall final : public IoFaults {

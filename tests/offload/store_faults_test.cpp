@@ -17,6 +17,7 @@ namespace strata {
 namespace {
 
 using test::Block;
+using test::contains;
 using test::message_of;
 
 /// A rule for each attempt, which is told how many of its direction came before.
@@ -34,10 +35,6 @@ class Rule final : public IoFaults {
   Choose choose_;
   int writes_ = 0, reads_ = 0;
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class StoreFaults : public test::EveryStore {
  protected:

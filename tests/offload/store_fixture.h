@@ -34,6 +34,10 @@ class Block {
   Arena arena_;
 };
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// The sentence of what `call` throws; anything but an Expected fails the test.
 template <typename Expected, typename Call>
 std::string message_of(const Call& call) {

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/state_types.h"
+
 namespace strata {
 namespace {
 
+using test::kBf16Moments;
+using test::kSmallest;
+using test::kSplit;
+
 constexpr StateFormat kPlain = {};
-constexpr StateFormat kSplit = {.split_master = true};
-constexpr StateFormat kBf16Moments = {.moments = DType::bf16};
-constexpr StateFormat kSmallest = {.split_master = true, .moments = DType::bf16};
 
 TEST(StateFormat, CountsBytesOfStateAndOfAnUpdate) {
   EXPECT_EQ(kPlain.state_bytes(DType::bf16), 14);

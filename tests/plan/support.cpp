@@ -265,4 +265,11 @@ SymbolicState run_in_random_order(const Program& placed, int steps, std::uint32_
   return run_in_random_order(placed, first_rounds(placed, steps, saves), seed);
 }
 
+Bytes persistent_bytes(const Program& program, BufferKind kind) {
+  Bytes bytes = 0;
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent && buffer.kind == kind) bytes += buffer.bytes;
+  return bytes;
+}
+
 }  // namespace strata::test

@@ -51,6 +51,9 @@ std::string refusal(const RunConfig& config, const Model& model);
 /// `config` with the budgets that a refusal names: "memory.host … (4096 bytes)".
 RunConfig with_named_budgets(RunConfig config, const std::string& refusal);
 
+/// Those of the buffers of a kind that outlast a step.
+Bytes persistent_bytes(const Program& program, BufferKind kind);
+
 /// Contents of the persistent buffers by name, and what was saved, by step, unit or model, piece and role.
 using SymbolicState = std::map<std::string, std::uint64_t>;
 

@@ -6,7 +6,7 @@
 namespace strata {
 namespace {
 
-double product_flops(const Matrix& rows, const Matrix& out) {
+double expert_product_flops(const Matrix& rows, const Matrix& out) {
   return 2 * static_cast<double>(rows.rows) * static_cast<double>(rows.columns) *
          static_cast<double>(out.columns);
 }
@@ -74,7 +74,7 @@ void ExpertProductRule::run(Kernels& kernels, const Operands& operands) const {
 }
 
 double ExpertProductRule::flops(const Operands& operands) const {
-  return product_flops(operands[x], operands[out]);
+  return expert_product_flops(operands[x], operands[out]);
 }
 
 void ExpertProductRule::differentiate(const Node& node, Derivation& derivation) const {
@@ -97,7 +97,7 @@ void ExpertWeightGradientRule::run(Kernels& kernels, const Operands& operands) c
 }
 
 double ExpertWeightGradientRule::flops(const Operands& operands) const {
-  return product_flops(operands[x], operands[out_gradient]);
+  return expert_product_flops(operands[x], operands[out_gradient]);
 }
 
 void CombineRule::run(Kernels& kernels, const Operands& operands) const {

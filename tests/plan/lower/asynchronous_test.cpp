@@ -34,7 +34,7 @@ RunConfig run_of(PipelineSchedule schedule, std::int64_t stages, bool on_device 
   return config;
 }
 
-std::vector<RunConfig> all_runs() {
+std::vector<RunConfig> asynchronous_runs() {
   std::vector<RunConfig> runs;
   for (const PipelineSchedule schedule : {pipedream, pipedream_2bw}) {
     for (const std::int64_t stages : {2, 3, 6}) {
@@ -124,7 +124,7 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
 /// make_plans() verifies that programs of all stages meet, whatever room they have.
 TEST(AsynchronousPrograms, MeetWithoutACircleWithAnyBudget) {
   const Model model = tiny_model(4, false);
-  for (RunConfig config : all_runs()) {
+  for (RunConfig config : asynchronous_runs()) {
     for (const bool clips : {false, true}) {
       for (const int data : {1, 2}) {
         SCOPED_TRACE(name_of(config));
@@ -147,7 +147,7 @@ TEST(AsynchronousPrograms, MeetWithoutACircleWithAnyBudget) {
 TEST(AsynchronousPrograms, KeepTheirMeaningOnAnyBudgetInAnyOrder) {
   const Model model = tiny_model(4, false);
   constexpr int kSteps = 3;
-  for (const RunConfig& config : all_runs()) {
+  for (const RunConfig& config : asynchronous_runs()) {
     SCOPED_TRACE(name_of(config));
     for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage) {
       SymbolicState expected;
@@ -175,7 +175,7 @@ TEST(AsynchronousPrograms, KeepTheirMeaningOnAnyBudgetInAnyOrder) {
 /// Runs the rounds and counts for each unit whose stashed parameters are still to be used.
 TEST(AsynchronousPrograms, KeepAsManyVersionsOfWeightsAsTheFormulasSay) {
   const Model model = tiny_model(4, false);
-  for (const RunConfig& config : all_runs()) {
+  for (const RunConfig& config : asynchronous_runs()) {
     SCOPED_TRACE(name_of(config));
     for (std::int32_t stage = 0; stage < config.parallel.pipeline; ++stage) {
       const bool is_each = config.parallel.schedule == pipedream;

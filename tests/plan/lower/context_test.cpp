@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kLayers = 3, kKeyColumns = 8;
 
-RunConfig config_of(std::int64_t ranks, Recompute recompute = Recompute::none,
-                    DType precision = DType::bf16) {
+RunConfig context_config(std::int64_t ranks, Recompute recompute = Recompute::none,
+                         DType precision = DType::bf16) {
   RunConfig config = tiny_config({.precision = precision, .microbatches = 3});
   config.data.sequence_length = 48;
   config.train.recompute = recompute;
@@ -43,7 +43,7 @@ TEST(Context, SendsWhatTheFormulasSay) {
   for (const std::int64_t ranks : {2, 3, 4}) {
     for (const DType precision : {DType::bf16, DType::fp32}) {
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-        const RunConfig config = config_of(ranks, recompute, precision);
+        const RunConfig config = context_config(ranks, recompute, precision);
         const Plan plan = plan_of(config);
         const Bytes values = (ranks - 1) * 2 * (2 * 48 / ranks) * kKeyColumns;
         const Bytes forward = values * size_of(precision), gradients = values * size_of(DType::fp32);
@@ -59,7 +59,7 @@ TEST(Context, SendsWhatTheFormulasSay) {
 
 /// One rank's program is that of all, and they meet.
 TEST(Context, GivesAllRanksOneProgram) {
-  const RunConfig config = config_of(4);
+  const RunConfig config = context_config(4);
   std::vector<Plan> plans;
   for (std::int64_t rank = 0; rank < 4; ++rank)
     plans.push_back(make_plan(config, split_context(tiny_model(kLayers), {4, rank}), {}));
@@ -74,7 +74,7 @@ TEST(Context, GivesAllRanksOneProgram) {
 
 /// Ranks that share sequences share out state: with two data ranks four have a quarter each.
 TEST(Context, SharesOutStateAmongAllRanksWithOtherTokens) {
-  RunConfig config = config_of(2);
+  RunConfig config = context_config(2);
   config.parallel.data = 2;
   config.train.batch = 12;
   const Plan plan = plan_of(config);
@@ -93,7 +93,7 @@ TEST(Context, SharesOutStateAmongAllRanksWithOtherTokens) {
 
 /// While one step computes, the next one's keys come.
 TEST(Context, ComputesWhileKeysTravel) {
-  const Plan plan = plan_of(config_of(4));
+  const Plan plan = plan_of(context_config(4));
   const Program& program = plan.training.program;
   const Dependencies& dependencies = plan.training.dependencies;
   std::int64_t steps = 0, beside = 0, shifts = 0;
@@ -112,7 +112,7 @@ TEST(Context, ComputesWhileKeysTravel) {
 }
 
 TEST(Context, KeepsTheMeaningInAnyOrderThatDependenciesAllow) {
-  const Program placed = plan_of(config_of(3, Recompute::full)).training.program;
+  const Program placed = plan_of(context_config(3, Recompute::full)).training.program;
   const SymbolicState expected = run_in_order(placed, 2);
   for (std::uint32_t seed = 0; seed < 20; ++seed)
     EXPECT_EQ(run_in_random_order(placed, 2, seed), expected) << seed;

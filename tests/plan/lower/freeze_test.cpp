@@ -14,6 +14,7 @@ namespace strata {
 namespace {
 
 using test::kNoLimits;
+using test::persistent_bytes;
 using test::run_in_order;
 using test::run_in_random_order;
 using test::StrategyOptions;
@@ -39,13 +40,6 @@ std::set<std::string> buffers_of(const Program& program) {
   std::set<std::string> names;
   for (const Buffer& buffer : program.buffers) names.insert(buffer.name);
   return names;
-}
-
-Bytes persistent_bytes(const Program& program, BufferKind kind) {
-  Bytes bytes = 0;
-  for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent && buffer.kind == kind) bytes += buffer.bytes;
-  return bytes;
 }
 
 TEST(Freezing, LeavesUnitsWithoutABackwardPassAndWithoutAnUpdate) {
@@ -163,7 +157,7 @@ TEST(Freezing, MakesPlansSmallerInMemoryTrafficAndWork) {
   }
 }
 
-std::vector<StrategyOptions> all_options() {
+std::vector<StrategyOptions> freezing_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16}) {
@@ -184,41 +178,41 @@ std::vector<StrategyOptions> all_options() {
   return with_pieces(with_late_updates(std::move(options)));
 }
 
-constexpr SaveSchedule kSaves = {.every = 2, .steps = 3};
+constexpr SaveSchedule kFreezingSaves = {.every = 2, .steps = 3};
 
-void expect_the_same_meaning(const Program& plain) {
-  const SymbolicState expected = run_in_order(plain, 3, kSaves);
+void expect_freezing_keeps_the_meaning(const Program& plain) {
+  const SymbolicState expected = run_in_order(plain, 3, kFreezingSaves);
   const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
   for (const Bytes budget : {smallest, smallest + 16 * KiB, kUnlimited}) {
     const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
     verify(placed, kNoLimits);
-    EXPECT_EQ(run_in_order(placed, 3, kSaves), expected);
+    EXPECT_EQ(run_in_order(placed, 3, kFreezingSaves), expected);
     for (std::uint32_t seed = 0; seed < 2; ++seed)
-      EXPECT_EQ(run_in_random_order(placed, 3, seed, kSaves), expected);
+      EXPECT_EQ(run_in_random_order(placed, 3, seed, kFreezingSaves), expected);
   }
 }
 
 TEST(Freezing, KeepsItsMeaningThroughAllPasses) {
   for (const Patterns& freeze : {kLower, kParts, kAllButTheTable}) {
     const Model model = frozen_model(freeze);
-    for (const StrategyOptions& options : all_options())
-      expect_the_same_meaning(lower_training(model, tiny_strategy(model, options)));
+    for (const StrategyOptions& options : freezing_options())
+      expect_freezing_keeps_the_meaning(lower_training(model, tiny_strategy(model, options)));
   }
 }
 
 TEST(Freezing, KeepsItsMeaningOnDrives) {
   for (const Patterns& freeze : {kLower, kParts}) {
     const Model model = frozen_model(freeze);
-    for (const StrategyOptions& options : all_options()) {
+    for (const StrategyOptions& options : freezing_options()) {
       const Program plain = lower_training(model, tiny_strategy(model, options));
       const Program spilled = spill(plain, find_spill_order(plain, {}).buffers);
-      const SymbolicState expected = run_in_order(plain, 3, kSaves);
+      const SymbolicState expected = run_in_order(plain, 3, kFreezingSaves);
       const Bytes smallest = near_bytes(spilled, kHostLevel).smallest;
       for (const Bytes budget : {smallest, smallest + 40 * KiB}) {
         const Program placed =
             place(prefetch(keep_resident(spilled, kHostLevel, budget), kHostLevel, budget));
         verify(placed, kNoLimits);
-        EXPECT_EQ(run_in_random_order(placed, 3, 1, kSaves), expected);
+        EXPECT_EQ(run_in_random_order(placed, 3, 1, kFreezingSaves), expected);
       }
     }
   }

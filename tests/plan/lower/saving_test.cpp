@@ -24,7 +24,7 @@ using test::with_pieces;
 
 constexpr SaveSchedule kSaves = {.every = 3, .steps = 8};
 
-std::vector<StrategyOptions> all_options() {
+std::vector<StrategyOptions> saving_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
@@ -117,7 +117,7 @@ TEST(Saving, IsInNoProgramThatWasNotAskedForIt) {
 /// the plain program saves.
 TEST(Saving, GivesWhatTheStepLeftInAnyInterleaving) {
   const Model model = tiny_model();
-  for (StrategyOptions options : all_options()) {
+  for (StrategyOptions options : saving_options()) {
     const Program program = on_device(lower_training(model, tiny_strategy(model, options)));
     const SymbolicState expected = run_in_order(program, 8, kSaves);
     EXPECT_EQ(expected.count("exp_avg of head at step 5"), 1U);  // which is smaller than a piece

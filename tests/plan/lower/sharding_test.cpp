@@ -8,6 +8,7 @@
 namespace strata {
 namespace {
 
+using test::persistent_bytes;
 using test::StrategyOptions;
 using test::tiny_model;
 using test::tiny_strategy;
@@ -17,14 +18,6 @@ StrategyOptions sharded(int stage, Mesh mesh = {.shard = 3}) {
 }
 
 /// Bytes that stay from step to step, by what they are of.
-Bytes persistent_bytes(const Program& program, BufferKind kind) {
-  Bytes bytes = 0;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent && buffer.kind == kind) bytes += buffer.bytes;
-  }
-  return bytes;
-}
-
 TEST(Sharding, GivesNeighboursTheShardsOfAReplica) {
   const Mesh mesh = {.replicate = 2, .shard = 3};
   const std::vector<std::int64_t> shards = {0, 1, 2, 0, 1, 2}, replicas = {0, 0, 0, 1, 1, 1};

@@ -64,7 +64,7 @@ TEST(Stages, AreRefusedIfTheModelHasTooFewUnits) {
   EXPECT_THAT(refusal(config, tiny_model(4)), HasSubstr("4 would fit"));
 }
 
-std::vector<RunConfig> all_runs() {
+std::vector<RunConfig> pipelined_runs() {
   std::vector<RunConfig> runs;
   for (const auto& [stages, chunks] : {std::pair{2, 1}, {3, 1}, {2, 3}, {6, 1}}) {
     for (const PipelineSchedule schedule :
@@ -94,7 +94,7 @@ std::vector<RunConfig> all_runs() {
 TEST(Stages, MeetWithoutACircleWithAnyBudget) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
-    for (RunConfig config : all_runs()) {
+    for (RunConfig config : pipelined_runs()) {
       SCOPED_TRACE(fmt::format("schedule {} of {} stages, {} chunks, {} data ranks, {}",
                                static_cast<int>(config.parallel.schedule), config.parallel.pipeline,
                                config.parallel.chunks, config.parallel.data, tied ? "tied" : "untied"));
@@ -109,7 +109,7 @@ TEST(Stages, MeetWithoutACircleWithAnyBudget) {
 TEST(Stages, FinishCheckpointsTogether) {
   const Model model = tiny_model(4);
   int late_stages = 0, early_stages = 0;
-  for (RunConfig config : all_runs()) {
+  for (RunConfig config : pipelined_runs()) {
     config.checkpoint = {"out", 2, 2};
     config.memory.host = kUnlimited;
     config.memory.nvme_path = {"/drive"};
@@ -145,7 +145,7 @@ TEST(Stages, FinishCheckpointsTogether) {
 TEST(Stages, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
     const Model model = tiny_model(4, tied);
-    for (const RunConfig& config : all_runs()) {
+    for (const RunConfig& config : pipelined_runs()) {
       const std::vector<Plan> plans = make_plans(config, model, {});
       const Bytes boundary =
           config.train.microbatch * config.data.sequence_length * 16 * size_of(DType::bf16);
@@ -165,7 +165,7 @@ TEST(Stages, SendWhatTheFormulasSay) {
 
 TEST(Stages, HoldTheStateOfTheirOwnUnitsOnly) {
   const Model model = tiny_model(4, true);
-  for (const RunConfig& config : all_runs()) {
+  for (const RunConfig& config : pipelined_runs()) {
     std::vector<std::string> masters;
     for (const Plan& plan : make_plans(config, model, {})) {
       for (const StatePlace& place : plan.training.program.state) {

@@ -62,7 +62,7 @@ Program within(const Program& plain, Bytes budget, Bytes with_gathered = kUnlimi
 }
 
 /// From the smallest possible to more than enough.
-std::vector<Bytes> budgets(const Program& plain, Bytes steps = 8) {
+std::vector<Bytes> gathering_budgets(const Program& plain, Bytes steps = 8) {
   const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
   const Bytes largest = tier_use(place(within(plain, kUnlimited)), Tier::device).live_bytes;
   std::vector<Bytes> result;
@@ -106,7 +106,7 @@ TEST(Gathering, IsDoneForEachPassWhereNothingHasRoom) {
 
 TEST(Gathering, TakesRoomFromNothingElse) {
   for (const Program& plain : gathering_programs()) {
-    for (const Bytes budget : budgets(plain)) {
+    for (const Bytes budget : gathering_budgets(plain)) {
       const Program with = within(plain, budget), without = within(plain, budget, 0);
       EXPECT_LE(moved_bytes(with, Operation::copy_to_device),
                 moved_bytes(without, Operation::copy_to_device));
@@ -120,7 +120,7 @@ TEST(Gathering, TakesRoomFromNothingElse) {
 TEST(Gathering, NeverMovesMoreWithMoreMemory) {
   for (const Program& plain : gathering_programs()) {
     Bytes before = kUnlimited;
-    for (const Bytes budget : budgets(plain)) {
+    for (const Bytes budget : gathering_budgets(plain)) {
       const Program program = within(plain, budget);
       const Bytes now = sent(program) + moved_bytes(program, Operation::copy_to_device) +
                         moved_bytes(program, Operation::copy_to_host);
@@ -133,7 +133,7 @@ TEST(Gathering, NeverMovesMoreWithMoreMemory) {
 TEST(Gathering, KeepsTheMeaningAtEveryBudgetInAnyInterleaving) {
   for (const Program& plain : gathering_programs()) {
     const auto expected = run_in_order(plain, 2);
-    for (const Bytes budget : budgets(plain, 3)) {
+    for (const Bytes budget : gathering_budgets(plain, 3)) {
       const Program placed = place(prefetch(within(plain, budget), kDeviceLevel, budget));
       verify(placed, kNoLimits);
       EXPECT_EQ(run_in_order(placed, 2), expected);
@@ -161,7 +161,7 @@ int waited_for(const Program& program) {
 TEST(Gathering, LeavesTheRoomInWhichTheNextOneRunsBesideComputing) {
   const Model model = tiny_model(8, false);
   const Program plain = lower_training(model, tiny_strategy(model, {.mesh = {.shard = 2}}));
-  for (const Bytes budget : budgets(plain, 20)) {
+  for (const Bytes budget : gathering_budgets(plain, 20)) {
     const auto waits = [&](Bytes with_gathered) {
       return waited_for(prefetch(within(plain, budget, with_gathered), kDeviceLevel, budget));
     };

@@ -35,7 +35,7 @@ Program spilled(const Program& program, std::size_t part, std::size_t parts) {
                 order.buffers.begin() + static_cast<std::ptrdiff_t>(order.buffers.size() * part / parts)});
 }
 
-std::vector<StrategyOptions> all_options() {
+std::vector<StrategyOptions> spilling_options() {
   std::vector<StrategyOptions> options;
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
@@ -48,7 +48,7 @@ std::vector<StrategyOptions> all_options() {
 }
 
 TEST(Spill, KeepsTheMeaningWhateverIsSpilledAndHoweverLittleHostMemoryThereIs) {
-  for (const StrategyOptions& options : all_options()) {
+  for (const StrategyOptions& options : spilling_options()) {
     const Program program = on_device(options);
     const auto expected = run_in_order(program, 3);
     for (const std::size_t part : {1, 2, 3}) {
@@ -109,7 +109,7 @@ TEST(Spill, MovesTheStateOfTheOptimizerOnceEachWay) {
 }
 
 TEST(Spill, TouchesNoStateBeforeTheFirstOfLateUpdates) {
-  for (const StrategyOptions& options : all_options()) {
+  for (const StrategyOptions& options : spilling_options()) {
     if (!options.updates_late || options.units_on_device > 0) continue;
     const Program plain = spilled(on_device(options), 1, 1);
     for (const Program& program : {plain, keep_resident(plain, kHostLevel, kUnlimited)}) {

@@ -20,13 +20,13 @@ using test::tiny_model;
 using enum PipelineSchedule;
 
 /// Computing is all that takes time.
-const MachineRates kRates = {.flops_per_second = 1e6,
-                             .memory_bytes_per_second = 1e15,
-                             .h2d_bytes_per_second = 1e15,
-                             .d2h_bytes_per_second = 1e15,
-                             .nvme_read_bytes_per_second = 1e15,
-                             .nvme_write_bytes_per_second = 1e15,
-                             .cores_copy = false};
+const MachineRates kQuickLinks = {.flops_per_second = 1e6,
+                                  .memory_bytes_per_second = 1e15,
+                                  .h2d_bytes_per_second = 1e15,
+                                  .d2h_bytes_per_second = 1e15,
+                                  .nvme_read_bytes_per_second = 1e15,
+                                  .nvme_write_bytes_per_second = 1e15,
+                                  .cores_copy = false};
 
 class Pipelines {
  public:
@@ -47,7 +47,7 @@ class Pipelines {
   JointPlanner planner() const {
     std::vector<JointModel> models;
     for (const auto& member : members_) models.push_back({member->name, &member->config, &member->model});
-    return {std::move(models), kRates};
+    return {std::move(models), kQuickLinks};
   }
   std::vector<JointPlan> plans(const std::string& order = {}) const {
     return planner().plan(std::vector<std::int64_t>(members_.size(), 3), order);
