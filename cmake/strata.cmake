@@ -87,8 +87,9 @@ function(strata_compile_test program)
 endfunction()
 
 # strata_test(NAME DEPENDS target... [OPTIONS option...] FILTER filter LAUNCHES count): tests/NAME/*.cpp and those one folder below as
-# the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of which takes every count-th case; a case
-# that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
+# the program NAME_test, compiled with `options` too. ctest runs the cases that GoogleTest's filter leaves in `count` launches, each of
+# which takes every count-th case; the more launches, the longer they take and the earlier they begin, so that all cores are busy to
+# the end. A case that takes longer than STRATA_TEST_TIMEOUT ends its launch and is named (tests/support/program.cpp).
 function(strata_test name)
   cmake_parse_arguments(ARG "" "FILTER;LAUNCHES" "DEPENDS;OPTIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
@@ -111,6 +112,6 @@ function(strata_test name)
     add_test(NAME ${name}.${launch} COMMAND ${name}_test --gtest_filter=${ARG_FILTER})
     set_tests_properties(${name}.${launch} PROPERTIES
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_LAUNCHES};GTEST_SHARD_INDEX=${index}"
-      TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
+      COST ${ARG_LAUNCHES} TIMEOUT ${STRATA_LAUNCH_TIMEOUT} FAIL_REGULAR_EXPRESSION "Running 0 tests")
   endforeach()
 endfunction()
