@@ -50,6 +50,7 @@ class PlantedValues : public EveryImplementation {
     wide.reserve(scenario.operands.size());
     for (const OperandMemory& operand : scenario.operands) wide.push_back(operand.widened());
     std::vector<Matrix> views;
+    views.reserve(wide.size());
     for (OperandMemory& operand : wide) views.push_back(operand.view());
     scenario.call(kernels, views);
     const std::vector<OperandMemory> results = run_scenario(scenario, implementation());

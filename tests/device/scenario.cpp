@@ -18,6 +18,7 @@ constexpr std::byte kPadding{0xA5};
 
 std::vector<Matrix> views(std::vector<OperandMemory>& operands) {
   std::vector<Matrix> result;
+  result.reserve(operands.size());
   for (OperandMemory& operand : operands) result.push_back(operand.view());
   return result;
 }

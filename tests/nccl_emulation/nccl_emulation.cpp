@@ -75,10 +75,10 @@ struct OpenGroup {
 };
 thread_local OpenGroup open_group;
 
-using RankWork = std::function<void(Communicator&)>;
+using Work = std::function<void(Communicator&)>;
 
 /// Puts the work into the stream as soon as somebody asks for its state a second time.
-ncclResult_t begin(ncclComm_t comm, cudaStream_t stream, RankWork work) {
+ncclResult_t begin(ncclComm_t comm, cudaStream_t stream, Work work) {
   auto perform = [streams = comm->streams, failed = comm->failed, work = std::move(work)] {
     try {
       work(*streams);
@@ -124,7 +124,7 @@ ncclResult_t group_end() {
   if (group.messages.empty()) return ncclSuccess;
   return begin(group.comm, group.stream, [messages = group.messages](Communicator& ranks) {
     ranks.begin_group();
-    for (const RankWork& message : messages) message(ranks);
+    for (const Work& message : messages) message(ranks);
     ranks.end_group();
   });
 }

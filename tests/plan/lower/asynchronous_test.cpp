@@ -101,6 +101,7 @@ TEST(AsynchronousPrograms, WaitOnceInARunNotOnceInAStep) {
       config.parallel.stages = listed;
       const std::vector<Plan> plans = make_plans(config, tiny_model(4, false), {});
       std::vector<RankProgram> ranks;
+      ranks.reserve(plans.size());
       for (const Plan& plan : plans)
         ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {

@@ -193,6 +193,7 @@ TEST(Stages, WaitAsLongAsTheirScheduleSays) {
       config.parallel.stages = listed;
       const std::vector<Plan> plans = make_plans(config, tiny_model(4), {});
       std::vector<RankProgram> ranks;
+      ranks.reserve(plans.size());
       for (const Plan& plan : plans)
         ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
       const auto seconds = [&](std::size_t number, const Instruction& instruction) {
@@ -224,6 +225,7 @@ TEST(Ranks, ThatDoNotMeetAreFound) {
     change(changed[0].training.program.instructions);
     changed[0].training.dependencies = find_dependencies(changed[0].training.program);
     std::vector<RankProgram> ranks;
+    ranks.reserve(changed.size());
     for (const Plan& plan : changed)
       ranks.push_back({std::ssize(ranks), &plan.training.program, &plan.training.dependencies});
     try {
