@@ -16,6 +16,7 @@
 #include "engine/model/dropout.h"
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
+#include "engine/plan/search/machine_document.h"
 #include "offload/spill_folder.h"
 
 namespace strata {
@@ -49,7 +50,7 @@ ModelConfig model_config(const RunConfig& config) {
 /// read.
 nlohmann::json profiled_value(const std::string& path, const char* key) {
   if (path.empty() || !is_there(path)) return {};
-  const nlohmann::json profile = parse_json(read_file(path), "plan.machine: " + path);
+  const nlohmann::json profile = machine_document(read_file(path), path);
   return profile.is_object() ? profile.value(key, nlohmann::json()) : nlohmann::json();
 }
 

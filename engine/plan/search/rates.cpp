@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json_text.h"
 #include "base/topology.h"
+#include "engine/plan/search/machine_document.h"
 
 namespace strata {
 namespace {
@@ -62,7 +62,7 @@ void check_rates(const MachineRates& rates, const std::string& path) {
 
 MachineRates parse_profile(std::string_view text, const std::string& path) {
   try {
-    MachineRates rates = rates_from_profile(parse_json(text, "plan.machine: " + path));
+    MachineRates rates = rates_from_profile(machine_document(text, path));
     check_rates(rates, path);
     return rates;
   } catch (const nlohmann::json::exception& error) {
