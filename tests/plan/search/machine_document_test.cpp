@@ -30,7 +30,8 @@ TEST(MachineDocument, IsReadAsItsNameEnds) {
 }
 
 TEST(MachineDocument, ThatIsNoProfileIsRefusedWithItsName) {
-  for (const std::string text : {"", "[1, 2]", "a: [", "flops_per_second: fast", "flops_per_second: .inf", "a: 1\na: 2"}) {
+  for (const std::string text :
+       {"", "[1, 2]", "a: [", "flops_per_second: fast", "flops_per_second: .inf", "a: 1\na: 2"}) {
     try {
       parse_profile(text, "machine.yaml");
       FAIL() << text;
