@@ -4,12 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
+#include <string>
 
 #include "base/error.h"
 #include "base/vector_target.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
 #include "engine/config/describe.h"
+#include "engine/config/value.h"
 
 namespace strata {
 namespace {
@@ -53,6 +55,12 @@ int run(int argc, char** argv) {
       "write the step as planned to this folder: report.html, a page of where memory and time go, "
       "trace.pftrace for ui.perfetto.dev, memory_view.pickle for PyTorch's memory_viz, "
       "summary.json");
+  plan_app->add_option_function<std::string>(
+      "--machine",
+      [&plan](const std::string& file) {
+        plan.overrides.push_back("plan.machine=" + value::Text::write(file));
+      },
+      "plan for the machine whose profile this file is, whatever plan.machine says");
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
                      "print the order of a step's work, one visit of a unit per line");

@@ -24,6 +24,14 @@ TEST_F(Doctor, LooksAtEverythingAndWritesRatesThatAPlanIsMadeBy) {
   const Outcome plan = strata({"plan", "run.yaml", "--set", "plan.machine=machine.json"});
   EXPECT_EQ(plan.status, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("s per step by"));
+  for (const std::vector<std::string>& settings :
+       {std::vector<std::string>{}, {"--set", "plan.machine=missing.json"}}) {
+    std::vector<std::string> arguments = {"plan", "run.yaml", "--machine", "machine.json"};
+    arguments.insert(arguments.end(), settings.begin(), settings.end());
+    const Outcome by_option = strata(arguments);
+    EXPECT_EQ(by_option.status, 0) << by_option.err;
+    EXPECT_EQ(by_option.out, plan.out);
+  }
 }
 
 TEST_F(Doctor, TimesTheKernelsOfARunsModelAndAPlanIsMadeByThem) {
