@@ -20,7 +20,9 @@
 #include "engine/plan/lower/pipeline.h"
 #include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/joint.h"
+#include "engine/plan/search/planned_run.h"
 #include "engine/profile/profile_folder.h"
+#include "engine/report/certificate_report.h"
 #include "engine/report/joint_plan_report.h"
 #include "engine/report/plan_report.h"
 #include "engine/report/policy_report.h"
@@ -116,11 +118,15 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   for (RunConfig& config : configs) config.memory = first.memory;
   const MachineRates profile = planning_rates(first);
   const MachineRates* rates = first.plan.machine.empty() ? nullptr : &profile;
-  JointPlanner planner(std::move(joint), profile);
+  JointPlanner planner(joint, profile);
   const std::vector<JointPlan> plans = or_explain(command, [&] { return planner.plan(steps); });
+  const Certificate certificate = certify(plans, joint, profile);
+  const double planned = estimate_step(planner.ranks_of(plans), {}, plans, first.plan.lanes, profile).seconds;
   const JointPlan& plan = plans.front();
   if (command.json != "-") {
-    std::cout << joint_plan_text(plan, labels, rates) << "scratch  "
+    std::cout << joint_plan_text(plan, labels, rates) << "seconds  " << certificate_text(certificate, planned)
+              << '\n'
+              << "scratch  "
               << (scratch.empty() ? "unknown: this program was built without CUDA" : scratch_text(scratch))
               << '\n'
               << "memory   " << host.describe() << '\n';
@@ -131,6 +137,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   if (!command.profile.empty())
     write_profile(command.profile, command.run_file, profiles_of(planner, plans, profile), {});
   nlohmann::json json = joint_plan_json(plan, labels, rates);
+  json["certificate"] = certificate_json(certificate, planned);
   json["scratch"] = scratch_json(scratch);
   write_json(command.json, json);
   return 0;
@@ -155,9 +162,12 @@ int run_plan(const PlanCommand& command) {
       or_explain(command, [&] { return plans_for(config, model, as_given, share.host, precision); });
   const MachineRates profile = planning_rates(config);
   const MachineRates* rates = config.plan.machine.empty() ? nullptr : &profile;
+  const Certificate certificate = certify(plans, model, profile);
+  const double planned = estimate_step(ranks_of(plans), plans, {}, config.plan.lanes, profile).seconds;
   if (command.json != "-") {
     for (const Plan& plan : plans) std::cout << stage_heading(plan, model) << plan_text(plan, model, rates);
-    std::cout << (config.optimizer.groups.empty() ? "" : policies_text(model)) << "scratch  "
+    std::cout << "seconds  " << certificate_text(certificate, planned) << '\n'
+              << (config.optimizer.groups.empty() ? "" : policies_text(model)) << "scratch  "
               << (share.scratch.empty() ? "unknown: this program was built without CUDA"
                                         : scratch_text(share.scratch))
               << '\n'
@@ -174,6 +184,7 @@ int run_plan(const PlanCommand& command) {
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));
   }
+  json["certificate"] = certificate_json(certificate, planned);
   json["scratch"] = scratch_json(share.scratch);
   if (!config.optimizer.groups.empty()) json["policies"] = policies_json(model);
   write_json(command.json, json);

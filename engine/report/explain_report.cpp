@@ -8,6 +8,7 @@
 
 #include "engine/config/words.h"
 #include "engine/plan/search/step_use.h"
+#include "engine/report/certificate_report.h"
 #include "engine/report/change_words.h"
 #include "engine/report/figures.h"
 #include "engine/report/plan_report.h"
@@ -18,11 +19,24 @@ namespace {
 /// A step that takes no more than so many times what a resource needs is at its bound.
 constexpr double kAtBound = 1.05;
 
-std::string_view words_for(const std::string& resource) {
-  if (resource == "h2d") return "the link from host to device";
-  if (resource == "d2h") return "the link from device to host";
-  if (resource == "nvme") return "the drives";
-  return resource == "compute" ? "computing" : "the host's memory";
+std::string_view words_for(BoundArgument argument) {
+  switch (argument) {
+    case BoundArgument::compute:
+      return "computing";
+    case BoundArgument::h2d:
+      return "the link from host to device";
+    case BoundArgument::d2h:
+      return "the link from device to host";
+    case BoundArgument::cpu:
+      return "updates on the host";
+    case BoundArgument::cores:
+      return "the cores, which compute, update and copy";
+    case BoundArgument::drives:
+      return "the drives";
+    case BoundArgument::order:
+      return "what must happen one after another";
+  }
+  return "";
 }
 
 /// Whether nothing but longer work keeps the step from being shorter.
@@ -67,8 +81,9 @@ class Explanation {
     const StepEstimate& step = advice_.now.step;
     line("{} is planned to take {} for {} tokens: {}.", step_word(), seconds_text(step.seconds),
          advice_.now.tokens, speed_text(advice_.now));
-    line("Its bound is {}, by {}: it takes {:.2f} times that.", seconds_text(step.bound.seconds()),
-         words_for(step.bound.binding()), step.seconds / step.bound.seconds());
+    line("Its bound is {}, by {}, which no plan of this run beats: it takes {:.2f} times that.",
+         seconds_text(advice_.certificate.seconds), words_for(advice_.certificate.binding),
+         step.seconds / advice_.certificate.seconds);
     if (rates_.cores_copy && step.work > step.bound.seconds())
       line("The cores compute, update and copy one after another, which takes {}.", seconds_text(step.work));
     if (!is_at(std::max(step.work, step.bound.seconds()), step))
@@ -101,7 +116,7 @@ class Explanation {
     add("the link to the host", bound.d2h);
     add("the host's memory", bound.host_memory);
     add("the drives", bound.nvme);
-    line("By itself each resource would take: {}.", text);
+    line("By itself each resource would take, for what this plan does: {}.", text);
   }
 
   TierPlan tier_of(std::size_t rank, Tier tier) const {
@@ -267,13 +282,14 @@ class Explanation {
     }
     const StepEstimate& step = advice_.now.step;
     std::string why;
-    if (is_at(step.bound.seconds(), step)) {
-      why = fmt::format("The step is at its bound, {}", words_for(step.bound.binding()));
+    const Certificate& bound = advice_.certificate;
+    if (is_at(bound.seconds, step)) {
+      why = fmt::format("The step is at its bound, {}", words_for(bound.binding));
     } else if (rates_.cores_copy && is_at(step.work, step)) {
       why = "The cores are busy throughout the step";
     } else {
-      why = fmt::format("The step takes {:.2f} times its bound, {}", step.seconds / step.bound.seconds(),
-                        words_for(step.bound.binding()));
+      why = fmt::format("The step takes {:.2f} times its bound, {}", step.seconds / bound.seconds,
+                        words_for(bound.binding));
     }
     line("Nothing: of {} changes that were planned none saves {:.0f} % of a token's time. {}.",
          advice_.planned, 100 * kLeastGain, why);
@@ -341,6 +357,7 @@ nlohmann::json explain_json(const Advice& advice, const std::vector<RankUse>& us
   json["now"]["timeline_seconds"] = advice.now.step.timeline;
   json["now"]["work_seconds"] = advice.now.step.work;
   json.update(bound_json(advice.now.step.bound));
+  json["certificate"] = certificate_json(advice.certificate, advice.now.step.seconds);
   for (const RankUse& use : uses) json["ranks"].push_back(use_json(use));
   return json;
 }

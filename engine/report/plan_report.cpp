@@ -137,7 +137,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
                    plan.flops.executed));
   line(fmt::format("program  {} instructions, {} buffers", plan.training.program.instructions.size(),
                    plan.training.program.buffers.size()));
-  if (rates != nullptr) line("bound    " + bound_text(step_bound(plan, *rates), "step"));
+  if (rates != nullptr) line("needs    " + bound_text(step_bound(plan, *rates), "step"));
   return text;
 }
 

@@ -235,6 +235,9 @@ Advice advise(const AdviceInput& input) {
   try {
     advice.run = plan_run(joined(input, now.configs), input.is_several, now.rates);
     advice.now = prediction_of(now, *advice.run);
+    const PlannedRun& run = *advice.run;
+    advice.certificate = input.is_several ? certify(run.roles, joined(input, now.configs), now.rates)
+                                          : certify(run.stages, *input.models.front(), now.rates);
   } catch (const BudgetError& error) {
     advice.refusal = error.what();
     needed = error.needed;

@@ -20,22 +20,6 @@ double serial_seconds(const Program& program, const MachineRates& rates) {
   return seconds;
 }
 
-StepEstimate estimate(const PlannedRun& run, LaneMode lanes, const MachineRates& rates) {
-  StepEstimate step = {.timeline = simulated_seconds(run.ranks, rates)};
-  for (const RankProgram& rank : run.ranks) {
-    step.work = std::max(step.work, placed_cost(*rank.program, rates).seconds);
-    if (lanes == LaneMode::serial)
-      step.timeline = std::max(step.timeline, serial_seconds(*rank.program, rates));
-  }
-  const auto consider = [&](const StepBound& bound) {
-    if (bound.seconds() > step.bound.seconds()) step.bound = bound;
-  };
-  for (const Plan& plan : run.stages) consider(step_bound(plan, rates));
-  for (const JointPlan& plan : run.roles) consider(round_bound(plan, rates));
-  step.seconds = std::max({step.timeline, step.work, step.bound.seconds()});
-  return step;
-}
-
 std::int64_t tokens_of(const RunConfig& config) {
   return config.train.batch * config.data.sequence_length;
 }
@@ -45,7 +29,7 @@ PlannedRun run_of(const JointModel& model, std::vector<Plan> stages, const Machi
   run.tokens = tokens_of(*model.config);
   run.stages = std::move(stages);
   run.ranks = ranks_of(run.stages);
-  run.step = estimate(run, model.config->plan.lanes, rates);
+  run.step = estimate_step(run.ranks, run.stages, {}, model.config->plan.lanes, rates);
   return run;
 }
 
@@ -59,11 +43,28 @@ PlannedRun plan_several(const std::vector<JointModel>& models, const MachineRate
   JointPlanner planner(models, rates);
   run.roles = planner.plan(steps);
   run.ranks = planner.ranks_of(run.roles);
-  run.step = estimate(run, models.front().config->plan.lanes, rates);
+  run.step = estimate_step(run.ranks, {}, run.roles, models.front().config->plan.lanes, rates);
   return run;
 }
 
 }  // namespace
+
+StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vector<Plan>& stages,
+                           const std::vector<JointPlan>& roles, LaneMode lanes, const MachineRates& rates) {
+  StepEstimate step = {.timeline = simulated_seconds(ranks, rates)};
+  for (const RankProgram& rank : ranks) {
+    step.work = std::max(step.work, placed_cost(*rank.program, rates).seconds);
+    if (lanes == LaneMode::serial)
+      step.timeline = std::max(step.timeline, serial_seconds(*rank.program, rates));
+  }
+  const auto consider = [&](const StepBound& bound) {
+    if (bound.seconds() > step.bound.seconds()) step.bound = bound;
+  };
+  for (const Plan& plan : stages) consider(step_bound(plan, rates));
+  for (const JointPlan& plan : roles) consider(round_bound(plan, rates));
+  step.seconds = std::max({step.timeline, step.work, step.bound.seconds()});
+  return step;
+}
 
 std::array<Bytes, kTiers.size()> PlannedRun::peaks() const {
   std::array<Bytes, kTiers.size()> peaks = {};

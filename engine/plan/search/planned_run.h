@@ -24,6 +24,10 @@ struct StepEstimate {
   StepBound bound = {};  ///< of the rank whose bound is the longest
 };
 
+/// REQUIRES: the ranks are of these plans: of one model by stage, or of several by role.
+StepEstimate estimate_step(const std::vector<RankProgram>& ranks, const std::vector<Plan>& stages,
+                           const std::vector<JointPlan>& roles, LaneMode lanes, const MachineRates& rates);
+
 struct PlannedRun {
   std::vector<Plan> stages = {};      ///< of a run of one model
   std::vector<JointPlan> roles = {};  ///< of a run of several

@@ -1,0 +1,347 @@
+#include "engine/plan/search/bound_program.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+namespace strata {
+namespace {
+
+double seconds_at(double bytes, double rate) {
+  return bytes == 0 ? 0 : bytes / rate;
+}
+
+/// Units that nothing tells apart.
+struct Kind {
+  const UnitFacts* facts = nullptr;
+  std::vector<std::size_t> units;
+
+  auto count() const { return static_cast<double>(units.size()); }
+  /// How many of them are behind unit `last`.
+  auto behind(std::size_t last) const {
+    return static_cast<double>(std::ranges::count_if(units, [&](std::size_t u) { return u > last; }));
+  }
+};
+
+std::vector<Kind> kinds_of(const StepFacts& facts) {
+  std::vector<Kind> kinds;
+  for (std::size_t u = 0; u < facts.units.size(); ++u) {
+    const auto same =
+        std::ranges::find_if(kinds, [&](const Kind& kind) { return *kind.facts == facts.units[u]; });
+    if (same == kinds.end()) {
+      kinds.push_back({&facts.units[u], {u}});
+    } else {
+      same->units.push_back(u);
+    }
+  }
+  return kinds;
+}
+
+/// Lengths of crossings that one column stands for.
+struct Lengths {
+  double low = 1, high = 1;
+};
+
+std::vector<Lengths> lengths_up_to(std::int64_t microbatches) {
+  std::vector<Lengths> lengths;
+  for (std::int64_t low = 1; low < microbatches;) {
+    const std::int64_t high = std::min(low + low / 4, microbatches - 1);
+    lengths.push_back({static_cast<double>(low), static_cast<double>(high)});
+    low = high + 1;
+  }
+  lengths.push_back({static_cast<double>(microbatches), static_cast<double>(microbatches)});
+  return lengths;
+}
+
+/// Where a unit's state is, and whether its parameters stay on the device over a crossing.
+enum class Way : std::uint8_t { state_on_device, stays, comes_again };
+
+/// A way that a unit may go.
+struct Choice {
+  const Kind* kind = nullptr;
+  UnitFacts::Level level = {};
+  Lengths length = {};
+  Way way = Way::stays;
+  bool moves_kept = false;  ///< what it keeps for backward passes leaves the device and comes back
+
+  bool is_on_host() const { return way != Way::state_on_device; }
+};
+
+class Builder {
+ public:
+  Builder(const StepFacts& facts, const TierBudgets& budgets, const MachineRates& rates,
+          std::span<const BoundArgument> arguments)
+      : facts_(facts),
+        rates_(rates),
+        wanted_(arguments.begin(), arguments.end()),
+        kinds_(kinds_of(facts)),
+        microbatches_(static_cast<double>(facts.microbatches)),
+        device_(budgets[0]),
+        host_(budgets[1]),
+        has_drives_(budgets[2] > 0) {}
+
+  BoundProgram build() {
+    made_.scale = reference_seconds();
+    LinearProgram::Column seconds{.cost = 1, .most = 1e6};
+    made_.program.columns.push_back(seconds);
+    for (const Kind& kind : kinds_) add_row(kind.count());
+    add_memory_rows();
+    add_time_rows();
+    for (std::size_t row = 0; row < made_.arguments.size(); ++row)
+      if (made_.arguments[row]) made_.program.columns.front().entries.emplace_back(row, 1);
+    for (const Kind& kind : kinds_) add_choices(kind);
+    add_spills();
+    return std::move(made_);
+  }
+
+ private:
+  /// What a choice adds to a row of time, in seconds for each unit.
+  struct Weights {
+    double passes = 0;
+    double state_seconds = 0;  ///< 1: also updates wherever they are and what is beside passes
+    double h2d = 0, d2h = 0;   ///< per byte
+    double cpu = 0;
+    double read = 0, written = 0;  ///< per byte
+    /// Units that are updated on the host, up to this one, add so much of each figure.
+    std::optional<std::size_t> prefix = {};
+    double gradient = 0, squares = 0, update = 0, parameter = 0;
+  };
+  struct TimeRow {
+    std::size_t row = 0;
+    Weights weights;
+    std::array<double, 4> first = {};  ///< of the first unit alone: gradient, squares, update, parameter
+  };
+
+  double reference_seconds() const {
+    double seconds = 0;
+    for (const UnitFacts& unit : facts_.units) {
+      const UnitFacts::Level& level = unit.levels.back();
+      seconds += microbatches_ * (level.forward + level.backward) + unit.update + unit.beside_device +
+                 seconds_at(static_cast<double>(unit.parameter), rates_.h2d_bytes_per_second);
+    }
+    return seconds > 0 ? seconds : 1;
+  }
+
+  std::size_t add_row(double least, std::optional<BoundArgument> argument = {}) {
+    made_.program.least.push_back(least);
+    made_.arguments.push_back(argument);
+    return made_.program.least.size() - 1;
+  }
+
+  void add_memory_rows() {
+    if (device_ != kUnlimited)
+      device_row_ = add_row(static_cast<double>(std::min<Bytes>(0, facts_.turn - device_)));
+    if (host_ == kUnlimited) return;
+    host_at_turn_ = add_row(-static_cast<double>(host_));
+    host_at_norm_ = add_row(-static_cast<double>(host_));
+    if (!has_drives_) return;
+    for (std::size_t& row : spilled_) row = add_row(0);
+  }
+
+  bool is_wanted(BoundArgument argument) const { return wanted_.contains(argument); }
+
+  void add_time(BoundArgument argument, double seconds, const Weights& weights,
+                const std::array<double, 4>& first = {}) {
+    if (!is_wanted(argument)) return;
+    times_.push_back({add_row(seconds / made_.scale, argument), weights, first});
+  }
+
+  void add_time_rows() {
+    const double to_device = 1 / rates_.h2d_bytes_per_second, to_host = 1 / rates_.d2h_bytes_per_second;
+    add_time(BoundArgument::compute, 0, {.passes = 1, .state_seconds = 1});
+    add_time(BoundArgument::h2d, 0, {.h2d = to_device});
+    add_time(BoundArgument::d2h, 0, {.d2h = to_host});
+    add_time(BoundArgument::cpu, facts_.cpu_seconds, {.cpu = 1});
+    if (rates_.cores_copy) {
+      const double copy = 2 / rates_.memory_bytes_per_second;
+      add_time(BoundArgument::cores, facts_.cpu_seconds,
+               {.passes = 1, .state_seconds = 1, .h2d = copy, .d2h = copy, .cpu = 1});
+    }
+    if (has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0) {
+      add_time(
+          BoundArgument::drives, 0,
+          {.read = 1 / rates_.nvme_read_bytes_per_second, .written = 1 / rates_.nvme_write_bytes_per_second});
+    }
+    const bool trains_all = std::ranges::all_of(facts_.units, &UnitFacts::trains);
+    if (trains_all) add_order_rows(to_device, to_host);
+  }
+
+  /// Units up to which windows are looked at.
+  std::set<std::size_t> prefixes() const {
+    const std::size_t count = facts_.units.size();
+    std::set<std::size_t> ends;
+    for (const std::size_t end :
+         {std::size_t{1}, std::size_t{2}, count / 4, count / 2, 3 * count / 4, count - 1})
+      if (end > 0 && end < count) ends.insert(end);
+    return ends;
+  }
+
+  void add_order_rows(double to_device, double to_host) {
+    const std::array<double, 4> turnaround = {to_host, 1, 1, to_device};
+    add_time(BoundArgument::order, 0, {.passes = 1}, turnaround);
+    for (const std::size_t end : prefixes()) {
+      const auto add = [&](Weights weights, double overlapped, const std::array<double, 4>& first) {
+        weights.passes = 1;
+        weights.prefix = end;
+        double seconds = -overlapped;
+        for (const Kind& kind : kinds_) seconds -= kind.behind(end) * update_seconds(weights, *kind.facts);
+        add_time(BoundArgument::order, seconds, weights, first);
+      };
+      const double forward = before(end, &UnitFacts::Level::forward),
+                   backward = before(end, &UnitFacts::Level::backward);
+      add({.squares = 1, .update = 1}, forward + backward, {});
+      add({.parameter = to_device}, forward + backward, {});
+      add({.gradient = to_host}, forward + backward, {});
+      if (!facts_.global_norm) continue;
+      add({.update = 1}, forward, {to_host, 1, 0, 0});
+      add({.parameter = to_device}, forward, {to_host, 1, 0, 0});
+      add({.gradient = to_host}, backward, {0, 0, 1, to_device});
+    }
+  }
+
+  /// The most that passes of units below `end` take.
+  double before(std::size_t end, double UnitFacts::Level::*pass) const {
+    double seconds = 0;
+    for (std::size_t u = 0; u < end; ++u) {
+      double most = 0;
+      for (const UnitFacts::Level& level : facts_.units[u].levels) most = std::max(most, level.*pass);
+      seconds += most;
+    }
+    return seconds * microbatches_;
+  }
+
+  static double update_seconds(const Weights& weights, const UnitFacts& unit) {
+    return weights.gradient * static_cast<double>(unit.gradient) + weights.squares * unit.squares +
+           weights.update * unit.update + weights.parameter * static_cast<double>(unit.parameter);
+  }
+
+  void add_choices(const Kind& kind) {
+    const UnitFacts& unit = *kind.facts;
+    for (const UnitFacts::Level& level : unit.levels) {
+      for (const Lengths& length : lengths_up_to(facts_.microbatches)) {
+        for (const Way way : {Way::state_on_device, Way::stays, Way::comes_again}) {
+          const bool stays_at_no_cost = unit.is_at_turn || !unit.is_read_again;
+          if (way == Way::comes_again && stays_at_no_cost) continue;
+          for (const bool moves_kept : {false, true}) {
+            if (moves_kept && level.kept == 0) continue;
+            add_choice({&kind, level, length, way, moves_kept});
+          }
+        }
+      }
+    }
+  }
+
+  void add_choice(const Choice& choice) {
+    LinearProgram::Column column{.most = choice.kind->count()};
+    column.entries.emplace_back(static_cast<std::size_t>(choice.kind - kinds_.data()), 1);
+    add_bytes(choice, column);
+    for (const TimeRow& time : times_) {
+      const double seconds = seconds_of(choice, time) / made_.scale;
+      if (seconds != 0) column.entries.emplace_back(time.row, -seconds);
+    }
+    made_.program.columns.push_back(std::move(column));
+  }
+
+  void add_bytes(const Choice& choice, LinearProgram::Column& column) const {
+    const UnitFacts& unit = *choice.kind->facts;
+    const auto add = [&](std::optional<std::size_t> row, double bytes) {
+      if (row && bytes != 0) column.entries.emplace_back(*row, bytes);
+    };
+    const double kept = static_cast<double>(choice.level.kept) * choice.length.low;
+    // The last unit's pass has its operands, which are counted already.
+    const bool is_counted = unit.is_at_turn;
+    const auto parameters = static_cast<double>(unit.parameter + unit.frozen);
+    double on_device = choice.moves_kept ? 0 : kept, at_turn = choice.moves_kept ? kept : 0, at_norm = 0;
+    if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.state);
+    const bool stays = choice.way != Way::comes_again && (unit.is_read_again || !choice.is_on_host());
+    if (stays && !is_counted) on_device += parameters;
+    if (choice.is_on_host()) {
+      const double there = static_cast<double>(unit.state) + (has_drives_ ? 0 : parameters);
+      at_turn += there;
+      at_norm += there + (facts_.global_norm ? static_cast<double>(unit.gradient) : 0);
+      if (has_drives_) add(row_of(spilled_[0]), static_cast<double>(unit.state));
+      if (has_drives_ && facts_.global_norm) add(row_of(spilled_[1]), static_cast<double>(unit.gradient));
+    }
+    if (has_drives_ && choice.moves_kept) add(row_of(spilled_[2]), kept);
+    add(device_row_, -on_device);
+    add(host_at_turn_, -at_turn);
+    add(host_at_norm_, -at_norm);
+  }
+
+  std::optional<std::size_t> row_of(std::size_t row) const {
+    return host_at_turn_ ? std::optional(row) : std::nullopt;
+  }
+
+  double seconds_of(const Choice& choice, const TimeRow& time) const {
+    const Weights& weights = time.weights;
+    const UnitFacts& unit = *choice.kind->facts;
+    const bool on_host = choice.is_on_host();
+    const auto parameter = static_cast<double>(unit.parameter), frozen = static_cast<double>(unit.frozen);
+    const double moved = choice.moves_kept ? microbatches_ * static_cast<double>(choice.level.kept) : 0;
+    double to_device = moved + (on_host ? parameter : 0), to_host = moved;
+    if (choice.way == Way::comes_again)
+      to_device += (parameter + frozen) * microbatches_ / choice.length.high;
+    if (on_host) to_host += static_cast<double>(unit.gradient);
+    double seconds = weights.passes * microbatches_ * (choice.level.forward + choice.level.backward) +
+                     weights.state_seconds * (on_host ? unit.beside_host : unit.beside_device) +
+                     weights.h2d * to_device + weights.d2h * to_host;
+    if (!on_host) return seconds;
+    seconds += weights.cpu * (unit.squares + unit.update);
+    if (weights.prefix) seconds += update_seconds(weights, unit);
+    if (choice.kind->units.size() == 1 && choice.kind->units.front() == 0) {
+      seconds += time.first[0] * static_cast<double>(unit.gradient) + time.first[1] * unit.squares +
+                 time.first[2] * unit.update + time.first[3] * parameter;
+    }
+    return seconds;
+  }
+
+  /// Bytes that drives take of the host: state, gradients and what forward passes keep.
+  void add_spills() {
+    if (!has_drives_ || !host_at_turn_) return;
+    const auto drives =
+        std::ranges::find_if(times_, [](const TimeRow& time) { return time.weights.read > 0; });
+    for (std::size_t what = 0; what < spilled_.size(); ++what) {
+      LinearProgram::Column column{.most = most_spilled(what)};
+      column.entries.emplace_back(spilled_[what], -1);
+      if (what != 1) column.entries.emplace_back(*host_at_turn_, 1);
+      if (what != 2) column.entries.emplace_back(*host_at_norm_, 1);
+      if (drives != times_.end()) {
+        column.entries.emplace_back(drives->row,
+                                    -(drives->weights.read + drives->weights.written) / made_.scale);
+      }
+      made_.program.columns.push_back(std::move(column));
+    }
+  }
+
+  double most_spilled(std::size_t what) const {
+    double bytes = 0;
+    for (const UnitFacts& unit : facts_.units) {
+      bytes += what == 0   ? static_cast<double>(unit.state)
+               : what == 1 ? static_cast<double>(unit.gradient)
+                           : microbatches_ * static_cast<double>(unit.levels.back().kept);
+    }
+    return bytes;
+  }
+
+  const StepFacts& facts_;
+  const MachineRates& rates_;
+  std::set<BoundArgument> wanted_;
+  std::vector<Kind> kinds_;
+  double microbatches_;
+  Bytes device_, host_;
+  bool has_drives_;
+  BoundProgram made_;
+  std::optional<std::size_t> device_row_ = {}, host_at_turn_ = {}, host_at_norm_ = {};
+  std::array<std::size_t, 3> spilled_ = {};
+  std::vector<TimeRow> times_;
+};
+
+}  // namespace
+
+BoundProgram bound_program(const StepFacts& facts, const TierBudgets& budgets, const MachineRates& rates,
+                           std::span<const BoundArgument> arguments) {
+  return Builder(facts, budgets, rates, arguments).build();
+}
+
+}  // namespace strata

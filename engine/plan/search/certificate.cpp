@@ -1,0 +1,86 @@
+#include "engine/plan/search/certificate.h"
+
+#include <algorithm>
+#include <span>
+
+#include "engine/plan/search/bound_program.h"
+#include "engine/plan/search/linear_program.h"
+
+namespace strata {
+namespace {
+
+Certificate of_passes(double seconds) {
+  Certificate certificate{.seconds = seconds};
+  certificate.alone[static_cast<std::size_t>(BoundArgument::compute)] = seconds;
+  return certificate;
+}
+
+}  // namespace
+
+std::string_view name_of(BoundArgument argument) {
+  switch (argument) {
+    case BoundArgument::compute:
+      return "compute";
+    case BoundArgument::h2d:
+      return "h2d";
+    case BoundArgument::d2h:
+      return "d2h";
+    case BoundArgument::cpu:
+      return "cpu";
+    case BoundArgument::cores:
+      return "cores";
+    case BoundArgument::drives:
+      return "drives";
+    case BoundArgument::order:
+      return "order";
+  }
+  return "";
+}
+
+Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const MachineRates& rates) {
+  Certificate certificate;
+  for (const BoundArgument argument : kBoundArguments) {
+    const BoundProgram alone = bound_program(facts, budgets, rates, std::span(&argument, 1));
+    double& seconds = certificate.alone[static_cast<std::size_t>(argument)];
+    seconds = std::max(0.0, weighted_bound(alone.program, find_weights(alone.program)) * alone.scale);
+    if (seconds <= certificate.seconds) continue;
+    certificate.seconds = seconds;
+    certificate.binding = argument;
+  }
+  const BoundProgram all = bound_program(facts, budgets, rates, kBoundArguments);
+  const std::vector<double> weights = find_weights(all.program);
+  const double together = weighted_bound(all.program, weights) * all.scale;
+  if (together <= certificate.seconds) return certificate;
+  certificate.seconds = together;
+  std::array<double, kBoundArguments.size()> shares = {};
+  for (std::size_t row = 0; row < weights.size(); ++row)
+    if (all.arguments[row]) shares[static_cast<std::size_t>(*all.arguments[row])] += weights[row];
+  certificate.binding =
+      kBoundArguments[static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin())];
+  return certificate;
+}
+
+Certificate certify(const std::vector<Plan>& stages, const Model& model, const MachineRates& rates) {
+  const Plan& first = stages.front();
+  if (first.strategy.mesh.ranks() == 1)
+    return certify(facts_of(model, first.strategy, rates), first.budgets, rates);
+  double longest = 0;
+  for (const Plan& plan : stages)
+    longest = std::max(longest, least_pass_seconds(model, plan.strategy, rates));
+  return of_passes(longest);
+}
+
+Certificate certify(const std::vector<JointPlan>& roles, const std::vector<JointModel>& models,
+                    const MachineRates& rates) {
+  double longest = 0;
+  for (const JointPlan& role : roles) {
+    double seconds = 0;
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      if (role.models[m]) seconds += least_pass_seconds(*models[m].model, role.models[m]->strategy, rates);
+    }
+    longest = std::max(longest, seconds);
+  }
+  return of_passes(longest);
+}
+
+}  // namespace strata

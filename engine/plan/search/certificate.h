@@ -1,0 +1,43 @@
+// A lower bound on a step's seconds that no plan of the run beats by the same rates: none of any placement,
+// order, recomputation or prefetch within its budgets. docs/design.md derives it. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/plan/search/joint.h"
+#include "engine/plan/search/planner.h"
+#include "engine/plan/search/rates.h"
+#include "engine/plan/search/step_facts.h"
+
+namespace strata {
+
+/// What a step cannot be shorter than: what a lane has to do, what cores or drives have to do for all lanes,
+/// or what has to happen one after another.
+enum class BoundArgument : std::uint8_t { compute, h2d, d2h, cpu, cores, drives, order };
+inline constexpr std::array kBoundArguments = {
+    BoundArgument::compute, BoundArgument::h2d,    BoundArgument::d2h,  BoundArgument::cpu,
+    BoundArgument::cores,   BoundArgument::drives, BoundArgument::order};
+std::string_view name_of(BoundArgument argument);
+
+struct Certificate {
+  double seconds = 0;  ///< the longest for which all arguments agree on one choice
+  /// By argument, each with the choice that is best for it alone.
+  std::array<double, kBoundArguments.size()> alone = {};
+  BoundArgument binding = BoundArgument::compute;  ///< what counts most
+
+  double of(BoundArgument argument) const { return alone[static_cast<std::size_t>(argument)]; }
+};
+
+/// For all plans of one rank within the budgets.
+Certificate certify(const StepFacts& facts, const TierBudgets& budgets, const MachineRates& rates);
+
+/// For the plans of a run, by stage. If there are several ranks it counts each rank's passes only.
+Certificate certify(const std::vector<Plan>& stages, const Model& model, const MachineRates& rates);
+/// For a round of several models, by role: likewise.
+Certificate certify(const std::vector<JointPlan>& roles, const std::vector<JointModel>& models,
+                    const MachineRates& rates);
+
+}  // namespace strata

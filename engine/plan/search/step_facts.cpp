@@ -1,0 +1,176 @@
+#include "engine/plan/search/step_facts.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "engine/plan/lower/lower.h"
+#include "engine/plan/lower/schedule.h"
+#include "engine/plan/search/timeline.h"
+
+namespace strata {
+namespace {
+
+bool is_backward(Operation operation) {
+  return operation == Operation::backward || operation == Operation::input_gradient ||
+         operation == Operation::weight_gradient;
+}
+
+Bytes bytes_of(const Program& program, const Instruction& instruction, Role role) {
+  const BufferId id = instruction.find(role);
+  return id < 0 ? 0 : program.buffer(id).bytes;
+}
+
+/// The plain program of one microbatch in which each unit saves `level`, or what it can.
+Program plain_step(const Model& model, Strategy strategy, std::size_t level, Tier state) {
+  strategy.microbatches = 1;
+  strategy.saves = false;
+  strategy.updates_late = false;
+  strategy.pins = {};
+  std::ranges::fill(strategy.saved_level, level);
+  std::ranges::fill(strategy.state, state);
+  return lower_training(model, strategy);
+}
+
+class FactReader {
+ public:
+  FactReader(StepFacts& facts, const Program& program, const MachineRates& rates)
+      : facts_(facts), program_(program), costs_(program, rates) {}
+
+  /// What holds if all state is on the host.
+  void read_host() {
+    for (const Instruction& instruction : program_.instructions) {
+      const double seconds = costs_.seconds_of(instruction);
+      if (instruction.unit < 0) {
+        if (instruction.lane == Lane::cpu) facts_.cpu_seconds += seconds;
+        continue;
+      }
+      UnitFacts& unit = unit_of(instruction);
+      if (instruction.lane == Lane::cpu)
+        (instruction.operation == Operation::sum_of_squares ? unit.squares : unit.update) += seconds;
+      if (instruction.lane == Lane::compute && !is_pass(instruction)) unit.beside_host += seconds;
+      if (is_update(instruction.operation)) {
+        unit.gradient = bytes_of(program_, instruction, Role::gradient);
+        for (const Role role : {Role::master, Role::exp_avg, Role::exp_avg_sq, Role::momentum_buffer})
+          unit.state += bytes_of(program_, instruction, role);
+      }
+      if (is_pass(instruction)) read_parameters(instruction, unit);
+    }
+  }
+
+  void read_device() {
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.unit >= 0 && instruction.lane == Lane::compute && !is_pass(instruction))
+        unit_of(instruction).beside_device += costs_.seconds_of(instruction);
+    }
+  }
+
+  void read_level() {
+    for (UnitFacts& unit : facts_.units) unit.levels.emplace_back();
+    for (const Instruction& instruction : program_.instructions) {
+      if (!is_pass(instruction)) continue;
+      UnitFacts::Level& level = unit_of(instruction).levels.back();
+      if (!is_backward(instruction.operation)) {
+        level.forward += costs_.seconds_of(instruction);
+        continue;
+      }
+      level.backward += costs_.seconds_of(instruction);
+      if (instruction.segment > 0 || instruction.operation == Operation::weight_gradient) continue;
+      level.kept =
+          bytes_of(program_, instruction, Role::input) + bytes_of(program_, instruction, Role::saved);
+    }
+  }
+
+  /// What the last unit's first backward pass has.
+  void read_turn() {
+    const auto last = static_cast<std::int32_t>(facts_.units.size()) - 1;
+    const auto turn = std::ranges::find_if(program_.instructions, [&](const Instruction& instruction) {
+      return instruction.unit == last && is_backward(instruction.operation);
+    });
+    std::set<BufferId> there;
+    for_each_operand(*turn, [&](const Operand& operand, bool) { there.insert(operand.buffer); });
+    for (const BufferId id : there)
+      if (program_.buffer(id).tier == Tier::device) facts_.turn += program_.buffer(id).bytes;
+  }
+
+ private:
+  static bool is_pass(const Instruction& instruction) {
+    return instruction.operation == Operation::forward || is_backward(instruction.operation);
+  }
+  UnitFacts& unit_of(const Instruction& instruction) const {
+    return facts_.units[static_cast<std::size_t>(instruction.unit)];
+  }
+  void read_parameters(const Instruction& instruction, UnitFacts& unit) const {
+    const Bytes parameter = bytes_of(program_, instruction, Role::parameter);
+    const Bytes frozen = bytes_of(program_, instruction, Role::frozen);
+    unit.parameter = std::max(unit.parameter, parameter);
+    unit.frozen = std::max(unit.frozen, frozen);
+    if (is_backward(instruction.operation) && parameter + frozen > 0) unit.is_read_again = true;
+  }
+
+  StepFacts& facts_;
+  const Program& program_;
+  InstructionCosts costs_;
+};
+
+double seconds_of_pass(const UnitPass& pass, const MachineRates& rates) {
+  double seconds = 0;
+  for (const Segment& segment : pass.segments()) {
+    Program program;
+    const std::int32_t work = program.works.add(segment.work());
+    const Instruction instruction{.lane = Lane::compute, .flops = segment.flops(), .work = work};
+    seconds += InstructionCosts(program, rates).seconds_of(instruction);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRates& rates) {
+  StepFacts facts;
+  facts.units.resize(model.units.size());
+  facts.microbatches = strategy.microbatches;
+  facts.global_norm = strategy.global_norm;
+  for (UnitFacts& unit : facts.units) unit.is_read_again = false;
+  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+  std::size_t levels = 1;
+  for (const Unit& unit : model.units) levels = std::max(levels, compute->passes(unit).levels.size());
+  for (std::size_t level = 0; level < levels; ++level) {
+    const Program program = plain_step(model, strategy, level, Tier::host);
+    FactReader reader(facts, program, rates);
+    reader.read_level();
+    if (level > 0) continue;
+    reader.read_host();
+    reader.read_turn();
+  }
+  const Program on_device = plain_step(model, strategy, 0, Tier::device);
+  FactReader(facts, on_device, rates).read_device();
+  facts.units.back().is_at_turn = true;
+  if (const std::int32_t shared = model.head().shares; shared >= 0)
+    facts.units[static_cast<std::size_t>(shared)].is_at_turn = true;
+  for (UnitFacts& unit : facts.units) {
+    const auto [first, last] = std::ranges::unique(unit.levels);
+    unit.levels.erase(first, last);
+  }
+  return facts;
+}
+
+double least_pass_seconds(const Model& model, const Strategy& strategy, const MachineRates& rates) {
+  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+  const std::vector<UnitWork> work = unit_work(model, strategy);
+  double seconds = 0;
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    if (!strategy.has(static_cast<std::int32_t>(u))) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (const UnitPasses::Level& level : compute->passes(model.units[u]).levels) {
+      const bool is_last = u + 1 == model.units.size();
+      const double forward = is_last ? 0 : seconds_of_pass(level.forward, rates);
+      const double backward = work[u].backward ? seconds_of_pass(level.backward, rates) : 0;
+      least = std::min(least, forward + backward);
+    }
+    seconds += least;
+  }
+  return seconds * static_cast<double>(strategy.microbatches);
+}
+
+}  // namespace strata

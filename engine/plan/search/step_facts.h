@@ -1,0 +1,51 @@
+// What every plan of a run's step has to do, whatever it chooses: what each unit's passes and update take and
+// which bytes they need, read from plain programs of one microbatch. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/model.h"
+#include "engine/plan/lower/strategy.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+struct UnitFacts {
+  /// How much of its activations a unit may save.
+  struct Level {
+    double forward = 0, backward = 0;  ///< seconds of a microbatch's passes
+    Bytes kept = 0;                    ///< of a microbatch, from its forward to its backward pass
+    friend bool operator==(const Level&, const Level&) = default;
+  };
+  std::vector<Level> levels;
+  Bytes parameter = 0;  ///< that updates make
+  Bytes frozen = 0;
+  Bytes gradient = 0;              ///< as an update on the host reads it
+  Bytes state = 0;                 ///< of the optimizer
+  double squares = 0, update = 0;  ///< seconds of the lane cpu, if state is on the host
+  double beside_host = 0;          ///< of the lane compute besides passes, if it is there
+  double beside_device = 0;        ///< and if it is on the device
+  bool is_read_again = true;       ///< backward passes read parameters
+  bool is_at_turn = false;         ///< the last unit's pass has its parameters on the device
+  friend bool operator==(const UnitFacts&, const UnitFacts&) = default;
+
+  bool trains() const { return state > 0 || gradient > 0; }
+};
+
+struct StepFacts {
+  std::vector<UnitFacts> units;
+  std::int64_t microbatches = 1;
+  Bytes turn = 0;          ///< what the last unit's pass has on the device
+  double cpu_seconds = 0;  ///< of the lane cpu for no unit
+  bool global_norm = true;
+};
+
+/// REQUIRES: a strategy of one rank. Of it, what plans of a run have in common counts: neither its order nor
+/// its levels, places and late updates.
+StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRates& rates);
+
+/// Seconds that the passes of the strategy's stage take a rank in a step if nothing is made again.
+double least_pass_seconds(const Model& model, const Strategy& strategy, const MachineRates& rates);
+
+}  // namespace strata
