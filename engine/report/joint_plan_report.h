@@ -10,8 +10,8 @@
 
 namespace strata {
 
-/// A line for each model, then budgets and peaks of all of them, bytes per link, the orders of turns, and the
-/// bound on `rates` if given. `labels` by model.
+/// A line for each model, then budgets and peaks of all of them, bytes per link, the orders of turns, and on
+/// `rates`, if given, what each resource needs. `labels` by model.
 std::string joint_plan_text(const JointPlan& plan, const std::vector<ModelLabel>& labels,
                             const MachineRates* rates);
 /// Keys as documented in docs/formats.md.

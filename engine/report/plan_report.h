@@ -11,7 +11,8 @@
 
 namespace strata {
 
-/// Budgets, peaks by tier and kind, bytes per link, FLOPs, and the bound on `rates` if given.
+/// Budgets, peaks by tier and kind, bytes per link, FLOPs, and on `rates`, if given, what each resource
+/// needs.
 std::string plan_text(const Plan& plan, const Model& model, const MachineRates* rates);
 nlohmann::json plan_json(const Plan& plan, const MachineRates* rates);
 

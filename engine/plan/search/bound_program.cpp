@@ -96,21 +96,26 @@ class Builder {
   }
 
  private:
-  /// What a choice adds to a row of time, in seconds for each unit.
-  struct Weights {
-    double passes = 0;
-    double state_seconds = 0;  ///< 1: also updates wherever they are and what is beside passes
-    double h2d = 0, d2h = 0;   ///< per byte
-    double cpu = 0;
-    double read = 0, written = 0;  ///< per byte
-    /// Units that are updated on the host, up to this one, add so much of each figure.
-    std::optional<std::size_t> prefix = {};
-    double gradient = 0, squares = 0, update = 0, parameter = 0;
+  /// What updates on the host of the units up to `end` take one after another.
+  struct Stretch {
+    std::size_t end = 0;
+    double gradient = 0, parameter = 0;  ///< seconds per byte
+    double squares = 0, update = 0;
+
+    double seconds_of(const UnitFacts& unit) const {
+      return gradient * static_cast<double>(unit.gradient) + squares * unit.squares + update * unit.update +
+             parameter * static_cast<double>(unit.parameter);
+    }
   };
+  /// How long a step takes at least: what each unit's choice adds.
   struct TimeRow {
+    double passes = 0;           ///< times their seconds
+    double state = 0;            ///< likewise of what the lane compute does besides
+    double cpu = 0;              ///< and the lane cpu
+    double h2d = 0, d2h = 0;     ///< seconds per byte
+    double read = 0, write = 0;  ///< likewise
+    std::vector<Stretch> stretches = {};
     std::size_t row = 0;
-    Weights weights;
-    std::array<double, 4> first = {};  ///< of the first unit alone: gradient, squares, update, parameter
   };
 
   double reference_seconds() const {
@@ -141,62 +146,78 @@ class Builder {
 
   bool is_wanted(BoundArgument argument) const { return wanted_.contains(argument); }
 
-  void add_time(BoundArgument argument, double seconds, const Weights& weights,
-                const std::array<double, 4>& first = {}) {
+  void add_time(BoundArgument argument, double seconds, TimeRow time) {
     if (!is_wanted(argument)) return;
-    times_.push_back({add_row(seconds / made_.scale, argument), weights, first});
+    for (const Stretch& stretch : time.stretches) {
+      for (const Kind& kind : kinds_) seconds -= kind.behind(stretch.end) * stretch.seconds_of(*kind.facts);
+    }
+    time.row = add_row(seconds / made_.scale, argument);
+    times_.push_back(std::move(time));
   }
 
   void add_time_rows() {
     const double to_device = 1 / rates_.h2d_bytes_per_second, to_host = 1 / rates_.d2h_bytes_per_second;
-    add_time(BoundArgument::compute, 0, {.passes = 1, .state_seconds = 1});
-    add_time(BoundArgument::h2d, 0, {.h2d = to_device});
-    add_time(BoundArgument::d2h, 0, {.d2h = to_host});
+    add_time(BoundArgument::compute, 0, {.passes = 1, .state = 1});
+    const double data = microbatches_ * static_cast<double>(facts_.data),
+                 losses = microbatches_ * static_cast<double>(facts_.losses);
+    add_time(BoundArgument::h2d, data * to_device, {.h2d = to_device});
+    add_time(BoundArgument::d2h, losses * to_host, {.d2h = to_host});
     add_time(BoundArgument::cpu, facts_.cpu_seconds, {.cpu = 1});
     if (rates_.cores_copy) {
       const double copy = 2 / rates_.memory_bytes_per_second;
-      add_time(BoundArgument::cores, facts_.cpu_seconds,
-               {.passes = 1, .state_seconds = 1, .h2d = copy, .d2h = copy, .cpu = 1});
+      add_time(BoundArgument::cores, facts_.cpu_seconds + copy * (data + losses),
+               {.passes = 1, .state = 1, .cpu = 1, .h2d = copy, .d2h = copy});
     }
     if (has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0) {
       add_time(
           BoundArgument::drives, 0,
-          {.read = 1 / rates_.nvme_read_bytes_per_second, .written = 1 / rates_.nvme_write_bytes_per_second});
+          {.read = 1 / rates_.nvme_read_bytes_per_second, .write = 1 / rates_.nvme_write_bytes_per_second});
     }
-    const bool trains_all = std::ranges::all_of(facts_.units, &UnitFacts::trains);
-    if (trains_all) add_order_rows(to_device, to_host);
+    if (std::ranges::all_of(facts_.units, &UnitFacts::trains)) add_order_rows(to_device, to_host);
   }
 
   /// Units up to which windows are looked at.
-  std::set<std::size_t> prefixes() const {
+  std::set<std::size_t> ends() const {
     const std::size_t count = facts_.units.size();
-    std::set<std::size_t> ends;
-    for (const std::size_t end :
-         {std::size_t{1}, std::size_t{2}, count / 4, count / 2, 3 * count / 4, count - 1})
-      if (end > 0 && end < count) ends.insert(end);
-    return ends;
+    return {0, std::min<std::size_t>(1, count - 1), count / 4, count / 2, 3 * count / 4, count - 1};
   }
 
   void add_order_rows(double to_device, double to_host) {
-    const std::array<double, 4> turnaround = {to_host, 1, 1, to_device};
-    add_time(BoundArgument::order, 0, {.passes = 1}, turnaround);
-    for (const std::size_t end : prefixes()) {
-      const auto add = [&](Weights weights, double overlapped, const std::array<double, 4>& first) {
-        weights.passes = 1;
-        weights.prefix = end;
-        double seconds = -overlapped;
-        for (const Kind& kind : kinds_) seconds -= kind.behind(end) * update_seconds(weights, *kind.facts);
-        add_time(BoundArgument::order, seconds, weights, first);
+    for (const std::size_t end : ends()) {
+      const double passes =
+          before(end, &UnitFacts::Level::forward) + before(end, &UnitFacts::Level::backward);
+      const auto add = [&](const Stretch& stretch) {
+        add_time(BoundArgument::order, -passes, {.passes = 1, .stretches = {stretch}});
       };
-      const double forward = before(end, &UnitFacts::Level::forward),
-                   backward = before(end, &UnitFacts::Level::backward);
-      add({.squares = 1, .update = 1}, forward + backward, {});
-      add({.parameter = to_device}, forward + backward, {});
-      add({.gradient = to_host}, forward + backward, {});
-      if (!facts_.global_norm) continue;
-      add({.update = 1}, forward, {to_host, 1, 0, 0});
-      add({.parameter = to_device}, forward, {to_host, 1, 0, 0});
-      add({.gradient = to_host}, backward, {0, 0, 1, to_device});
+      if (end == 0) {
+        add({end, to_host, to_device, 1, 1});
+        continue;
+      }
+      add({.end = end, .squares = 1, .update = 1});
+      add({.end = end, .parameter = to_device});
+      add({.end = end, .gradient = to_host});
+    }
+    if (facts_.global_norm) add_norm_rows(to_device, to_host);
+  }
+
+  /// From a norm of all gradients to the next.
+  void add_norm_rows(double to_device, double to_host) {
+    for (const std::size_t first : ends()) {
+      for (const std::size_t last : ends()) {
+        if (first == 0 && last == 0) continue;
+        const double overlapped =
+            before(first, &UnitFacts::Level::forward) + before(last, &UnitFacts::Level::backward);
+        Stretch behind{.end = last, .gradient = to_host, .squares = last == 0 ? 1.0 : 0};
+        const auto add = [&](const Stretch& ahead) {
+          add_time(BoundArgument::order, -overlapped, {.passes = 1, .stretches = {ahead, behind}});
+        };
+        if (first == 0) {
+          add({.end = first, .parameter = to_device, .update = 1});
+          continue;
+        }
+        add({.end = first, .update = 1});
+        add({.end = first, .parameter = to_device});
+      }
     }
   }
 
@@ -209,11 +230,6 @@ class Builder {
       seconds += most;
     }
     return seconds * microbatches_;
-  }
-
-  static double update_seconds(const Weights& weights, const UnitFacts& unit) {
-    return weights.gradient * static_cast<double>(unit.gradient) + weights.squares * unit.squares +
-           weights.update * unit.update + weights.parameter * static_cast<double>(unit.parameter);
   }
 
   void add_choices(const Kind& kind) {
@@ -253,14 +269,14 @@ class Builder {
     const bool is_counted = unit.is_at_turn;
     const auto parameters = static_cast<double>(unit.parameter + unit.frozen);
     double on_device = choice.moves_kept ? 0 : kept, at_turn = choice.moves_kept ? kept : 0, at_norm = 0;
-    if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.state);
+    if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.device_state);
     const bool stays = choice.way != Way::comes_again && (unit.is_read_again || !choice.is_on_host());
     if (stays && !is_counted) on_device += parameters;
     if (choice.is_on_host()) {
-      const double there = static_cast<double>(unit.state) + (has_drives_ ? 0 : parameters);
+      const double there = static_cast<double>(unit.host_state) + (has_drives_ ? 0 : parameters);
       at_turn += there;
       at_norm += there + (facts_.global_norm ? static_cast<double>(unit.gradient) : 0);
-      if (has_drives_) add(row_of(spilled_[0]), static_cast<double>(unit.state));
+      if (has_drives_) add(row_of(spilled_[0]), static_cast<double>(unit.host_state));
       if (has_drives_ && facts_.global_norm) add(row_of(spilled_[1]), static_cast<double>(unit.gradient));
     }
     if (has_drives_ && choice.moves_kept) add(row_of(spilled_[2]), kept);
@@ -274,7 +290,6 @@ class Builder {
   }
 
   double seconds_of(const Choice& choice, const TimeRow& time) const {
-    const Weights& weights = time.weights;
     const UnitFacts& unit = *choice.kind->facts;
     const bool on_host = choice.is_on_host();
     const auto parameter = static_cast<double>(unit.parameter), frozen = static_cast<double>(unit.frozen);
@@ -283,32 +298,27 @@ class Builder {
     if (choice.way == Way::comes_again)
       to_device += (parameter + frozen) * microbatches_ / choice.length.high;
     if (on_host) to_host += static_cast<double>(unit.gradient);
-    double seconds = weights.passes * microbatches_ * (choice.level.forward + choice.level.backward) +
-                     weights.state_seconds * (on_host ? unit.beside_host : unit.beside_device) +
-                     weights.h2d * to_device + weights.d2h * to_host;
+    double seconds = time.passes * microbatches_ * (choice.level.forward + choice.level.backward) +
+                     time.state * (on_host ? unit.beside_host : unit.beside_device) + time.h2d * to_device +
+                     time.d2h * to_host;
     if (!on_host) return seconds;
-    seconds += weights.cpu * (unit.squares + unit.update);
-    if (weights.prefix) seconds += update_seconds(weights, unit);
-    if (choice.kind->units.size() == 1 && choice.kind->units.front() == 0) {
-      seconds += time.first[0] * static_cast<double>(unit.gradient) + time.first[1] * unit.squares +
-                 time.first[2] * unit.update + time.first[3] * parameter;
-    }
-    return seconds;
+    for (const Stretch& stretch : time.stretches) seconds += stretch.seconds_of(unit);
+    return seconds + time.cpu * (unit.squares + unit.update);
   }
 
   /// Bytes that drives take of the host: state, gradients and what forward passes keep.
   void add_spills() {
     if (!has_drives_ || !host_at_turn_) return;
-    const auto drives =
-        std::ranges::find_if(times_, [](const TimeRow& time) { return time.weights.read > 0; });
+    const auto drives = std::ranges::find_if(times_, [](const TimeRow& time) { return time.read > 0; });
     for (std::size_t what = 0; what < spilled_.size(); ++what) {
-      LinearProgram::Column column{.most = most_spilled(what)};
-      column.entries.emplace_back(spilled_[what], -1);
-      if (what != 1) column.entries.emplace_back(*host_at_turn_, 1);
-      if (what != 2) column.entries.emplace_back(*host_at_norm_, 1);
+      const double bytes = most_spilled(what);
+      if (bytes == 0) continue;
+      LinearProgram::Column column{.most = 1};
+      column.entries.emplace_back(spilled_[what], -bytes);
+      if (what != 1) column.entries.emplace_back(*host_at_turn_, bytes);
+      if (what != 2) column.entries.emplace_back(*host_at_norm_, bytes);
       if (drives != times_.end()) {
-        column.entries.emplace_back(drives->row,
-                                    -(drives->weights.read + drives->weights.written) / made_.scale);
+        column.entries.emplace_back(drives->row, -bytes * (drives->read + drives->write) / made_.scale);
       }
       made_.program.columns.push_back(std::move(column));
     }
@@ -317,7 +327,7 @@ class Builder {
   double most_spilled(std::size_t what) const {
     double bytes = 0;
     for (const UnitFacts& unit : facts_.units) {
-      bytes += what == 0   ? static_cast<double>(unit.state)
+      bytes += what == 0   ? static_cast<double>(unit.host_state)
                : what == 1 ? static_cast<double>(unit.gradient)
                            : microbatches_ * static_cast<double>(unit.levels.back().kept);
     }

@@ -27,7 +27,7 @@ class Tableau {
       for (const auto& [row, entry] : program.columns[c].entries) cell(row, c) = -entry * scale_[row];
       // Without ties there is no circle of pivots; weighted_bound() asks for the true costs.
       const double apart = std::fmod(0.618 * static_cast<double>(c + 1), 1);
-      cell(rows_, c) = program.columns[c].cost + 1e-8 * (1 + apart);
+      cell(rows_, c) = program.columns[c].cost + (program.columns[c].cost > 0 ? 0 : 1e-9 * (1 + apart));
     }
     for (std::size_t row = 0; row < rows_; ++row) {
       cell(row, program.columns.size() + row) = 1;
@@ -104,7 +104,17 @@ class Tableau {
 std::vector<double> find_weights(const LinearProgram& program) {
   Tableau tableau(program);
   tableau.solve();
-  return tableau.weights();
+  std::vector<double> weights = tableau.weights();
+  // A column that costs something may be taken in any number, so none is charged more than its cost.
+  double overcharge = 1;
+  for (const LinearProgram::Column& column : program.columns) {
+    if (column.cost == 0) continue;
+    double charge = 0;
+    for (const auto& [row, entry] : column.entries) charge += weights[row] * entry;
+    overcharge = std::max(overcharge, charge / column.cost);
+  }
+  for (double& weight : weights) weight /= overcharge;
+  return weights;
 }
 
 double weighted_bound(const LinearProgram& program, const std::vector<double>& weights) {

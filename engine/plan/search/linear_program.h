@@ -11,7 +11,7 @@ namespace strata {
 struct LinearProgram {
   struct Column {
     double cost = 0;  ///< 0 or more
-    double most = 0;  ///< some solution of least cost has no more of it
+    double most = 0;  ///< some solution of least cost has no more of it; of one that costs something any
     std::vector<std::pair<std::size_t, double>> entries = {};  ///< by row; each row once
   };
   std::vector<double> least;  ///< by row: what the columns must add up to

@@ -51,17 +51,37 @@ class FactReader {
       if (instruction.lane == Lane::compute && !is_pass(instruction)) unit.beside_host += seconds;
       if (is_update(instruction.operation)) {
         unit.gradient = bytes_of(program_, instruction, Role::gradient);
-        for (const Role role : {Role::master, Role::exp_avg, Role::exp_avg_sq, Role::momentum_buffer})
-          unit.state += bytes_of(program_, instruction, role);
+        unit.host_state += state_of(instruction);
       }
       if (is_pass(instruction)) read_parameters(instruction, unit);
     }
   }
 
+  /// What each microbatch brings and leaves.
+  void read_data() {
+    std::set<BufferId> loaded, losses;
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.operation == Operation::load_data)
+        for (const Operand& operand : instruction.writes) loaded.insert(operand.buffer);
+      if (instruction.operation == Operation::sum_losses)
+        for (const Operand& operand : instruction.reads) losses.insert(operand.buffer);
+    }
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.operation == Operation::copy_to_device &&
+          loaded.erase(instruction.reads.front().buffer) > 0)
+        facts_.data += program_.buffer(instruction.writes.front().buffer).bytes;
+      if (instruction.operation == Operation::copy_to_host &&
+          losses.erase(instruction.writes.front().buffer) > 0)
+        facts_.losses += program_.buffer(instruction.writes.front().buffer).bytes;
+    }
+  }
+
   void read_device() {
     for (const Instruction& instruction : program_.instructions) {
-      if (instruction.unit >= 0 && instruction.lane == Lane::compute && !is_pass(instruction))
-        unit_of(instruction).beside_device += costs_.seconds_of(instruction);
+      if (instruction.unit < 0 || instruction.lane != Lane::compute || is_pass(instruction)) continue;
+      UnitFacts& unit = unit_of(instruction);
+      unit.beside_device += costs_.seconds_of(instruction);
+      if (is_update(instruction.operation)) unit.device_state += state_of(instruction);
     }
   }
 
@@ -94,6 +114,12 @@ class FactReader {
   }
 
  private:
+  Bytes state_of(const Instruction& update) const {
+    Bytes bytes = 0;
+    for (const Role role : {Role::master, Role::exp_avg, Role::exp_avg_sq, Role::momentum_buffer})
+      bytes += bytes_of(program_, update, role);
+    return bytes;
+  }
   static bool is_pass(const Instruction& instruction) {
     return instruction.operation == Operation::forward || is_backward(instruction.operation);
   }
@@ -142,6 +168,7 @@ StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRa
     if (level > 0) continue;
     reader.read_host();
     reader.read_turn();
+    reader.read_data();
   }
   const Program on_device = plain_step(model, strategy, 0, Tier::device);
   FactReader(facts, on_device, rates).read_device();

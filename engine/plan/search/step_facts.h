@@ -21,8 +21,9 @@ struct UnitFacts {
   std::vector<Level> levels;
   Bytes parameter = 0;  ///< that updates make
   Bytes frozen = 0;
-  Bytes gradient = 0;              ///< as an update on the host reads it
-  Bytes state = 0;                 ///< of the optimizer
+  Bytes gradient = 0;  ///< as an update on the host reads it
+  /// Of the optimizer, there; pieces on the host are of whole pages each.
+  Bytes host_state = 0, device_state = 0;
   double squares = 0, update = 0;  ///< seconds of the lane cpu, if state is on the host
   double beside_host = 0;          ///< of the lane compute besides passes, if it is there
   double beside_device = 0;        ///< and if it is on the device
@@ -30,13 +31,15 @@ struct UnitFacts {
   bool is_at_turn = false;         ///< the last unit's pass has its parameters on the device
   friend bool operator==(const UnitFacts&, const UnitFacts&) = default;
 
-  bool trains() const { return state > 0 || gradient > 0; }
+  bool trains() const { return host_state > 0 || gradient > 0; }
 };
 
 struct StepFacts {
   std::vector<UnitFacts> units;
   std::int64_t microbatches = 1;
   Bytes turn = 0;          ///< what the last unit's pass has on the device
+  Bytes data = 0;          ///< what a microbatch brings from outside, to the device
+  Bytes losses = 0;        ///< what it brings back
   double cpu_seconds = 0;  ///< of the lane cpu for no unit
   bool global_norm = true;
 };
