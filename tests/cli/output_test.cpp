@@ -134,7 +134,7 @@ TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
   const nlohmann::json planned = report(plan);
   expect_keys(planned, {"parameters", "trained_parameters", "tokens_per_step", "order", "precision",
                         "units_with_device_state", "state_bytes_per_parameter", "memory", "traffic", "flops",
-                        "instructions", "scratch"});
+                        "certificate", "instructions", "scratch"});
   const nlohmann::json done = report(train("run.yaml", overrides));
   for (const char* tier : {"device", "host", "nvme"}) {
     EXPECT_EQ(planned["memory"][tier]["planned_peak_bytes"], done["memory"][tier]["measured_peak_bytes"])

@@ -176,8 +176,7 @@ StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRa
   if (const std::int32_t shared = model.head().shares; shared >= 0)
     facts.units[static_cast<std::size_t>(shared)].is_at_turn = true;
   for (UnitFacts& unit : facts.units) {
-    const auto [first, last] = std::ranges::unique(unit.levels);
-    unit.levels.erase(first, last);
+    unit.levels.erase(std::unique(unit.levels.begin(), unit.levels.end()), unit.levels.end());
   }
   return facts;
 }
