@@ -164,9 +164,10 @@ class Builder {
     add_time(BoundArgument::d2h, losses * to_host, {.d2h = to_host});
     add_time(BoundArgument::cpu, facts_.cpu_seconds, {.cpu = 1});
     if (rates_.cores_copy) {
-      const double copy = 2 / rates_.memory_bytes_per_second;
-      add_time(BoundArgument::cores, facts_.cpu_seconds + copy * (data + losses),
-               {.passes = 1, .state = 1, .cpu = 1, .h2d = copy, .d2h = copy});
+      const double h2d = to_device * rates_.share_of_cores(rates_.h2d_bytes_per_second),
+                   d2h = to_host * rates_.share_of_cores(rates_.d2h_bytes_per_second);
+      add_time(BoundArgument::cores, facts_.cpu_seconds + h2d * data + d2h * losses,
+               {.passes = 1, .state = 1, .cpu = 1, .h2d = h2d, .d2h = d2h});
     }
     if (has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0) {
       add_time(

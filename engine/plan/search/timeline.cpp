@@ -15,9 +15,14 @@ namespace {
 /// one behind it keeps lanes busy that run ahead.
 constexpr int kSteady = 3, kRounds = kSteady + 2;
 
+/// An update of a piece goes through no more of any operand than that.
 Bytes touched_bytes(const Instruction& instruction) {
+  const std::int64_t most =
+      instruction.piece.is_all() ? std::numeric_limits<std::int64_t>::max() : instruction.piece.count;
   Bytes sum = 0;
-  for_each_operand(instruction, [&](const Operand& operand, bool) { sum += operand.bytes(); });
+  for_each_operand(instruction, [&](const Operand& operand, bool) {
+    sum += std::min(operand.elements, most) * size_of(operand.type);
+  });
   return sum;
 }
 
