@@ -28,15 +28,20 @@ TEST(PlannedProfiles, HaveTheTimelinesSeconds) {
                    simulated_seconds(of.plan.training.program, of.plan.training.dependencies, of.rates));
   const InstructionCosts costs(of.plan.training.program, of.rates);
   std::map<Lane, double> busy, end;
+  std::size_t longer = 0;
   for (const ProfileSlice& slice : of.profile.slices) {
     const Instruction& instruction = of.profile.instruction(slice.instruction);
     const double seconds = costs.seconds_of(instruction);
-    EXPECT_NEAR(slice.time.end - slice.time.start, seconds, 1e-12);
-    busy[instruction.lane] += seconds;
+    const double taken = slice.time.end - slice.time.start;
+    EXPECT_GE(taken, seconds - 1e-12);  // longer if others want the same cores or memory meanwhile
+    longer += taken > seconds + 1e-12 ? 1 : 0;
+    busy[instruction.lane] += taken;
     EXPECT_GE(slice.time.start, end[instruction.lane]);
     end[instruction.lane] = slice.time.end;
   }
   EXPECT_EQ(end.size(), 5U);  // compute, both links, data, cpu
+  EXPECT_GT(longer, 0U);
+  EXPECT_LT(longer, of.profile.slices.size());
   for (const auto& [lane, seconds] : busy) EXPECT_NEAR(of.profile.busy_seconds(lane), seconds, 1e-9);
 }
 
