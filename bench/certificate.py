@@ -91,7 +91,7 @@ def main():
                         rows.append({"model": model, "machine": machine, "microbatches": microbatches, "cap": cap,
                                      "order": answer["order"], "planned": certificate["planned_seconds"],
                                      "bound": certificate["bound_seconds"], "gap": certificate["gap"], "by": certificate["by"],
-                                     **certificate["alone"]})
+                                     **{f"{argument} alone": seconds for argument, seconds in certificate["alone"].items()}})
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())

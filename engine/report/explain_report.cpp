@@ -268,8 +268,7 @@ class Explanation {
       line("{} works {} and waits {}{}.", name_of(lane.lane), seconds_text(lane.busy),
            seconds_text(lane.idle), waits);
     }
-    if (rates_.cores_copy)
-      line("Lanes are shown side by side; where cores do their work, they do one thing at a time.");
+    if (rates_.cores_copy) line("Lanes share the cores: what runs beside other work takes longer.");
   }
 
   void say_changes() {

@@ -103,11 +103,10 @@ void check_chunks(const RunConfig& config, const Model& model) {
     const double calls =
         kPerChunk * static_cast<double>(shape.microbatch.tokens()) / static_cast<double>(rows) / ranks;
     if (calls <= kLargestProgram) continue;
-    throw ConfigError(
-        fmt::format("train.microbatch: {} samples of data.sequence_length {} meet the vocabulary in chunks "
-                    "of {} tokens, with about "
-                    "{:.3g} kernel calls, and a program has at most {:.3g}; make either smaller",
-                    config.train.microbatch, config.data.sequence_length, rows, calls, kLargestProgram));
+    throw ConfigError(fmt::format(
+        "train.microbatch: {} samples of data.sequence_length {} meet the vocabulary in chunks "
+        "of {} tokens, with about {:.3g} kernel calls, and a program has at most {:.3g}; make either smaller",
+        config.train.microbatch, config.data.sequence_length, rows, calls, kLargestProgram));
   }
 }
 

@@ -101,14 +101,16 @@ class FactReader {
     }
   }
 
-  /// What the last unit's first backward pass has.
+  /// What the last unit's first backward pass has. Its level says what is kept for it.
   void read_turn() {
     const auto last = static_cast<std::int32_t>(facts_.units.size()) - 1;
     const auto turn = std::ranges::find_if(program_.instructions, [&](const Instruction& instruction) {
       return instruction.unit == last && is_backward(instruction.operation);
     });
     std::set<BufferId> there;
-    for_each_operand(*turn, [&](const Operand& operand, bool) { there.insert(operand.buffer); });
+    for_each_operand(*turn, [&](const Operand& operand, bool) {
+      if (operand.role != Role::input && operand.role != Role::saved) there.insert(operand.buffer);
+    });
     for (const BufferId id : there)
       if (program_.buffer(id).tier == Tier::device) facts_.turn += program_.buffer(id).bytes;
   }

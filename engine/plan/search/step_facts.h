@@ -22,7 +22,7 @@ struct UnitFacts {
   Bytes parameter = 0;  ///< that updates make
   Bytes frozen = 0;
   Bytes gradient = 0;  ///< as an update on the host reads it
-  /// Of the optimizer, there; pieces on the host are of whole pages each.
+  /// What an optimizer keeps on each tier; pieces on the host are of whole pages each.
   Bytes host_state = 0, device_state = 0;
   double squares = 0, update = 0;  ///< seconds of the lane cpu, if state is on the host
   double beside_host = 0;          ///< of the lane compute besides passes, if it is there
@@ -37,7 +37,7 @@ struct UnitFacts {
 struct StepFacts {
   std::vector<UnitFacts> units;
   std::int64_t microbatches = 1;
-  Bytes turn = 0;          ///< what the last unit's pass has on the device
+  Bytes turn = 0;          ///< what the last unit's pass has on the device besides what it keeps
   Bytes data = 0;          ///< what a microbatch brings from outside, to the device
   Bytes losses = 0;        ///< what it brings back
   double cpu_seconds = 0;  ///< of the lane cpu for no unit

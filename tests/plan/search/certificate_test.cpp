@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 
 #include "engine/plan/passes/level.h"
@@ -105,6 +106,26 @@ std::optional<double> planned_seconds(const Model& model, const Strategy& strate
 int count_of_plans() {
   const char* const count = std::getenv("STRATA_TEST_CERTIFICATES");
   return count == nullptr ? 400 : std::atoi(count);
+}
+
+TEST(Certificates, CountWhatTheLastUnitsPassHasOnce) {
+  const StrategyOptions options{.precision = DType::bf16, .microbatches = 1};
+  const Model model = tiny_gpt2(2);
+  const Strategy strategy = tiny_strategy(model, options);
+  std::mt19937 random(1);
+  const StepFacts facts = facts_of(model, strategy, random_rates(random));
+  const Program plain = lower_training(model, strategy);
+  const auto last = static_cast<std::int32_t>(model.units.size()) - 1;
+  std::set<BufferId> there;
+  for (const Instruction& instruction : plain.instructions) {
+    if (instruction.unit != last || instruction.operation != Operation::backward) continue;
+    for_each_operand(instruction, [&](const Operand& operand, bool) { there.insert(operand.buffer); });
+    break;
+  }
+  Bytes bytes = 0;
+  for (const BufferId id : there) bytes += plain.buffer(id).tier == Tier::device ? plain.buffer(id).bytes : 0;
+  EXPECT_GT(facts.units.back().levels.front().kept, 0);
+  EXPECT_EQ(facts.turn + facts.units.back().levels.front().kept, bytes);
 }
 
 TEST(Certificates, AreBeatenByNoRandomPlan) {
