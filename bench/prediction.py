@@ -20,33 +20,45 @@ import subprocess
 import sys
 
 import memory_runs
-from memory_design import MODELS
+import timed_runs
+from memory_design import gpt2, llama
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# With samples of a step and tokens of each: steps of a second or so on two cores.
+MODELS = {
+    "llama-26m": (llama(512, 8, 8, 4, 1408), 8, 256),
+    "llama-45m": (llama(640, 10, 10, 5, 1728), 8, 256),
+    "gpt2-124m": (gpt2(50257, 768, 12, 12), 4, 256),
+    "gpt2-355m": (gpt2(50257, 1024, 24, 16), 4, 128),
+}
+SMALL = ("llama-26m", "llama-45m")
 KNOBS = {
     "budget": ["1", "1/2", "1/4", "1/8"],
     "link": ["full", "1GB/s"],
     "recompute": ["auto", "full"],
     "order": ["auto", "microbatch_major"],
+    "state": ["host", "500MB/s"],
     "ranks": [1, 2],
 }
 
 
 def cases(models):
-    """All budgets, over each link, with each other knob changed by itself."""
+    """All budgets, over each link; of small models with each other knob changed by itself. Ranks come last."""
+    runs = []
     for model, budget, link in itertools.product(models, KNOBS["budget"], KNOBS["link"]):
-        base = {"model": model, "budget": budget, "link": link, "recompute": "auto", "order": "auto", "ranks": 1}
-        yield base
-        for knob in ("recompute", "order", "ranks"):
-            yield base | {knob: KNOBS[knob][1]}
+        base = {"model": model, "budget": budget, "link": link, "recompute": "auto", "order": "auto", "state": "host", "ranks": 1}
+        runs.append(base)
+        if model in SMALL:
+            runs += [base | {knob: KNOBS[knob][1]} for knob in ("recompute", "order", "state", "ranks")]
+    return sorted(runs, key=lambda run: run["ranks"])
 
 
-def run_of(case, device, steps, profile=None):
-    architecture, config = MODELS[case["model"]]
+def run_of(case, device, arguments, profile=None):
+    (architecture, config), batch, sequence = MODELS[case["model"]]
     run = {
         "model": {"architecture": architecture, "config": config},
-        "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": 512},
-        "train": {"steps": steps, "batch": 8, "microbatch": 2, "precision": "bf16", "recompute": case["recompute"]},
+        "data": {"path": "/usr/share/common-licenses/*", "tokenizer": "bytes", "sequence_length": sequence},
+        "train": {"steps": arguments.steps, "batch": batch, "microbatch": batch // 4, "precision": "bf16", "recompute": case["recompute"]},
         "optimizer": {"lr": 1e-4, "schedule": {"warmup": 1}},
         "parallel": {"data": case["ranks"]},
         "plan": {} if case["order"] == "auto" else {"order": case["order"]},
@@ -54,6 +66,11 @@ def run_of(case, device, steps, profile=None):
     }
     if case["link"] != "full":
         run["device"] = {"link": {"h2d": case["link"], "d2h": case["link"]}}
+    if case["state"] != "host":
+        drives = arguments.out / "drive"
+        drives.mkdir(exist_ok=True)
+        run["memory"] |= {"placement": {"optimizer_state": "nvme"},
+                          "nvme": {"path": str(drives), "limit": {"read": case["state"], "write": case["state"]}}}
     if profile:
         run["plan"]["machine"] = str(profile)
     return run
@@ -67,10 +84,10 @@ def command(strata, *words):
 
 def profile_of(case, arguments):
     """Of a rank: ranks share the cores."""
-    name = "-".join(str(case[knob]) for knob in ("model", "link", "ranks")).replace("/", "")
+    name = "-".join(str(case[knob]) for knob in ("model", "link", "state", "ranks")).replace("/", "")
     profile, file = arguments.out / f"{name}.json", arguments.out / f"{name}.yaml"
     if not profile.exists():
-        run = run_of(case | {"ranks": 1}, "unlimited", arguments.steps)
+        run = run_of(case | {"ranks": 1}, "unlimited", arguments)
         if case["ranks"] > 1:
             run["train"]["threads"] = 1
         file.write_text(json.dumps(run))
@@ -80,12 +97,12 @@ def profile_of(case, arguments):
 
 def budget_of(case, arguments):
     """A part of what the run needs that has all on the device, or the smallest budget that works."""
-    resident = run_of(case | {"recompute": "none"}, "64GiB", arguments.steps) | {"memory": {"device": "64GiB"}}
+    resident = run_of(case | {"recompute": "none", "state": "host"}, "64GiB", arguments) | {"memory": {"device": "64GiB"}}
     need = memory_runs.plan(arguments.strata, resident)["memory"]["device"]["planned_peak_bytes"]
     numerator, denominator = (case["budget"] + "/1").split("/")[:2]
     budget = need * int(numerator) // int(denominator)
     try:
-        memory_runs.plan(arguments.strata, run_of(case, budget, arguments.steps))
+        memory_runs.plan(arguments.strata, run_of(case, budget, arguments))
         return budget
     except memory_runs.Refused as refused:
         return refused.smallest_device_bytes
@@ -93,13 +110,12 @@ def budget_of(case, arguments):
 
 def measure(case, arguments):
     profile = profile_of(case, arguments)
-    run = run_of(case, budget_of(case, arguments), arguments.steps, profile)
+    run = run_of(case, budget_of(case, arguments), arguments, profile)
     file, explained = arguments.out / "run.yaml", arguments.out / "explained.json"
     file.write_text(json.dumps(run))
     command(arguments.strata, "explain", file, "--json", explained)
     predicted = json.loads(explained.read_text())["now"]["step_seconds"]
-    measured = statistics.median(statistics.median(memory_runs.train(arguments.strata, run, case["ranks"])["step_seconds"][2:])
-                                 for _ in range(arguments.rounds))
+    measured = statistics.median(timed_runs.step_seconds(arguments.strata, run, case["ranks"]) for _ in range(arguments.rounds))
     return case | {"device_bytes": run["memory"]["device"], "predicted_seconds": round(predicted, 5), "measured_seconds": round(measured, 5),
                    "error": round(predicted / measured - 1, 4)}
 

@@ -54,6 +54,8 @@ std::string to_text(const Manifest& manifest) {
                          {"precision", name_of(manifest.progress.precision)},
                          {"files", manifest.files}};
   if (!manifest.freeze.empty()) json["freeze"] = manifest.freeze;
+  if (!manifest.progress.layout.empty())
+    json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
   return text_with_checksum(std::move(json));
 }
@@ -105,6 +107,10 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
       .loss_scale = {.scale = json.at("loss_scale"), .finite_steps = json.at("loss_scale_finite_steps")},
       .sampler = json.at("sampler"),
       .precision = precision_in(json, path)};
+  if (const auto layout = json.find("layout"); layout != json.end()) {
+    layout->at("settings").get_to(manifest.progress.layout);
+    layout->at("ranks").get_to(manifest.progress.layout_ranks);
+  }
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
   for (const auto& [name, file] : manifest.files) {
     if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));

@@ -34,6 +34,9 @@ struct Progress {
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
   DType precision = DType::bf16;     ///< what the run computes in
+  /// "key=value" of what plan.search chose, and for how many ranks; nothing if it chose nothing.
+  std::vector<std::string> layout = {};
+  std::int64_t layout_ranks = 0;
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

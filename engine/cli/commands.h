@@ -37,6 +37,10 @@ struct PlanCommand : RunFileCommand {
   std::string json;
   std::string profile;  ///< folder for a profile; empty: none
   bool program = false, schedule = false;
+  bool search = false;     ///< for a layout
+  bool simulate = false;
+  std::string trace;       ///< file for the planned timeline; empty: none
+  std::int64_t ranks = 1;  ///< of the run
 };
 int run_plan(const PlanCommand& command);
 
@@ -49,6 +53,7 @@ int run_explain(const ExplainCommand& command);
 struct DoctorCommand : RunFileCommand {
   std::vector<std::string> folders;  ///< on drives, instead of the run file's
   std::string profile;               ///< file for the machine's rates; empty: none
+  std::int64_t ranks = 1;            ///< whose layouts are looked at, if plan.search is to choose one
 };
 int run_doctor(const DoctorCommand& command);
 

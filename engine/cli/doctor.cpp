@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <map>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -28,6 +30,7 @@
 #include "engine/execute/trainer.h"
 #include "engine/plan/lower/strategy.h"
 #include "engine/plan/search/precision.h"
+#include "engine/plan/search/run_layout.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
@@ -142,20 +145,38 @@ Finding find_compute(Device& device, const MachineRates& rates, DType measured) 
                       rates.h2d_bytes_per_second / 1e9, rates.d2h_bytes_per_second / 1e9)};
 }
 
+/// A run for each shape of passes that it may have: one, or if plan.search is to choose those of all layouts.
+std::vector<RunConfig> shapes_of(const RunConfig& config, std::int64_t ranks) {
+  if (config.plan.search == PlanSearch::none) return {config};
+  std::map<std::tuple<std::int64_t, std::int64_t, bool, std::int64_t>, RunConfig> shapes;
+  for (const RunLayout& layout : layouts_of(config, ranks, 0)) {
+    const RunConfig::ParallelSection& parallel = layout.parallel;
+    shapes.try_emplace({parallel.tensor, parallel.context, parallel.sequence, layout.microbatch},
+                       with_layout(config, layout));
+  }
+  std::vector<RunConfig> configs;
+  for (auto& [shape, of_shape] : shapes) configs.push_back(std::move(of_shape));
+  return configs;
+}
+
 /// What the passes of the run's model take, call by call, is added to the rates.
-Finding find_kernels(Device& device, const RunConfig& config, MachineRates& rates) {
+Finding find_kernels(Device& device, const RunConfig& config, std::int64_t ranks, MachineRates& rates) {
   const Bytes room =
       device.host_addressable() ? std::min(usable_memory(), free_memory()) : device.available_bytes();
   try {
-    measure_kernels(device, load_model_of_rank(config, 0), config.precision(), microbatch_of_rank(config),
-                    room, rates.kernels);
+    for (const RunConfig& shape : shapes_of(config, ranks))
+      measure_kernels(device, load_model_of_rank(shape, 0), shape.precision(), microbatch_of_rank(shape), room,
+                      rates.kernels);
   } catch (const Error& error) {
     return {Grade::weak, "kernels", fmt::format("not all were timed: {}", error.what()),
             "plans take the others' FLOPs"};
   }
   return {Grade::good, "kernels",
           fmt::format("{} calls of the model's passes with {} sequences of {} tokens were timed",
-                      rates.kernels.size(), config.train.microbatch, config.data.sequence_length)};
+                      rates.kernels.size(),
+                      config.plan.search == PlanSearch::none ? std::to_string(config.train.microbatch)
+                                                             : "all microbatches",
+                      config.data.sequence_length)};
 }
 
 std::string filesystem_of(const struct statfs& status) {
@@ -220,7 +241,8 @@ Finding find_speed(const std::string& folder, MachineRates& rates) {
 int run_doctor(const DoctorCommand& command) {
   Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config;
-  if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides);
+  if (!command.run_file.empty())
+    config = load_run_config(command.run_file, command.overrides, command.ranks);
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
   check_json_path("--profile", command.profile);
@@ -247,10 +269,11 @@ int run_doctor(const DoctorCommand& command) {
   }
   if (!command.run_file.empty() && !command.profile.empty()) {
     config.train.precision = precision;
-    report.add(find_kernels(*device, config, rates));
+    report.add(find_kernels(*device, config, command.ranks, rates));
   }
   nlohmann::json profile = profile_json(rates);
   profile[kMemoryKey] = usable_memory();
+  if (!device->host_addressable()) profile[kDeviceMemoryKey] = device->available_bytes();
   profile[kBf16Key] = without_bf16(nullptr).empty();
   write_json(command.profile, profile);
   return report.worst() == Grade::bad ? 1 : 0;

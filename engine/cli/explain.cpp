@@ -9,6 +9,7 @@
 #include "base/task_arena.h"
 #include "base/topology.h"
 #include "base/watchdog.h"
+#include "engine/cli/advised_run.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/precision.h"
@@ -21,55 +22,10 @@
 #include "engine/report/explain_report.h"
 
 namespace strata {
-namespace {
-
-/// The run and what it refers to.
-struct ExplainedRun {
-  AdviceInput input;
-  std::vector<Model> models;
-};
-
-/// Open budgets become what the machine has that the run is planned for, as strata plan does.
-void set_open_budgets(std::vector<RunConfig>& configs, const ExplainedRun& run, const HostResources& host) {
-  std::vector<JointModel> joint;
-  joint.reserve(configs.size());
-  for (std::size_t m = 0; m < configs.size(); ++m)
-    joint.push_back({run.input.names[m], &configs[m], run.input.models[m]});
-  const HostShare share = share_of_run(joint, host, 1).host;
-  for (RunConfig& config : configs) set_unlimited(config.memory, config.device.kind, share);
-}
-
-void load(const ExplainCommand& command, ExplainedRun& run) {
-  RunModels models = load_run_models(command.run_file, command.overrides);
-  run.input.is_several = models.is_several;
-  run.models.reserve(models.models.size());
-  for (NamedRun& named : models.models) {
-    RunConfig& config = named.config;
-    agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
-    run.models.push_back(load_model_of_rank(config, 0));
-    warn_of_model(config);
-    run.input.names.push_back(named.name);
-    run.input.configs.push_back(std::move(config));
-  }
-  for (const Model& model : run.models) run.input.models.push_back(&model);
-  RunConfig& first = run.input.configs.front();
-  for (RunConfig& config : run.input.configs) config.memory = first.memory;
-  const HostResources host = planned_host(first);
-  run.input.set_budgets = [&run, host](std::vector<RunConfig>& configs) {
-    set_open_budgets(configs, run, host);
-  };
-  run.input.machine_memory =
-      share_of_run({{run.input.names.front(), &first, run.input.models.front()}}, host, 1).host.for_tiers;
-  run.input.has_bf16 = first.device.kind != DeviceKind::cpu || without_bf16_where_planned(first).empty();
-}
-
-}  // namespace
-
 int run_explain(const ExplainCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   check_json_path("--json", command.json);
-  ExplainedRun run;
-  load(command, run);
+  const AdvisedRun run(command);
   Advice advice;
   TaskArena arena(usable_cores());
   arena.execute([&] { advice = advise(run.input); });

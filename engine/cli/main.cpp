@@ -61,6 +61,17 @@ int run(int argc, char** argv) {
         plan.overrides.push_back("plan.machine=" + value::Text::write(file));
       },
       "plan for the machine whose profile this file is, whatever plan.machine says");
+  plan_app->add_flag("--search", plan.search,
+                     "find the layout and microbatch with the shortest step: of all that --ranks allow, what the run "
+                     "file gives stays as it is");
+  plan_app
+      ->add_flag("--simulate", plan.simulate,
+                 "print what a step takes, which lanes wait, and what more memory or faster links would save")
+      ->excludes("--search");
+  plan_app->add_option("--trace", plan.trace,
+                       "write the step's timeline as planned to this file, for ui.perfetto.dev");
+  plan_app->add_option("--ranks", plan.ranks, "ranks that the run is planned for, as mpirun -n starts them")
+      ->check(CLI::Range(1, 1'000'000));
   plan_app->add_flag("--program", plan.program, "print the program of a step");
   plan_app->add_flag("--schedule", plan.schedule,
                      "print the order of a step's work, one visit of a unit per line");
@@ -98,6 +109,10 @@ int run(int argc, char** argv) {
       ->take_all();
   doctor_app->add_option("--profile", doctor.profile,
                          "write the machine's rates to this file, for plan.machine");
+  doctor_app
+      ->add_option("--ranks", doctor.ranks,
+                   "with plan.search auto, ranks whose layouts are to be planned by the profile")
+      ->check(CLI::Range(1, 1'000'000));
 
   ExportCommand export_command;
   CLI::App* export_app = app.add_subcommand("export", "write the newest checkpoint as a Hugging Face folder");

@@ -12,6 +12,8 @@
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
+#include "engine/cli/layout.h"
+#include "engine/cli/planning.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
 #include "engine/cli/say.h"
@@ -136,6 +138,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   }
   if (!command.profile.empty())
     write_profile(command.profile, command.run_file, profiles_of(planner, plans, profile), {});
+  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(planner, plans, profile));
   nlohmann::json json = joint_plan_json(plan, labels, rates);
   json["certificate"] = certificate_json(certificate, planned);
   json["scratch"] = scratch_json(scratch);
@@ -147,16 +150,23 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
 
 int run_plan(const PlanCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
+  check_json_path("--json", command.json);
+  check_json_path("--trace", command.trace);
   if (!command.profile.empty()) check_profile_folder(command.profile);
-  RunModels run = load_run_models(command.run_file, command.overrides);
+  if (command.simulate) return simulate_plan(command);
+  std::vector<std::string> overrides = command.overrides;
+  if (command.search) overrides.emplace_back("plan.search=auto");
+  RunModels run = load_run_models(command.run_file, overrides, command.ranks);
   if (run.is_several) return plan_models(command, run);
   RunConfig config = std::move(run.models.front().config);
   const AgreedPrecision precision =
       agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
+  if (command.search) return search_plan(command, config);
+  const std::string layout = agree_on_layout(config, false, command.ranks, nullptr);
   const Model model = load_model_of_rank(config, 0);
   warn_of_model(config);
   const RunConfig::MemorySection as_given = config.memory;
-  const RunShare share = share_of_run({{"", &config, &model}}, planned_host(config), 1);
+  const RunShare share = share_of_run({{"", &config, &model}}, planned_host(config), ranks_of_node(config));
   set_unlimited(config.memory, config.device.kind, share.host);
   const std::vector<Plan> plans =
       or_explain(command, [&] { return plans_for(config, model, as_given, share.host, precision); });
@@ -172,7 +182,8 @@ int run_plan(const PlanCommand& command) {
                                         : scratch_text(share.scratch))
               << '\n'
               << "memory   " << share.host.describe() << '\n';
-    if (!precision.line.empty()) std::cout << precision.line << '\n';
+    for (const std::string& line : {precision.line, layout})
+      if (!line.empty()) std::cout << line << '\n';
   }
   if (command.schedule) say_schedule(plans, model);
   for (const Plan& plan : plans) {
@@ -180,6 +191,7 @@ int run_plan(const PlanCommand& command) {
   }
   if (!command.profile.empty())
     write_profile(command.profile, command.run_file, profiles_of(plans, profile), {});
+  if (!command.trace.empty()) write_planned_trace(command.trace, profiles_of(plans, profile));
   nlohmann::json json = plan_json(plans.front(), rates);
   if (plans.size() > 1) {
     for (const Plan& plan : plans) json["stages"].push_back(plan_json(plan, rates));

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <iostream>
 
+#include "base/file.h"
 #include "engine/execute/recorded_step.h"
 #include "engine/plan/search/bound.h"
 #include "engine/profile/profile_folder.h"
+#include "engine/profile/trace.h"
 
 namespace strata {
 
@@ -50,6 +52,11 @@ void shorten(RunModels& run, std::int64_t steps) {
     config.checkpoint = {};
     config.report = {};
   }
+}
+
+void write_planned_trace(const std::string& path, const std::vector<StepProfile>& planned) {
+  const TraceGroup groups[] = {{"planned", planned}};
+  replace_file(FileSystem::real(), path, make_trace(groups));
 }
 
 void write_profile(const std::string& folder, const std::string& run_file,

@@ -30,6 +30,9 @@ StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& pr
 /// no model that ends before the others.
 void shorten(RunModels& run, std::int64_t steps);
 
+/// Writes a trace of planned profiles to this file. Throws IoError.
+void write_planned_trace(const std::string& path, const std::vector<StepProfile>& planned);
+
 /// Writes the folder and says where the page is. `run_file` names it.
 void write_profile(const std::string& folder, const std::string& run_file,
                    const std::vector<StepProfile>& planned, const std::vector<StepProfile>& measured);

@@ -95,8 +95,8 @@ HostResources this_host(const RunConfig& config) {
   return {.memory = usable_memory(), .drives = folders.empty() ? kUnlimited : free_for_spilling(folders)};
 }
 
-std::optional<Bytes> profiled_memory(const std::string& path) {
-  const nlohmann::json memory = profiled_value(path, kMemoryKey);
+std::optional<Bytes> profiled_memory(const std::string& path, const char* key) {
+  const nlohmann::json memory = profiled_value(path, key);
   if (!memory.is_number_integer() || memory.get<Bytes>() < 1) return std::nullopt;
   return memory.get<Bytes>();
 }
@@ -109,6 +109,8 @@ std::optional<bool> profiled_bf16(const std::string& path) {
 HostResources planned_host(const RunConfig& config) {
   HostResources host = this_host(config);
   host.memory = profiled_memory(config.plan.machine).value_or(host.memory);
+  if (config.device.kind != DeviceKind::cpu)
+    host.device = profiled_memory(config.plan.machine, kDeviceMemoryKey).value_or(host.device);
   return host;
 }
 

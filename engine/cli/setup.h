@@ -34,14 +34,16 @@ HostResources this_host(const RunConfig& config);
 /// Name the keys of a machine's profile that stand beside its rates.
 constexpr const char* kMemoryKey = "memory_bytes";
 constexpr const char* kBf16Key = "bf16_instructions";
+constexpr const char* kDeviceMemoryKey = "device_memory_bytes";
 
-/// Memory of the machine whose profile is at `path`, and whether its CPU has bf16 instructions; nothing for
-/// an empty path, or if the profile does not say.
-std::optional<Bytes> profiled_memory(const std::string& path);
+/// Memory of the machine whose profile is at `path`, by one of these keys, and whether its CPU has bf16
+/// instructions; nothing for an empty path, or if the profile does not say.
+std::optional<Bytes> profiled_memory(const std::string& path, const char* key = kMemoryKey);
 std::optional<bool> profiled_bf16(const std::string& path);
 
 /// What the machine has that the run is planned for: the one whose profile is given, or this one. A profile
-/// says nothing of free space, so that is asked of the folders, if they are there.
+/// says nothing of free space, so that is asked of the folders, if they are there; and only of a GPU how much
+/// memory of its own it has.
 HostResources planned_host(const RunConfig& config);
 
 /// What `plan()` gives. If it finds that the budgets do not hold the run, the sentence also says who knows

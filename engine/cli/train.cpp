@@ -12,6 +12,7 @@
 #include "engine/cli/commands.h"
 #include "engine/cli/device.h"
 #include "engine/cli/job.h"
+#include "engine/cli/layout.h"
 #include "engine/cli/one_run.h"
 #include "engine/cli/precision.h"
 #include "engine/cli/profiling.h"
@@ -63,6 +64,7 @@ int train(const TrainCommand& command, Job& job) {
   job.set_watchdog(static_cast<double>(agreed.train.watchdog));
   const AgreedPrecision precision =
       agree_on_precision(agreed, command.fresh, without_bf16(job.world()), job.world());
+  const std::string layout = agree_on_layout(agreed, command.fresh, job.size(), job.world());
   if (command.dump_config) {
     if (job.is_first()) std::cout << dump(agreed);
     return 0;
@@ -82,7 +84,8 @@ int train(const TrainCommand& command, Job& job) {
   require_one_run(config, setup.model.architecture, *setup.data, command.fresh, job.world());
   if (job.is_first()) {
     say_where_memory_goes(config, machine.host);
-    if (!precision.line.empty()) std::cerr << precision.line << '\n';
+    for (const std::string& line : {precision.line, layout})
+      if (!line.empty()) std::cerr << line << '\n';
   }
   std::vector<Plan> plans;
   on_every_rank(job.world(), [&] {

@@ -135,7 +135,11 @@ std::string help_config() {
 std::string dump(const RunConfig& config) {
   return std::string(kDumped) + dumped_sections(
                                     config_sections(), config_keys(),
-                                    [&](const Key& key) { return key.get(config); },
+                                    [&](const Key& key) {
+                                      const auto& open = config.plan.open;
+                                      const bool is_open = std::ranges::find(open, key.path) != open.end();
+                                      return is_open ? std::string() : key.get(config);
+                                    },
                                     [](const Key&) { return "(not given)"; });
 }
 

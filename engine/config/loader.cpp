@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/config/nearest.h"
+#include "engine/config/searched_keys.h"
 #include "engine/config/value.h"
 
 namespace strata {
@@ -140,7 +141,14 @@ RunConfig Loader::checked() {
   const auto allowed = [](std::int64_t count) { return std::clamp<std::int64_t>(count, 1, kMostOfAxis); };
   const std::int64_t context = allowed(parallel.context);
   const std::int64_t of_one = context * allowed(parallel.pipeline) * allowed(parallel.tensor);
-  if (find("parallel.data") == nullptr) {
+  config_.plan.open.clear();
+  if (config_.plan.search == PlanSearch::automatic) {
+    for (const std::string_view key : kSearchedKeys) {
+      if (find(std::string(key)) == nullptr && !(is_of_stages(key) && find("parallel.stages") != nullptr))
+        config_.plan.open.emplace_back(key);
+    }
+  }
+  if (find("parallel.data") == nullptr && config_.plan.search == PlanSearch::none) {
     if (ranks_ % of_one == 0) parallel.data = ranks_ / of_one;
     if (parallel.shard) {
       if (__builtin_mul_overflow(parallel.replicate, *parallel.shard, &parallel.data)) {

@@ -34,6 +34,8 @@ constexpr bool is_asynchronous(PipelineSchedule schedule) {
 }
 
 enum class LaneMode : std::uint8_t { serial, overlapped };
+/// automatic: layout and microbatch are searched for where the run file leaves them out.
+enum class PlanSearch : std::uint8_t { none, automatic };
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 /// How files of the NVMe tier are read and written.
 enum class NvmeEngine { automatic, io_uring, threads };
@@ -158,6 +160,9 @@ struct RunConfig {
     std::optional<Order> order;  ///< nothing: the planner chooses
     LaneMode lanes = LaneMode::overlapped;
     std::string machine;  ///< file with the machine's rates; empty: nominal ones
+    PlanSearch search = PlanSearch::none;
+    std::vector<std::string> open = {};   ///< keys that are searched for, if any are. No key sets it.
+    std::vector<std::string> found = {};  ///< "key=value" of those, once they are. Likewise.
     friend bool operator==(const PlanSection&, const PlanSection&) = default;
   } plan;
 

@@ -38,6 +38,10 @@ struct Words<LaneMode> {
   static constexpr std::array<std::string_view, 2> list = {"serial", "overlapped"};
 };
 template <>
+struct Words<PlanSearch> {
+  static constexpr std::array<std::string_view, 2> list = {"none", "auto"};
+};
+template <>
 struct Words<DeviceKind> {
   static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
 };

@@ -17,8 +17,11 @@
 namespace strata {
 namespace {
 
-constexpr int kRounds = 5;  // at most, behind one that warms up
+/// Calls of a pass are measured this often in a row at most, behind one that warms up; and all passes again and
+/// again, since a machine's speed varies from second to second, until calls have taken so long.
+constexpr int kRounds = 5;
 constexpr double kEnoughSeconds = 5;
+constexpr int kMostSweeps = 50;
 
 /// Memory for all regions of a pass, with numbers; tokens and other indices are 0.
 class PassMemory {
@@ -72,38 +75,68 @@ class PassMemory {
   UnitMemory memory_;
 };
 
-bool has_all(const KernelTimes& times, const UnitPass& pass) {
-  return std::ranges::all_of(pass.segments(), [&](const Segment& segment) {
-    return std::ranges::all_of(*segment.work(),
-                               [&](const RepeatedCall& call) { return times.has(call.call); });
-  });
-}
+/// What calls took, sweep after sweep.
+class Sweeps {
+ public:
+  explicit Sweeps(Device& device) : device_(device) {}
 
-void measure(Device& device, const UnitPass& pass, Bytes room, KernelTimes& times) {
-  if (pass.is_empty() || has_all(times, pass)) return;
-  const PassMemory memory(device, pass, room);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  std::map<std::string, std::pair<KernelWork, std::vector<double>>> seconds;
-  double all_seconds = 0;
-  for (int round = 0; round < 2 || (round <= kRounds && all_seconds < kEnoughSeconds); ++round) {
-    for (const Segment& segment : pass.segments()) {
-      for (const Segment::Step& step : segment.steps()) {
-        const double taken = seconds_on_device(
-            *stream, [&] { segment.run_step(step, stream->kernels(), memory.memory(), 1); });
-        const KernelWork call = segment.work_of(step);
-        all_seconds += taken;
-        if (round > 0)
-          seconds.try_emplace(call.name, call, std::vector<double>()).first->second.second.push_back(taken);
+  /// Measures a pass, if it has calls that no other pass of the sweep had.
+  void measure(const UnitPass& pass, Bytes room) {
+    if (pass.is_empty() || was_measured(pass)) return;
+    const PassMemory memory(device_, pass, room);
+    const std::unique_ptr<Stream> stream = device_.make_stream();
+    double in_pass = 0;
+    for (int round = 0; round < 2 || (round <= kRounds && in_pass < kEnoughSeconds); ++round) {
+      for (const Segment& segment : pass.segments()) {
+        for (const Segment::Step& step : segment.steps()) {
+          const double taken = seconds_on_device(
+              *stream, [&] { segment.run_step(step, stream->kernels(), memory.memory(), 1); });
+          in_pass += taken;
+          if (round == 0) continue;
+          Samples& samples = samples_.try_emplace(segment.work_of(step).name, segment.work_of(step)).first->second;
+          samples.seconds.push_back(taken);
+          samples.sweep = sweep_;
+        }
       }
     }
+    all_seconds_ += in_pass;
   }
-  for (auto& [name, measured] : seconds) {
-    auto& [call, all] = measured;
-    const auto middle = all.begin() + std::ssize(all) / 2;
-    std::ranges::nth_element(all, middle);
-    if (!times.has(call)) times.add(call, *middle);
+
+  /// Ends a sweep; whether another one is to follow.
+  bool go_on() { return ++sweep_ < kMostSweeps && all_seconds_ < kEnoughSeconds; }
+
+  /// Of each call the median.
+  void add_to(KernelTimes& times) {
+    for (auto& [name, samples] : samples_) {
+      const auto middle = samples.seconds.begin() + std::ssize(samples.seconds) / 2;
+      std::ranges::nth_element(samples.seconds, middle);
+      if (!times.has(samples.call)) times.add(samples.call, *middle);
+    }
   }
-}
+
+ private:
+  struct Samples {
+    explicit Samples(KernelWork work) : call(std::move(work)) {}
+
+    KernelWork call;
+    std::vector<double> seconds = {};
+    int sweep = -1;  ///< the last in which it was measured
+  };
+
+  bool was_measured(const UnitPass& pass) const {
+    return std::ranges::all_of(pass.segments(), [&](const Segment& segment) {
+      return std::ranges::all_of(*segment.work(), [&](const RepeatedCall& call) {
+        const auto found = samples_.find(call.call.name);
+        return found != samples_.end() && found->second.sweep == sweep_;
+      });
+    });
+  }
+
+  Device& device_;
+  std::map<std::string, Samples> samples_;
+  int sweep_ = 0;
+  double all_seconds_ = 0;
+};
 
 }  // namespace
 
@@ -112,13 +145,17 @@ void measure_kernels(Device& device, const Model& model, DType precision, const 
   const std::shared_ptr<const UnitCompute> compute = unit_compute(model, precision, shape);
   std::set<std::size_t> kinds;
   for (const Unit& unit : model.units) kinds.insert(static_cast<std::size_t>(unit.kind));
-  for (const std::size_t kind : kinds) {
-    for (const UnitPasses::Level& level : compute->passes(kind).levels) {
-      for (const UnitPass* pass :
-           {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
-        measure(device, *pass, room, times);
+  Sweeps sweeps(device);
+  do {
+    for (const std::size_t kind : kinds) {
+      for (const UnitPasses::Level& level : compute->passes(kind).levels) {
+        for (const UnitPass* pass :
+             {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
+          sweeps.measure(*pass, room);
+      }
     }
-  }
+  } while (sweeps.go_on());
+  sweeps.add_to(times);
 }
 
 }  // namespace strata

@@ -26,10 +26,20 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 
 }  // namespace
 
-Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, DType precision) {
+ChosenOnce chosen_once(const RunConfig& config, DType precision) {
+  return {.precision = precision, .layout = config.plan.found, .ranks = config.ranks()};
+}
+
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen) {
   const Counters& counters = record.counters;
-  return {counters.step,     counters.updates,       counters.skipped,
-          record.loss_scale, sampler(counters.step), precision};
+  return {.step = counters.step,
+          .applied_updates = counters.updates,
+          .skipped_steps = counters.skipped,
+          .loss_scale = record.loss_scale,
+          .sampler = sampler(counters.step),
+          .precision = chosen.precision,
+          .layout = chosen.layout,
+          .layout_ranks = chosen.layout.empty() ? 0 : chosen.ranks};
 }
 
 StateSaver::StateSaver(Setup setup)
@@ -74,7 +84,7 @@ void StateSaver::add(std::int64_t step, std::size_t unit, const Piece& piece, St
 void StateSaver::finish() {
   if (has_failed_) return;
   if (lack_of_space_.empty()) {
-    const Progress progress = progress_of(record_, setup_.sampler, setup_.precision);
+    const Progress progress = progress_of(record_, setup_.sampler, setup_.chosen);
     try_to([&] { setup_.store->finish(std::move(checkpoint_), progress); });
   }
   if (has_failed_) return;

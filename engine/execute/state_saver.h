@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/config/run_config.h"
 #include "engine/data/training_data.h"
 #include "engine/execute/device_copy.h"
 #include "engine/plan/program/program.h"
@@ -15,7 +17,15 @@
 
 namespace strata {
 
-Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, DType precision);
+/// What changes bits and was chosen before the run was planned: a run that goes on keeps it.
+struct ChosenOnce {
+  DType precision = DType::bf16;         ///< what the run computes in
+  std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
+  std::int64_t ranks = 1;                ///< of the run
+};
+ChosenOnce chosen_once(const RunConfig& config, DType precision);
+
+Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen);
 
 class StateSaver {
  public:
@@ -29,7 +39,7 @@ class StateSaver {
     std::function<FlatRange(std::size_t unit, Flat flat)>
         saved;  ///< and what of that it saves: StateAccess::saved
     SamplerPosition sampler;
-    DType precision;                                  ///< what the run computes in
+    ChosenOnce chosen;
     std::function<void(std::int64_t step)> on_saved;  ///< the checkpoint after `step` steps is whole
     std::function<void(const std::string& sentence)> on_lack_of_space;  ///< it is gone, and the run goes on
     /// If given, what else fails is told by it, once, and nothing is saved from then on; otherwise it is

@@ -294,12 +294,14 @@ Program Residency::run(Bytes near_bytes, Bytes with_gathered) {
 ResidentBytes Residency::bytes(Bytes near_bytes) {
   choose(near_bytes);
   const Changes changes = find_changes();
-  ResidentBytes result{.live = live_bytes(changes)};
+  ResidentBytes result{.sent_in_group = std::vector<Bytes>(plain_.groups.size(), 0),
+                       .live = live_bytes(changes)};
   for (std::size_t i = 0; i < plain_.instructions.size(); ++i) {
     const Instruction& instruction = plain_.instructions[i];
     if (changes.dropped[i] || instruction.serves == Serves::first_step) continue;
     if (instruction.when != When::every_step && !changes.runs_always[i]) continue;
-    result.sent += instruction.exchange.sent;
+    if (instruction.exchange.group >= 0)
+      result.sent_in_group[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
     if (!level_.is_transfer(instruction)) continue;
     (instruction.operation == level_.fetch ? result.fetched : result.written_back) +=
         plain_.buffer(instruction.reads[0].buffer).bytes;

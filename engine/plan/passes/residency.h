@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,11 @@ struct NearBytes {
 /// What a step that does not save and is not the first moves over a level and sends to other ranks, and the
 /// near tier's largest sum of live buffers.
 struct ResidentBytes {
-  Bytes fetched = 0, written_back = 0, sent = 0, live = 0;
+  Bytes fetched = 0, written_back = 0;
+  std::vector<Bytes> sent_in_group = {};  ///< by number of Program::groups
+  Bytes live = 0;
+
+  Bytes sent() const { return std::accumulate(sent_in_group.begin(), sent_in_group.end(), Bytes{0}); }
 };
 
 /// Walks the plain program and keeps each value on the near tier until its next use while a budget allows;

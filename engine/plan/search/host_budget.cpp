@@ -25,7 +25,7 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
 HostShare share_of_host(const RunConfig& config, const Model& model, const HostResources& host, int ranks,
                         Bytes kernels) {
   constexpr Bytes kLargestReserve = 4 * GiB;
-  HostShare share{.machine = host.memory, .ranks = ranks};
+  HostShare share{.machine = host.memory, .device = host.device, .ranks = ranks};
   if (host.drives != kUnlimited) share.drives = host.drives / ranks;
   if (host.memory == kUnlimited) {
     share.for_tiers = kUnlimited;
@@ -54,6 +54,7 @@ std::string HostShare::describe() const {
 
 void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share) {
   if (memory.nvme_size == kUnlimited) memory.nvme_size = share.drives;
+  if (device != DeviceKind::cpu && memory.device == kUnlimited) memory.device = share.device;
   const Bytes all = share.for_tiers;
   if (all == kUnlimited) return;
   const bool host_is_open = memory.host == kUnlimited;

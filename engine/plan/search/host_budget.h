@@ -13,6 +13,7 @@ namespace strata {
 struct HostResources {
   Bytes memory = kUnlimited;
   Bytes drives = kUnlimited;  ///< free in the run's NVMe folders
+  Bytes device = kUnlimited;  ///< memory of a GPU, if the run is planned for another machine
 };
 
 /// Who a machine's memory and drives are for.
@@ -23,6 +24,7 @@ struct HostShare {
   Bytes kernels = 0;          ///< of a rank's share: the scratch of the CPU device's kernels
   Bytes for_tiers = 0;        ///< the rest of the share: at least a page
   Bytes drives = kUnlimited;  ///< of a rank's share
+  Bytes device = kUnlimited;  ///< as HostResources has it
   int ranks = 1;              ///< of the run on it
 
   /// One line: where the memory goes.
@@ -36,7 +38,7 @@ HostShare share_of_host(const RunConfig& config, const Model& model, const HostR
 Bytes scratch_bytes(const RunConfig& config, const Model& model);
 
 /// Sets budgets that are unlimited and whose tier is this memory or these drives: memory.nvme.size,
-/// memory.host, and on the CPU memory.device. There the last two are of one memory: what one is not given is
+/// memory.host, and memory.device. On the CPU the last two are of one memory: what one is not given is
 /// the other's, and if both are unlimited each is half.
 void set_unlimited(RunConfig::MemorySection& memory, DeviceKind device, const HostShare& share);
 

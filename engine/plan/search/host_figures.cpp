@@ -39,6 +39,7 @@ HostFigures smallest(const std::vector<HostFigures>& all) {
           &MachineRates::nvme_read_bytes_per_second, &MachineRates::nvme_write_bytes_per_second,
           &MachineRates::cores, &MachineRates::copy_bytes_per_second})
       result.rates.*rate = std::min(result.rates.*rate, each.rates.*rate);
+    result.rates.links = slowest(result.rates.links, each.rates.links);
     result.rates.cores_copy = result.rates.cores_copy || each.rates.cores_copy;
     result.device = std::min(result.device, each.device);
     result.nvme = std::min(result.nvme, each.nvme);

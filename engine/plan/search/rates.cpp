@@ -51,6 +51,8 @@ void check_rates(const MachineRates& rates, const std::string& path) {
   check("nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second, true);
   check("cores", rates.cores, false);
   check("copy_bytes_per_second", rates.copy_bytes_per_second, true);
+  check("node_ranks", static_cast<double>(rates.links.node_ranks), true);
+  for (const auto& [key, value] : kRankLinkKeys) check(key, rates.links.*value, true);
   if (rates.kernels.is_valid()) return;
   throw ConfigError(
       fmt::format("plan.machine: {} is no machine profile: each of its kernels needs seconds above "
@@ -71,15 +73,17 @@ MachineRates parse_profile(std::string_view text, const std::string& path) {
 }
 
 nlohmann::json rates_json(const MachineRates& rates) {
-  return {{"flops_per_second", rates.flops_per_second},
-          {"memory_bytes_per_second", rates.memory_bytes_per_second},
-          {"h2d_bytes_per_second", rates.h2d_bytes_per_second},
-          {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
-          {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
-          {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
-          {"cores_copy", rates.cores_copy},
-          {"cores", rates.cores},
-          {"copy_bytes_per_second", rates.copy_bytes_per_second}};
+  nlohmann::json json = links_json(rates.links);
+  json.update({{"flops_per_second", rates.flops_per_second},
+               {"memory_bytes_per_second", rates.memory_bytes_per_second},
+               {"h2d_bytes_per_second", rates.h2d_bytes_per_second},
+               {"d2h_bytes_per_second", rates.d2h_bytes_per_second},
+               {"nvme_read_bytes_per_second", rates.nvme_read_bytes_per_second},
+               {"nvme_write_bytes_per_second", rates.nvme_write_bytes_per_second},
+               {"cores_copy", rates.cores_copy},
+               {"cores", rates.cores},
+               {"copy_bytes_per_second", rates.copy_bytes_per_second}});
+  return json;
 }
 
 nlohmann::json profile_json(const MachineRates& rates) {
@@ -99,6 +103,7 @@ MachineRates rates_from_profile(const nlohmann::json& json) {
   json.at("cores_copy").get_to(rates.cores_copy);
   rates.cores = json.value("cores", rates.cores);
   rates.copy_bytes_per_second = json.value("copy_bytes_per_second", rates.copy_bytes_per_second);
+  rates.links = links_from_json(json);
   if (json.contains("kernels")) rates.kernels = KernelTimes::from_json(json["kernels"]);
   return rates;
 }
@@ -121,6 +126,9 @@ MachineRates planning_rates(const RunConfig& config) {
   };
   limit(rates.h2d_bytes_per_second, config.device.h2d_per_second);
   limit(rates.d2h_bytes_per_second, config.device.d2h_per_second);
+  rates.links = rates.rank_links();
+  limit(rates.links.inside_bytes_per_second, config.device.sent_per_second);
+  limit(rates.links.across_bytes_per_second, config.device.sent_per_second);
   limit(rates.nvme_read_bytes_per_second, config.memory.nvme_read_per_second);
   limit(rates.nvme_write_bytes_per_second, config.memory.nvme_write_per_second);
   if (config.device.flops_per_second > 0 && config.device.flops_per_second < rates.flops_per_second) {
@@ -137,13 +145,22 @@ double MachineRates::share_of_cores(double copied_per_second) const {
   return std::min(1.0, copied_per_second / by_one / cores);
 }
 
-double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h) {
+RankLinks MachineRates::rank_links() const {
+  RankLinks given = links;
+  const double copied = cores_copy && copy_bytes_per_second > 0 ? copy_bytes_per_second : h2d_bytes_per_second;
+  if (given.inside_bytes_per_second == 0) given.inside_bytes_per_second = copied;
+  if (given.across_bytes_per_second == 0) given.across_bytes_per_second = given.inside_bytes_per_second;
+  return given;
+}
+
+double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h, double exchanging) {
   const double computing = flops / rates.flops_per_second;
   const double to_device = static_cast<double>(h2d) / rates.h2d_bytes_per_second,
                to_host = static_cast<double>(d2h) / rates.d2h_bytes_per_second;
   const double on_cores = computing + to_device * rates.share_of_cores(rates.h2d_bytes_per_second) +
-                          to_host * rates.share_of_cores(rates.d2h_bytes_per_second);
-  return std::max({on_cores, to_device, to_host});
+                          to_host * rates.share_of_cores(rates.d2h_bytes_per_second) +
+                          exchanging * rates.share_of_exchange();
+  return std::max({on_cores, to_device, to_host, exchanging});
 }
 
 double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written) {

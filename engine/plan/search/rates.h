@@ -8,6 +8,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/plan/search/kernel_times.h"
+#include "engine/plan/search/rank_links.h"
 
 namespace strata {
 
@@ -21,10 +22,16 @@ struct MachineRates {
   double cores = 1;                        ///< of a rank, if they do
   double copy_bytes_per_second = 0;        ///< by one of them, whatever the links' limits; 0: not known
   KernelTimes kernels = {};                ///< of the run's passes; nothing: they take their FLOPs' time
+  RankLinks links = {};                    ///< as the profile gives them
   friend bool operator==(const MachineRates&, const MachineRates&) = default;
 
   /// The part of all cores that a copy takes which comes to so many bytes per second; 0 if others make it.
   double share_of_cores(double copied_per_second) const;
+  /// Likewise of an exchange between ranks: if cores copy, one makes it.
+  double share_of_exchange() const { return cores_copy ? 1 / cores : 0; }
+  /// The links with a rate each: what the profile leaves out is as fast as one core copies, if cores do, or as
+  /// the link to the device.
+  RankLinks rank_links() const;
 };
 
 /// {"flops_per_second": …}: part of a report.
@@ -45,9 +52,9 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 /// GB/s and write 4, or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 
-/// Seconds of a step by given rates. If the cores copy, what they do of copies and of computing adds up; a
-/// limited link can take longer than both.
-double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h);
+/// Seconds of a step by given rates, of which exchanges between ranks take `exchanging`. If the cores copy,
+/// what they do of copies, exchanges and computing adds up; a limited link can take longer than all of it.
+double estimated_seconds(const MachineRates& rates, double flops, Bytes h2d, Bytes d2h, double exchanging);
 
 /// Seconds that drives need which do one thing at a time.
 double nvme_seconds(const MachineRates& rates, Bytes read, Bytes written);

@@ -29,10 +29,27 @@ double work(const Program& program, const MachineRates& rates) {
   return flops;
 }
 
-/// What ranks send is taken to go over a link like that to the device.
-StepCost cost_of(const MachineRates& rates, double flops, const ResidentBytes& moved) {
-  return {estimated_seconds(rates, flops, moved.fetched + moved.sent, moved.written_back),
-          moved.fetched + moved.written_back + moved.sent, moved.live};
+/// Exchanges of all groups take turns.
+StepCost cost_of(const Program& program, const MachineRates& rates, double flops, const ResidentBytes& moved) {
+  const RankLinks links = rates.rank_links();
+  double exchanging = 0;
+  for (std::size_t group = 0; group < moved.sent_in_group.size(); ++group) {
+    if (moved.sent_in_group[group] == 0) continue;
+    exchanging +=
+        static_cast<double>(moved.sent_in_group[group]) / exchange_rate(links, program.groups[group]);
+  }
+  return {estimated_seconds(rates, flops, moved.fetched, moved.written_back, exchanging),
+          moved.fetched + moved.written_back + moved.sent(), moved.live};
+}
+
+std::vector<Bytes> sent_in_groups(const Program& program) {
+  std::vector<Bytes> sent(program.groups.size(), 0);
+  for (const Instruction& instruction : program.instructions) {
+    const bool is_of_step = instruction.when == When::every_step && instruction.serves != Serves::first_step;
+    if (is_of_step && instruction.exchange.group >= 0)
+      sent[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
+  }
+  return sent;
 }
 
 /// Bytes that move because the device has no more than a budget.
@@ -45,7 +62,7 @@ Excess find_excess(const Program& plain, Bytes budget) {
   Residency residency(plain, kDeviceLevel);
   if (budget < residency.needs().smallest) return {kUnlimited, kUnlimited};
   const ResidentBytes now = residency.bytes(budget), least = residency.bytes(kUnlimited);
-  return {now.fetched + now.written_back - least.fetched - least.written_back, now.sent - least.sent};
+  return {now.fetched + now.written_back - least.fetched - least.written_back, now.sent() - least.sent()};
 }
 
 }  // namespace
@@ -53,7 +70,7 @@ Excess find_excess(const Program& plain, Bytes budget) {
 std::optional<StepCost> step_cost(const Program& plain, Bytes budget, const MachineRates& rates) {
   Residency residency(plain, kDeviceLevel);
   if (residency.needs().smallest > budget) return std::nullopt;
-  return cost_of(rates, work(plain, rates), residency.bytes(budget));
+  return cost_of(plain, rates, work(plain, rates), residency.bytes(budget));
 }
 
 bool is_cheaper(const StepCost& a, const StepCost& b) {
@@ -61,13 +78,11 @@ bool is_cheaper(const StepCost& a, const StepCost& b) {
 }
 
 StepCost placed_cost(const Program& placed, const MachineRates& rates) {
-  const Traffic traffic = traffic_of(placed, When::every_step);
   const auto moved = [&](Operation transfer) { return moved_bytes(placed, transfer); };
-  StepCost cost = cost_of(rates, work(placed, rates),
+  StepCost cost = cost_of(placed, rates, work(placed, rates),
                           {.fetched = moved(Operation::copy_to_device),
                            .written_back = moved(Operation::copy_to_host),
-                           .sent = traffic[Link::all_gather] + traffic[Link::reduce_scatter] +
-                                   traffic[Link::all_reduce] + traffic[Link::send],
+                           .sent_in_group = sent_in_groups(placed),
                            .live = tier_use(placed, Tier::device).live_bytes});
   cost.seconds = std::max(cost.seconds, nvme_seconds(rates, moved(Operation::read), moved(Operation::write)));
   return cost;

@@ -141,17 +141,6 @@ class FactReader {
   InstructionCosts costs_;
 };
 
-double seconds_of_pass(const UnitPass& pass, const MachineRates& rates) {
-  double seconds = 0;
-  for (const Segment& segment : pass.segments()) {
-    Program program;
-    const std::int32_t work = program.works.add(segment.work());
-    const Instruction instruction{.lane = Lane::compute, .flops = segment.flops(), .work = work};
-    seconds += InstructionCosts(program, rates).seconds_of(instruction);
-  }
-  return seconds;
-}
-
 }  // namespace
 
 StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRates& rates) {

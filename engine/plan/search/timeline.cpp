@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/graph/unit_pass.h"
 #include "engine/plan/program/rank_tasks.h"
 
 namespace strata {
@@ -44,8 +45,19 @@ double seconds_of_calls(const Work& work, const MachineRates& rates) {
 
 }  // namespace
 
+double seconds_of_pass(const UnitPass& pass, const MachineRates& rates) {
+  double seconds = 0;
+  for (const Segment& segment : pass.segments()) {
+    Program program;
+    const std::int32_t work = program.works.add(segment.work());
+    const Instruction instruction{.lane = Lane::compute, .flops = segment.flops(), .work = work};
+    seconds += InstructionCosts(program, rates).seconds_of(instruction);
+  }
+  return seconds;
+}
+
 InstructionCosts::InstructionCosts(const Program& program, const MachineRates& rates)
-    : program_(program), rates_(rates) {
+    : program_(program), rates_(rates), links_(rates.rank_links()) {
   if (rates.kernels.is_empty()) return;
   for (std::size_t number = 0; number < program.works.size(); ++number)
     work_.push_back(seconds_of_calls(*program.works[static_cast<std::int32_t>(number)], rates));
@@ -67,7 +79,8 @@ double InstructionCosts::seconds_of(const Instruction& instruction) const {
     case Lane::tensor:
     case Lane::context:
     case Lane::send:
-      return seconds_at(instruction.exchange.sent, rates_.h2d_bytes_per_second);
+      return exchange_seconds(links_, program_.groups[static_cast<std::size_t>(instruction.exchange.group)],
+                              instruction.exchange);
     case Lane::compute:
     case Lane::cpu:
       return computing_seconds(instruction);
@@ -77,6 +90,12 @@ double InstructionCosts::seconds_of(const Instruction& instruction) const {
       return 0;
   }
   return 0;
+}
+
+double InstructionCosts::seconds_of_receive(const Instruction& receive) const {
+  Exchange sent = receive.exchange;
+  sent.sent = receive.writes.front().bytes();
+  return exchange_seconds(links_, program_.groups[static_cast<std::size_t>(sent.group)], sent);
 }
 
 double InstructionCosts::computing_seconds(const Instruction& instruction) const {
@@ -134,7 +153,7 @@ class SharedResources {
       case Lane::tensor:
       case Lane::context:
       case Lane::send:
-        return {of(Resource::cores, rates_.cores_copy ? 1 / rates_.cores : 0)};
+        return {of(Resource::cores, rates_.share_of_exchange())};
       case Lane::receive:
       case Lane::data:
       case Lane::save:
@@ -173,9 +192,8 @@ std::vector<LaneTask> timed_tasks(std::span<const RankProgram> ranks, const Mach
   costs.reserve(ranks.size());
   for (const RankProgram& rank : ranks) costs.emplace_back(*rank.program, rates);
   const auto seconds = [&](std::size_t number, const Instruction& instruction) {
-    if (instruction.operation == Operation::receive)
-      return static_cast<double>(instruction.writes.front().bytes()) / rates.h2d_bytes_per_second;
-    return costs[number].seconds_of(instruction);
+    return instruction.operation == Operation::receive ? costs[number].seconds_of_receive(instruction)
+                                                       : costs[number].seconds_of(instruction);
   };
   std::vector<LaneTask> tasks = rank_tasks(ranks, kRounds, seconds);
   tasks.resize(kRounds * instructions_of(ranks));

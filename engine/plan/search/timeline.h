@@ -12,6 +12,10 @@
 namespace strata {
 
 struct RankProgram;
+class UnitPass;
+
+/// Seconds that a pass takes the lane compute, of a microbatch.
+double seconds_of_pass(const UnitPass& pass, const MachineRates& rates);
 
 /// Seconds that each instruction of a program takes by itself in a step that saves nothing: those of its
 /// calls of kernels, if the machine's were measured, else of its FLOPs; of the bytes that it copies, reads,
@@ -21,12 +25,15 @@ class InstructionCosts {
   InstructionCosts(const Program& program, const MachineRates& rates);
 
   double seconds_of(const Instruction& instruction) const;
+  /// What its sender takes for it, where ranks meet.
+  double seconds_of_receive(const Instruction& receive) const;
 
  private:
   double computing_seconds(const Instruction& instruction) const;
 
   const Program& program_;
   const MachineRates& rates_;
+  RankLinks links_;
   std::vector<double> work_;  ///< seconds by number of work; empty if no kernels were measured
 };
 

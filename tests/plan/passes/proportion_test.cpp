@@ -55,7 +55,7 @@ TEST(Residency, SaysWhatItsProgramMovesAndHolds) {
       EXPECT_EQ(said.fetched, moved_bytes(program, Operation::copy_to_device));
       EXPECT_EQ(said.written_back, moved_bytes(program, Operation::copy_to_host));
       const Traffic traffic = traffic_of(program, When::every_step);
-      EXPECT_EQ(said.sent,
+      EXPECT_EQ(said.sent(),
                 traffic[Link::all_gather] + traffic[Link::reduce_scatter] + traffic[Link::all_reduce]);
       EXPECT_EQ(said.live, tier_use(program, Tier::device).live_bytes);
     }

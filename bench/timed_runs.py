@@ -1,0 +1,28 @@
+"""Trains for benchmarks that time steps, with nothing beside the run."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import mpirun
+
+
+def report_of(strata, run, ranks):
+    """The report of a run that must succeed."""
+    words, environment = mpirun.launch(ranks) if ranks > 1 else ([], os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        file, report = pathlib.Path(folder) / "run.yaml", pathlib.Path(folder) / "report.json"
+        file.write_text(json.dumps(run))
+        process = subprocess.run([*words, strata, "train", file, "--fresh", "--json", report], capture_output=True, text=True, env=environment)
+        if process.returncode != 0:
+            sys.exit(f"{process.stderr}\n{json.dumps(run)}")
+        return json.loads(report.read_text())
+
+
+def step_seconds(strata, run, ranks):
+    """The median of the steps after the second."""
+    return statistics.median(report_of(strata, run, ranks)["step_seconds"][2:])

@@ -1,0 +1,50 @@
+#include "engine/cli/advised_run.h"
+
+#include <utility>
+
+#include "engine/cli/device.h"
+#include "engine/cli/layout.h"
+#include "engine/cli/precision.h"
+#include "engine/cli/setup.h"
+#include "engine/config/run_models.h"
+
+namespace strata {
+namespace {
+
+void set_open_budgets(std::vector<RunConfig>& configs, const AdvisedRun& run, const HostResources& host) {
+  std::vector<JointModel> joint;
+  joint.reserve(configs.size());
+  for (std::size_t m = 0; m < configs.size(); ++m)
+    joint.push_back({run.input.names[m], &configs[m], run.input.models[m]});
+  const HostShare share = share_of_run(joint, host, ranks_of_node(configs.front())).host;
+  for (RunConfig& config : configs) set_unlimited(config.memory, config.device.kind, share);
+}
+
+}  // namespace
+
+AdvisedRun::AdvisedRun(const RunFileCommand& command, std::int64_t ranks) {
+  RunModels run = load_run_models(command.run_file, command.overrides, ranks);
+  input.is_several = run.is_several;
+  models.reserve(run.models.size());
+  for (NamedRun& named : run.models) {
+    RunConfig& config = named.config;
+    agree_on_precision(config, false, without_bf16_where_planned(config), nullptr);
+    if (!run.is_several) agree_on_layout(config, false, ranks, nullptr);
+    models.push_back(load_model_of_rank(config, 0));
+    warn_of_model(config);
+    input.names.push_back(named.name);
+    input.configs.push_back(std::move(config));
+  }
+  for (const Model& model : models) input.models.push_back(&model);
+  RunConfig& first = input.configs.front();
+  for (RunConfig& config : input.configs) config.memory = first.memory;
+  const HostResources host = planned_host(first);
+  input.set_budgets = [this, host](std::vector<RunConfig>& configs) {
+    set_open_budgets(configs, *this, host);
+  };
+  input.machine_memory =
+      share_of_run({{input.names.front(), &first, input.models.front()}}, host, ranks_of_node(first)).host.for_tiers;
+  input.has_bf16 = first.device.kind != DeviceKind::cpu || without_bf16_where_planned(first).empty();
+}
+
+}  // namespace strata

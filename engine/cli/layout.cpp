@@ -1,0 +1,94 @@
+#include "engine/cli/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/task_arena.h"
+#include "base/topology.h"
+#include "collectives/agreement.h"
+#include "engine/checkpoint/checkpoint_list.h"
+#include "engine/cli/device.h"
+#include "engine/cli/setup.h"
+
+namespace strata {
+namespace {
+
+/// Settings, and where they are from.
+struct Found {
+  std::vector<std::string> settings;
+  std::string why;
+};
+
+/// What the newest checkpoint that says anything was trained with, if by as many ranks.
+std::optional<Found> stored_layout(const std::string& path, std::int64_t ranks) {
+  if (path.empty()) return std::nullopt;
+  for (const CheckpointEntry& entry : list_checkpoints(FileSystem::real(), path)) {
+    if (!entry.manifest) continue;
+    const Progress& progress = entry.manifest->progress;
+    if (progress.layout.empty() || progress.layout_ranks != ranks) return std::nullopt;
+    return Found{progress.layout, fmt::format("the run goes on from {}, which has it", entry.folder.string())};
+  }
+  return std::nullopt;
+}
+
+Found search(const RunConfig& open, std::int64_t ranks) {
+  const LayoutInput input = layout_input(open, ranks);
+  const LayoutSearch search = find_layout(input);
+  return {settings_of(search.best().layout, open),
+          fmt::format("of {} layouts it has the shortest step, {:.3g} s as planned; strata plan --search shows the "
+                      "others",
+                      search.trials.size(), search.best().planned->seconds)};
+}
+
+}  // namespace
+
+int ranks_of_node(const RunConfig& config) {
+  const std::int64_t node = planning_rates(config).links.node_ranks;
+  return node == 0 ? 1 : static_cast<int>(std::min(node, config.ranks()));
+}
+
+LayoutInput layout_input(const RunConfig& open, std::int64_t ranks) {
+  LayoutInput input = {.open = open,
+                       .ranks = ranks,
+                       .rates = planning_rates(open),
+                       .model_of_rank = [](const RunConfig& config) { return load_model_of_rank(config, 0); }};
+  // What its kernels and files need differs by far less from layout to layout than budgets are.
+  const auto share = std::make_shared<std::optional<HostShare>>();
+  input.set_budgets = [share, host = planned_host(open)](RunConfig& config, const Model& model) {
+    if (!*share) *share = share_of_run({{"", &config, &model}}, host, ranks_of_node(config)).host;
+    set_unlimited(config.memory, config.device.kind, **share);
+  };
+  return input;
+}
+
+LayoutSearch find_layout(const LayoutInput& input) {
+  std::optional<LayoutSearch> search;
+  TaskArena arena(usable_cores());
+  arena.execute([&] { search = search_layouts(input); });
+  return std::move(*search);
+}
+
+std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
+  if (config.plan.search == PlanSearch::none) return "";
+  const std::string text = text_of_first_rank(world, [&] {
+    std::optional<Found> found;
+    if (!fresh) found = stored_layout(config.checkpoint.path, ranks);
+    if (!found) found = search(config, ranks);
+    return nlohmann::json{{"settings", found->settings}, {"why", found->why}}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  const nlohmann::json json = nlohmann::json::parse(text);
+  config = with_settings(config, json.at("settings").get<std::vector<std::string>>());
+  std::string settings;
+  for (const std::string& setting : config.plan.found)
+    settings += fmt::format("{}{}", settings.empty() ? "" : " ", setting);
+  return fmt::format("layout   {}, which plan.search auto chose: {}", settings, json.at("why").get<std::string>());
+}
+
+}  // namespace strata

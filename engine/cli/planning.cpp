@@ -1,0 +1,44 @@
+#include "engine/cli/planning.h"
+
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "base/task_arena.h"
+#include "base/topology.h"
+#include "engine/cli/advised_run.h"
+#include "engine/cli/layout.h"
+#include "engine/cli/profiling.h"
+#include "engine/cli/setup.h"
+#include "engine/plan/search/sensitivity.h"
+#include "engine/plan/search/step_use.h"
+#include "engine/report/search_report.h"
+#include "engine/report/simulate_report.h"
+
+namespace strata {
+
+int search_plan(const PlanCommand& command, const RunConfig& open) {
+  const LayoutInput input = layout_input(open, command.ranks);
+  const LayoutSearch search = find_layout(input);
+  if (command.json != "-") std::cout << search_text(search, input);
+  write_json(command.json, search_json(search, input));
+  return 0;
+}
+
+int simulate_plan(const PlanCommand& command) {
+  const AdvisedRun run(command, command.ranks);
+  std::optional<SimulatedRun> simulated;
+  TaskArena arena(usable_cores());
+  or_explain(command, [&] {
+    arena.execute([&] { simulated = simulate(run.input); });
+    return 0;
+  });
+  const std::vector<RankUse> uses = find_use(simulated->run, simulated->rates);
+  if (command.json != "-") std::cout << simulate_text(*simulated, uses);
+  if (!command.trace.empty())
+    write_planned_trace(command.trace, planned_profiles(simulated->run.ranks, simulated->rates));
+  write_json(command.json, simulate_json(*simulated, uses));
+  return 0;
+}
+
+}  // namespace strata

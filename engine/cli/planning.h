@@ -1,0 +1,16 @@
+// Kinds of strata plan that print something else than the plan.
+#pragma once
+
+#include "engine/cli/commands.h"
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+/// strata plan --search: finds a layout and prints it beside others. Throws ConfigError if none fits.
+int search_plan(const PlanCommand& command, const RunConfig& open);
+
+/// strata plan --simulate: prints what a step takes and what would shorten it. Throws ConfigError if the run does
+/// not fit.
+int simulate_plan(const PlanCommand& command);
+
+}  // namespace strata

@@ -1,0 +1,79 @@
+// What a layout costs before it is planned, from the sizes of its passes and its state: a bound on its step,
+// and a guess by which layouts are ordered.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "base/bytes.h"
+#include "engine/model/model.h"
+#include "engine/plan/lower/strategy.h"
+#include "engine/plan/search/run_layout.h"
+#include "engine/plan/search/rates.h"
+
+namespace strata {
+
+/// Seconds of a step on the rank for which they are most.
+struct LayoutCost {
+  double passes = 0;    ///< of computing, if nothing is made again
+  double bubble = 0;    ///< that it waits for other stages in any order of the schedule
+  double exchanges = 0;  ///< within passes, between ranks that share layers
+  double rings = 0;      ///< likewise, between ranks that share sequences
+  double state = 0;      ///< of sending gradients, and parameters once
+  // Guesses by the memory that it needs.
+  double gathers = 0;  ///< of sending parameters as often as they are gathered, in place of once
+  double again = 0;    ///< of making again what the device has no room to save
+  double moved = 0;    ///< of moving what it has no room for even then
+  std::int64_t instructions = 0;  ///< about as many have passes of a microbatch on all stages
+
+  /// What no plan of the layout beats: its lanes run side by side.
+  double bound() const;
+  /// Computing waits for exchanges within layers, and by turns for those of state.
+  double guess() const;
+};
+
+/// Prices layouts of one run; keeps what layouts have in common.
+class LayoutCosts {
+ public:
+  /// The model of a run's first rank. Throws ConfigError if ranks cannot share it so.
+  using ModelOfRank = std::function<Model(const RunConfig&)>;
+
+  LayoutCosts(const MachineRates& rates, ModelOfRank model_of_rank)
+      : rates_(rates), links_(rates.rank_links()), model_of_rank_(std::move(model_of_rank)) {}
+
+  /// Null if ranks cannot share the model so. It is the same for all layouts that share it alike.
+  const Model* model_of(const RunConfig& config);
+
+  /// Nothing if the model cannot be laid out so.
+  std::optional<LayoutCost> cost_of(const RunConfig& config);
+
+ private:
+  struct UnitCost {
+    double forward = 0, backward = 0;  ///< seconds of passes that save all
+    double again = 0;                  ///< more, if nothing is saved
+    double exchanges = 0, rings = 0;   ///< of both passes
+    Bytes saved = 0, input = 0;        ///< from forward to backward pass
+    std::int64_t instructions = 0;
+    std::int64_t elements = 0;
+  };
+  const std::vector<UnitCost>& units_of(const RunConfig& config, const Model& model);
+  const std::vector<std::int32_t>& cut_of(const RunConfig& config, const Model& model);
+
+  /// Tensor, context and sequence.
+  using ShareKey = std::tuple<std::int64_t, std::int64_t, bool>;
+  static ShareKey share_of(const RunConfig& config);
+
+  MachineRates rates_;
+  RankLinks links_;
+  ModelOfRank model_of_rank_;
+  std::map<ShareKey, std::unique_ptr<Model>> models_;
+  std::map<std::pair<ShareKey, std::int64_t>, std::vector<UnitCost>> units_;
+  std::map<std::tuple<ShareKey, std::int64_t, std::int64_t>, std::vector<std::int32_t>> cuts_;
+};
+
+}  // namespace strata

@@ -1,0 +1,232 @@
+#include "engine/plan/search/layout_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/task_arena.h"
+#include "engine/plan/search/size_limit.h"
+#include "engine/plan/search/timeline.h"
+
+namespace strata {
+namespace {
+
+/// Layouts that are planned at once, whatever the threads.
+constexpr std::size_t kAtOnce = 8;
+/// Instructions of passes that are planned in all, which is what planning takes time for: so many for few ranks, and
+/// more as their square root, since there are more layouts then; of one layout no more than this share.
+constexpr double kMostInstructions = 320'000, kFewRanks = 64, kMostOfOne = 0.25;
+/// Layouts that are planned at least, if they are no larger.
+constexpr std::size_t kLeastLayouts = 16;
+/// The best ways to share out the model of which then other schedules, microbatches and ZeRO stages are planned.
+constexpr std::size_t kRefined = 3;
+/// Steps with more are not planned whole.
+constexpr std::int64_t kWhole = 20'000;
+
+/// Microbatches of two shorter steps whose difference is what a microbatch takes; nothing if all are planned.
+struct ShortSteps {
+  std::int64_t fewer = 0, more = 0;
+};
+
+std::optional<ShortSteps> short_steps(const RunConfig& config, const LayoutCost& cost) {
+  const std::int64_t stages = config.parallel.pipeline;
+  if (config.microbatches() * cost.instructions <= kWhole) return std::nullopt;
+  // A pipeline is full after as many microbatches as it has stages, or with backward passes in two after twice
+  // as many; interleaved ones take whole rounds.
+  const std::int64_t rounds = config.parallel.schedule == PipelineSchedule::zero_bubble ? 2 : 1;
+  const ShortSteps steps =
+      stages > 1 ? ShortSteps{rounds * stages, (rounds + 1) * stages} : ShortSteps{8, 12};
+  if (steps.more >= config.microbatches()) return std::nullopt;
+  return steps;
+}
+
+std::int64_t planned_instructions(const RunConfig& config, const LayoutCost& cost) {
+  const std::optional<ShortSteps> steps = short_steps(config, cost);
+  return cost.instructions * (steps ? steps->fewer + steps->more : config.microbatches());
+}
+
+PlannedLayout planned_step(RunConfig config, const Model& model, const MachineRates& rates,
+                           std::int64_t microbatches) {
+  config.train.batch = microbatches * config.train.microbatch * config.parallel.data;
+  config.train.validate_every = 0;
+  check_size(config, model);
+  const std::optional<PlannedRun> run = find_run({{"", &config, &model}}, false, rates);
+  if (!run) throw ConfigError("memory: the budgets do not hold it");
+  PlannedLayout step = {.seconds = run->step.seconds, .peaks = run->peaks()};
+  for (const RankProgram& rank : run->ranks) {
+    const InstructionCosts costs(*rank.program, rates);
+    std::array<double, kLanes.size()> busy = {};
+    for (const Instruction& instruction : rank.program->instructions)
+      busy[static_cast<std::size_t>(instruction.lane)] += costs.seconds_of(instruction);
+    if (busy[static_cast<std::size_t>(Lane::compute)] >= step.of(Lane::compute)) step.busy = busy;
+  }
+  return step;
+}
+
+/// A step of all microbatches, from two of fewer.
+PlannedLayout planned_step(const RunConfig& config, const Model& model, const LayoutCost& cost,
+                           const MachineRates& rates) {
+  const std::optional<ShortSteps> steps = short_steps(config, cost);
+  if (!steps) return planned_step(config, model, rates, config.microbatches());
+  const PlannedLayout fewer = planned_step(config, model, rates, steps->fewer);
+  PlannedLayout step = planned_step(config, model, rates, steps->more);
+  const double times = static_cast<double>(config.microbatches() - steps->more) /
+                       static_cast<double>(steps->more - steps->fewer);
+  step.seconds += times * (step.seconds - fewer.seconds);
+  for (std::size_t lane = 0; lane < step.busy.size(); ++lane)
+    step.busy[lane] += times * (step.busy[lane] - fewer.busy[lane]);
+  return step;
+}
+
+/// Layouts that share out the model alike.
+using MeshKey = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+MeshKey mesh_of(const RunLayout& layout) {
+  return {layout.parallel.tensor, layout.parallel.context, layout.parallel.pipeline};
+}
+
+/// A layout with what is needed to plan it.
+struct Candidate {
+  LayoutTrial trial;
+  RunConfig config;
+  const Model* model;
+  bool was_tried = false;
+
+  double seconds() const { return trial.planned->seconds; }
+};
+
+void plan(Candidate& candidate, const MachineRates& rates) {
+  try {
+    candidate.trial.planned = planned_step(candidate.config, *candidate.model, candidate.trial.cost, rates);
+  } catch (const ConfigError& error) {
+    candidate.trial.refusal = error.what();
+  }
+}
+
+std::vector<Candidate> priced(const LayoutInput& input, LayoutCosts& costs) {
+  std::vector<Candidate> candidates;
+  for (RunLayout& layout : layouts_of(input.open, input.ranks, input.rates.links.node_ranks)) {
+    RunConfig config = with_layout(input.open, layout);
+    const Model* const model = costs.model_of(config);
+    if (model == nullptr) continue;
+    input.set_budgets(config, *model);
+    std::optional<LayoutCost> cost = costs.cost_of(config);
+    if (!cost) continue;
+    candidates.push_back({{std::move(layout), *cost}, std::move(config), model});
+  }
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.trial.cost.guess(); });
+  return candidates;
+}
+
+/// Plans the most promising candidates: first one of each mesh, then others of the best meshes, then all others.
+class Planning {
+ public:
+  Planning(std::vector<Candidate>& candidates, const LayoutInput& input)
+      : candidates_(candidates),
+        rates_(input.rates),
+        most_instructions_(static_cast<std::int64_t>(
+            kMostInstructions * std::max(1.0, std::sqrt(static_cast<double>(input.ranks) / kFewRanks)))) {}
+
+  /// Returns the shortest step; nothing if none could be planned.
+  std::optional<double> run() {
+    std::set<MeshKey> met;
+    plan_those([&](const Candidate& one) { return met.insert(mesh_of(one.trial.layout)).second; },
+               most_instructions_ / 2);
+    const std::set<MeshKey> best = best_meshes();
+    plan_those([&](const Candidate& one) { return best.contains(mesh_of(one.trial.layout)); }, most_instructions_);
+    plan_those([](const Candidate&) { return true; }, most_instructions_);
+    return best_;
+  }
+
+ private:
+  template <typename IsMeant>
+  void plan_those(const IsMeant& is_meant, std::int64_t most_instructions) {
+    std::vector<Candidate*> next;
+    for (Candidate& candidate : candidates_) {
+      if (layouts_ >= kLeastLayouts && instructions_ >= most_instructions) break;
+      if (candidate.was_tried || (best_ && candidate.trial.cost.bound() >= *best_)) continue;
+      const std::int64_t instructions = planned_instructions(candidate.config, candidate.trial.cost);
+      const bool is_large = static_cast<double>(instructions) > kMostOfOne * static_cast<double>(most_instructions_);
+      if ((best_ && is_large) || !is_meant(candidate)) continue;
+      instructions_ += instructions;
+      ++layouts_;
+      candidate.was_tried = true;
+      next.push_back(&candidate);
+      if (next.size() == kAtOnce) plan_all(next);
+    }
+    plan_all(next);
+  }
+
+  void plan_all(std::vector<Candidate*>& next) {
+    for_ranges(std::ssize(next), 1, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) plan(*next[static_cast<std::size_t>(i)], rates_);
+    });
+    for (const Candidate* one : next) {
+      if (!one->trial.planned) continue;
+      best_ = std::min(best_.value_or(one->seconds()), one->seconds());
+      double& of_mesh = by_mesh_.try_emplace(mesh_of(one->trial.layout), one->seconds()).first->second;
+      of_mesh = std::min(of_mesh, one->seconds());
+    }
+    next.clear();
+  }
+
+  std::set<MeshKey> best_meshes() const {
+    std::vector<std::pair<double, MeshKey>> meshes;
+    for (const auto& [mesh, seconds] : by_mesh_) meshes.emplace_back(seconds, mesh);
+    std::ranges::sort(meshes);
+    std::set<MeshKey> best;
+    for (const auto& [seconds, mesh] : meshes) {
+      if (best.size() < kRefined) best.insert(mesh);
+    }
+    return best;
+  }
+
+  std::vector<Candidate>& candidates_;
+  const MachineRates& rates_;
+  std::int64_t most_instructions_;
+  std::optional<double> best_;
+  std::map<MeshKey, double> by_mesh_;
+  std::int64_t instructions_ = 0;
+  std::size_t layouts_ = 0;
+};
+
+}  // namespace
+
+LayoutSearch search_layouts(const LayoutInput& input) {
+  LayoutCosts costs(input.rates, input.model_of_rank);
+  std::vector<Candidate> candidates = priced(input, costs);
+  if (candidates.empty()) {
+    throw ConfigError(fmt::format(
+        "plan.search: no layout of {} rank{} fits this model and train.batch {}; take another number of ranks, or "
+        "leave more of parallel and train.microbatch open",
+        input.ranks, input.ranks == 1 ? "" : "s", input.open.train.batch));
+  }
+  const std::optional<double> best = Planning(candidates, input).run();
+  if (!best) {
+    const auto tried = std::ranges::find_if(candidates, &Candidate::was_tried);
+    throw ConfigError(fmt::format("plan.search: none of the layouts tried can be planned; the most promising, {}: {}",
+                                  describe(tried->trial.layout), tried->trial.refusal));
+  }
+  std::ranges::stable_partition(candidates, [](const Candidate& one) { return one.trial.planned.has_value(); });
+  LayoutSearch search;
+  for (Candidate& one : candidates) {
+    if (one.trial.planned) {
+      ++search.planned;
+    } else if (one.was_tried) {
+      ++search.refused;
+    } else {
+      ++(one.trial.cost.bound() >= *best ? search.beaten : search.too_many);
+    }
+    search.trials.push_back(std::move(one.trial));
+  }
+  std::stable_sort(search.trials.begin(), search.trials.begin() + static_cast<std::ptrdiff_t>(search.planned),
+                   [](const LayoutTrial& a, const LayoutTrial& b) { return a.planned->seconds < b.planned->seconds; });
+  return search;
+}
+
+}  // namespace strata

@@ -1,0 +1,58 @@
+// The search for a run's layout: all that its run file allows are priced (layout_cost.h), those that promise most
+// are planned and timed (planned_run.h), and none is planned whose bound is above the best step found. Layouts
+// are planned side by side on the arena that the caller runs in; results do not depend on its threads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/plan/search/run_layout.h"
+#include "engine/plan/search/layout_cost.h"
+#include "engine/plan/search/planned_run.h"
+
+namespace strata {
+
+/// A layout's step, planned. Of a long one only as many microbatches are planned as show what one more takes.
+struct PlannedLayout {
+  double seconds = 0;
+  std::array<double, kLanes.size()> busy = {};  ///< seconds of lanes, on the rank that computes longest
+  std::array<Bytes, kTiers.size()> peaks = {};  ///< by tier, of the rank that needs most
+
+  double of(Lane lane) const { return busy[static_cast<std::size_t>(lane)]; }
+};
+
+struct LayoutTrial {
+  RunLayout layout;
+  LayoutCost cost;
+  std::optional<PlannedLayout> planned = {};
+  std::string refusal = {};  ///< why it cannot be planned, if it was tried
+};
+
+struct LayoutSearch {
+  /// Those that were planned, the shortest step first; then those that were not, by their guesses.
+  std::vector<LayoutTrial> trials;
+  std::size_t planned = 0, refused = 0;
+  std::size_t beaten = 0;   ///< whose bounds are above the best step
+  std::size_t too_many = 0; ///< that promise less than those that were planned, and were not tried
+
+  const LayoutTrial& best() const { return trials.front(); }
+};
+
+/// What the search is told of a run.
+struct LayoutInput {
+  RunConfig open;  ///< with a precision
+  std::int64_t ranks = 1;
+  MachineRates rates = {};
+  LayoutCosts::ModelOfRank model_of_rank;
+  /// Sets budgets that are open.
+  std::function<void(RunConfig&, const Model&)> set_budgets = [](RunConfig&, const Model&) {};
+};
+
+/// Throws ConfigError if no layout fits.
+LayoutSearch search_layouts(const LayoutInput& input);
+
+}  // namespace strata

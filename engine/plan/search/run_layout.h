@@ -1,0 +1,39 @@
+// Layouts of a run: over which ranks, in which order and in which microbatches it is trained. What its run file
+// leaves open is chosen once, before the run is planned, since it changes bits. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/config/run_config.h"
+
+namespace strata {
+
+struct RunLayout {
+  RunConfig::ParallelSection parallel;
+  std::int64_t microbatch = 1;  ///< sequences
+  friend bool operator==(const RunLayout&, const RunLayout&) = default;
+};
+
+/// Keys of a run file with their values, "parallel.tensor=8": those of the layout that plan.search chooses.
+std::vector<std::string> settings_of(const RunLayout& layout, const RunConfig& open);
+
+/// In a few words, what is not 1: "tensor 8 x pipeline 4 (1f1b) x data 2, zero 1, microbatch 1".
+std::string describe(const RunLayout& layout);
+
+/// The run with that layout, in which nothing is left to search.
+RunConfig with_layout(RunConfig open, const RunLayout& layout);
+/// Likewise, from settings_of() a layout, and so remembered in the run's checkpoints. Throws ConfigError if the
+/// run file does not allow them.
+RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings);
+
+/// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its own
+/// values where it gives them. Left out is what a model may refuse besides, and what is never the best:
+/// schedules that another one beats with as many activations (gpipe, breadth_first), or that learn otherwise
+/// (pipedream); sharing no state at all; and sequences of less than 4096 tokens a rank.
+std::vector<RunLayout> layouts_of(const RunConfig& open, std::int64_t ranks, std::int64_t node_ranks);
+
+}  // namespace strata

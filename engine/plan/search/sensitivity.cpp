@@ -1,0 +1,109 @@
+#include "engine/plan/search/sensitivity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "base/task_arena.h"
+#include "engine/plan/search/size_limit.h"
+
+namespace strata {
+namespace {
+
+struct Rate {
+  const char* key;
+  const char* unit;
+  double in_unit;  ///< of what a profile says
+  std::function<double&(MachineRates&)> of;
+};
+
+std::vector<Rate> rates_of(const MachineRates& now, bool has_ranks, bool has_drives) {
+  std::vector<Rate> rates = {
+      {"flops_per_second", "TFLOP/s", 1e12, [](MachineRates& r) -> double& { return r.flops_per_second; }},
+      {"memory_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.memory_bytes_per_second; }},
+      {"h2d_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.h2d_bytes_per_second; }},
+      {"d2h_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.d2h_bytes_per_second; }}};
+  if (has_drives) {
+    rates.push_back({"nvme_read_bytes_per_second", "GB/s", 1e9,
+                     [](MachineRates& r) -> double& { return r.nvme_read_bytes_per_second; }});
+    rates.push_back({"nvme_write_bytes_per_second", "GB/s", 1e9,
+                     [](MachineRates& r) -> double& { return r.nvme_write_bytes_per_second; }});
+  }
+  if (has_ranks) {
+    rates.push_back({"rank_bytes_per_second", "GB/s", 1e9,
+                     [](MachineRates& r) -> double& { return r.links.inside_bytes_per_second; }});
+    if (now.links.node_ranks > 0)
+      rates.push_back({"node_bytes_per_second", "GB/s", 1e9,
+                       [](MachineRates& r) -> double& { return r.links.across_bytes_per_second; }});
+  }
+  return rates;
+}
+
+/// As fast as before, but for computing by so much: measured calls, too.
+void speed_up_computing(MachineRates& rates, double times) {
+  KernelTimes faster;
+  for (const nlohmann::json& call : rates.kernels.to_json())
+    faster.add({.name = call["call"], .flops = call["flops"], .bytes = call["bytes"]},
+               call["seconds"].get<double>() / times);
+  rates.kernels = std::move(faster);
+}
+
+struct Budget {
+  const char* key;
+  Bytes now;
+};
+
+}  // namespace
+
+SimulatedRun simulate(const AdviceInput& input) {
+  SimulatedRun result;
+  const std::vector<RunConfig> configs = with_change(input, {});
+  const RunConfig& first = configs.front();
+  result.rates = planning_rates(first);
+  result.rates.links = result.rates.rank_links();
+  const auto joined = [&](const std::vector<RunConfig>& of) {
+    std::vector<JointModel> models;
+    for (std::size_t m = 0; m < of.size(); ++m) models.push_back({input.names[m], &of[m], input.models[m]});
+    return models;
+  };
+  for (std::size_t m = 0; m < configs.size(); ++m) check_size(configs[m], *input.models[m]);
+  result.run = plan_run(joined(configs), input.is_several, result.rates);
+  const PlannedRun& run = result.run;
+  const double now = run.step.seconds;
+  const std::array<Bytes, kTiers.size()> peaks = run.peaks();
+
+  for (const Rate& rate : rates_of(result.rates, first.ranks() > 1, peaks[static_cast<std::size_t>(Tier::nvme)] > 0)) {
+    MachineRates faster = result.rates;
+    double& value = rate.of(faster);
+    const double more = kMoreOfEach * value;
+    value += more;
+    if (&value == &faster.flops_per_second) speed_up_computing(faster, 1 + kMoreOfEach);
+    const double step = estimate_step(run.ranks, run.stages, run.roles, first.plan.lanes, faster).seconds;
+    result.sensitivities.push_back({rate.key, rate.unit, more / rate.in_unit, now - step});
+  }
+
+  std::vector<Budget> budgets;
+  if (first.memory.device != kUnlimited) budgets.push_back({"memory.device", first.memory.device});
+  if (first.memory.host && *first.memory.host != kUnlimited) budgets.push_back({"memory.host", *first.memory.host});
+  std::vector<std::optional<double>> steps(budgets.size());
+  for_ranges(std::ssize(budgets), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (auto b = static_cast<std::size_t>(begin); b < static_cast<std::size_t>(end); ++b) {
+      const auto bytes = static_cast<Bytes>((1 + kMoreOfEach) * static_cast<double>(budgets[b].now));
+      const std::vector<RunConfig> larger =
+          with_change(input, {.settings = {fmt::format("{}={}", budgets[b].key, bytes)}});
+      const std::optional<PlannedRun> planned = find_run(joined(larger), input.is_several, result.rates);
+      if (planned) steps[b] = planned->step.seconds;
+    }
+  });
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    const double more = kMoreOfEach * static_cast<double>(budgets[b].now) / static_cast<double>(GiB);
+    if (steps[b]) result.sensitivities.push_back({budgets[b].key, "GiB", more, now - *steps[b]});
+  }
+  std::ranges::stable_sort(result.sensitivities, std::greater(), &Sensitivity::saved);
+  return result;
+}
+
+}  // namespace strata
