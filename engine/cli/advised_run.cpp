@@ -43,7 +43,8 @@ AdvisedRun::AdvisedRun(const RunFileCommand& command, std::int64_t ranks) {
     set_open_budgets(configs, *this, host);
   };
   input.machine_memory =
-      share_of_run({{input.names.front(), &first, input.models.front()}}, host, ranks_of_node(first)).host.for_tiers;
+      share_of_run({{input.names.front(), &first, input.models.front()}}, host, ranks_of_node(first))
+          .host.for_tiers;
   input.has_bf16 = first.device.kind != DeviceKind::cpu || without_bf16_where_planned(first).empty();
 }
 

@@ -37,7 +37,7 @@ struct PlanCommand : RunFileCommand {
   std::string json;
   std::string profile;  ///< folder for a profile; empty: none
   bool program = false, schedule = false;
-  bool search = false;     ///< for a layout
+  bool search = false;  ///< for a layout
   bool simulate = false;
   std::string trace;       ///< file for the planned timeline; empty: none
   std::int64_t ranks = 1;  ///< of the run

@@ -165,8 +165,8 @@ Finding find_kernels(Device& device, const RunConfig& config, std::int64_t ranks
       device.host_addressable() ? std::min(usable_memory(), free_memory()) : device.available_bytes();
   try {
     for (const RunConfig& shape : shapes_of(config, ranks))
-      measure_kernels(device, load_model_of_rank(shape, 0), shape.precision(), microbatch_of_rank(shape), room,
-                      rates.kernels);
+      measure_kernels(device, load_model_of_rank(shape, 0), shape.precision(), microbatch_of_rank(shape),
+                      room, rates.kernels);
   } catch (const Error& error) {
     return {Grade::weak, "kernels", fmt::format("not all were timed: {}", error.what()),
             "plans take the others' FLOPs"};
@@ -241,8 +241,7 @@ Finding find_speed(const std::string& folder, MachineRates& rates) {
 int run_doctor(const DoctorCommand& command) {
   Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   RunConfig config;
-  if (!command.run_file.empty())
-    config = load_run_config(command.run_file, command.overrides, command.ranks);
+  if (!command.run_file.empty()) config = load_run_config(command.run_file, command.overrides, command.ranks);
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
   check_json_path("--profile", command.profile);

@@ -2,7 +2,6 @@
 // here; nothing is trained and no device is touched.
 #include <iostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -11,17 +10,14 @@
 #include "base/watchdog.h"
 #include "engine/cli/advised_run.h"
 #include "engine/cli/commands.h"
-#include "engine/cli/device.h"
-#include "engine/cli/precision.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
-#include "engine/config/run_models.h"
 #include "engine/plan/search/advice.h"
-#include "engine/plan/search/host_budget.h"
 #include "engine/plan/search/step_use.h"
 #include "engine/report/explain_report.h"
 
 namespace strata {
+
 int run_explain(const ExplainCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
   check_json_path("--json", command.json);

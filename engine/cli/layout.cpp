@@ -32,7 +32,8 @@ std::optional<Found> stored_layout(const std::string& path, std::int64_t ranks) 
     if (!entry.manifest) continue;
     const Progress& progress = entry.manifest->progress;
     if (progress.layout.empty() || progress.layout_ranks != ranks) return std::nullopt;
-    return Found{progress.layout, fmt::format("the run goes on from {}, which has it", entry.folder.string())};
+    return Found{progress.layout,
+                 fmt::format("the run goes on from {}, which has it", entry.folder.string())};
   }
   return std::nullopt;
 }
@@ -41,9 +42,10 @@ Found search(const RunConfig& open, std::int64_t ranks) {
   const LayoutInput input = layout_input(open, ranks);
   const LayoutSearch search = find_layout(input);
   return {settings_of(search.best().layout, open),
-          fmt::format("of {} layouts it has the shortest step, {:.3g} s as planned; strata plan --search shows the "
-                      "others",
-                      search.trials.size(), search.best().planned->seconds)};
+          fmt::format(
+              "of {} layouts it has the shortest step, {:.3g} s as planned; strata plan --search shows the "
+              "others",
+              search.trials.size(), search.best().planned->seconds)};
 }
 
 }  // namespace
@@ -54,10 +56,11 @@ int ranks_of_node(const RunConfig& config) {
 }
 
 LayoutInput layout_input(const RunConfig& open, std::int64_t ranks) {
-  LayoutInput input = {.open = open,
-                       .ranks = ranks,
-                       .rates = planning_rates(open),
-                       .model_of_rank = [](const RunConfig& config) { return load_model_of_rank(config, 0); }};
+  LayoutInput input = {
+      .open = open,
+      .ranks = ranks,
+      .rates = planning_rates(open),
+      .model_of_rank = [](const RunConfig& config) { return load_model_of_rank(config, 0); }};
   // What its kernels and files need differs by far less from layout to layout than budgets are.
   const auto share = std::make_shared<std::optional<HostShare>>();
   input.set_budgets = [share, host = planned_host(open)](RunConfig& config, const Model& model) {
@@ -88,7 +91,8 @@ std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, C
   std::string settings;
   for (const std::string& setting : config.plan.found)
     settings += fmt::format("{}{}", settings.empty() ? "" : " ", setting);
-  return fmt::format("layout   {}, which plan.search auto chose: {}", settings, json.at("why").get<std::string>());
+  return fmt::format("layout   {}, which plan.search auto chose: {}", settings,
+                     json.at("why").get<std::string>());
 }
 
 }  // namespace strata

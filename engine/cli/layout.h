@@ -1,5 +1,5 @@
-// The layout of a run whose plan.search is auto: found before the run is planned, agreed by its ranks, and kept
-// when it goes on.
+// The layout of a run whose plan.search is auto: found before the run is planned, agreed by its ranks, and
+// kept when it goes on.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace strata {
 /// Ranks of the run on a node of the machine that it is planned for.
 int ranks_of_node(const RunConfig& config);
 
-/// The search for a layout of `ranks` ranks, on the machine that the run is planned for. Throws ConfigError if
-/// its profile cannot be read.
+/// The search for a layout of `ranks` ranks, on the machine that the run is planned for. Throws ConfigError
+/// if its profile cannot be read.
 LayoutInput layout_input(const RunConfig& open, std::int64_t ranks);
 
 /// Searches on all cores. Throws ConfigError if no layout fits.

@@ -61,9 +61,10 @@ int run(int argc, char** argv) {
         plan.overrides.push_back("plan.machine=" + value::Text::write(file));
       },
       "plan for the machine whose profile this file is, whatever plan.machine says");
-  plan_app->add_flag("--search", plan.search,
-                     "find the layout and microbatch with the shortest step: of all that --ranks allow, what the run "
-                     "file gives stays as it is");
+  plan_app->add_flag(
+      "--search", plan.search,
+      "find the layout and microbatch with the shortest step: of all that --ranks allow, what the run "
+      "file gives stays as it is");
   plan_app
       ->add_flag("--simulate", plan.simulate,
                  "print what a step takes, which lanes wait, and what more memory or faster links would save")

@@ -9,8 +9,8 @@ namespace strata {
 /// strata plan --search: finds a layout and prints it beside others. Throws ConfigError if none fits.
 int search_plan(const PlanCommand& command, const RunConfig& open);
 
-/// strata plan --simulate: prints what a step takes and what would shorten it. Throws ConfigError if the run does
-/// not fit.
+/// strata plan --simulate: prints what a step takes and what would shorten it. Throws ConfigError if the run
+/// does not fit.
 int simulate_plan(const PlanCommand& command);
 
 }  // namespace strata

@@ -34,7 +34,7 @@ const std::vector<Section>& config_sections() {
       {"memory.nvme.limit",
        "Leaves the rest of the drives' time to others, or studies slower ones, as 1GB/s."},
       {"memory.placement", "Tiers for kinds of data. auto: the device what fits, then the host, then nvme."},
-      {"plan", "How the step is laid out; no choice here changes a result."},
+      {"plan", "How the step is laid out; no choice here but search changes a result."},
       {"device", "What computes."},
       {"device.link", "Limits for the CPU device's copies, as 1GB/s."},
       {"checkpoint", "What outlives a crash."},

@@ -236,8 +236,10 @@ void add_plan(std::vector<Key>& keys) {
       "nominal rates, the same on every machine, and this one's memory.");
   section.add<Word<PlanSearch>>(
       "search", &S::search, "",
-      "auto: of train.microbatch and the keys of parallel (but for stages, reduce_dtype and sparse_gradients) those "
-      "that are left out are found: of all that these ranks allow the ones with the shortest step, by the rates of "
+      "auto: of train.microbatch and the keys of parallel (but for stages, reduce_dtype and "
+      "sparse_gradients) those "
+      "that are left out are found: of all that these ranks allow the ones with the shortest step, by the "
+      "rates of "
       "plan.machine. A run that goes on keeps what it began with. none: keys that are left out have their "
       "defaults.");
 }
@@ -279,8 +281,7 @@ void add_device(std::vector<Key>& keys) {
   require(link.add<Rate>("d2h", &S::d2h_per_second, "", "Likewise from device to host.", some_rate),
           {"device.kind"}, check_cpu_only<&S::d2h_per_second>);
   require(link.add<Rate>("ranks", &S::sent_per_second, "",
-                         "Fastest sending to other ranks: each exchange takes that much longer.",
-                         some_rate),
+                         "Fastest sending to other ranks: each exchange takes that much longer.", some_rate),
           {"device.kind"}, check_cpu_only<&S::sent_per_second>);
 }
 

@@ -17,8 +17,8 @@
 namespace strata {
 namespace {
 
-/// Calls of a pass are measured this often in a row at most, behind one that warms up; and all passes again and
-/// again, since a machine's speed varies from second to second, until calls have taken so long.
+/// Calls of a pass are measured this often in a row at most, behind one that warms up; and all passes again
+/// and again, since a machine's speed varies from second to second, until calls have taken so long.
 constexpr int kRounds = 5;
 constexpr double kEnoughSeconds = 5;
 constexpr int kMostSweeps = 50;
@@ -93,7 +93,8 @@ class Sweeps {
               *stream, [&] { segment.run_step(step, stream->kernels(), memory.memory(), 1); });
           in_pass += taken;
           if (round == 0) continue;
-          Samples& samples = samples_.try_emplace(segment.work_of(step).name, segment.work_of(step)).first->second;
+          Samples& samples =
+              samples_.try_emplace(segment.work_of(step).name, segment.work_of(step)).first->second;
           samples.seconds.push_back(taken);
           samples.sweep = sweep_;
         }

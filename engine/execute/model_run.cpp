@@ -242,11 +242,10 @@ bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
   if (!checkpoints_ || counters.step == saved_step_) return true;
   const RunConfig::CheckpointSection& checkpoint = setup_.config.checkpoint;
   const auto save = [&] {
-    checkpoints_->save(
-        setup_.model,
-        progress_of({counters, state_->loss_scale()}, setup_.data.sampler,
-                    chosen_once(setup_.config, plan_->strategy.precision)),
-        state_->access());
+    checkpoints_->save(setup_.model,
+                       progress_of({counters, state_->loss_scale()}, setup_.data.sampler,
+                                   chosen_once(setup_.config, plan_->strategy.precision)),
+                       state_->access());
   };
   const bool was_stopped = stop.load();  // who asks again does not want to wait
   if (waits) {

@@ -41,9 +41,8 @@ std::string cause_of_waiting(const LayoutTrial& one, const LayoutTrial& best) {
        {"exchanges of sequences", one.planned->of(Lane::context) - best.planned->of(Lane::context)},
        {"gradients and parameters between ranks", one.planned->of(Lane::comm) - best.planned->of(Lane::comm)},
        {"messages between stages", one.planned->of(Lane::send) - best.planned->of(Lane::send)},
-       {"copies to and from the device",
-        std::max(one.planned->of(Lane::h2d) - best.planned->of(Lane::h2d),
-                 one.planned->of(Lane::d2h) - best.planned->of(Lane::d2h))},
+       {"copies to and from the device", std::max(one.planned->of(Lane::h2d) - best.planned->of(Lane::h2d),
+                                                  one.planned->of(Lane::d2h) - best.planned->of(Lane::d2h))},
        {"drives", one.planned->of(Lane::read) + one.planned->of(Lane::write) - best.planned->of(Lane::read) -
                       best.planned->of(Lane::write)}}};
   const auto& [name, seconds] =
@@ -67,19 +66,23 @@ std::string reason(const LayoutTrial& one, const LayoutTrial& best) {
 
 std::string search_text(const LayoutSearch& search, const LayoutInput& input) {
   const double tokens = tokens_of(input.open);
-  std::string text = fmt::format("{:>9} {:>10} {:>7} {:>10} {:>10} {:>9}  {}\n", "step", "tokens/s", "waits", "device",
-                                 "host", "exchanges", "layout");
+  std::string text = fmt::format("{:>9} {:>10} {:>7} {:>10} {:>10} {:>9}  {}\n", "step", "tokens/s", "waits",
+                                 "device", "host", "exchanges", "layout");
   for (std::size_t i = 0; i < std::min(search.planned, kShownLayouts); ++i) {
     const LayoutTrial& one = search.trials[i];
-    const auto peak = [&](Tier tier) { return format_bytes(one.planned->peaks[static_cast<std::size_t>(tier)]); };
+    const auto peak = [&](Tier tier) {
+      return format_bytes(one.planned->peaks[static_cast<std::size_t>(tier)]);
+    };
     const std::string why = reason(one, search.best());
-    text += fmt::format("{:>7.3g} s {:>10.4g} {:>5.1f} % {:>10} {:>10} {:>7.3g} s  {}{}\n", one.planned->seconds,
-                        tokens / one.planned->seconds, 100 * parts_of(one).waiting / one.planned->seconds,
-                        peak(Tier::device), peak(Tier::host), exchanged(*one.planned), describe(one.layout),
-                        why.empty() ? "" : fmt::format("\n{:62}{}", "", why));
+    text +=
+        fmt::format("{:>7.3g} s {:>10.4g} {:>5.1f} % {:>10} {:>10} {:>7.3g} s  {}{}\n", one.planned->seconds,
+                    tokens / one.planned->seconds, 100 * parts_of(one).waiting / one.planned->seconds,
+                    peak(Tier::device), peak(Tier::host), exchanged(*one.planned), describe(one.layout),
+                    why.empty() ? "" : fmt::format("\n{:62}{}", "", why));
   }
   text += fmt::format(
-      "of {} layouts {} were planned, {} do not fit, {} cannot be as short as the best whatever their plan, and {} "
+      "of {} layouts {} were planned, {} do not fit, {} cannot be as short as the best whatever their plan, "
+      "and {} "
       "promised less than those planned\n",
       search.trials.size(), search.planned, search.refused, search.beaten, search.too_many);
   text += "take it with";

@@ -12,8 +12,8 @@ namespace strata {
 /// Layouts that are printed.
 constexpr std::size_t kShownLayouts = 10;
 
-/// A table of the best, each with its step, memory and bytes and why it is slower than the first; then how many
-/// layouts there were, and settings for the best.
+/// A table of the best, each with its step, memory and bytes and why it is slower than the first; then how
+/// many layouts there were, and settings for the best.
 std::string search_text(const LayoutSearch& search, const LayoutInput& input);
 
 /// {"best": {"settings": […], …}, "layouts": […], "counts": {…}}: all that were planned.

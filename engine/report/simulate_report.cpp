@@ -33,11 +33,11 @@ std::string simulate_text(const SimulatedRun& simulated, const std::vector<RankU
   const PlannedRun& run = simulated.run;
   const RankUse& rank = busiest_rank(uses);
   const LaneUse& busiest = bottleneck(rank);
-  std::string text =
-      fmt::format("step     {:.4g} s for {} tokens: {:.4g} tokens/s\n", run.step.seconds, run.tokens,
-                  static_cast<double>(run.tokens) / run.step.seconds);
-  text += fmt::format("limit    {} on rank {}, busy {:.1f} % of the step{}\n", name_of(busiest.lane), rank.rank,
-                      100 * (1 - idle_share(busiest)), busiest.waited.empty() ? "" : "; it waits for");
+  std::string text = fmt::format("step     {:.4g} s for {} tokens: {:.4g} tokens/s\n", run.step.seconds,
+                                 run.tokens, static_cast<double>(run.tokens) / run.step.seconds);
+  text +=
+      fmt::format("limit    {} on rank {}, busy {:.1f} % of the step{}\n", name_of(busiest.lane), rank.rank,
+                  100 * (1 - idle_share(busiest)), busiest.waited.empty() ? "" : "; it waits for");
   if (!busiest.waited.empty()) {
     text.pop_back();
     for (std::size_t w = 0; w < std::min<std::size_t>(3, busiest.waited.size()); ++w) {
@@ -52,8 +52,8 @@ std::string simulate_text(const SimulatedRun& simulated, const std::vector<RankU
                         100 * idle_share(lane));
   text += '\n';
   for (const Sensitivity& one : simulated.sensitivities)
-    text += fmt::format("more     {:<28} {:>8.4g} {:<8} saves {:>8.3g} s, {:.2g} s a {}\n", one.resource, one.more,
-                        one.unit, one.saved, one.saved_per_unit(), one.unit);
+    text += fmt::format("more     {:<28} {:>8.4g} {:<8} saves {:>8.3g} s, {:.2g} s a {}\n", one.resource,
+                        one.more, one.unit, one.saved, one.saved_per_unit(), one.unit);
   return text;
 }
 

@@ -1,5 +1,5 @@
-// A simulated step for a terminal and for programs: how long it takes, who is busy, who waits, and what a little
-// more of each resource would save.
+// A simulated step for a terminal and for programs: how long it takes, who is busy, who waits, and what a
+// little more of each resource would save.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -84,6 +84,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"plan.order", "layer_major"},
     {"plan.lanes", "serial"},
     {"plan.machine", "machine.json"},
+    {"plan.search", "auto"},
     {"device.link.h2d", "1GB/s"},
     {"device.link.d2h", "3KiB/s"},
     {"device.link.ranks", "5MB/s"},
@@ -224,6 +225,7 @@ plan:
   # order: (not given)
   lanes: overlapped
   # machine: (not given)
+  search: none
 device:
   kind: cpu
   flops: 0

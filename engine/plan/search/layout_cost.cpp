@@ -18,8 +18,8 @@ double exchange_seconds(const UnitPass& pass, SharedBy shared, const Mesh& mesh,
   double seconds = 0;
   for (const PlacedExchange& exchange : pass.exchanges()) {
     if (exchange.shared != shared) continue;
-    const RankGroup& group = groups[static_cast<std::size_t>(
-        shared == SharedBy::layer ? DataGroup::tensor : DataGroup::context)];
+    const RankGroup& group =
+        groups[static_cast<std::size_t>(shared == SharedBy::layer ? DataGroup::tensor : DataGroup::context)];
     const Matrix& source = exchange.source.size;
     const Bytes bytes = source.elements() * size_of(element_type(source.dtype));
     Bytes sent = bytes;  // of a ring_shift
@@ -46,7 +46,8 @@ struct StageCost {
   double passes() const { return forward + backward; }
 };
 
-/// What other stages do before the first microbatch reaches the stage, and behind the last one that leaves it.
+/// What other stages do before the first microbatch reaches the stage, and behind the last one that leaves
+/// it.
 double fill_and_drain(const std::vector<StageCost>& stages, std::size_t stage, const RunConfig& config) {
   const RunConfig::ParallelSection& parallel = config.parallel;
   if (is_asynchronous(parallel.schedule)) return 0;
@@ -76,7 +77,8 @@ double microbatches_kept(const RunConfig& config) {
   }
 }
 
-/// Bytes of each element of parameters, gradients and state on a rank: each where its ZeRO stage shares it out.
+/// Bytes of each element of parameters, gradients and state on a rank: each where its ZeRO stage shares it
+/// out.
 struct StateBytes {
   double parameters = 0, gradients = 0, state = 0;
 };
@@ -236,8 +238,7 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
       cost.gathers = std::max(cost.gathers, (times - 1) * gather);
     }
     const double missing = std::clamp(resident + saved - room, 0.0, saved);
-    if (saved > 0)
-      cost.again = std::max(cost.again, microbatches * stage.again * missing / saved);
+    if (saved > 0) cost.again = std::max(cost.again, microbatches * stage.again * missing / saved);
     // What has no room is mostly state, whose parameters come and whose gradients go.
     const double away = std::max(0.0, resident - room);
     cost.moved = std::max(cost.moved, away / 4 / rates_.d2h_bytes_per_second);

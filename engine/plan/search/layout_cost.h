@@ -13,22 +13,22 @@
 #include "base/bytes.h"
 #include "engine/model/model.h"
 #include "engine/plan/lower/strategy.h"
-#include "engine/plan/search/run_layout.h"
 #include "engine/plan/search/rates.h"
+#include "engine/plan/search/run_layout.h"
 
 namespace strata {
 
 /// Seconds of a step on the rank for which they are most.
 struct LayoutCost {
-  double passes = 0;    ///< of computing, if nothing is made again
-  double bubble = 0;    ///< that it waits for other stages in any order of the schedule
+  double passes = 0;     ///< of computing, if nothing is made again
+  double bubble = 0;     ///< that it waits for other stages in any order of the schedule
   double exchanges = 0;  ///< within passes, between ranks that share layers
   double rings = 0;      ///< likewise, between ranks that share sequences
   double state = 0;      ///< of sending gradients, and parameters once
   // Guesses by the memory that it needs.
-  double gathers = 0;  ///< of sending parameters as often as they are gathered, in place of once
-  double again = 0;    ///< of making again what the device has no room to save
-  double moved = 0;    ///< of moving what it has no room for even then
+  double gathers = 0;             ///< of sending parameters as often as they are gathered, in place of once
+  double again = 0;               ///< of making again what the device has no room to save
+  double moved = 0;               ///< of moving what it has no room for even then
   std::int64_t instructions = 0;  ///< about as many have passes of a microbatch on all stages
 
   /// What no plan of the layout beats: its lanes run side by side.

@@ -19,12 +19,14 @@ namespace {
 
 /// Layouts that are planned at once, whatever the threads.
 constexpr std::size_t kAtOnce = 8;
-/// Instructions of passes that are planned in all, which is what planning takes time for: so many for few ranks, and
-/// more as their square root, since there are more layouts then; of one layout no more than this share.
+/// Instructions of passes that are planned in all, which is what planning takes time for: so many for few
+/// ranks, and more as their square root, since there are more layouts then; of one layout no more than this
+/// share.
 constexpr double kMostInstructions = 320'000, kFewRanks = 64, kMostOfOne = 0.25;
 /// Layouts that are planned at least, if they are no larger.
 constexpr std::size_t kLeastLayouts = 16;
-/// The best ways to share out the model of which then other schedules, microbatches and ZeRO stages are planned.
+/// The best ways to share out the model of which then other schedules, microbatches and ZeRO stages are
+/// planned.
 constexpr std::size_t kRefined = 3;
 /// Steps with more are not planned whole.
 constexpr std::int64_t kWhole = 20'000;
@@ -37,8 +39,8 @@ struct ShortSteps {
 std::optional<ShortSteps> short_steps(const RunConfig& config, const LayoutCost& cost) {
   const std::int64_t stages = config.parallel.pipeline;
   if (config.microbatches() * cost.instructions <= kWhole) return std::nullopt;
-  // A pipeline is full after as many microbatches as it has stages, or with backward passes in two after twice
-  // as many; interleaved ones take whole rounds.
+  // A pipeline is full after as many microbatches as it has stages, or with backward passes in two after
+  // twice as many; interleaved ones take whole rounds.
   const std::int64_t rounds = config.parallel.schedule == PipelineSchedule::zero_bubble ? 2 : 1;
   const ShortSteps steps =
       stages > 1 ? ShortSteps{rounds * stages, (rounds + 1) * stages} : ShortSteps{8, 12};
@@ -123,7 +125,8 @@ std::vector<Candidate> priced(const LayoutInput& input, LayoutCosts& costs) {
   return candidates;
 }
 
-/// Plans the most promising candidates: first one of each mesh, then others of the best meshes, then all others.
+/// Plans the most promising candidates: first one of each mesh, then others of the best meshes, then all
+/// others.
 class Planning {
  public:
   Planning(std::vector<Candidate>& candidates, const LayoutInput& input)
@@ -138,7 +141,8 @@ class Planning {
     plan_those([&](const Candidate& one) { return met.insert(mesh_of(one.trial.layout)).second; },
                most_instructions_ / 2);
     const std::set<MeshKey> best = best_meshes();
-    plan_those([&](const Candidate& one) { return best.contains(mesh_of(one.trial.layout)); }, most_instructions_);
+    plan_those([&](const Candidate& one) { return best.contains(mesh_of(one.trial.layout)); },
+               most_instructions_);
     plan_those([](const Candidate&) { return true; }, most_instructions_);
     return best_;
   }
@@ -151,7 +155,8 @@ class Planning {
       if (layouts_ >= kLeastLayouts && instructions_ >= most_instructions) break;
       if (candidate.was_tried || (best_ && candidate.trial.cost.bound() >= *best_)) continue;
       const std::int64_t instructions = planned_instructions(candidate.config, candidate.trial.cost);
-      const bool is_large = static_cast<double>(instructions) > kMostOfOne * static_cast<double>(most_instructions_);
+      const bool is_large =
+          static_cast<double>(instructions) > kMostOfOne * static_cast<double>(most_instructions_);
       if ((best_ && is_large) || !is_meant(candidate)) continue;
       instructions_ += instructions;
       ++layouts_;
@@ -201,18 +206,21 @@ LayoutSearch search_layouts(const LayoutInput& input) {
   LayoutCosts costs(input.rates, input.model_of_rank);
   std::vector<Candidate> candidates = priced(input, costs);
   if (candidates.empty()) {
-    throw ConfigError(fmt::format(
-        "plan.search: no layout of {} rank{} fits this model and train.batch {}; take another number of ranks, or "
-        "leave more of parallel and train.microbatch open",
-        input.ranks, input.ranks == 1 ? "" : "s", input.open.train.batch));
+    throw ConfigError(
+        fmt::format("plan.search: no layout of {} rank{} fits this model and train.batch {}; take another "
+                    "number of ranks, or "
+                    "leave more of parallel and train.microbatch open",
+                    input.ranks, input.ranks == 1 ? "" : "s", input.open.train.batch));
   }
   const std::optional<double> best = Planning(candidates, input).run();
   if (!best) {
     const auto tried = std::ranges::find_if(candidates, &Candidate::was_tried);
-    throw ConfigError(fmt::format("plan.search: none of the layouts tried can be planned; the most promising, {}: {}",
-                                  describe(tried->trial.layout), tried->trial.refusal));
+    throw ConfigError(
+        fmt::format("plan.search: none of the layouts tried can be planned; the most promising, {}: {}",
+                    describe(tried->trial.layout), tried->trial.refusal));
   }
-  std::ranges::stable_partition(candidates, [](const Candidate& one) { return one.trial.planned.has_value(); });
+  std::ranges::stable_partition(candidates,
+                                [](const Candidate& one) { return one.trial.planned.has_value(); });
   LayoutSearch search;
   for (Candidate& one : candidates) {
     if (one.trial.planned) {
@@ -224,8 +232,9 @@ LayoutSearch search_layouts(const LayoutInput& input) {
     }
     search.trials.push_back(std::move(one.trial));
   }
-  std::stable_sort(search.trials.begin(), search.trials.begin() + static_cast<std::ptrdiff_t>(search.planned),
-                   [](const LayoutTrial& a, const LayoutTrial& b) { return a.planned->seconds < b.planned->seconds; });
+  std::stable_sort(
+      search.trials.begin(), search.trials.begin() + static_cast<std::ptrdiff_t>(search.planned),
+      [](const LayoutTrial& a, const LayoutTrial& b) { return a.planned->seconds < b.planned->seconds; });
   return search;
 }
 

@@ -1,6 +1,7 @@
-// The search for a run's layout: all that its run file allows are priced (layout_cost.h), those that promise most
-// are planned and timed (planned_run.h), and none is planned whose bound is above the best step found. Layouts
-// are planned side by side on the arena that the caller runs in; results do not depend on its threads.
+// The search for a run's layout: all that its run file allows are priced (layout_cost.h), those that promise
+// most are planned and timed (planned_run.h), and none is planned whose bound is above the best step found.
+// Layouts are planned side by side on the arena that the caller runs in; results do not depend on its
+// threads.
 #pragma once
 
 #include <array>
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/search/run_layout.h"
 #include "engine/plan/search/layout_cost.h"
 #include "engine/plan/search/planned_run.h"
+#include "engine/plan/search/run_layout.h"
 
 namespace strata {
 
@@ -36,8 +37,8 @@ struct LayoutSearch {
   /// Those that were planned, the shortest step first; then those that were not, by their guesses.
   std::vector<LayoutTrial> trials;
   std::size_t planned = 0, refused = 0;
-  std::size_t beaten = 0;   ///< whose bounds are above the best step
-  std::size_t too_many = 0; ///< that promise less than those that were planned, and were not tried
+  std::size_t beaten = 0;    ///< whose bounds are above the best step
+  std::size_t too_many = 0;  ///< that promise less than those that were planned, and were not tried
 
   const LayoutTrial& best() const { return trials.front(); }
 };

@@ -16,7 +16,8 @@ struct RankLinks {
   std::int64_t node_ranks = 0;         ///< of a node; 0: all are of one
   double inside_bytes_per_second = 0;  ///< that a rank sends to ranks of its node; 0: not given
   double across_bytes_per_second = 0;  ///< to those of others, if all of its node send so much; 0: not given
-  double inside_latency = 0, across_latency = 0;  ///< seconds from one rank to another beside those of its bytes
+  double inside_latency = 0,
+         across_latency = 0;  ///< seconds from one rank to another beside those of its bytes
   friend bool operator==(const RankLinks&, const RankLinks&) = default;
 };
 
@@ -27,10 +28,10 @@ inline constexpr std::array<std::pair<const char*, double RankLinks::*>, 4> kRan
      {"node_bytes_per_second", &RankLinks::across_bytes_per_second},
      {"node_latency_seconds", &RankLinks::across_latency}}};
 
-/// What each rank of a group sends in `exchange` takes. A collective goes round a ring in which the ranks of a
-/// node stand together; those of a group on one node share what goes to other nodes, each over its own link.
-/// A message is to the next stage, on another node if the group is on several. REQUIRES: links with a rate
-/// each.
+/// What each rank of a group sends in `exchange` takes. A collective goes round a ring in which the ranks of
+/// a node stand together; those of a group on one node share what goes to other nodes, each over its own
+/// link. A message is to the next stage, on another node if the group is on several. REQUIRES: links with a
+/// rate each.
 double exchange_seconds(const RankLinks& links, const RankGroup& group, const Exchange& exchange);
 
 /// Bytes per second that each rank of the group sends in a collective. REQUIRES: likewise.

@@ -147,7 +147,8 @@ double MachineRates::share_of_cores(double copied_per_second) const {
 
 RankLinks MachineRates::rank_links() const {
   RankLinks given = links;
-  const double copied = cores_copy && copy_bytes_per_second > 0 ? copy_bytes_per_second : h2d_bytes_per_second;
+  const double copied =
+      cores_copy && copy_bytes_per_second > 0 ? copy_bytes_per_second : h2d_bytes_per_second;
   if (given.inside_bytes_per_second == 0) given.inside_bytes_per_second = copied;
   if (given.across_bytes_per_second == 0) given.across_bytes_per_second = given.inside_bytes_per_second;
   return given;

@@ -29,8 +29,8 @@ struct MachineRates {
   double share_of_cores(double copied_per_second) const;
   /// Likewise of an exchange between ranks: if cores copy, one makes it.
   double share_of_exchange() const { return cores_copy ? 1 / cores : 0; }
-  /// The links with a rate each: what the profile leaves out is as fast as one core copies, if cores do, or as
-  /// the link to the device.
+  /// The links with a rate each: what the profile leaves out is as fast as one core copies, if cores do, or
+  /// as the link to the device.
   RankLinks rank_links() const;
 };
 

@@ -30,7 +30,9 @@ class Choices {
  public:
   explicit Choices(const RunConfig& open) : open_(open) {}
 
-  bool is_open(std::string_view key) const { return std::ranges::find(open_.plan.open, key) != open_.plan.open.end(); }
+  bool is_open(std::string_view key) const {
+    return std::ranges::find(open_.plan.open, key) != open_.plan.open.end();
+  }
   template <typename T>
   std::vector<T> of(std::string_view key, const T& given, std::vector<T> all) const {
     return is_open(key) ? std::move(all) : std::vector<T>{given};

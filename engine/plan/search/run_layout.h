@@ -1,5 +1,6 @@
-// Layouts of a run: over which ranks, in which order and in which microbatches it is trained. What its run file
-// leaves open is chosen once, before the run is planned, since it changes bits. Pure functions; any thread.
+// Layouts of a run: over which ranks, in which order and in which microbatches it is trained. What its run
+// file leaves open is chosen once, before the run is planned, since it changes bits. Pure functions; any
+// thread.
 #pragma once
 
 #include <array>
@@ -26,12 +27,12 @@ std::string describe(const RunLayout& layout);
 
 /// The run with that layout, in which nothing is left to search.
 RunConfig with_layout(RunConfig open, const RunLayout& layout);
-/// Likewise, from settings_of() a layout, and so remembered in the run's checkpoints. Throws ConfigError if the
-/// run file does not allow them.
+/// Likewise, from settings_of() a layout, and so remembered in the run's checkpoints. Throws ConfigError if
+/// the run file does not allow them.
 RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings);
 
-/// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its own
-/// values where it gives them. Left out is what a model may refuse besides, and what is never the best:
+/// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its
+/// own values where it gives them. Left out is what a model may refuse besides, and what is never the best:
 /// schedules that another one beats with as many activations (gpipe, breadth_first), or that learn otherwise
 /// (pipedream); sharing no state at all; and sequences of less than 4096 tokens a rank.
 std::vector<RunLayout> layouts_of(const RunConfig& open, std::int64_t ranks, std::int64_t node_ranks);

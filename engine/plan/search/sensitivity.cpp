@@ -23,9 +23,12 @@ struct Rate {
 std::vector<Rate> rates_of(const MachineRates& now, bool has_ranks, bool has_drives) {
   std::vector<Rate> rates = {
       {"flops_per_second", "TFLOP/s", 1e12, [](MachineRates& r) -> double& { return r.flops_per_second; }},
-      {"memory_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.memory_bytes_per_second; }},
-      {"h2d_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.h2d_bytes_per_second; }},
-      {"d2h_bytes_per_second", "GB/s", 1e9, [](MachineRates& r) -> double& { return r.d2h_bytes_per_second; }}};
+      {"memory_bytes_per_second", "GB/s", 1e9,
+       [](MachineRates& r) -> double& { return r.memory_bytes_per_second; }},
+      {"h2d_bytes_per_second", "GB/s", 1e9,
+       [](MachineRates& r) -> double& { return r.h2d_bytes_per_second; }},
+      {"d2h_bytes_per_second", "GB/s", 1e9,
+       [](MachineRates& r) -> double& { return r.d2h_bytes_per_second; }}};
   if (has_drives) {
     rates.push_back({"nvme_read_bytes_per_second", "GB/s", 1e9,
                      [](MachineRates& r) -> double& { return r.nvme_read_bytes_per_second; }});
@@ -75,7 +78,8 @@ SimulatedRun simulate(const AdviceInput& input) {
   const double now = run.step.seconds;
   const std::array<Bytes, kTiers.size()> peaks = run.peaks();
 
-  for (const Rate& rate : rates_of(result.rates, first.ranks() > 1, peaks[static_cast<std::size_t>(Tier::nvme)] > 0)) {
+  for (const Rate& rate :
+       rates_of(result.rates, first.ranks() > 1, peaks[static_cast<std::size_t>(Tier::nvme)] > 0)) {
     MachineRates faster = result.rates;
     double& value = rate.of(faster);
     const double more = kMoreOfEach * value;
@@ -87,7 +91,8 @@ SimulatedRun simulate(const AdviceInput& input) {
 
   std::vector<Budget> budgets;
   if (first.memory.device != kUnlimited) budgets.push_back({"memory.device", first.memory.device});
-  if (first.memory.host && *first.memory.host != kUnlimited) budgets.push_back({"memory.host", *first.memory.host});
+  if (first.memory.host && *first.memory.host != kUnlimited)
+    budgets.push_back({"memory.host", *first.memory.host});
   std::vector<std::optional<double>> steps(budgets.size());
   for_ranges(std::ssize(budgets), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (auto b = static_cast<std::size_t>(begin); b < static_cast<std::size_t>(end); ++b) {

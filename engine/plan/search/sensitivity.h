@@ -1,5 +1,5 @@
-// What a little more of each resource would save of a planned step. Pure functions; changes are planned side by
-// side on the arena that the caller runs in.
+// What a little more of each resource would save of a planned step. Pure functions; changes are planned side
+// by side on the arena that the caller runs in.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct Sensitivity {
   double saved_per_unit() const { return saved / more; }
 };
 
-/// A run as it is planned, and what would change its step: a larger budget by planning the run again with it, a
-/// faster link by the same plan.
+/// A run as it is planned, and what would change its step: a larger budget by planning the run again with it,
+/// a faster link by the same plan.
 struct SimulatedRun {
   PlannedRun run;
   MachineRates rates;

@@ -30,7 +30,8 @@ double work(const Program& program, const MachineRates& rates) {
 }
 
 /// Exchanges of all groups take turns.
-StepCost cost_of(const Program& program, const MachineRates& rates, double flops, const ResidentBytes& moved) {
+StepCost cost_of(const Program& program, const MachineRates& rates, double flops,
+                 const ResidentBytes& moved) {
   const RankLinks links = rates.rank_links();
   double exchanging = 0;
   for (std::size_t group = 0; group < moved.sent_in_group.size(); ++group) {

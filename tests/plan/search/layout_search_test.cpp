@@ -82,8 +82,7 @@ TEST(RunLayouts, KeepWhatTheRunFileGives) {
   EXPECT_TRUE(open.contains("parallel.tensor=2"));
   EXPECT_TRUE(open.contains("parallel.pipeline=4"));
   EXPECT_TRUE(open.contains("train.microbatch=8"));
-  const LayoutInput input =
-      input_of({"parallel.tensor=2", "train.microbatch=2", "parallel.zero_stage=1"}, 4);
+  const LayoutInput input = input_of({"parallel.tensor=2", "train.microbatch=2", "parallel.zero_stage=1"}, 4);
   for (const RunLayout& layout : layouts_of(input.open, 4, 0)) {
     EXPECT_EQ(layout.parallel.tensor, 2);
     EXPECT_EQ(layout.parallel.zero_stage, 1);
