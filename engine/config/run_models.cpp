@@ -243,9 +243,10 @@ RunModels parse_run_models(std::string_view text, const std::string& name,
   std::vector<LoadedModel> models = Models(file, commands, run, ranks, read).make();
   if (run.config().plan.search == PlanSearch::automatic) {
     const Given* given = run.find("plan.search");
-    fail(given == nullptr ? name : given->place,
-         "plan.search: auto is for a run of one model; give microbatch and layout where there are several, or "
-         "leave it out");
+    fail(
+        given == nullptr ? name : given->place,
+        "plan.search: auto is for a run of one model; give microbatch and layout where there are several, or "
+        "leave it out");
   }
   check_models(models, run);
   add_overrides(models, result);
