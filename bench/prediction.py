@@ -23,7 +23,6 @@ import memory_runs
 import timed_runs
 from memory_design import gpt2, llama
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # With samples of a step and tokens of each: steps of a second or so on two cores.
 MODELS = {
     "llama-26m": (llama(512, 8, 8, 4, 1408), 8, 256),
@@ -122,15 +121,8 @@ def measure(case, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--steps", type=int, default=6, help="of each run; the first two are not timed")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--strata", default=str(ROOT / "build/strata"))
-    arguments = parser.parse_args()
-    if arguments.steps < 3:
-        parser.error("--steps: 3 or more, the first two are not timed")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments = timed_runs.parse(parser)
     table = arguments.out / "prediction.csv"
     rows = list(csv.DictReader(table.open())) if table.exists() else []
     for case in cases(arguments.models):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times every configuration of small spaces and compares the best with what plan.search: auto chooses.
 
-    bench/search.py --out FOLDER [--settings link drive device ranks pipeline batch] [--steps 6] [--rounds 2]
+    bench/search.py --out FOLDER --rounds 2 [--settings link drive device ranks pipeline batch] [--steps 6]
 
 A setting is a run file with a slow link, a slow drive, a small device, two ranks, a pipeline of two or few samples; its space is every
 microbatch, recomputation, order, place and layout that its run file leaves open (docs: README, "Searching"). The profile of the machine
@@ -26,7 +26,6 @@ import tempfile
 import timed_runs
 from memory_design import llama
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = llama(256, 6, 8, 4, 704)
 BASE = {
     "model": {"architecture": MODEL[0], "config": MODEL[1]},
@@ -169,15 +168,8 @@ class Setting:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--steps", type=int, default=6, help="of each run; the first two are not timed")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--strata", default=str(ROOT / "build/strata"))
-    arguments = parser.parse_args()
-    if arguments.steps < 3:
-        parser.error("--steps: 3 or more, the first two are not timed")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments = timed_runs.parse(parser)
     arguments.out = arguments.out.resolve()
     for name in arguments.settings:
         Setting(name, arguments).compare()

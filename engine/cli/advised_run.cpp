@@ -12,11 +12,7 @@ namespace strata {
 namespace {
 
 void set_open_budgets(std::vector<RunConfig>& configs, const AdvisedRun& run, const HostResources& host) {
-  std::vector<JointModel> joint;
-  joint.reserve(configs.size());
-  for (std::size_t m = 0; m < configs.size(); ++m)
-    joint.push_back({run.input.names[m], &configs[m], run.input.models[m]});
-  const HostShare share = share_of_run(joint, host, ranks_of_node(configs.front())).host;
+  const HostShare share = share_of_run(joined(run.input, configs), host, ranks_of_node(configs.front())).host;
   for (RunConfig& config : configs) set_unlimited(config.memory, config.device.kind, share);
 }
 

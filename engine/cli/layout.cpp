@@ -6,15 +6,18 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/task_arena.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
+#include "collectives/same_on_all.h"
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/cli/device.h"
 #include "engine/cli/setup.h"
+#include "engine/config/words.h"
 
 namespace strata {
 namespace {
@@ -25,13 +28,24 @@ struct Found {
   std::string why;
 };
 
-/// What the newest checkpoint that says anything was trained with, if by as many ranks.
-std::optional<Found> stored_layout(const std::string& path, std::int64_t ranks) {
+/// Whether settings give each key a value that the run file leaves open, and no other. A layout has shards by
+/// its replicas, and no value of parallel.shard.
+bool are_those_of(const std::vector<std::string>& settings, const std::vector<std::string>& open) {
+  std::set<std::string> given, asked(open.begin(), open.end());
+  for (const std::string& setting : settings) given.insert(setting.substr(0, setting.find('=')));
+  asked.erase("parallel.shard");
+  return given == asked;
+}
+
+/// What the newest checkpoint that says anything was trained with, if by as many ranks and if the run file
+/// still leaves the same open.
+std::optional<Found> stored_layout(const RunConfig& open, std::int64_t ranks) {
+  const std::string& path = open.checkpoint.path;
   if (path.empty()) return std::nullopt;
   for (const CheckpointEntry& entry : list_checkpoints(FileSystem::real(), path)) {
     if (!entry.manifest) continue;
     const Progress& progress = entry.manifest->progress;
-    if (progress.layout.empty() || progress.layout_ranks != ranks) return std::nullopt;
+    if (progress.layout_ranks != ranks || !are_those_of(progress.layout, open.plan.open)) return std::nullopt;
     return Found{progress.layout,
                  fmt::format("the run goes on from {}, which has it", entry.folder.string())};
   }
@@ -78,10 +92,14 @@ LayoutSearch find_layout(const LayoutInput& input) {
 }
 
 std::string agree_on_layout(RunConfig& config, bool fresh, std::int64_t ranks, Communicator* world) {
+  require_same(world,
+               {{"plan.search", std::string(word_of(config.plan.search))},
+                {"what plan.search is to choose", fmt::format("{}", fmt::join(config.plan.open, " "))}},
+               "all ranks of a run need the same run file");
   if (config.plan.search == PlanSearch::none) return "";
   const std::string text = text_of_first_rank(world, [&] {
     std::optional<Found> found;
-    if (!fresh) found = stored_layout(config.checkpoint.path, ranks);
+    if (!fresh) found = stored_layout(config, ranks);
     if (!found) found = search(config, ranks);
     return nlohmann::json{{"settings", found->settings}, {"why", found->why}}.dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -115,7 +115,7 @@ int plan_models(const PlanCommand& command, const RunModels& run) {
   std::vector<JointModel> joint;
   joint.reserve(models.size());
   for (std::size_t m = 0; m < models.size(); ++m) joint.push_back({labels[m].name, &configs[m], &models[m]});
-  const auto [scratch, host] = share_of_run(joint, planned_host(first), 1);
+  const auto [scratch, host] = share_of_run(joint, planned_host(first), ranks_of_node(first));
   set_unlimited(first.memory, first.device.kind, host);
   for (RunConfig& config : configs) config.memory = first.memory;
   const MachineRates profile = planning_rates(first);

@@ -78,7 +78,8 @@ class PassMemory {
 /// What calls took, sweep after sweep.
 class Sweeps {
  public:
-  explicit Sweeps(Device& device) : device_(device) {}
+  /// Calls that are known are not measured. REQUIRES: `known` outlives it.
+  Sweeps(Device& device, const KernelTimes& known) : device_(device), known_(known) {}
 
   /// Measures a pass, if it has calls that no other pass of the sweep had.
   void measure(const UnitPass& pass, Bytes room) {
@@ -93,8 +94,8 @@ class Sweeps {
               *stream, [&] { segment.run_step(step, stream->kernels(), memory.memory(), 1); });
           in_pass += taken;
           if (round == 0) continue;
-          Samples& samples =
-              samples_.try_emplace(segment.work_of(step).name, segment.work_of(step)).first->second;
+          const KernelWork call = segment.work_of(step);
+          Samples& samples = samples_.try_emplace(call.name, call).first->second;
           samples.seconds.push_back(taken);
           samples.sweep = sweep_;
         }
@@ -106,7 +107,7 @@ class Sweeps {
   /// Ends a sweep; whether another one is to follow.
   bool go_on() { return ++sweep_ < kMostSweeps && all_seconds_ < kEnoughSeconds; }
 
-  /// Of each call the median.
+  /// Adds the median of each call that was not known.
   void add_to(KernelTimes& times) {
     for (auto& [name, samples] : samples_) {
       const auto middle = samples.seconds.begin() + std::ssize(samples.seconds) / 2;
@@ -128,12 +129,13 @@ class Sweeps {
     return std::ranges::all_of(pass.segments(), [&](const Segment& segment) {
       return std::ranges::all_of(*segment.work(), [&](const RepeatedCall& call) {
         const auto found = samples_.find(call.call.name);
-        return found != samples_.end() && found->second.sweep == sweep_;
+        return known_.has(call.call) || (found != samples_.end() && found->second.sweep == sweep_);
       });
     });
   }
 
   Device& device_;
+  const KernelTimes& known_;
   std::map<std::string, Samples> samples_;
   int sweep_ = 0;
   double all_seconds_ = 0;
@@ -146,7 +148,7 @@ void measure_kernels(Device& device, const Model& model, DType precision, const 
   const std::shared_ptr<const UnitCompute> compute = unit_compute(model, precision, shape);
   std::set<std::size_t> kinds;
   for (const Unit& unit : model.units) kinds.insert(static_cast<std::size_t>(unit.kind));
-  Sweeps sweeps(device);
+  Sweeps sweeps(device, times);
   do {
     for (const std::size_t kind : kinds) {
       for (const UnitPasses::Level& level : compute->passes(kind).levels) {

@@ -33,7 +33,7 @@ Parts parts_of(const LayoutTrial& trial) {
           .waiting = std::max(0.0, trial.planned->seconds - computing)};
 }
 
-/// For what a lane's longer work stands.
+/// Names what takes longest beyond the best one's; empty if nothing does.
 std::string cause_of_waiting(const LayoutTrial& one, const LayoutTrial& best) {
   const std::array<std::pair<std::string_view, double>, 7> causes = {
       {{"the pipeline's bubble", one.cost.bubble - best.cost.bubble},
@@ -82,9 +82,8 @@ std::string search_text(const LayoutSearch& search, const LayoutInput& input) {
   }
   text += fmt::format(
       "of {} layouts {} were planned, {} do not fit, {} cannot be as short as the best whatever their plan, "
-      "and {} "
-      "promised less than those planned\n",
-      search.trials.size(), search.planned, search.refused, search.beaten, search.too_many);
+      "and {} were left out: they promise less, or are too large to plan\n",
+      search.trials.size(), search.planned, search.refused, search.beaten, search.left_out);
   text += "take it with";
   for (const std::string& setting : settings_of(search.best().layout, input.open))
     text += fmt::format(" --set {}", setting);
@@ -120,7 +119,7 @@ nlohmann::json search_json(const LayoutSearch& search, const LayoutInput& input)
             {"planned", search.planned},
             {"do_not_fit", search.refused},
             {"beaten_by_bound", search.beaten},
-            {"promised_less", search.too_many}}}};
+            {"left_out", search.left_out}}}};
 }
 
 }  // namespace strata

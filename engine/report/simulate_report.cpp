@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "engine/report/figures.h"
-
 namespace strata {
 namespace {
 
@@ -35,18 +33,12 @@ std::string simulate_text(const SimulatedRun& simulated, const std::vector<RankU
   const LaneUse& busiest = bottleneck(rank);
   std::string text = fmt::format("step     {:.4g} s for {} tokens: {:.4g} tokens/s\n", run.step.seconds,
                                  run.tokens, static_cast<double>(run.tokens) / run.step.seconds);
-  text +=
-      fmt::format("limit    {} on rank {}, busy {:.1f} % of the step{}\n", name_of(busiest.lane), rank.rank,
-                  100 * (1 - idle_share(busiest)), busiest.waited.empty() ? "" : "; it waits for");
-  if (!busiest.waited.empty()) {
-    text.pop_back();
-    for (std::size_t w = 0; w < std::min<std::size_t>(3, busiest.waited.size()); ++w) {
-      text += fmt::format("{} {} {:.1f} %", w == 0 ? "" : ",", name_of(busiest.waited[w].first),
-                          100 * busiest.waited[w].second / run.step.seconds);
-    }
-    text += '\n';
-  }
-  text += "idle    ";
+  std::string waits;
+  for (std::size_t w = 0; w < std::min<std::size_t>(3, busiest.waited.size()); ++w)
+    waits += fmt::format("{} {} {:.1f} %", w == 0 ? "; it waits for" : ",", name_of(busiest.waited[w].first),
+                         100 * busiest.waited[w].second / run.step.seconds);
+  text += fmt::format("limit    {} on rank {}, busy {:.1f} % of the step{}\nidle    ", name_of(busiest.lane),
+                      rank.rank, 100 * (1 - idle_share(busiest)), waits);
   for (const LaneUse& lane : rank.lanes)
     text += fmt::format("{} {} {:.1f} %", &lane == &rank.lanes.front() ? "" : ",", name_of(lane.lane),
                         100 * idle_share(lane));

@@ -72,16 +72,20 @@ MicrobatchShape microbatch_of_rank(const RunConfig& config) {
   return {config.train.microbatch, config.data.sequence_length / config.parallel.context};
 }
 
+Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model) {
+  const bool shares_out = parallel.zero_stage > 0;
+  const std::int64_t holders = parallel.data * parallel.context;
+  return {.replicate = shares_out ? parallel.replicate : holders,
+          .shard = shares_out ? holders / parallel.replicate : 1,
+          .pipeline = parallel.pipeline,
+          .tensor = parallel.tensor,
+          .key_copies = model.key_copies,
+          .context = parallel.context};
+}
+
 Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage) {
   Strategy strategy;
-  const bool shares_out = config.parallel.zero_stage > 0;
-  const std::int64_t holders = config.parallel.data * config.parallel.context;
-  strategy.mesh = {.replicate = shares_out ? config.parallel.replicate : holders,
-                   .shard = shares_out ? holders / config.parallel.replicate : 1,
-                   .pipeline = config.parallel.pipeline,
-                   .tensor = config.parallel.tensor,
-                   .key_copies = model.key_copies,
-                   .context = config.parallel.context};
+  strategy.mesh = mesh_of(config.parallel, model);
   strategy.pipeline = {config.parallel.schedule, cut_into_stages(config, model), stage};
   strategy.divides_backward =
       config.parallel.pipeline > 1 && config.parallel.schedule == PipelineSchedule::zero_bubble;

@@ -177,6 +177,8 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
 /// The microbatches that a rank computes: of sequences that ranks share, its part.
 MicrobatchShape microbatch_of_rank(const RunConfig& config);
 
+Mesh mesh_of(const RunConfig::ParallelSection& parallel, const Model& model);
+
 /// The run file's choices, for a stage of the pipeline; order as given or layer-major, every state on the
 /// host. Throws ConfigError if the pipeline cannot be made.
 Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t stage = 0);

@@ -24,14 +24,6 @@ constexpr Bytes kEnough = Bytes{1} << 50;
 /// Instructions of a program that takes seconds to plan, and about as many of a pass of a microbatch.
 constexpr std::size_t kLargeProgram = 50'000, kInstructionsPerPass = 10;
 
-std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs) {
-  std::vector<JointModel> models;
-  models.reserve(configs.size());
-  for (std::size_t m = 0; m < configs.size(); ++m)
-    models.push_back({input.names[m], &configs[m], input.models[m]});
-  return models;
-}
-
 /// A change, with the run that has it.
 struct Trial {
   Change change;
@@ -215,6 +207,14 @@ void find_fitting(const AdviceInput& input, const Trial& now, const ChangeFacts&
 }
 
 }  // namespace
+
+std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs) {
+  std::vector<JointModel> models;
+  models.reserve(configs.size());
+  for (std::size_t m = 0; m < configs.size(); ++m)
+    models.push_back({input.names[m], &configs[m], input.models[m]});
+  return models;
+}
 
 std::vector<RunConfig> with_change(const AdviceInput& input, const Change& change) {
   std::vector<RunConfig> configs;

@@ -29,6 +29,9 @@ struct AdviceInput {
   bool has_bf16 = true;               ///< if not, products are as fast in bf16 as in the run's precision
 };
 
+/// The models of a run with these configs, which outlive what is returned.
+std::vector<JointModel> joined(const AdviceInput& input, const std::vector<RunConfig>& configs);
+
 /// What a run with a change takes.
 struct Prediction {
   Change change = {};

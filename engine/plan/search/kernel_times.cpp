@@ -36,6 +36,12 @@ void KernelTimes::add(const KernelWork& call, double seconds) {
   }
 }
 
+void KernelTimes::speed_up(double times) {
+  for (auto& [name, calls] : by_operator_) {
+    for (Measured& one : calls) one.seconds /= times;
+  }
+}
+
 std::size_t KernelTimes::size() const {
   std::size_t calls = 0;
   for (const auto& [name, measured] : by_operator_) calls += measured.size();

@@ -19,6 +19,9 @@ class KernelTimes {
   /// In place of what was known of calls of that name. REQUIRES: more than 0 seconds.
   void add(const KernelWork& call, double seconds);
 
+  /// All calls take so many times less.
+  void speed_up(double times);
+
   bool is_empty() const { return by_operator_.empty(); }
   std::size_t size() const;
   /// Whether one can plan by it: all seconds are above 0, and no FLOPs or bytes below.

@@ -7,12 +7,13 @@
 #include "collectives/sent_bytes.h"
 #include "engine/model/compute.h"
 #include "engine/plan/lower/stages.h"
+#include "engine/plan/search/step_facts.h"
 #include "engine/plan/search/timeline.h"
 
 namespace strata {
 namespace {
 
-/// Of exchanges between ranks that share layers, or that share sequences.
+/// What a pass's exchanges take that are between ranks which share layers, or sequences.
 double exchange_seconds(const UnitPass& pass, SharedBy shared, const Mesh& mesh, const RankLinks& links) {
   const std::vector<RankGroup> groups = groups_of(mesh);
   double seconds = 0;
@@ -38,26 +39,31 @@ std::int64_t instructions_of(const UnitPass& pass) {
 
 /// Sums over the units of a stage.
 struct StageCost {
-  double forward = 0, backward = 0, again = 0, exchanges = 0, rings = 0;
+  double passes = 0, again = 0, exchanges = 0, rings = 0;
   Bytes saved = 0, inputs = 0;
-  std::int64_t elements = 0;
+  std::int64_t elements = 0;  ///< of parameters
+  std::int64_t trained = 0;   ///< of them, those that are updated
+  std::int64_t summed = 0;    ///< of these, those whose gradients certainly go to other ranks whole
   std::int64_t units = 0;
-
-  double passes() const { return forward + backward; }
 };
 
-/// What other stages do before the first microbatch reaches the stage, and behind the last one that leaves
-/// it.
-double fill_and_drain(const std::vector<StageCost>& stages, std::size_t stage, const RunConfig& config) {
-  const RunConfig::ParallelSection& parallel = config.parallel;
-  if (is_asynchronous(parallel.schedule)) return 0;
+/// What a chunk does for a microbatch.
+struct ChunkCost {
+  double passes = 0, forward = 0;
+};
+
+/// What other stages do for the first microbatch before it reaches the stage, and for the last one behind it:
+/// by their first chunks. If backward passes are in two, what the last one leaves behind may run beside that,
+/// and without a norm of all gradients even under the next step.
+double fill_and_drain(const std::vector<ChunkCost>& chunks, std::size_t stage, const RunConfig& config) {
+  const PipelineSchedule schedule = config.parallel.schedule;
+  if (is_asynchronous(schedule)) return 0;
+  const bool is_divided = schedule == PipelineSchedule::zero_bubble;
+  if (is_divided && config.optimizer.clip_norm == 0) return 0;
   double seconds = 0;
-  for (std::size_t before = 0; before < stage; ++before) {
-    // Half of a backward pass in two fills the time behind it.
-    const bool is_divided = parallel.schedule == PipelineSchedule::zero_bubble;
-    seconds += stages[before].forward + stages[before].backward * (is_divided ? 0.5 : 1);
-  }
-  return seconds / static_cast<double>(parallel.chunks);
+  for (std::size_t before = 0; before < stage; ++before)
+    seconds += is_divided ? chunks[before].forward : chunks[before].passes;
+  return seconds;
 }
 
 /// Microbatches whose activations the first stage keeps at once.
@@ -91,17 +97,6 @@ StateBytes state_bytes(const RunConfig& config, const Mesh& mesh) {
           .state = 12 * (zero >= 1 ? shard : 1)};
 }
 
-Mesh mesh_of(const RunConfig& config, const Model& model) {
-  const std::int64_t holders = config.parallel.data * config.parallel.context;
-  const bool shares_out = config.parallel.zero_stage > 0;
-  return {.replicate = shares_out ? config.parallel.replicate : holders,
-          .shard = shares_out ? holders / config.parallel.replicate : 1,
-          .pipeline = config.parallel.pipeline,
-          .tensor = config.parallel.tensor,
-          .key_copies = model.key_copies,
-          .context = config.parallel.context};
-}
-
 }  // namespace
 
 double LayoutCost::bound() const {
@@ -129,18 +124,21 @@ const Model* LayoutCosts::model_of(const RunConfig& config) {
 }
 
 const std::vector<LayoutCosts::UnitCost>& LayoutCosts::units_of(const RunConfig& config, const Model& model) {
-  const auto [found, is_new] = units_.try_emplace({share_of(config), config.train.microbatch});
+  const auto [found, is_new] =
+      units_.try_emplace({share_of(config), config.parallel.pipeline, config.train.microbatch});
   if (!is_new) return found->second;
   const auto compute = unit_compute(model, config.precision(), microbatch_of_rank(config));
-  const Mesh mesh = mesh_of(config, model);
+  const Mesh mesh = mesh_of(config.parallel, model);
   std::vector<std::optional<UnitCost>> of_kind(model.graphs.size());
-  for (const Unit& unit : model.units) {
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const Unit& unit = model.units[u];
+    const bool is_last = u + 1 == model.units.size();
     std::optional<UnitCost>& kind = of_kind[unit.kind];
     if (!kind) {
       const UnitPasses& passes = compute->passes(unit);
       const UnitPasses::Level &all = passes.saving_all(), &nothing = passes.saving_nothing();
-      kind = UnitCost{.forward = seconds_of_pass(all.forward, rates_),
-                      .backward = seconds_of_pass(all.backward, rates_),
+      kind = UnitCost{.passes = least_pass_seconds(passes, is_last, rates_),
+                      .forward = is_last ? 0 : seconds_of_pass(nothing.forward, rates_),
                       .exchanges = exchange_seconds(all.forward, SharedBy::layer, mesh, links_) +
                                    exchange_seconds(all.backward, SharedBy::layer, mesh, links_),
                       .rings = exchange_seconds(all.forward, SharedBy::sequence, mesh, links_) +
@@ -148,14 +146,10 @@ const std::vector<LayoutCosts::UnitCost>& LayoutCosts::units_of(const RunConfig&
                       .saved = all.saved_bytes,
                       .input = compute->input_bytes(unit),
                       .instructions = instructions_of(all.forward) + instructions_of(all.backward)};
-      kind->again = seconds_of_pass(nothing.forward, rates_) + seconds_of_pass(nothing.backward, rates_) -
-                    kind->forward - kind->backward;
+      kind->again = kind->forward + seconds_of_pass(nothing.backward, rates_) - kind->passes;
     }
-    UnitCost& cost = found->second.emplace_back(*kind);
-    cost.elements = unit.elements + unit.frozen_elements;
+    found->second.push_back(*kind);
   }
-  // The last unit's forward pass is part of its backward pass.
-  found->second.back().forward = 0;
   return found->second;
 }
 
@@ -178,20 +172,25 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
   const std::vector<std::int32_t>& cut = cut_of(config, *model);
   if (cut.empty()) return std::nullopt;
   const std::vector<UnitCost>& units = units_of(config, *model);
-  const Mesh mesh = mesh_of(config, *model);
+  const Mesh mesh = mesh_of(config.parallel, *model);
   LayoutCost cost;
+  std::vector<ChunkCost> chunks(cut.size());
   std::vector<StageCost> stages(static_cast<std::size_t>(config.parallel.pipeline));
   for (std::size_t u = 0, chunk = 0; u < units.size(); ++u) {
     while (chunk + 1 < cut.size() && cut[chunk + 1] <= static_cast<std::int32_t>(u)) ++chunk;
+    chunks[chunk].passes += units[u].passes;
+    chunks[chunk].forward += units[u].forward;
     StageCost& stage = stages[chunk % stages.size()];
-    stage.forward += units[u].forward;
-    stage.backward += units[u].backward;
+    stage.passes += units[u].passes;
     stage.again += units[u].again;
     stage.exchanges += units[u].exchanges;
     stage.rings += units[u].rings;
     stage.saved += units[u].saved;
     stage.inputs += units[u].input;
-    stage.elements += units[u].elements;
+    const Unit& unit = model->units[u];
+    stage.elements += unit.elements + unit.frozen_elements;
+    stage.trained += unit.elements;
+    if (unit.sparse_row == 0) stage.summed += unit.elements;
     cost.instructions += units[u].instructions;
     ++stage.units;
   }
@@ -202,7 +201,7 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
   double longest = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageCost& stage = stages[s];
-    const double passes = microbatches * stage.passes(), bubble = fill_and_drain(stages, s, config);
+    const double passes = microbatches * stage.passes, bubble = fill_and_drain(chunks, s, config);
     if (passes + bubble > longest) {
       longest = passes + bubble;
       cost.passes = passes;
@@ -215,11 +214,16 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
       return static_cast<double>(stage.units) *
              exchange_seconds(links_, groups[static_cast<std::size_t>(group)], exchange);
     };
-    const std::int64_t shard = mesh.shard_elements(stage.elements);
+    const auto gathered = [&](std::int64_t elements) {
+      const Bytes bytes = mesh.shard_elements(elements) * size_of(config.precision());
+      return collective(DataGroup::shard, sent_in_parts(bytes, mesh.shard));
+    };
+    const std::int64_t shard = mesh.shard_elements(stage.summed);
     double state = 0, gather = 0;
     if (mesh.shard > 1) {
-      gather = collective(DataGroup::shard, sent_in_parts(shard * size_of(config.precision()), mesh.shard));
-      state += collective(DataGroup::shard, sent_in_parts(shard * reduced, mesh.shard)) + gather;
+      gather = gathered(stage.elements);
+      state +=
+          collective(DataGroup::shard, sent_in_parts(shard * reduced, mesh.shard)) + gathered(stage.trained);
     }
     if (mesh.replicate > 1)
       state += collective(DataGroup::replicate, sent_in_sum(shard, reduced, mesh.replicate));

@@ -21,7 +21,7 @@ namespace strata {
 /// Seconds of a step on the rank for which they are most.
 struct LayoutCost {
   double passes = 0;     ///< of computing, if nothing is made again
-  double bubble = 0;     ///< that it waits for other stages in any order of the schedule
+  double bubble = 0;     ///< that it waits at least for other stages
   double exchanges = 0;  ///< within passes, between ranks that share layers
   double rings = 0;      ///< likewise, between ranks that share sequences
   double state = 0;      ///< of sending gradients, and parameters once
@@ -54,17 +54,18 @@ class LayoutCosts {
 
  private:
   struct UnitCost {
-    double forward = 0, backward = 0;  ///< seconds of passes that save all
-    double again = 0;                  ///< more, if nothing is saved
-    double exchanges = 0, rings = 0;   ///< of both passes
-    Bytes saved = 0, input = 0;        ///< from forward to backward pass
+    double passes = 0;   ///< seconds of both passes, if that is saved with which they are shortest
+    double forward = 0;  ///< of the forward pass
+    double again = 0;    ///< more of both, if nothing is saved
+    double exchanges = 0, rings = 0;  ///< of both
+    Bytes saved = 0, input = 0;       ///< from forward to backward pass
     std::int64_t instructions = 0;
-    std::int64_t elements = 0;
   };
   const std::vector<UnitCost>& units_of(const RunConfig& config, const Model& model);
   const std::vector<std::int32_t>& cut_of(const RunConfig& config, const Model& model);
 
-  /// Tensor, context and sequence.
+  /// Tensor, context and sequence. Exchanges also depend on the pipeline: where ranks of a sequence lie on
+  /// nodes.
   using ShareKey = std::tuple<std::int64_t, std::int64_t, bool>;
   static ShareKey share_of(const RunConfig& config);
 
@@ -72,7 +73,7 @@ class LayoutCosts {
   RankLinks links_;
   ModelOfRank model_of_rank_;
   std::map<ShareKey, std::unique_ptr<Model>> models_;
-  std::map<std::pair<ShareKey, std::int64_t>, std::vector<UnitCost>> units_;
+  std::map<std::tuple<ShareKey, std::int64_t, std::int64_t>, std::vector<UnitCost>> units_;
   std::map<std::tuple<ShareKey, std::int64_t, std::int64_t>, std::vector<std::int32_t>> cuts_;
 };
 

@@ -143,7 +143,10 @@ class Planning {
     const std::set<MeshKey> best = best_meshes();
     plan_those([&](const Candidate& one) { return best.contains(mesh_of(one.trial.layout)); },
                most_instructions_);
-    plan_those([](const Candidate&) { return true; }, most_instructions_);
+    const auto all = [](const Candidate&) { return true; };
+    plan_those(all, most_instructions_);
+    takes_large_ = !best_;
+    plan_those(all, most_instructions_);
     return best_;
   }
 
@@ -157,7 +160,7 @@ class Planning {
       const std::int64_t instructions = planned_instructions(candidate.config, candidate.trial.cost);
       const bool is_large =
           static_cast<double>(instructions) > kMostOfOne * static_cast<double>(most_instructions_);
-      if ((best_ && is_large) || !is_meant(candidate)) continue;
+      if ((is_large && !takes_large_) || !is_meant(candidate)) continue;
       instructions_ += instructions;
       ++layouts_;
       candidate.was_tried = true;
@@ -198,6 +201,7 @@ class Planning {
   std::map<MeshKey, double> by_mesh_;
   std::int64_t instructions_ = 0;
   std::size_t layouts_ = 0;
+  bool takes_large_ = false;  ///< if no smaller one can be planned
 };
 
 }  // namespace
@@ -228,7 +232,7 @@ LayoutSearch search_layouts(const LayoutInput& input) {
     } else if (one.was_tried) {
       ++search.refused;
     } else {
-      ++(one.trial.cost.bound() >= *best ? search.beaten : search.too_many);
+      ++(one.trial.cost.bound() >= *best ? search.beaten : search.left_out);
     }
     search.trials.push_back(std::move(one.trial));
   }

@@ -38,7 +38,7 @@ struct LayoutSearch {
   std::vector<LayoutTrial> trials;
   std::size_t planned = 0, refused = 0;
   std::size_t beaten = 0;    ///< whose bounds are above the best step
-  std::size_t too_many = 0;  ///< that promise less than those that were planned, and were not tried
+  std::size_t left_out = 0;  ///< others: they promise less than those planned, or are too large to plan
 
   const LayoutTrial& best() const { return trials.front(); }
 };

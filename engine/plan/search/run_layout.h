@@ -32,9 +32,9 @@ RunConfig with_layout(RunConfig open, const RunLayout& layout);
 RunConfig with_settings(const RunConfig& open, const std::vector<std::string>& settings);
 
 /// All layouts of so many ranks that a run file allows, of which nodes have `node_ranks` each (0: all): its
-/// own values where it gives them. Left out is what a model may refuse besides, and what is never the best:
-/// schedules that another one beats with as many activations (gpipe, breadth_first), or that learn otherwise
-/// (pipedream); sharing no state at all; and sequences of less than 4096 tokens a rank.
+/// own values where it gives them. A model may refuse some besides. Only a run file gives gpipe and
+/// breadth_first, which keep the activations of all microbatches, the schedules of pipedream, which learn
+/// otherwise, zero_stage 0, and less than 4096 tokens of a sequence for each of the ranks that share it.
 std::vector<RunLayout> layouts_of(const RunConfig& open, std::int64_t ranks, std::int64_t node_ranks);
 
 }  // namespace strata

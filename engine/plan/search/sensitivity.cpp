@@ -45,15 +45,6 @@ std::vector<Rate> rates_of(const MachineRates& now, bool has_ranks, bool has_dri
   return rates;
 }
 
-/// As fast as before, but for computing by so much: measured calls, too.
-void speed_up_computing(MachineRates& rates, double times) {
-  KernelTimes faster;
-  for (const nlohmann::json& call : rates.kernels.to_json())
-    faster.add({.name = call["call"], .flops = call["flops"], .bytes = call["bytes"]},
-               call["seconds"].get<double>() / times);
-  rates.kernels = std::move(faster);
-}
-
 struct Budget {
   const char* key;
   Bytes now;
@@ -67,13 +58,8 @@ SimulatedRun simulate(const AdviceInput& input) {
   const RunConfig& first = configs.front();
   result.rates = planning_rates(first);
   result.rates.links = result.rates.rank_links();
-  const auto joined = [&](const std::vector<RunConfig>& of) {
-    std::vector<JointModel> models;
-    for (std::size_t m = 0; m < of.size(); ++m) models.push_back({input.names[m], &of[m], input.models[m]});
-    return models;
-  };
   for (std::size_t m = 0; m < configs.size(); ++m) check_size(configs[m], *input.models[m]);
-  result.run = plan_run(joined(configs), input.is_several, result.rates);
+  result.run = plan_run(joined(input, configs), input.is_several, result.rates);
   const PlannedRun& run = result.run;
   const double now = run.step.seconds;
   const std::array<Bytes, kTiers.size()> peaks = run.peaks();
@@ -84,7 +70,7 @@ SimulatedRun simulate(const AdviceInput& input) {
     double& value = rate.of(faster);
     const double more = kMoreOfEach * value;
     value += more;
-    if (&value == &faster.flops_per_second) speed_up_computing(faster, 1 + kMoreOfEach);
+    if (&value == &faster.flops_per_second) faster.kernels.speed_up(1 + kMoreOfEach);
     const double step = estimate_step(run.ranks, run.stages, run.roles, first.plan.lanes, faster).seconds;
     result.sensitivities.push_back({rate.key, rate.unit, more / rate.in_unit, now - step});
   }
@@ -99,7 +85,8 @@ SimulatedRun simulate(const AdviceInput& input) {
       const auto bytes = static_cast<Bytes>((1 + kMoreOfEach) * static_cast<double>(budgets[b].now));
       const std::vector<RunConfig> larger =
           with_change(input, {.settings = {fmt::format("{}={}", budgets[b].key, bytes)}});
-      const std::optional<PlannedRun> planned = find_run(joined(larger), input.is_several, result.rates);
+      const std::optional<PlannedRun> planned =
+          find_run(joined(input, larger), input.is_several, result.rates);
       if (planned) steps[b] = planned->step.seconds;
     }
   });

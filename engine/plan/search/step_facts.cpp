@@ -172,20 +172,21 @@ StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRa
   return facts;
 }
 
+double least_pass_seconds(const UnitPasses& passes, bool is_last, const MachineRates& rates) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const UnitPasses::Level& level : passes.levels) {
+    const double forward = is_last ? 0 : seconds_of_pass(level.forward, rates);
+    least = std::min(least, forward + seconds_of_pass(level.backward, rates));
+  }
+  return least;
+}
+
 double least_pass_seconds(const Model& model, const Strategy& strategy, const MachineRates& rates) {
   const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
-  const std::vector<UnitWork> work = unit_work(model, strategy);
   double seconds = 0;
   for (std::size_t u = 0; u < model.units.size(); ++u) {
-    if (!strategy.has(static_cast<std::int32_t>(u))) continue;
-    double least = std::numeric_limits<double>::infinity();
-    for (const UnitPasses::Level& level : compute->passes(model.units[u]).levels) {
-      const bool is_last = u + 1 == model.units.size();
-      const double forward = is_last ? 0 : seconds_of_pass(level.forward, rates);
-      const double backward = work[u].backward ? seconds_of_pass(level.backward, rates) : 0;
-      least = std::min(least, forward + backward);
-    }
-    seconds += least;
+    if (strategy.has(static_cast<std::int32_t>(u)))
+      seconds += least_pass_seconds(compute->passes(model.units[u]), u + 1 == model.units.size(), rates);
   }
   return seconds * static_cast<double>(strategy.microbatches);
 }

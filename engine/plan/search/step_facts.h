@@ -48,6 +48,10 @@ struct StepFacts {
 /// its levels, places and late updates.
 StepFacts facts_of(const Model& model, const Strategy& strategy, const MachineRates& rates);
 
+/// Seconds that a unit's passes of a microbatch take if that is saved with which they are shortest. The last
+/// unit's forward pass is part of its backward pass.
+double least_pass_seconds(const UnitPasses& passes, bool is_last, const MachineRates& rates);
+
 /// Seconds that the passes of the strategy's stage take a rank in a step if nothing is made again.
 double least_pass_seconds(const Model& model, const Strategy& strategy, const MachineRates& rates);
 
