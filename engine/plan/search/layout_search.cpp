@@ -223,8 +223,8 @@ LayoutSearch search_layouts(const LayoutInput& input) {
         fmt::format("plan.search: none of the layouts tried can be planned; the most promising, {}: {}",
                     describe(tried->trial.layout), tried->trial.refusal));
   }
-  std::ranges::stable_partition(candidates,
-                                [](const Candidate& one) { return one.trial.planned.has_value(); });
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [](const Candidate& one) { return one.trial.planned.has_value(); });
   LayoutSearch search;
   for (Candidate& one : candidates) {
     if (one.trial.planned) {

@@ -151,8 +151,8 @@ TEST(LayoutCosts, KnowOnWhichNodesRanksOfASequenceLie) {
   double beside = 0, across = 0;
   for (const RunLayout& layout : layouts_of(input.open, 4, 2)) {
     const std::optional<LayoutCost> cost = costs.cost_of(with_layout(input.open, layout));
-    (layout.parallel.pipeline == 1 ? beside : across) =
-        cost->rings / static_cast<double>(8 / layout.parallel.data);
+    const std::int64_t microbatches = 8 / layout.parallel.data;
+    (layout.parallel.pipeline == 1 ? beside : across) = cost->rings / static_cast<double>(microbatches);
   }
   EXPECT_GT(across, 2 * beside) << "with two stages its ranks are not neighbours";
 }
