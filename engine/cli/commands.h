@@ -53,6 +53,7 @@ int run_explain(const ExplainCommand& command);
 struct DoctorCommand : RunFileCommand {
   std::vector<std::string> folders;  ///< on drives, instead of the run file's
   std::string profile;               ///< file for the machine's rates; empty: none
+  std::string learn;                 ///< report of a run that corrects these; empty: none
   std::int64_t ranks = 1;            ///< whose layouts are looked at, if plan.search is to choose one
 };
 int run_doctor(const DoctorCommand& command);

@@ -11,9 +11,11 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/host_memory.h"
 #include "base/topology.h"
 #include "base/vector_target.h"
@@ -31,6 +33,7 @@
 #include "engine/plan/lower/strategy.h"
 #include "engine/plan/search/precision.h"
 #include "engine/plan/search/run_layout.h"
+#include "engine/plan/search/step_times.h"
 #include "offload/disk_curve.h"
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
@@ -145,6 +148,24 @@ Finding find_compute(Device& device, const MachineRates& rates, DType measured) 
                       rates.h2d_bytes_per_second / 1e9, rates.d2h_bytes_per_second / 1e9)};
 }
 
+/// What a run has measured that was planned by a profile, from its report. Throws ConfigError.
+StepComparison learned_from(const std::string& path) {
+  const std::string text = read_file(path);
+  nlohmann::json report = nlohmann::json::parse(text, nullptr, false);
+  try {
+    const nlohmann::json& simulated = report.at("simulated");
+    if (simulated.at("by_profile").get<bool>()) return comparison_from_json(simulated);
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError(fmt::format(
+        "--learn: {} is not the report of a run whose steps were measured; make one with strata train --json",
+        path));
+  }
+  throw ConfigError(fmt::format(
+      "--learn: the run of {} was planned without a profile of the machine; make one with strata doctor "
+      "RUN.yaml --profile FILE, set plan.machine to it, and train again",
+      path));
+}
+
 /// A run for each shape of passes that it may have: one, or if plan.search is to choose those of all layouts.
 std::vector<RunConfig> shapes_of(const RunConfig& config, std::int64_t ranks) {
   if (config.plan.search == PlanSearch::none) return {config};
@@ -245,6 +266,8 @@ int run_doctor(const DoctorCommand& command) {
   watchdog.set_seconds(static_cast<double>(config.train.watchdog));
   if (!command.folders.empty()) config.memory.nvme_path = command.folders;
   check_json_path("--profile", command.profile);
+  std::optional<StepComparison> learned;
+  if (!command.learn.empty()) learned = learned_from(command.learn);
   Report report;
   report.add(find_kernel());
   report.add(find_locked_memory());
@@ -269,6 +292,12 @@ int run_doctor(const DoctorCommand& command) {
   if (!command.run_file.empty() && !command.profile.empty()) {
     config.train.precision = precision;
     report.add(find_kernels(*device, config, command.ranks, rates));
+  }
+  if (learned) {
+    rates = corrected(std::move(rates), *learned);
+    report.add({Grade::good, "learned",
+                fmt::format("rates are corrected by {}, whose step took {:.3f} s where {:.3f} s were simulated",
+                            command.learn, learned->measured.step, learned->simulated.step)});
   }
   nlohmann::json profile = profile_json(rates);
   profile[kMemoryKey] = usable_memory();

@@ -108,8 +108,13 @@ int run(int argc, char** argv) {
   doctor_app
       ->add_option("--drive", doctor.folders, "a folder on a drive to measure, instead of the run file's")
       ->take_all();
-  doctor_app->add_option("--profile", doctor.profile,
-                         "write the machine's rates to this file, for plan.machine");
+  auto* rates_file = doctor_app->add_option("--profile", doctor.profile,
+                                            "write the machine's rates to this file, for plan.machine");
+  doctor_app
+      ->add_option("--learn", doctor.learn,
+                   "correct these rates by what a run measured that was planned by a profile: the report that "
+                   "strata train --json wrote")
+      ->needs(rates_file);
   doctor_app
       ->add_option("--ranks", doctor.ranks,
                    "with plan.search auto, ranks whose layouts are to be planned by the profile")

@@ -32,6 +32,14 @@ std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vec
   return profiles;
 }
 
+StepTimes simulated_times(const std::vector<Plan>& plans, const MachineRates& rates) {
+  const std::vector<RankProgram> ranks = ranks_of(plans);
+  const RoundTimeline round = std::move(simulate_round(ranks, rates).front());
+  StepTimes times{.step = round.seconds};
+  times.add(plans.front().training.program, round.instructions);
+  return times;
+}
+
 StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& program,
                             const RecordedStep& recorded) {
   StepProfile measured = measured_profile(program, recorded);

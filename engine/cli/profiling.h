@@ -10,6 +10,7 @@
 #include "engine/plan/search/joint.h"
 #include "engine/plan/search/planner.h"
 #include "engine/plan/search/rates.h"
+#include "engine/plan/search/step_times.h"
 #include "engine/profile/step_profile.h"
 
 namespace strata {
@@ -21,6 +22,9 @@ struct RecordedStep;
 std::vector<StepProfile> profiles_of(const std::vector<Plan>& plans, const MachineRates& rates);
 std::vector<StepProfile> profiles_of(const JointPlanner& planner, const std::vector<JointPlan>& plans,
                                      const MachineRates& rates);
+
+/// What the first plan's step takes on such a machine.
+StepTimes simulated_times(const std::vector<Plan>& plans, const MachineRates& rates);
 
 /// What was measured on this rank, whose plan has given `planned`.
 StepProfile measured_beside(const StepProfile& planned, const PlannedProgram& program,

@@ -96,7 +96,8 @@ int train(const TrainCommand& command, Job& job) {
   MachineRates rates =
       measure_machine(*machine.device, config.precision(), link_limit(config), host_threads(config));
   EarlyStep recorded;
-  std::vector<RoundListener*> recording;
+  BusyRounds busy;
+  std::vector<RoundListener*> recording = {&busy};
   if (!command.profile.empty()) recording.push_back(&recorded);
   const std::unique_ptr<StepTrace> trace = open_trace(config, job);
   if (trace) recording.push_back(&*trace);
@@ -140,7 +141,11 @@ int train(const TrainCommand& command, Job& job) {
   const bool failed = result.interrupted || was_in_vain;
   if (!job.is_first()) return failed ? 1 : 0;
   progress.finish();
-  const TrainReport report{plan, result, rates, std::move(ranks)};
+  TrainReport report{plan, result, rates, std::move(ranks), {}, !config.plan.machine.empty()};
+  if (std::optional<StepTimes> measured = busy.mean()) {
+    measured->step = report.median_step_seconds();
+    report.comparison = {simulated_times(plans, report.is_by_profile ? planning : rates), *measured};
+  }
   (command.json == "-" ? std::cerr : std::cout) << summary_text(report);
   write_json(command.json, train_json(report));
   if (recorded.is_there()) {

@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace strata {
+namespace {
+
+constexpr std::int64_t kWarmRounds = 2;  // in which memory is touched first, and lanes become busy
+
+}  // namespace
 
 std::optional<std::int64_t> RoundOfRun::step_of(std::size_t model) const {
   const StepRange& steps = rounds.models[model].steps;
@@ -18,9 +23,29 @@ std::int64_t RoundOfRun::last() const {
 }
 
 bool EarlyStep::wants(const RoundOfRun& round) const {
-  constexpr std::int64_t kWarmRounds = 2;
   // Only a lane in that round may look at the step, which is not handed over before all lanes are through.
   return round.number == std::min(kWarmRounds, round.last()) && !is_there();
+}
+
+bool BusyRounds::wants(const RoundOfRun& round) const {
+  constexpr std::int64_t kEnough = 12;
+  const std::int64_t first = std::min(kWarmRounds, round.last());
+  return first <= round.number && round.number <= std::max(first, round.last() - 1) && round.number < kEnough;
+}
+
+void BusyRounds::on_recorded(const RecordedStep& step, const RoundOfRun& /*round*/) {
+  if (program_ == nullptr) program_ = step.program;
+  if (program_ != step.program) return;
+  sum_.add(program_->program, step.times);
+  ++count_;
+}
+
+std::optional<StepTimes> BusyRounds::mean() const {
+  if (count_ == 0) return std::nullopt;
+  StepTimes mean = sum_;
+  for (double& seconds : mean.by_lane) seconds /= static_cast<double>(count_);
+  for (double& seconds : mean.by_operation) seconds /= static_cast<double>(count_);
+  return mean;
 }
 
 StepRecorder::StepRecorder(std::vector<RoundListener*> listeners)

@@ -14,6 +14,7 @@
 
 #include "engine/execute/recorded_step.h"
 #include "engine/plan/program/rounds.h"
+#include "engine/plan/search/step_times.h"
 
 namespace strata {
 
@@ -50,6 +51,21 @@ class EarlyStep : public RoundListener {
 
  private:
   RecordedStep step_;
+};
+
+/// What instructions take in the rounds of the first program that runs in which lanes are busy: from the third
+/// to the last but one of each of its runs, as far as the twelfth, or what there is of shorter ones.
+class BusyRounds : public RoundListener {
+ public:
+  bool wants(const RoundOfRun& round) const override;
+  void on_recorded(const RecordedStep& step, const RoundOfRun& round) override;
+  /// The mean of a round, its step's seconds left out; nothing if none was recorded. Between runs.
+  std::optional<StepTimes> mean() const;
+
+ private:
+  const PlannedProgram* program_ = nullptr;
+  StepTimes sum_;
+  std::int64_t count_ = 0;
 };
 
 class StepRecorder {

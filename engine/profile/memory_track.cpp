@@ -13,7 +13,7 @@ MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(prog
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
     const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
-    if (!is_of_every_step(instruction)) continue;
+    if (!instruction.is_of_every_step()) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       finder.touch(operand.buffer, i, instruction.serves);
     });
@@ -53,7 +53,7 @@ void MemoryTrack::add(const std::vector<InstructionTime>& times, std::int64_t be
   std::ranges::fill(ends_, 0);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
-    if (!times[i].has_run() || !is_of_every_step(instruction)) continue;
+    if (!times[i].has_run() || !instruction.is_of_every_step()) continue;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       double& end = ends_[static_cast<std::size_t>(operand.buffer)];
       end = std::max(end, times[i].end);

@@ -28,10 +28,6 @@ std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
 
 }  // namespace
 
-bool is_of_every_step(const Instruction& instruction) {
-  return instruction.when == When::every_step && instruction.serves != Serves::first_step;
-}
-
 Bytes MemoryMoment::bytes() const {
   return std::accumulate(by_kind.begin(), by_kind.end(), Bytes{0});
 }
@@ -71,7 +67,7 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
   };
   const auto count = static_cast<std::int32_t>(placed.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    if (!is_of_every_step(placed.instructions[static_cast<std::size_t>(i)]) ||
+    if (!placed.instructions[static_cast<std::size_t>(i)].is_of_every_step() ||
         time_of(i).end < time_of(i).start)
       continue;
     profile.slices.push_back({i, time_of(i)});

@@ -63,8 +63,6 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
 /// Lets a step's times count from the start of its first instruction, which it returns, and adds what each
 /// lane waited for.
 double add_waits(const PlannedProgram& program, std::vector<InstructionTime>& times);
-/// Whether the instruction is performed in steps that save nothing, too.
-bool is_of_every_step(const Instruction& instruction);
 /// What a run did in the step that was recorded. REQUIRES: it is a step of this program.
 StepProfile measured_profile(const PlannedProgram& program, const RecordedStep& recorded);
 /// What a machine of these rates would do: a profile of each rank. REQUIRES: as of simulate_round().

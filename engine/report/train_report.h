@@ -2,11 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/execute/trainer.h"
 #include "engine/plan/search/bound.h"
+#include "engine/plan/search/step_times.h"
 
 namespace strata {
 
@@ -16,6 +18,9 @@ struct TrainReport {
   const TrainResult& result;
   const MachineRates& rates;
   std::vector<nlohmann::json> ranks = {};  ///< rank_json() of each
+  /// The first rank's; nothing if no step was measured. `is_by_profile`: simulated by plan.machine.
+  std::optional<StepComparison> comparison = {};
+  bool is_by_profile = false;
 
   /// step_time() of the run (engine/report/step_time.h).
   double median_step_seconds() const;

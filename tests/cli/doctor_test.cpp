@@ -58,6 +58,41 @@ TEST_F(Doctor, TimesTheKernelsOfARunsModelAndAPlanIsMadeByThem) {
   EXPECT_THAT(refused.err, HasSubstr("broken.json is no machine profile: each of its kernels needs seconds"));
 }
 
+TEST_F(Doctor, LearnsFromARunThatWasPlannedByAProfile) {
+  const auto train_by = [&](const char* profile) {
+    const std::string machine = std::string("plan.machine=") + profile;
+    const Outcome run = strata({"train", "run.yaml", "--fresh", "--json", "report.json", "--set", machine});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return nlohmann::json::parse(std::ifstream(path("report.json")))["simulated"];
+  };
+  const Arguments learn = {"doctor", "run.yaml", "--profile", "learned.json", "--learn", "report.json"};
+  ASSERT_EQ(strata({"train", "run.yaml", "--json", "report.json"}).status, 0);
+  expect_sentence(strata(learn), 2, {"--learn: the run of report.json was planned without a profile"});
+
+  ASSERT_EQ(strata({"doctor", "run.yaml", "--profile", "machine.json"}).status, 0);
+  nlohmann::json profile = nlohmann::json::parse(std::ifstream(path("machine.json")));
+  for (nlohmann::json& kernel : profile["kernels"])
+    kernel["seconds"] = 1000 * kernel["seconds"].get<double>();
+  write("slow.json", profile.dump());
+  const nlohmann::json simulated = train_by("slow.json");
+  EXPECT_TRUE(simulated["by_profile"]);
+  const auto& compute = simulated["lanes"]["compute"];
+  EXPECT_GT(compute["simulated_seconds"], 10 * compute["measured_seconds"].get<double>());
+  EXPECT_TRUE(simulated["operations"].contains("forward"));
+
+  const Outcome outcome = strata(learn);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rates are corrected by report.json"));
+  const nlohmann::json learned = nlohmann::json::parse(std::ifstream(path("learned.json")));
+  EXPECT_GT(learned["flops_per_second"], 10 * profile["flops_per_second"].get<double>());
+  EXPECT_EQ(strata({"plan", "run.yaml", "--set", "plan.machine=learned.json"}).status, 0);
+
+  for (const char* broken : {"{}", "not json", R"({"simulated": null})", R"({"simulated": {"by_profile": true}})"}) {
+    write("report.json", broken);
+    expect_sentence(strata(learn), 2, {"--learn: report.json is not the report of a run"});
+  }
+}
+
 TEST_F(Doctor, StatesTheMemoryThatUnlimitedMeansToThePlan) {
   nlohmann::json rates = {{"cores_copy", true}, {"memory_bytes", 8 << 20}};
   for (const char* rate :

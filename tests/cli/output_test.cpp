@@ -46,7 +46,7 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
                      "validation",   "steps",         "skipped_steps",
                      "interrupted",  "precision",     "tokens_per_second",
                      "step_seconds", "drain_seconds", "bound_seconds",
-                     "bound_by",     "mfu",           "hfu",
+                     "bound_by",     "simulated",     "mfu",           "hfu",
                      "flops",        "machine",       "memory",
                      "traffic",      "scratch",       "differences_from_plan",
                      "ranks",        "state_hash"});

@@ -86,7 +86,7 @@ TEST_F(StepTraces, HaveTheChosenStepsAndNoOthers) {
   const ReadTrace trace = read();
   EXPECT_THAT(trace.names_on("steps"), ElementsAre("step 2", "step 5", "step 6"));
   const auto performed = std::ranges::count_if(plan_.training.program.instructions,
-                                               [](const Instruction& one) { return is_of_every_step(one); });
+                                               [](const Instruction& one) { return one.is_of_every_step(); });
   std::map<std::int64_t, std::int64_t> slices;
   for (const auto& [track, events] : trace.slices) {
     if (!trace.threads.contains(track)) continue;

@@ -344,8 +344,7 @@ Program keep_resident(const Program& plain, const Level& level, Bytes near_bytes
 Bytes moved_bytes(const Program& program, Operation transfer) {
   Bytes bytes = 0;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.operation == transfer && instruction.when == When::every_step &&
-        instruction.serves != Serves::first_step)
+    if (instruction.operation == transfer && instruction.is_of_every_step())
       bytes += program.buffer(instruction.reads[0].buffer).bytes;
   }
   return bytes;

@@ -42,7 +42,7 @@ std::string_view name_of(Operation operation) {
                                                                 "stash",          "grad_norm",
                                                                 "adamw",          "sgd",
                                                                 "save",           "finish_checkpoint"});
-  static_assert(names.size() == static_cast<std::size_t>(Operation::finish_checkpoint) + 1);
+  static_assert(names.size() == kOperations);
   return names[static_cast<std::size_t>(operation)];
 }
 

@@ -90,6 +90,8 @@ enum class Operation : std::uint8_t {
   finish_checkpoint,  ///< it is on the disk and whole
 };
 
+inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::finish_checkpoint) + 1;
+
 /// Whether it brings one buffer's contents to another tier.
 constexpr bool is_transfer(Operation operation) {
   return operation == Operation::copy_to_device || operation == Operation::copy_to_host ||
@@ -297,6 +299,8 @@ struct Instruction {
   const Operand* find_operand(Role role) const;
   /// Whether other ranks have a part in it, by a message or an exchange.
   bool meets_ranks() const { return is_message(operation) || exchange.sent > 0; }
+  /// Whether steps that save nothing perform it, too, and not only the first.
+  bool is_of_every_step() const { return when == When::every_step && serves != Serves::first_step; }
 };
 
 /// A persistent buffer, and what is in it.

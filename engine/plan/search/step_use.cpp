@@ -9,10 +9,6 @@
 namespace strata {
 namespace {
 
-bool is_of_every_step(const Instruction& instruction) {
-  return instruction.when == When::every_step && instruction.serves != Serves::first_step;
-}
-
 void find_kinds(const Program& program, RankUse& use) {
   const auto of = [&](const Buffer& buffer) -> KindUse& {
     return use.kinds[static_cast<std::size_t>(buffer.kind)];
@@ -26,7 +22,7 @@ void find_kinds(const Program& program, RankUse& use) {
       use.kinds[kind].at_peak[static_cast<std::size_t>(tier)] = peak.by_kind[kind];
   }
   for (const Instruction& instruction : program.instructions) {
-    if (!is_transfer(instruction.operation) || !is_of_every_step(instruction)) continue;
+    if (!is_transfer(instruction.operation) || !instruction.is_of_every_step()) continue;
     const Buffer& buffer = program.buffer(instruction.writes.front().buffer);
     of(buffer).moved[*link_of(instruction.operation)] += buffer.bytes;
   }
