@@ -58,7 +58,7 @@ PIPELINE = {
 # The run file's own keys, ranks and the space.
 SETTINGS = {
     "link": ({"device.link.h2d": "500MB/s", "device.link.d2h": "500MB/s"}, 1, ONE_RANK),
-    "drive": ({"memory.host": "8MiB", "memory.nvme.path": "{drive}", "memory.nvme.limit.read": "300MB/s", "memory.nvme.limit.write": "300MB/s"},
+    "drive": ({"memory.host": "16MiB", "memory.nvme.path": "{drive}", "memory.nvme.limit.read": "300MB/s", "memory.nvme.limit.write": "300MB/s"},
               1, ONE_RANK | {"memory.placement.optimizer_state": ["auto", "nvme"], "memory.placement.activations": ["auto"],
                              "memory.placement.parameters": ["auto", "nvme"], "memory.placement.gradients": ["auto"]}),
     "device": ({"memory.device": "12MiB"}, 1, ONE_RANK),
@@ -113,8 +113,8 @@ class Setting:
     def measure_machine(self):
         if self.profile.exists():
             return
-        run = self.run if self.ranks == 1 else with_key({key: value for key, value in self.run.items() if key != "parallel"}, "train.threads", 1)
-        process = self.strata(with_key(run, "train.microbatch", 2), "doctor", "--profile", self.profile)
+        run = with_key(self.run if self.ranks == 1 else with_key(self.run, "train.threads", 1), "plan.search", "auto")
+        process = self.strata(run, "doctor", "--profile", self.profile, "--ranks", str(self.ranks))
         if process.returncode != 0:
             sys.exit(process.stderr)
 

@@ -16,6 +16,7 @@ double seconds_at(double bytes, double rate) {
 struct Kind {
   const UnitFacts* facts = nullptr;
   std::vector<std::size_t> units;
+  bool has_last = false;  ///< the last unit is one of them
 
   auto count() const { return static_cast<double>(units.size()); }
   /// How many of them are behind unit `last`.
@@ -35,6 +36,7 @@ std::vector<Kind> kinds_of(const StepFacts& facts) {
       same->units.push_back(u);
     }
   }
+  for (Kind& kind : kinds) kind.has_last = kind.units.back() + 1 == facts.units.size();
   return kinds;
 }
 
@@ -91,6 +93,7 @@ class Builder {
     for (std::size_t row = 0; row < made_.arguments.size(); ++row)
       if (made_.arguments[row]) made_.program.columns.front().entries.emplace_back(row, 1);
     for (const Kind& kind : kinds_) add_choices(kind);
+    add_stays();
     add_spills();
     return std::move(made_);
   }
@@ -102,6 +105,7 @@ class Builder {
     double gradient = 0, parameter = 0;  ///< seconds per byte
     double squares = 0, update = 0;
 
+    bool reaches(const Kind& kind) const { return kind.units.front() <= end; }
     double seconds_of(const UnitFacts& unit) const {
       return gradient * static_cast<double>(unit.gradient) + squares * unit.squares + update * unit.update +
              parameter * static_cast<double>(unit.parameter);
@@ -115,6 +119,9 @@ class Builder {
     double h2d = 0, d2h = 0;     ///< seconds per byte
     double read = 0, write = 0;  ///< likewise
     std::vector<Stretch> stretches = {};
+    /// Of units that one crossing of all turns leaves no use between: times seconds of all microbatches' passes,
+    /// and per byte of what these keep that leaves the device, or comes back behind the last turn.
+    double whole_forward = 0, whole_backward = 0, whole_out = 0, whole_in = 0;
     std::size_t row = 0;
   };
 
@@ -135,8 +142,12 @@ class Builder {
   }
 
   void add_memory_rows() {
-    if (device_ != kUnlimited)
-      device_row_ = add_row(static_cast<double>(std::min<Bytes>(0, facts_.turn - device_)));
+    if (device_ != kUnlimited) {
+      const auto at_turn = static_cast<double>(std::min<Bytes>(0, facts_.turn - device_));
+      device_row_ = add_row(at_turn);
+      device_at_last_turn_ = add_row(at_turn);
+      if (facts_.global_norm) device_at_norm_ = add_row(-static_cast<double>(device_));
+    }
     if (host_ == kUnlimited) return;
     host_at_turn_ = add_row(-static_cast<double>(host_));
     host_at_norm_ = add_row(-static_cast<double>(host_));
@@ -149,7 +160,9 @@ class Builder {
   void add_time(BoundArgument argument, double seconds, TimeRow time) {
     if (!is_wanted(argument)) return;
     for (const Stretch& stretch : time.stretches) {
-      for (const Kind& kind : kinds_) seconds -= kind.behind(stretch.end) * stretch.seconds_of(*kind.facts);
+      for (const Kind& kind : kinds_) {
+        if (stretch.reaches(kind)) seconds -= kind.behind(stretch.end) * stretch.seconds_of(*kind.facts);
+      }
     }
     time.row = add_row(seconds / made_.scale, argument);
     times_.push_back(std::move(time));
@@ -174,7 +187,11 @@ class Builder {
           BoundArgument::drives, 0,
           {.read = 1 / rates_.nvme_read_bytes_per_second, .write = 1 / rates_.nvme_write_bytes_per_second});
     }
-    if (std::ranges::all_of(facts_.units, &UnitFacts::trains)) add_order_rows(to_device, to_host);
+    if (!std::ranges::all_of(facts_.units, &UnitFacts::trains)) return;
+    add_order_rows(to_device, to_host);
+    add_time(BoundArgument::order, 0, {.whole_backward = 1, .whole_out = to_host});
+    add_time(BoundArgument::order, 0, {.whole_forward = 1, .whole_in = to_device});
+    add_time(BoundArgument::order, 0, {.whole_out = to_host, .whole_in = to_device});
   }
 
   /// Units up to which windows are looked at.
@@ -273,6 +290,12 @@ class Builder {
     if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.device_state);
     const bool stays = choice.way != Way::comes_again && (unit.is_read_again || !choice.is_on_host());
     if (stays && !is_counted) on_device += parameters;
+    if (is_whole(choice)) add(device_at_last_turn_, -on_device);
+    if (!choice.is_on_host()) {
+      const auto state = static_cast<double>(unit.device_state);
+      if (!is_whole(choice)) add(device_at_last_turn_, -state - (is_counted ? 0 : parameters));
+      add(device_at_norm_, -state - parameters - static_cast<double>(unit.sum));
+    }
     if (choice.is_on_host()) {
       const double there = static_cast<double>(unit.host_state) + (has_drives_ ? 0 : parameters);
       at_turn += there;
@@ -300,11 +323,45 @@ class Builder {
       to_device += (parameter + frozen) * microbatches_ / choice.length.high;
     if (on_host) to_host += static_cast<double>(unit.gradient);
     double seconds = time.passes * microbatches_ * (choice.level.forward + choice.level.backward) +
+                     (is_whole(choice) ? seconds_of_whole(choice, time) : 0) +
                      time.state * (on_host ? unit.beside_host : unit.beside_device) + time.h2d * to_device +
                      time.d2h * to_host;
     if (!on_host) return seconds;
-    for (const Stretch& stretch : time.stretches) seconds += stretch.seconds_of(unit);
+    for (const Stretch& stretch : time.stretches)
+      if (stretch.reaches(*choice.kind)) seconds += stretch.seconds_of(unit);
     return seconds + time.cpu * (unit.squares + unit.update);
+  }
+
+  /// No pass of the unit is between the first and the last turn. The last unit's are at the turns.
+  bool is_whole(const Choice& choice) const {
+    return choice.length.low == microbatches_ && !choice.kind->has_last;
+  }
+
+  double seconds_of_whole(const Choice& choice, const TimeRow& time) const {
+    const double moved = choice.moves_kept ? static_cast<double>(choice.level.kept) : 0;
+    return microbatches_ * (time.whole_forward * choice.level.forward + time.whole_backward * choice.level.backward +
+                            (time.whole_out + time.whole_in) * moved);
+  }
+
+  /// Bytes that stay on the device at one moment though they move: at the last turn, of what has left it before
+  /// and is back; at the norm, of sums of gradients that do not.
+  void add_stays() {
+    double kept = 0, sums = 0;
+    for (const UnitFacts& unit : facts_.units) {
+      kept += microbatches_ * static_cast<double>(unit.levels.back().kept);
+      sums += static_cast<double>(unit.sum);
+    }
+    const auto add = [&](std::optional<std::size_t> row, double bytes, double device, const auto& rate) {
+      if (!row || bytes == 0) return;
+      LinearProgram::Column column{.most = 1};
+      column.entries.emplace_back(*row, device * bytes);
+      for (const TimeRow& time : times_)
+        if (const double seconds = rate(time) * bytes; seconds != 0)
+          column.entries.emplace_back(time.row, seconds / made_.scale);
+      made_.program.columns.push_back(std::move(column));
+    };
+    add(device_at_last_turn_, kept, -1, [](const TimeRow& time) { return time.whole_in; });
+    add(device_at_norm_, sums, 1, [](const TimeRow& time) { return -time.h2d - time.d2h; });
   }
 
   /// Bytes that drives take of the host: state, gradients and what forward passes keep.
@@ -343,7 +400,7 @@ class Builder {
   Bytes device_, host_;
   bool has_drives_;
   BoundProgram made_;
-  std::optional<std::size_t> device_row_ = {}, host_at_turn_ = {}, host_at_norm_ = {};
+  std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {}, host_at_turn_ = {}, host_at_norm_ = {};
   std::array<std::size_t, 3> spilled_ = {};
   std::vector<TimeRow> times_;
 };

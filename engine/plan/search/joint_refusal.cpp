@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "engine/plan/search/joint.h"
+#include "engine/plan/search/placement.h"
 #include "engine/plan/search/refusal.h"
 #include "engine/plan/search/search.h"
 
@@ -39,10 +41,6 @@ Bytes brought_bytes(const Program& program, std::span<const std::int32_t> shared
   return bytes;
 }
 
-Bytes aligned(Bytes bytes) {
-  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
-
 }  // namespace
 
 /// The hungriest model's turn beside what the others have there all the time, on the rank with most of it; or
@@ -55,6 +53,7 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
     RunConfig& config = configs.emplace_back(*model.config);
     config.memory.nvme_path.clear();
     if (config.memory.host) config.memory.host = kUnlimited;
+    if (may_choose_state(config)) config.memory.optimizer_state = TierChoice::host;
     model.config = &config;
   }
   const auto set_device = [&](Bytes device) {
@@ -78,7 +77,7 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
   const Bytes given = models_.front().config->memory.device;
   Bytes device = std::max(turn + staying, given + kBufferAlignment);
   constexpr int kMostTries = 32;
-  for (int tries = 0; tries < kMostTries; ++tries, device = aligned(device + device / 32)) {
+  for (int tries = 0; tries < kMostTries; ++tries, device = align_up(device + device / 32, kBufferAlignment)) {
     set_device(device);
     if (JointPlanner(models, rates_).replan(std::vector<std::int64_t>(models.size(), 1))) return device;
   }

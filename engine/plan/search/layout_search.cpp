@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/task_arena.h"
+#include "engine/plan/search/planner.h"
 #include "engine/plan/search/size_limit.h"
 #include "engine/plan/search/timeline.h"
 
@@ -108,6 +109,16 @@ void plan(Candidate& candidate, const MachineRates& rates) {
   } catch (const ConfigError& error) {
     candidate.trial.refusal = error.what();
   }
+}
+
+/// With the budgets that would hold it, if they are what it lacks.
+std::string why_refused(const Candidate& candidate, const MachineRates& rates) {
+  try {
+    make_plans(candidate.config, *candidate.model, rates);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return candidate.trial.refusal;
 }
 
 std::vector<Candidate> priced(const LayoutInput& input, LayoutCosts& costs) {
@@ -221,7 +232,7 @@ LayoutSearch search_layouts(const LayoutInput& input) {
     const auto tried = std::ranges::find_if(candidates, &Candidate::was_tried);
     throw ConfigError(
         fmt::format("plan.search: none of the layouts tried can be planned; the most promising, {}: {}",
-                    describe(tried->trial.layout), tried->trial.refusal));
+                    describe(tried->trial.layout), why_refused(*tried, input.rates)));
   }
   std::stable_partition(candidates.begin(), candidates.end(),
                         [](const Candidate& one) { return one.trial.planned.has_value(); });

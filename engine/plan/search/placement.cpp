@@ -1,81 +1,18 @@
 #include "engine/plan/search/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "engine/plan/lower/lower.h"
-#include "engine/plan/passes/prefetch.h"
 #include "engine/plan/passes/residency.h"
-#include "engine/plan/passes/spill.h"
 #include "engine/plan/program/memory.h"
+#include "engine/plan/search/drive_share.h"
+#include "engine/plan/search/tier_fit.h"
 
 namespace strata {
 namespace {
-
-Bytes peak_of(const Program& placed, Tier tier) {
-  return tier_use(placed, tier).peak_bytes;
-}
-
-Program with_places(Program program, Tier tier) {
-  place_tier(program, tier);
-  return program;
-}
-
-/// Likewise; if that goes beyond a budget, in the order that stays lower.
-Program with_places_within(Program program, Tier tier, Bytes budget) {
-  place_tier(program, tier);
-  const Bytes peak = peak_of(program, tier);
-  if (peak <= budget) return program;
-  Program other = program;
-  place_tier(other, tier, PlaceOrder::by_end);
-  return peak_of(other, tier) < peak ? other : program;
-}
-
-/// A resident program with its fetches moved up as far as keeps its place on the near tier within `budget`;
-/// nothing if it does not fit even where none is moved.
-std::optional<Program> fit_prefetched(const Program& resident, const Level& level, Bytes budget) {
-  const auto prefetched = [&](Bytes filled) {
-    return with_places_within(prefetch(resident, level, filled), level.near, budget);
-  };
-  for (Bytes filled = budget;;) {
-    Program placed = prefetched(filled);
-    const Bytes over = peak_of(placed, level.near) - budget;
-    if (over <= 0) return placed;
-    if (filled == 0) return std::nullopt;
-    if (filled == budget && peak_of(prefetched(0), level.near) > budget) return std::nullopt;
-    filled = filled > budget / 2 ? filled - std::max(over, filled / 64) : 0;
-  }
-}
-
-std::ptrdiff_t gatherings(const Program& program, const Level& level) {
-  return std::ranges::count_if(program.instructions,
-                               [&](const Instruction& instruction) { return level.gathers(instruction); });
-}
-
-/// The fast form of a level's plain program, placed on the near tier and within `budget` there; nothing if
-/// the plain form is larger, so that its peak is the smallest budget there is. Fragmentation can push a
-/// placement over what live bytes promise: then passes get that much less to fill, what stays gathered
-/// before all else.
-std::optional<Program> fit(Program plain, const Level& level, Bytes budget, double kept_share = 1) {
-  Residency residency(plain, level);
-  const Bytes smallest = residency.needs().smallest;
-  if (budget < smallest) return std::nullopt;
-  place_tier(plain, level.near);
-  if (peak_of(plain, level.near) > budget) return std::nullopt;
-  const std::ptrdiff_t all_gatherings = gatherings(plain, level);
-  const auto most = static_cast<Bytes>(kept_share * static_cast<double>(budget));
-  for (Bytes allowed = kept_share < 1 ? std::max(smallest, most) : budget; allowed > smallest / 8;) {
-    for (const Bytes with_gathered : {allowed, allowed - allowed / 32, allowed - allowed / 8, Bytes{0}}) {
-      const Program resident = residency.run(allowed, with_gathered);
-      std::optional<Program> placed = fit_prefetched(resident, level, budget);
-      if (placed) return placed;
-      if (gatherings(resident, level) == all_gatherings) break;
-    }
-    allowed = allowed > smallest ? std::max(smallest, allowed - allowed / 32) : allowed - allowed / 4;
-  }
-  return plain;
-}
 
 /// What fits the device, with what is beyond it on the host.
 std::optional<Program> fit_device(Program plain, Bytes budget, double kept_share = 1) {
@@ -92,46 +29,10 @@ void place_loosely(Program& program, Tier tier, Bytes budget) {
   if (peak_of(loose, tier) <= budget) program = std::move(loose);
 }
 
-/// Notes what the nvme tier would have to hold, if it does not.
-bool lacks_drives(Bytes needed, const RunConfig::MemorySection& memory, Shortage& shortage) {
-  if (needed <= memory.nvme_size) return false;
-  shortage.nvme = std::min(shortage.nvme, needed);
-  return true;
-}
-
-bool fits_host(const Program& placed, const RunConfig& config) {
-  return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
-}
-
 /// A plain program, unchanged if values may leave the device; if there is no other tier they all stay, but
 /// for what can be gathered again.
 Program as_tiers_allow(Program plain, const RunConfig& config) {
   return config.memory.host ? std::move(plain) : keep_resident(plain, kDeviceLevel, kUnlimited, 0);
-}
-
-Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
-  return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
-}
-
-/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
-/// for `visits` of the largest visits. The device's part of the program stays as it is, with its places.
-std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
-  const std::size_t end = order.buffers.size() + 1;
-  const HostNeeds needs(program, order.buffers);
-  const auto has_room = [&](std::size_t count) {
-    const NearBytes need = needs.with_spilled(count);
-    return need.smallest + (visits - 1) * need.largest_visit <= budget;
-  };
-  // Fragmentation may need a little more than live bytes promise.
-  std::optional<Program> fitted;
-  first_number_near_low(first_number(order.forced, end, has_room), end, [&](std::size_t count) {
-    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostLevel, budget);
-    if (!candidate) return false;
-    fitted = std::move(candidate);
-    return true;
-  });
-  if (fitted) place_tier(*fitted, Tier::nvme);
-  return fitted;
 }
 
 /// Orders in which a validation may pass the model: the training's, and the one that keeps less.
@@ -159,110 +60,12 @@ bool place_validation(std::vector<Program> plain, Placement& placement, const Ru
   return best.has_value();
 }
 
-bool fits_host(const Placement& placement, const RunConfig& config) {
-  return fits_host(placement.training, config) &&
-         (!placement.validation || fits_host(*placement.validation, config));
-}
-
-/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no
-/// other state may.
-SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
-  SpillOrder order;
-  for (std::size_t b = 0; b < training.buffers.size(); ++b) {
-    const Buffer& buffer = training.buffers[b];
-    if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
-  }
-  order.forced = order.buffers.size();
-  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
-    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
-  }
-  return order;
-}
-
-/// The larger of both programs' use.
-Bytes peak_bytes(const Placement& placement, Tier tier) {
-  const Bytes training = peak_of(placement.training, tier);
-  return placement.validation ? std::max(training, peak_of(*placement.validation, tier)) : training;
-}
-
-/// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
-template <typename Make>
-Placement with_all_spilled(const Placement& placement, const RunConfig& config, const Make& make) {
-  const auto spilled = [&](const Program& program, const SpillOrder& order) {
-    return make(with_spilled(program, order, order.buffers.size()));
-  };
-  Placement result{placement.strategy,
-                   spilled(placement.training, find_spill_order(placement.training, config.memory))};
-  if (placement.validation) {
-    result.validation =
-        spilled(*placement.validation, validation_order(*placement.validation, result.training, config));
-  }
-  return result;
-}
-
-/// The least host memory that a placement runs in.
-Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
-  const Bytes unspilled = peak_bytes(placement, Tier::host);
-  if (config.memory.nvme_path.empty()) return unspilled;
-  const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
-  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place_on_host), Tier::host);
-  const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
-  return may_stay ? std::min(unspilled, spilled) : spilled;
-}
-
-/// What the host has no room for goes to the nvme tier; nothing if that leaves too little room for
-/// `visits` visits.
-std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
-  const SpillOrder order = find_spill_order(placement.training, config.memory);
-  if (fits_host(placement, config) && order.forced == 0) return placement;
-  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host, visits);
-  if (!training) return std::nullopt;
-  Placement spilled{placement.strategy, std::move(*training)};
-  if (placement.validation) {
-    spilled.validation =
-        fit_host(*placement.validation, validation_order(*placement.validation, spilled.training, config),
-                 *config.memory.host, visits);
-    if (!spilled.validation) return std::nullopt;
-  }
-  return spilled;
-}
-
-/// Tries the ways to share out a placement between host and nvme tier, the fastest first. Room for three
-/// visits lets one unit be read and another written while a third is updated. What training leaves on the
-/// host can be more than validation has room for beside it: then all goes. Nothing if the nvme tier holds
-/// none of them. REQUIRES: the host has room for the smallest.
-std::optional<Placement> share_with_drives(const Placement& placement, const RunConfig& config,
-                                           Shortage& shortage) {
-  const auto fits = [&](const Placement& spilled) {
-    return !lacks_drives(peak_bytes(spilled, Tier::nvme), config.memory, shortage);
-  };
-  for (const Bytes visits : {3, 1}) {
-    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
-    if (spilled && fits(*spilled)) return spilled;
-  }
-  std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
-    return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
-  });
-  if (!fits(*spilled)) spilled.reset();
-  return spilled;
-}
-
 /// The run file wants the state of no unit there.
 bool no_state_on_device(const RunConfig& config) {
   const auto away = [](TierChoice choice) {
     return choice == TierChoice::host || choice == TierChoice::nvme;
   };
   return away(config.memory.optimizer_state) || away(config.memory.parameters);
-}
-
-/// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes
-/// of what it does not keep from step to step may stay on the device instead.
-Bytes bytes_beyond_device(const Program& program, Bytes kept_near) {
-  Bytes state = 0;
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.persistent && buffer.tier == Tier::host) state += buffer.bytes;
-  }
-  return std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
 }
 
 /// The last tier beyond the device, if these tiers lack room for as much.
@@ -320,6 +123,14 @@ Strategy with_device_state(Strategy strategy, std::size_t units) {
   return strategy;
 }
 
+Bytes bytes_beyond_device(const Program& program, Bytes kept_near) {
+  Bytes state = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent && buffer.tier == Tier::host) state += buffer.bytes;
+  }
+  return std::max(state, tier_use(program, Tier::host).live_bytes - kept_near);
+}
+
 std::vector<Program> plain_validations(const Model& model, const Strategy& strategy,
                                        const RunConfig& config) {
   std::vector<Program> programs;
@@ -367,6 +178,10 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
 
 bool all_state_on_device(const RunConfig& config) {
   return !config.memory.host || config.memory.optimizer_state == TierChoice::device;
+}
+
+bool may_choose_state(const RunConfig& config) {
+  return !all_state_on_device(config) && !no_state_on_device(config);
 }
 
 PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunConfig& config,
@@ -457,6 +272,36 @@ std::optional<Placement> PlacementSearch::find(const RunConfig& config, Shortage
     return !tried.full || tried.full == Tier::device;
   });
   return found;
+}
+
+std::optional<Placement> PlacementSearch::find_with(std::size_t units, const RunConfig& config) {
+  Shortage unused;
+  return attempt(units, config, unused).placement;
+}
+
+std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& found,
+                                                               const RunConfig& config,
+                                                               const Seconds& seconds_of, std::size_t tries) {
+  if (!may_choose_state(config)) return std::nullopt;
+  std::size_t first = 1, last = 0;
+  for (std::size_t u = 0; u < strategy_.state.size(); ++u) {
+    if (!strategy_.has(static_cast<std::int32_t>(u))) continue;
+    last = u + 1;
+    if (found.strategy.state[u] == Tier::device) first = u + 2;
+  }
+  std::optional<TimedPlacement> best;
+  std::map<std::size_t, double> known;
+  const auto seconds = [&](std::size_t count) {
+    const auto [time, is_new] = known.try_emplace(count, std::numeric_limits<double>::infinity());
+    if (!is_new) return time->second;
+    std::optional<Placement> placement = find_with(count, config);
+    if (!placement) return time->second;
+    time->second = seconds_of(placement->training);
+    if (!best || time->second < best->seconds) best = {std::move(*placement), time->second};
+    return time->second;
+  };
+  shortest_by_thirds(first, last, [&] { return known.size() < tries; }, seconds);
+  return best;
 }
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,6 +21,11 @@ struct Placement {
   Strategy strategy;
   Program training;
   std::optional<Program> validation = {};
+};
+
+struct TimedPlacement {
+  Placement placement;
+  double seconds = 0;  ///< of a step
 };
 
 /// What tiers beyond the device would have to hold at least, the smallest over all that was tried and did not
@@ -43,6 +49,17 @@ class PlacementSearch {
   /// many more as that takes. Nothing if no number fits. REQUIRES: calls differ in the budgets of host and
   /// nvme only.
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
+
+  /// With the state of so many units on the device, if all tiers have room for the rest.
+  std::optional<Placement> find_with(std::size_t units, const RunConfig& config);
+
+  /// Seconds of a step with a placed program.
+  using Seconds = std::function<double(const Program&)>;
+  /// What find() has found with the state of more units on the device, that of the shortest step: an update on
+  /// the host may be waited for where copies for lack of room run under computing. Looks at about `tries`
+  /// numbers of units; nothing if none of them fits, or the run file wants state elsewhere.
+  std::optional<TimedPlacement> with_more_state(const Placement& found, const RunConfig& config,
+                                                const Seconds& seconds_of, std::size_t tries);
 
  private:
   /// Which tier does not hold a placement; nothing: all do.
@@ -92,6 +109,13 @@ Bytes smallest_device_bytes(const Model& model, const Strategy& strategy, const 
 /// There is no other place for it, or the run file wants it there.
 bool all_state_on_device(const RunConfig& config);
 
+/// The run file leaves it to the planner which units keep their state on the device.
+bool may_choose_state(const RunConfig& config);
+
+/// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes of
+/// what it does not keep from step to step may stay on the device instead.
+Bytes bytes_beyond_device(const Program& program, Bytes kept_near);
+
 /// `strategy` with the state of the first `units` on the device and of the others on the host.
 Strategy with_device_state(Strategy strategy, std::size_t units);
 
@@ -105,6 +129,22 @@ std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) 
     (is_enough ? high : low) = is_enough ? middle : middle + 1;
   }
   return low;
+}
+
+/// Looks for where `seconds` of a number in [low, high] is least, as if there were one such place and numbers
+/// further from it took longer, while `goes_on()`: asks for two numbers to leave out a third of them.
+template <typename GoesOn, typename Seconds>
+void shortest_by_thirds(std::size_t low, std::size_t high, const GoesOn& goes_on, const Seconds& seconds) {
+  while (low <= high && goes_on()) {
+    const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
+    if (seconds(left) > seconds(right)) {
+      low = left + 1;
+    } else if (right > 0) {
+      high = right - 1;
+    } else {
+      return;
+    }
+  }
 }
 
 /// The same if it is mostly one of the ends, which are then found by one or two questions.

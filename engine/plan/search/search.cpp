@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -103,9 +104,20 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
 constexpr std::size_t kPlacedInstructions = 20'000, kLeastPlaced = 1, kMostPlaced = 16;
 /// A step that takes so much longer than the next choice can is worth another try beyond them.
 constexpr double kPoor = 1.3;
+/// A step that is not shorter by more than that is not better: it is within the error of rates, and cheaper by
+/// other measures comes first.
+constexpr double kGain = 0.99;
 
 std::size_t choices_to_place(std::size_t instructions) {
   return std::clamp(kPlacedInstructions / instructions, kLeastPlaced, kMostPlaced);
+}
+
+/// Likewise, to see what else a placed choice could have near: none if the program is too long. Of several
+/// ranks many layouts are placed.
+std::size_t tries_of(const Placement& placed) {
+  const std::size_t instructions = placed.strategy.mesh.ranks() == 1 ? 40'000 : 10'000;
+  constexpr std::size_t kMostTries = 10;
+  return std::min(instructions / placed.training.instructions.size(), kMostTries);
 }
 
 /// At most `count` numbers above `low` and below `high`, evenly spread.
@@ -117,13 +129,31 @@ std::vector<std::size_t> numbers_between(std::size_t low, std::size_t high, std:
   return numbers;
 }
 
+/// What neither device nor host has room for is written to drives and read in each step.
+double least_drive_seconds(const Program& plain, const RunConfig& config, const MachineRates& rates) {
+  const RunConfig::MemorySection& memory = config.memory;
+  if (memory.nvme_path.empty() || !memory.host) return 0;
+  const Bytes beyond = std::max<Bytes>(0, bytes_beyond_device(plain, memory.device) - *memory.host);
+  return nvme_seconds(rates, beyond, beyond);
+}
+
 /// All that the run file leaves open, the cheapest first; of equally cheap ones the smallest.
 std::vector<Choice> choices(const Model& model, const Strategy& base, const RunConfig& config,
                             const MachineRates& rates) {
   const Bytes budget = config.memory.device;
   std::vector<Choice> result;
+  const auto cost_with = [&](const Strategy& strategy) {
+    const Program plain = leanest_training(model, strategy, config);
+    std::optional<StepCost> cost = step_cost(plain, budget, rates);
+    if (cost) cost->seconds = std::max(cost->seconds, least_drive_seconds(plain, config, rates));
+    return cost;
+  };
+  // With state where a step is shorter: all on the host, or all on the device, if it has room for that.
   const auto cost_of = [&](const Strategy& strategy) {
-    return step_cost(leanest_training(model, strategy, config), budget, rates);
+    std::optional<StepCost> cost = cost_with(strategy);
+    if (!cost || !may_choose_state(config)) return cost;
+    const std::optional<StepCost> near = cost_with(with_device_state(strategy, model.units.size()));
+    return near && is_cheaper(*near, *cost) ? near : cost;
   };
   const auto seconds = [&](const Strategy& strategy) {
     const std::optional<StepCost> cost = cost_of(strategy);
@@ -195,36 +225,57 @@ Strategy base_strategy(const RunConfig& config, const Model& model, std::int32_t
 
 CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, const MachineRates& rates,
                                std::int32_t stage)
-    : rates_(rates) {
+    : model_(&model), rates_(rates) {
   for (Choice& choice : choices(model, base_strategy(config, model, stage), config, rates))
-    candidates_.push_back({choice.cost.seconds, PlacementSearch(model, std::move(choice.strategy), rates)});
+    candidates_.push_back({choice.cost.seconds, choice.cost.computing, PlacementSearch(model, std::move(choice.strategy), rates)});
+}
+
+double CheapestSearch::seconds_of(const Program& placed) const {
+  return std::max(placed_cost(placed, rates_).seconds,
+                  simulated_seconds(placed, find_dependencies(placed), rates_));
 }
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
-  constexpr double kGain =
-      0.99;  // less is within the error of rates, and cheaper by other measures comes first
-  std::optional<Placement> best;
-  double best_seconds = 0, best_on_drives = 0;
+  std::optional<TimedPlacement> best;
   std::size_t placed = 0;
   for (Candidate& candidate : candidates_) {
-    if (best && candidate.seconds >= kGain * best_seconds) break;  // placing it can only add to it
-    if (best && placed >= choices_to_place(best->training.instructions.size()) &&
-        best_seconds <= kPoor * std::max(candidate.seconds, best_on_drives))
+    if (best && candidate.computing >= kGain * best->seconds) continue;  // placing it can only add to it
+    if (best && placed >= choices_to_place(best->placement.training.instructions.size()) &&
+        best->seconds <= kPoor * candidate.seconds)
       break;
     std::optional<Placement> placement = candidate.places.find(config, shortage);
     if (!placement) continue;
     ++placed;
-    const Program& training = placement->training;
-    const auto moved = [&](Operation transfer) { return moved_bytes(training, transfer); };
-    const double on_drives = nvme_seconds(rates_, moved(Operation::read), moved(Operation::write));
-    const double seconds = std::max({candidate.seconds, placed_cost(training, rates_).seconds,
-                                     simulated_seconds(training, find_dependencies(training), rates_)});
-    if (best && seconds >= kGain * best_seconds) continue;
-    best = std::move(placement);
-    best_seconds = seconds;
-    best_on_drives = on_drives;
+    TimedPlacement found = {std::move(*placement), 0};
+    found.seconds = seconds_of(found.placement.training);
+    std::optional<TimedPlacement> more = candidate.places.with_more_state(
+        found.placement, config, [&](const Program& program) { return seconds_of(program); },
+        tries_of(found.placement));
+    if (more && more->seconds < kGain * found.seconds) found = std::move(*more);
+    if (!best || found.seconds < kGain * best->seconds) best = std::move(found);
   }
-  return best;
+  if (!best) return std::nullopt;
+  if (config.train.recompute == Recompute::automatic) save_other_numbers(*best, config);
+  return std::move(best->placement);
+}
+
+void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& config) const {
+  const Strategy strategy = best.placement.strategy;
+  const Savings savings(*model_, strategy);
+  const std::size_t tries = tries_of(best.placement);
+  const auto on_device = static_cast<std::size_t>(std::ranges::count(strategy.state, Tier::device));
+  std::map<std::size_t, double> known;
+  const auto seconds = [&](std::size_t number) {
+    const auto [time, is_new] = known.try_emplace(number, std::numeric_limits<double>::infinity());
+    if (!is_new) return time->second;
+    PlacementSearch places(*model_, savings.evenly(strategy, number), rates_);
+    std::optional<Placement> placement = places.find_with(on_device, config);
+    if (!placement) return time->second;
+    time->second = seconds_of(placement->training);
+    if (time->second < kGain * best.seconds) best = {std::move(*placement), time->second};
+    return time->second;
+  };
+  shortest_by_thirds(0, savings.most(), [&] { return known.size() < tries; }, seconds);
 }
 
 namespace {

@@ -22,10 +22,18 @@ class CheapestSearch {
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
  private:
+  /// Of a placed program.
+  double seconds_of(const Program& placed) const;
+  /// Makes `best` one that saves another number of activations beside as much state on the device, if a step is
+  /// shorter.
+  void save_other_numbers(TimedPlacement& best, const RunConfig& config) const;
+
   struct Candidate {
-    double seconds;  ///< of a step, if it is placed at no cost
+    double seconds;    ///< of a step, if it is placed at no cost
+    double computing;  ///< of them
     PlacementSearch places;
   };
+  const Model* model_;
   MachineRates rates_;
   std::vector<Candidate> candidates_;  ///< the cheapest first
 };

@@ -39,15 +39,16 @@ StepCost cost_of(const Program& program, const MachineRates& rates, double flops
     exchanging +=
         static_cast<double>(moved.sent_in_group[group]) / exchange_rate(links, program.groups[group]);
   }
-  return {estimated_seconds(rates, flops, moved.fetched, moved.written_back, exchanging),
-          moved.fetched + moved.written_back + moved.sent(), moved.live};
+  return {.seconds = estimated_seconds(rates, flops, moved.fetched, moved.written_back, exchanging),
+          .computing = flops / rates.flops_per_second,
+          .moved = moved.fetched + moved.written_back + moved.sent(),
+          .live = moved.live};
 }
 
 std::vector<Bytes> sent_in_groups(const Program& program) {
   std::vector<Bytes> sent(program.groups.size(), 0);
   for (const Instruction& instruction : program.instructions) {
-    const bool is_of_step = instruction.when == When::every_step && instruction.serves != Serves::first_step;
-    if (is_of_step && instruction.exchange.group >= 0)
+    if (instruction.is_of_every_step() && instruction.exchange.group >= 0)
       sent[static_cast<std::size_t>(instruction.exchange.group)] += instruction.exchange.sent;
   }
   return sent;

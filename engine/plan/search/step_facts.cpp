@@ -81,7 +81,9 @@ class FactReader {
       if (instruction.unit < 0 || instruction.lane != Lane::compute || is_pass(instruction)) continue;
       UnitFacts& unit = unit_of(instruction);
       unit.beside_device += costs_.seconds_of(instruction);
-      if (is_update(instruction.operation)) unit.device_state += state_of(instruction);
+      if (!is_update(instruction.operation)) continue;
+      unit.device_state += state_of(instruction);
+      unit.sum = bytes_of(program_, instruction, Role::gradient);
     }
   }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "engine/plan/search/timeline.h"
 #include "tests/plan/support.h"
 
 namespace strata {
@@ -270,6 +271,85 @@ TEST(Planner, PlansSeventyBillionParametersWithoutTouchingThem) {
   const double boundary_bytes = 2.0 * 16 * 4096 * 8192 * 81;
   EXPECT_LT(static_cast<double>(plan.training.moved(Link::h2d)), 2.01 * parameter_bytes + 2 * boundary_bytes);
   EXPECT_LT(static_cast<double>(plan.training.moved(Link::d2h)), 1.01 * parameter_bytes + 2 * boundary_bytes);
+}
+
+/// A device that computes and copies fast, beside a host whose memory and drives are slow.
+const MachineRates kFastDevice = {.flops_per_second = 1e12,
+                                  .memory_bytes_per_second = 1e8,
+                                  .h2d_bytes_per_second = 1e10,
+                                  .d2h_bytes_per_second = 1e10,
+                                  .nvme_read_bytes_per_second = 1e7,
+                                  .nvme_write_bytes_per_second = 1e7,
+                                  .cores_copy = false};
+
+Model wide_model() {
+  Architecture a = tiny_model(6, false).architecture;
+  a.hidden = 64;
+  a.intermediate = 176;
+  return build_model(a);
+}
+
+double seconds_of(const Plan& plan, const MachineRates& rates) {
+  return simulated_seconds(plan.training.program, plan.training.dependencies, rates);
+}
+
+std::size_t units_on_device(const Plan& plan) {
+  return static_cast<std::size_t>(std::ranges::count(plan.strategy.state, Tier::device));
+}
+
+TEST(Planner, RecomputesNothingWhereTheDeviceHoldsAll) {
+  const Model model = wide_model();
+  RunConfig config = tiny_config();
+  config.plan.order.reset();
+  config.train.recompute = Recompute::automatic;
+  MachineRates slow_link = kFastDevice;  // were state on the host, its copies would hide all computing
+  slow_link.flops_per_second = 1e10;
+  slow_link.h2d_bytes_per_second = slow_link.d2h_bytes_per_second = 2e7;
+  const Plan plan = make_plan(config, model, slow_link);
+  EXPECT_LT(plan.flops.executed, 1.01 * plan.flops.model);
+  config.memory.device = plan.arena_bytes(Tier::device);
+  const Plan same = make_plan(config, model, slow_link);
+  EXPECT_LT(same.flops.executed, 1.01 * same.flops.model);
+  EXPECT_EQ(units_on_device(same), model.units.size());
+}
+
+TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
+  const Model model = wide_model();
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 2;
+  MachineRates fast_host = kFastDevice, slow_host = kFastDevice;
+  fast_host.memory_bytes_per_second = 1e12;
+  slow_host.memory_bytes_per_second = 1e7;
+  const Plan by_fast = make_plan(config, model, fast_host), by_slow = make_plan(config, model, slow_host);
+  EXPECT_GT(units_on_device(by_slow), units_on_device(by_fast));
+  EXPECT_LT(seconds_of(by_slow, slow_host), seconds_of(by_fast, slow_host));
+}
+
+TEST(Planner, RecomputesRatherThanSendActivationsToDrives) {
+  const Model model = wide_model();
+  RunConfig config = tiny_config({.microbatches = 8});
+  config.plan.order.reset();
+  config.data.sequence_length = 64;
+  config.train.recompute = Recompute::automatic;
+  const Bytes roomy = make_plan(config, model, kFastDevice).arena_bytes(Tier::device);
+  config.memory.device = config.memory.host.emplace(roomy / 3) / 3;
+  config.memory.nvme_path = {"drive"};
+  config.memory.nvme_size = kUnlimited;
+  const auto on_drives = [](const Plan& plan) {
+    Bytes bytes = 0;
+    for (const Buffer& buffer : plan.training.program.buffers) {
+      if (buffer.tier == Tier::nvme && buffer.kind == BufferKind::activation) bytes += buffer.bytes;
+    }
+    return bytes;
+  };
+  RunConfig saving = config;
+  saving.train.recompute = Recompute::none;
+  while (on_drives(make_plan(saving, model, kFastDevice)) == 0)
+    *saving.memory.host -= *saving.memory.host / 16;
+  config.memory.host = saving.memory.host;
+  const Plan plan = make_plan(config, model, kFastDevice);
+  EXPECT_EQ(on_drives(plan), 0);
+  EXPECT_LT(seconds_of(plan, kFastDevice), seconds_of(make_plan(saving, model, kFastDevice), kFastDevice));
 }
 
 }  // namespace

@@ -1,0 +1,135 @@
+#include "engine/plan/search/drive_share.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "engine/plan/passes/residency.h"
+#include "engine/plan/passes/spill.h"
+#include "engine/plan/program/memory.h"
+#include "engine/plan/search/tier_fit.h"
+
+namespace strata {
+namespace {
+
+Program with_spilled(const Program& program, const SpillOrder& order, std::size_t count) {
+  return spill(program, {order.buffers.begin(), order.buffers.begin() + static_cast<std::ptrdiff_t>(count)});
+}
+
+/// Moves to the nvme tier what the host has no room for, from the front of `order`: as little as leaves room
+/// for `visits` of the largest visits. The device's part of the program stays as it is, with its places.
+std::optional<Program> fit_host(const Program& program, const SpillOrder& order, Bytes budget, Bytes visits) {
+  const std::size_t end = order.buffers.size() + 1;
+  const HostNeeds needs(program, order.buffers);
+  const auto has_room = [&](std::size_t count) {
+    const NearBytes need = needs.with_spilled(count);
+    return need.smallest + (visits - 1) * need.largest_visit <= budget;
+  };
+  // Fragmentation may need a little more than live bytes promise.
+  std::optional<Program> fitted;
+  first_number_near_low(first_number(order.forced, end, has_room), end, [&](std::size_t count) {
+    std::optional<Program> candidate = fit(with_spilled(program, order, count), kHostLevel, budget);
+    if (!candidate) return false;
+    fitted = std::move(candidate);
+    return true;
+  });
+  if (fitted) place_tier(*fitted, Tier::nvme);
+  return fitted;
+}
+
+bool fits_host(const Placement& placement, const RunConfig& config) {
+  return fits_host(placement.training, config) &&
+         (!placement.validation || fits_host(*placement.validation, config));
+}
+
+/// Both programs keep state in the same places: what training has put on the nvme tier must be there, and no
+/// other state may.
+SpillOrder validation_order(const Program& validation, const Program& training, const RunConfig& config) {
+  SpillOrder order;
+  for (std::size_t b = 0; b < training.buffers.size(); ++b) {
+    const Buffer& buffer = training.buffers[b];
+    if (buffer.persistent && buffer.tier == Tier::nvme) order.buffers.push_back(static_cast<BufferId>(b));
+  }
+  order.forced = order.buffers.size();
+  for (const BufferId id : find_spill_order(validation, config.memory).buffers) {
+    if (!validation.buffer(id).persistent) order.buffers.push_back(id);
+  }
+  return order;
+}
+
+/// The larger of both programs' use.
+Bytes peak_bytes(const Placement& placement, Tier tier) {
+  const Bytes training = peak_of(placement.training, tier);
+  return placement.validation ? std::max(training, peak_of(*placement.validation, tier)) : training;
+}
+
+/// With all that may leave the host on the nvme tier, in the form that `make` gives its programs.
+template <typename Make>
+Placement with_all_spilled(const Placement& placement, const RunConfig& config, const Make& make) {
+  const auto spilled = [&](const Program& program, const SpillOrder& order) {
+    return make(with_spilled(program, order, order.buffers.size()));
+  };
+  Placement result{placement.strategy,
+                   spilled(placement.training, find_spill_order(placement.training, config.memory))};
+  if (placement.validation) {
+    result.validation =
+        spilled(*placement.validation, validation_order(*placement.validation, result.training, config));
+  }
+  return result;
+}
+
+/// What the host has no room for goes to the nvme tier; nothing if that leaves too little room for
+/// `visits` visits.
+std::optional<Placement> spill_to_nvme(const Placement& placement, const RunConfig& config, Bytes visits) {
+  const SpillOrder order = find_spill_order(placement.training, config.memory);
+  if (fits_host(placement, config) && order.forced == 0) return placement;
+  std::optional<Program> training = fit_host(placement.training, order, *config.memory.host, visits);
+  if (!training) return std::nullopt;
+  Placement spilled{placement.strategy, std::move(*training)};
+  if (placement.validation) {
+    spilled.validation =
+        fit_host(*placement.validation, validation_order(*placement.validation, spilled.training, config),
+                 *config.memory.host, visits);
+    if (!spilled.validation) return std::nullopt;
+  }
+  return spilled;
+}
+
+}  // namespace
+
+bool lacks_drives(Bytes needed, const RunConfig::MemorySection& memory, Shortage& shortage) {
+  if (needed <= memory.nvme_size) return false;
+  shortage.nvme = std::min(shortage.nvme, needed);
+  return true;
+}
+
+bool fits_host(const Program& placed, const RunConfig& config) {
+  return !config.memory.host || peak_of(placed, Tier::host) <= *config.memory.host;
+}
+
+Bytes smallest_host_bytes(const Placement& placement, const RunConfig& config) {
+  const Bytes unspilled = peak_bytes(placement, Tier::host);
+  if (config.memory.nvme_path.empty()) return unspilled;
+  const auto place_on_host = [](Program program) { return with_places(std::move(program), Tier::host); };
+  const Bytes spilled = peak_bytes(with_all_spilled(placement, config, place_on_host), Tier::host);
+  const bool may_stay = find_spill_order(placement.training, config.memory).forced == 0;
+  return may_stay ? std::min(unspilled, spilled) : spilled;
+}
+
+std::optional<Placement> share_with_drives(const Placement& placement, const RunConfig& config,
+                                           Shortage& shortage) {
+  const auto fits = [&](const Placement& spilled) {
+    return !lacks_drives(peak_bytes(spilled, Tier::nvme), config.memory, shortage);
+  };
+  for (const Bytes visits : {3, 1}) {
+    std::optional<Placement> spilled = spill_to_nvme(placement, config, visits);
+    if (spilled && fits(*spilled)) return spilled;
+  }
+  std::optional<Placement> spilled = with_all_spilled(placement, config, [&](Program program) {
+    return with_places(fit(std::move(program), kHostLevel, *config.memory.host).value(), Tier::nvme);
+  });
+  if (!fits(*spilled)) spilled.reset();
+  return spilled;
+}
+
+}  // namespace strata
