@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How far planned steps are above what no plan beats, over models x links x microbatches x caps of memory.
 
-    bench/certificate.py [--strata build/strata] [--csv FILE]
+    bench/certificate.py [--strata build/strata] [--csv FILE] [--before OTHER]
 
 Caps are shares of what the run needs with memory enough; those that are refused are left out. Nothing is measured: rates are those below, so
-every machine gives the same table. Needs nothing but Python's standard library.
+every machine gives the same table. OTHER is a strata of before, whose planned steps are compared with the same memory. Needs nothing but Python's standard library.
 """
 
 import argparse
@@ -77,6 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strata", default="build/strata")
     parser.add_argument("--csv", help="a row for each plan")
+    parser.add_argument("--before", help="another strata")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -88,10 +89,13 @@ def main():
                         if answer is None:
                             continue
                         certificate = answer["certificate"]
+                        before = arguments.before and plan(arguments.before, folder, model, machine, microbatches, memory)
                         rows.append({"model": model, "machine": machine, "microbatches": microbatches, "cap": cap,
                                      "order": answer["order"], "planned": certificate["planned_seconds"],
                                      "bound": certificate["bound_seconds"], "gap": certificate["gap"], "by": certificate["by"],
                                      **{f"{argument} alone": seconds for argument, seconds in certificate["alone"].items()}})
+                        if before:
+                            rows[-1]["planned before"] = before["certificate"]["planned_seconds"]
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())
@@ -110,6 +114,11 @@ def main():
                         ("by", ["compute", "h2d", "d2h", "cpu", "cores", "drives", "order"])):
         for value in values:
             line(f"{key} {value}", lambda row: row[key] == value)
+    if arguments.before:
+        ratios = [row["planned"] / row["planned before"] for row in rows if "planned before" in row]
+        print(f"\nOf {len(ratios)} plans {sum(r < 0.95 for r in ratios)} are shorter than before by 5 % or more, "
+              f"{sum(r < 0.999 for r in ratios)} by 0.1 % or more, {sum(r > 1.001 for r in ratios)} are longer by that; from {min(ratios) - 1:+.1%} "
+              f"to {max(ratios) - 1:+.1%}, mean {sum(ratios) / len(ratios) - 1:+.1%}.")
     below = [row for row in rows if row["gap"] < -1e-9]
     print(f"\n{len(below)} plans are below their bound.")
 

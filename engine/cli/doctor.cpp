@@ -295,9 +295,10 @@ int run_doctor(const DoctorCommand& command) {
   }
   if (learned) {
     rates = corrected(std::move(rates), *learned);
-    report.add({Grade::good, "learned",
-                fmt::format("rates are corrected by {}, whose step took {:.3f} s where {:.3f} s were simulated",
-                            command.learn, learned->measured.step, learned->simulated.step)});
+    report.add(
+        {Grade::good, "learned",
+         fmt::format("rates are corrected by {}, whose step took {:.3f} s where {:.3f} s were simulated",
+                     command.learn, learned->measured.step, learned->simulated.step)});
   }
   nlohmann::json profile = profile_json(rates);
   profile[kMemoryKey] = usable_memory();

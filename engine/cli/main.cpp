@@ -111,9 +111,10 @@ int run(int argc, char** argv) {
   auto* rates_file = doctor_app->add_option("--profile", doctor.profile,
                                             "write the machine's rates to this file, for plan.machine");
   doctor_app
-      ->add_option("--learn", doctor.learn,
-                   "correct these rates by what a run measured that was planned by a profile: the report that "
-                   "strata train --json wrote")
+      ->add_option(
+          "--learn", doctor.learn,
+          "correct these rates by what a run measured that was planned by a profile: the report that "
+          "strata train --json wrote")
       ->needs(rates_file);
   doctor_app
       ->add_option("--ranks", doctor.ranks,

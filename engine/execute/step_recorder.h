@@ -53,8 +53,8 @@ class EarlyStep : public RoundListener {
   RecordedStep step_;
 };
 
-/// What instructions take in the rounds of the first program that runs in which lanes are busy: from the third
-/// to the last but one of each of its runs, as far as the twelfth, or what there is of shorter ones.
+/// What instructions take in the rounds of the first program that runs in which lanes are busy: from the
+/// third to the last but one of each of its runs, as far as the twelfth, or what there is of shorter ones.
 class BusyRounds : public RoundListener {
  public:
   bool wants(const RoundOfRun& round) const override;

@@ -82,8 +82,9 @@ TEST_F(Search, LeavesWhatTheRunFileGives) {
 
 TEST_F(Search, OfBudgetsThatHoldNoLayoutNamesOnesThatDo) {
   const Outcome outcome = strata({"plan", "open.yaml", "--search", "--set", "memory.device=16KiB"});
-  expect_sentence(outcome, 2, {"plan.search: none of the layouts tried can be planned", "memory.device",
-                               "the smallest that works is"});
+  expect_sentence(outcome, 2,
+                  {"plan.search: none of the layouts tried can be planned", "memory.device",
+                   "the smallest that works is"});
 }
 
 TEST_F(Search, ChoosesTheLayoutOfARunWhichKeepsItWhileItLeavesTheSameOpen) {
@@ -95,7 +96,8 @@ TEST_F(Search, ChoosesTheLayoutOfARunWhichKeepsItWhileItLeavesTheSameOpen) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.err;
   };
-  const std::string chosen = "which plan.search auto chose: of ", kept = "which plan.search auto chose: the run goes on";
+  const std::string chosen = "which plan.search auto chose: of ",
+                    kept = "which plan.search auto chose: the run goes on";
   EXPECT_THAT(run(2, {}), HasSubstr(chosen));
   EXPECT_THAT(run(4, {}), HasSubstr(kept));
   EXPECT_THAT(run(6, {"train.microbatch=1"}), HasSubstr(chosen)) << "less is left open";
@@ -104,7 +106,8 @@ TEST_F(Search, ChoosesTheLayoutOfARunWhichKeepsItWhileItLeavesTheSameOpen) {
 }
 
 TEST_F(Search, OfRanksIsTheFirstRanks) {
-  Arguments arguments = train("auto.yaml", {"train.precision=fp32", "train.threads=1", "checkpoint.path=out"});
+  Arguments arguments =
+      train("auto.yaml", {"train.precision=fp32", "train.threads=1", "checkpoint.path=out"});
   const Outcome outcome = strata_on_ranks(2, arguments);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("which plan.search auto chose"));
@@ -134,8 +137,8 @@ TEST_F(Search, SimulatesAStepAndSaysWhatMoreWouldSave) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("step  "), HasSubstr("limit  "), HasSubstr("idle  "),
                                  HasSubstr("memory.device"), HasSubstr("saves")));
   const nlohmann::json simulated = json_of({"plan", "run.yaml", "--simulate"})["simulated"];
-  EXPECT_THAT(keys_of(simulated), UnorderedElementsAreArray({"step_seconds", "tokens_per_second", "bottleneck",
-                                                             "idle", "ranks", "more"}));
+  EXPECT_THAT(keys_of(simulated), UnorderedElementsAreArray({"step_seconds", "tokens_per_second",
+                                                             "bottleneck", "idle", "ranks", "more"}));
   for (const auto& [lane, idle] : simulated["idle"].items()) {
     EXPECT_GE(idle, 0) << lane;
     EXPECT_LE(idle, 1) << lane;

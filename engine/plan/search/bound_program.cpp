@@ -119,8 +119,8 @@ class Builder {
     double h2d = 0, d2h = 0;     ///< seconds per byte
     double read = 0, write = 0;  ///< likewise
     std::vector<Stretch> stretches = {};
-    /// Of units that one crossing of all turns leaves no use between: times seconds of all microbatches' passes,
-    /// and per byte of what these keep that leaves the device, or comes back behind the last turn.
+    /// Of units that one crossing of all turns leaves no use between: times seconds of all microbatches'
+    /// passes, and per byte of what these keep that leaves the device, or comes back behind the last turn.
     double whole_forward = 0, whole_backward = 0, whole_out = 0, whole_in = 0;
     std::size_t row = 0;
   };
@@ -339,12 +339,13 @@ class Builder {
 
   double seconds_of_whole(const Choice& choice, const TimeRow& time) const {
     const double moved = choice.moves_kept ? static_cast<double>(choice.level.kept) : 0;
-    return microbatches_ * (time.whole_forward * choice.level.forward + time.whole_backward * choice.level.backward +
-                            (time.whole_out + time.whole_in) * moved);
+    return microbatches_ *
+           (time.whole_forward * choice.level.forward + time.whole_backward * choice.level.backward +
+            (time.whole_out + time.whole_in) * moved);
   }
 
-  /// Bytes that stay on the device at one moment though they move: at the last turn, of what has left it before
-  /// and is back; at the norm, of sums of gradients that do not.
+  /// Bytes that stay on the device at one moment though they move: at the last turn, of what has left it
+  /// before and is back; at the norm, of sums of gradients that do not.
   void add_stays() {
     double kept = 0, sums = 0;
     for (const UnitFacts& unit : facts_.units) {
@@ -400,7 +401,8 @@ class Builder {
   Bytes device_, host_;
   bool has_drives_;
   BoundProgram made_;
-  std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {}, host_at_turn_ = {}, host_at_norm_ = {};
+  std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {},
+                             host_at_turn_ = {}, host_at_norm_ = {};
   std::array<std::size_t, 3> spilled_ = {};
   std::vector<TimeRow> times_;
 };

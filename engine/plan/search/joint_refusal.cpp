@@ -77,7 +77,8 @@ std::optional<Bytes> JointPlanner::find_smallest_device() const {
   const Bytes given = models_.front().config->memory.device;
   Bytes device = std::max(turn + staying, given + kBufferAlignment);
   constexpr int kMostTries = 32;
-  for (int tries = 0; tries < kMostTries; ++tries, device = align_up(device + device / 32, kBufferAlignment)) {
+  for (int tries = 0; tries < kMostTries;
+       ++tries, device = align_up(device + device / 32, kBufferAlignment)) {
     set_device(device);
     if (JointPlanner(models, rates_).replan(std::vector<std::int64_t>(models.size(), 1))) return device;
   }

@@ -215,6 +215,20 @@ class Planning {
   bool takes_large_ = false;  ///< if no smaller one can be planned
 };
 
+/// Steps that are no more than so much longer than the shortest are as good as that by the error of rates.
+constexpr double kAlike = 1.01;
+
+/// Of layouts whose steps are alike the least of these is taken: waiting for other ranks, and each
+/// microbatch, cost a little that no rate knows. Exchanges count in parts of the step.
+std::pair<std::int64_t, std::int64_t> unknown_costs(const LayoutTrial& one, const LayoutInput& input) {
+  constexpr double kPart = 0.002;
+  double exchanging = 0;
+  for (const Lane lane : {Lane::comm, Lane::tensor, Lane::context, Lane::send})
+    exchanging += one.planned->of(lane);
+  return {std::llround(exchanging / (kPart * one.planned->seconds)),
+          with_layout(input.open, one.layout).microbatches()};
+}
+
 }  // namespace
 
 LayoutSearch search_layouts(const LayoutInput& input) {
@@ -247,9 +261,17 @@ LayoutSearch search_layouts(const LayoutInput& input) {
     }
     search.trials.push_back(std::move(one.trial));
   }
-  std::stable_sort(
-      search.trials.begin(), search.trials.begin() + static_cast<std::ptrdiff_t>(search.planned),
-      [](const LayoutTrial& a, const LayoutTrial& b) { return a.planned->seconds < b.planned->seconds; });
+  const auto first = search.trials.begin(), last = first + static_cast<std::ptrdiff_t>(search.planned);
+  std::stable_sort(first, last, [](const LayoutTrial& a, const LayoutTrial& b) {
+    return a.planned->seconds < b.planned->seconds;
+  });
+  const auto as_short = std::find_if(first, last, [&](const LayoutTrial& one) {
+    return one.planned->seconds > kAlike * first->planned->seconds;
+  });
+  const auto chosen = std::min_element(first, as_short, [&](const LayoutTrial& a, const LayoutTrial& b) {
+    return unknown_costs(a, input) < unknown_costs(b, input);
+  });
+  std::rotate(first, chosen, std::next(chosen));
   return search;
 }
 

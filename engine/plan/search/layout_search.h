@@ -34,7 +34,8 @@ struct LayoutTrial {
 };
 
 struct LayoutSearch {
-  /// Those that were planned, the shortest step first; then those that were not, by their guesses.
+  /// Those that were planned, first the one to take, then by their steps, the shortest first; then those that
+  /// were not, by their guesses.
   std::vector<LayoutTrial> trials;
   std::size_t planned = 0, refused = 0;
   std::size_t beaten = 0;    ///< whose bounds are above the best step

@@ -300,7 +300,8 @@ std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& 
     if (!best || time->second < best->seconds) best = {std::move(*placement), time->second};
     return time->second;
   };
-  shortest_by_thirds(first, last, [&] { return known.size() < tries; }, seconds);
+  shortest_by_thirds(
+      first, last, [&] { return known.size() < tries; }, seconds);
   return best;
 }
 

@@ -55,8 +55,8 @@ class PlacementSearch {
 
   /// Seconds of a step with a placed program.
   using Seconds = std::function<double(const Program&)>;
-  /// What find() has found with the state of more units on the device, that of the shortest step: an update on
-  /// the host may be waited for where copies for lack of room run under computing. Looks at about `tries`
+  /// What find() has found with the state of more units on the device, that of the shortest step: an update
+  /// on the host may be waited for where copies for lack of room run under computing. Looks at about `tries`
   /// numbers of units; nothing if none of them fits, or the run file wants state elsewhere.
   std::optional<TimedPlacement> with_more_state(const Placement& found, const RunConfig& config,
                                                 const Seconds& seconds_of, std::size_t tries);
@@ -112,8 +112,8 @@ bool all_state_on_device(const RunConfig& config);
 /// The run file leaves it to the planner which units keep their state on the device.
 bool may_choose_state(const RunConfig& config);
 
-/// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes of
-/// what it does not keep from step to step may stay on the device instead.
+/// What tiers beyond the device hold at once of a program at least, however it is placed. `kept_near` bytes
+/// of what it does not keep from step to step may stay on the device instead.
 Bytes bytes_beyond_device(const Program& program, Bytes kept_near);
 
 /// `strategy` with the state of the first `units` on the device and of the others on the host.

@@ -104,8 +104,8 @@ void with_and_without_delay(Strategy strategy, const Consider& consider) {
 constexpr std::size_t kPlacedInstructions = 20'000, kLeastPlaced = 1, kMostPlaced = 16;
 /// A step that takes so much longer than the next choice can is worth another try beyond them.
 constexpr double kPoor = 1.3;
-/// A step that is not shorter by more than that is not better: it is within the error of rates, and cheaper by
-/// other measures comes first.
+/// A step that is not shorter by more than that is not better: it is within the error of rates, and cheaper
+/// by other measures comes first.
 constexpr double kGain = 0.99;
 
 std::size_t choices_to_place(std::size_t instructions) {
@@ -227,7 +227,8 @@ CheapestSearch::CheapestSearch(const RunConfig& config, const Model& model, cons
                                std::int32_t stage)
     : model_(&model), rates_(rates) {
   for (Choice& choice : choices(model, base_strategy(config, model, stage), config, rates))
-    candidates_.push_back({choice.cost.seconds, choice.cost.computing, PlacementSearch(model, std::move(choice.strategy), rates)});
+    candidates_.push_back({choice.cost.seconds, choice.cost.computing,
+                           PlacementSearch(model, std::move(choice.strategy), rates)});
 }
 
 double CheapestSearch::seconds_of(const Program& placed) const {
@@ -275,7 +276,8 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
     if (time->second < kGain * best.seconds) best = {std::move(*placement), time->second};
     return time->second;
   };
-  shortest_by_thirds(0, savings.most(), [&] { return known.size() < tries; }, seconds);
+  shortest_by_thirds(
+      0, savings.most(), [&] { return known.size() < tries; }, seconds);
 }
 
 namespace {

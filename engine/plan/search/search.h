@@ -24,8 +24,8 @@ class CheapestSearch {
  private:
   /// Of a placed program.
   double seconds_of(const Program& placed) const;
-  /// Makes `best` one that saves another number of activations beside as much state on the device, if a step is
-  /// shorter.
+  /// Makes `best` one that saves another number of activations beside as much state on the device, if a step
+  /// is shorter.
   void save_other_numbers(TimedPlacement& best, const RunConfig& config) const;
 
   struct Candidate {

@@ -13,8 +13,8 @@ namespace strata {
 struct StepCost {
   double seconds = 0;    ///< by estimated_seconds()
   double computing = 0;  ///< of these, of what the device computes, or all cores
-  Bytes moved = 0;     ///< to and from the device, and to other ranks
-  Bytes live = 0;      ///< on the device
+  Bytes moved = 0;       ///< to and from the device, and to other ranks
+  Bytes live = 0;        ///< on the device
 };
 
 /// The cost of a plain program on a device of `budget`; nothing if it is too small.

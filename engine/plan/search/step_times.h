@@ -26,15 +26,15 @@ struct StepComparison {
   StepTimes simulated, measured;
 };
 
-/// {"simulated_seconds", "measured_seconds", "lanes": {lane: both}, "operations": {operation: both}}: lanes and
-/// operations that have something to do.
+/// {"simulated_seconds", "measured_seconds", "lanes": {lane: both}, "operations": {operation: both}}: lanes
+/// and operations that have something to do.
 nlohmann::json comparison_json(const StepComparison& comparison);
 /// Throws nlohmann's exception if a time is missing or no number.
 StepComparison comparison_from_json(const nlohmann::json& json);
 
 /// Rates by which the simulated step's passes, copies, transfers of drives and updates on the host would have
-/// taken as long as was measured. Exchanges between ranks stay as they are, since what was measured of them is
-/// also how long ranks waited for one another; and so does a rate that no instruction has used.
+/// taken as long as was measured. Exchanges between ranks stay as they are, since what was measured of them
+/// is also how long ranks waited for one another; and so does a rate that no instruction has used.
 MachineRates corrected(MachineRates rates, const StepComparison& comparison);
 
 }  // namespace strata

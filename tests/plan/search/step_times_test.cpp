@@ -49,7 +49,8 @@ TEST(StepTimes, AddUpWhatEveryStepPerforms) {
 }
 
 TEST(StepTimes, AreTheSameAfterReadingTheReport) {
-  const StepComparison comparison = {times_of({1, 2, 3, 4, 5, 6, 7, 8, -1}), times_of({2, 2, 2, 2, 2, 2, 2, 2, 2})};
+  const StepComparison comparison = {times_of({1, 2, 3, 4, 5, 6, 7, 8, -1}),
+                                     times_of({2, 2, 2, 2, 2, 2, 2, 2, 2})};
   const StepComparison read = comparison_from_json(comparison_json(comparison));
   EXPECT_EQ(read.simulated.step, 20);
   EXPECT_EQ(read.simulated.by_lane, comparison.simulated.by_lane);
@@ -67,7 +68,8 @@ TEST(StepTimes, CorrectTheRatesOfWhatTheyAreMeasuredOf) {
                         .nvme_write_bytes_per_second = 3e9};
   const KernelWork call = {.name = "linear", .flops = 100, .bytes = 10};
   rates.kernels.add(call, 3);
-  const StepComparison comparison = {times_of({1, 2, 2, 4, 5, 5, 7, 8, -1}), times_of({2, 4, 2, 4, 4, 4, 9, 9, 1})};
+  const StepComparison comparison = {times_of({1, 2, 2, 4, 5, 5, 7, 8, -1}),
+                                     times_of({2, 4, 2, 4, 4, 4, 9, 9, 1})};
   const MachineRates learned = corrected(rates, comparison);
   EXPECT_DOUBLE_EQ(learned.flops_per_second, 1e12 * 4 / 6);
   EXPECT_DOUBLE_EQ(learned.kernels.seconds(call).value(), 3.0 * 6 / 4);
