@@ -167,7 +167,11 @@ TEST(LayoutSearch, FindsTheShortestStepOfASmallSpace) {
         shortest = std::min(shortest, planned_seconds(input, layout));
     }
     const LayoutSearch search = search_layouts(input);
-    EXPECT_EQ(search.best().planned->seconds, shortest);
+    double found = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < search.planned; ++i)
+      found = std::min(found, search.trials[i].planned->seconds);
+    EXPECT_EQ(found, shortest);
+    EXPECT_LE(search.best().planned->seconds, 1.01 * shortest) << "steps within 1 % count as alike";
     EXPECT_EQ(search.planned + search.refused + search.beaten + search.left_out, search.trials.size());
     EXPECT_EQ(search.left_out, 0U);
   }
