@@ -176,6 +176,7 @@ std::vector<RunConfig> shapes_of(const RunConfig& config, std::int64_t ranks) {
                        with_layout(config, layout));
   }
   std::vector<RunConfig> configs;
+  configs.reserve(shapes.size());
   for (auto& [shape, of_shape] : shapes) configs.push_back(std::move(of_shape));
   return configs;
 }

@@ -96,7 +96,8 @@ class Explanation {
     }
     if (config_.plan.machine.empty()) {
       line(
-          "Times are by nominal rates of such a machine; strata doctor RUN.yaml --profile FILE measures this one's, "
+          "Times are by nominal rates of such a machine; strata doctor RUN.yaml --profile FILE measures this "
+          "one's, "
           "and plan.machine takes the file.");
     } else {
       line("Times are by the rates in {}.", config_.plan.machine);

@@ -23,6 +23,7 @@ Program a_program() {
 
 StepTimes times_of(const std::vector<double>& seconds) {
   std::vector<InstructionTime> times;
+  times.reserve(seconds.size());
   for (const double s : seconds) times.push_back({.start = 10, .end = 10 + s});
   StepTimes sum{.step = 20};
   sum.add(a_program(), times);
