@@ -5,8 +5,8 @@
 
 Models are Llamas with a head of 128 columns for each layer, 8 heads of keys and values, 3.5 times the width between, and a vocabulary of
 128256: first the largest width, then as many layers more as go. Sequences have 4096 tokens; of each model the search chooses microbatch,
-recomputation, order and places (plan.search: auto). A step's share is the certificate's seconds of computing alone, of which no plan of
-the run needs less, over those planned. Nothing is measured: every machine gives the same table. Needs nothing but Python's standard library.
+recomputation, order and places (plan.search: auto). A step's share is the seconds that the model's FLOPs take at the machine's rate, with
+nothing made again, over those planned. Nothing is measured: every machine gives the same table. Needs nothing but Python's standard library.
 """
 
 import argparse
@@ -52,9 +52,8 @@ class Planner:
             process = subprocess.run([self.arguments.strata, "plan", file, "--json", found], capture_output=True, text=True)
             if process.returncode == 0:
                 answer = json.loads(found.read_text())
-                certificate = answer["certificate"]
                 print(f"{way}, {batch} sequences, {heads} heads, {layers} layers: {answer['parameters'] / 1e9:.2f} B, planned "
-                      f"{certificate['planned_seconds']:.3f} s, computing {certificate['alone']['compute']:.3f} s", file=sys.stderr, flush=True)
+                      f"{answer['certificate']['planned_seconds']:.3f} s, {self.share(answer):.1%}", file=sys.stderr, flush=True)
                 return answer
             if process.returncode != 2 or "memory" not in process.stderr:
                 sys.exit(process.stderr)
@@ -66,7 +65,8 @@ class Planner:
 
     @staticmethod
     def share(answer):
-        return answer["certificate"]["alone"]["compute"] / answer["certificate"]["planned_seconds"]
+        computing = answer["bound"]["compute"] * answer["flops"]["model"] / answer["flops"]["executed"]
+        return computing / answer["certificate"]["planned_seconds"]
 
 
 def main():

@@ -150,9 +150,14 @@ Finding find_compute(Device& device, const MachineRates& rates, DType measured) 
 
 /// What a run has measured that was planned by a profile, from its report. Throws ConfigError.
 StepComparison learned_from(const std::string& path) {
-  const std::string text = read_file(path);
-  nlohmann::json report = nlohmann::json::parse(text, nullptr, false);
+  std::string text;
   try {
+    text = read_file(path);
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("--learn: {}", error.what()));
+  }
+  try {
+    const nlohmann::json report = nlohmann::json::parse(text);
     const nlohmann::json& simulated = report.at("simulated");
     if (simulated.at("by_profile").get<bool>()) return comparison_from_json(simulated);
   } catch (const nlohmann::json::exception&) {

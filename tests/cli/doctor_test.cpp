@@ -87,6 +87,8 @@ TEST_F(Doctor, LearnsFromARunThatWasPlannedByAProfile) {
   EXPECT_GT(learned["flops_per_second"], 10 * profile["flops_per_second"].get<double>());
   EXPECT_EQ(strata({"plan", "run.yaml", "--set", "plan.machine=learned.json"}).status, 0);
 
+  expect_sentence(strata({"doctor", "run.yaml", "--profile", "learned.json", "--learn", "missing.json"}), 2,
+                  {"--learn: ", "missing.json"});
   for (const char* broken :
        {"{}", "not json", R"({"simulated": null})", R"({"simulated": {"by_profile": true}})"}) {
     write("report.json", broken);

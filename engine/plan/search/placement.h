@@ -23,6 +23,7 @@ struct Placement {
   std::optional<Program> validation = {};
 };
 
+/// A placement, and what it takes.
 struct TimedPlacement {
   Placement placement;
   double seconds = 0;  ///< of a step

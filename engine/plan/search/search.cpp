@@ -261,7 +261,8 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
 }
 
 void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& config) const {
-  const Strategy strategy = best.placement.strategy;
+  Strategy strategy = best.placement.strategy;
+  strategy.updates_late = false;  // placing decides about that
   const Savings savings(*model_, strategy);
   const std::size_t tries = tries_of(best.placement);
   const auto on_device = static_cast<std::size_t>(std::ranges::count(strategy.state, Tier::device));
