@@ -102,8 +102,8 @@ TEST_F(RanksOfAnyStage, HaveTheSameBitsWhereParametersStayGatheredAndWhereTheyDo
       const Bytes least = test::smallest_bytes(config), most = test::resident_bytes(config);
       std::set<std::string> hashes;
       std::set<Bytes> gathered;
-      for (const Bytes quarters : {0, 1, 2, 3, 4}) {
-        config.memory.device = least + (most - least) * quarters / 4;
+      for (Bytes twelfths = 0; twelfths <= 12; ++twelfths) {
+        config.memory.device = least + (most - least) * twelfths / 12;
         for (const RunOutcome& rank : run_ranks(config, 2)) {
           expect_the_plan_was_exact(rank);
           hashes.insert(rank.result.state_hash);
