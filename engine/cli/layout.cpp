@@ -56,10 +56,9 @@ Found search(const RunConfig& open, std::int64_t ranks) {
   const LayoutInput input = layout_input(open, ranks);
   const LayoutSearch search = find_layout(input);
   return {settings_of(search.best().layout, open),
-          fmt::format(
-              "of {} layouts it has the shortest step, {:.3g} s as planned; strata plan --search shows the "
-              "others",
-              search.trials.size(), search.best().planned->seconds)};
+          fmt::format("of {} layouts none has a step that is shorter by more than 1 %, {:.3g} s as planned; "
+                      "strata plan --search shows the others",
+                      search.trials.size(), search.best().planned->seconds)};
 }
 
 }  // namespace

@@ -17,10 +17,6 @@ double tokens_of(const RunConfig& config) {
   return static_cast<double>(config.train.batch) * static_cast<double>(config.data.sequence_length);
 }
 
-double exchanged(const PlannedLayout& step) {
-  return step.of(Lane::comm) + step.of(Lane::tensor) + step.of(Lane::context) + step.of(Lane::send);
-}
-
 /// Seconds that a step is made of, on the rank that computes longest.
 struct Parts {
   double passes, again, waiting;
@@ -77,7 +73,7 @@ std::string search_text(const LayoutSearch& search, const LayoutInput& input) {
     text +=
         fmt::format("{:>7.3g} s {:>10.4g} {:>5.1f} % {:>10} {:>10} {:>7.3g} s  {}{}\n", one.planned->seconds,
                     tokens / one.planned->seconds, 100 * parts_of(one).waiting / one.planned->seconds,
-                    peak(Tier::device), peak(Tier::host), exchanged(*one.planned), describe(one.layout),
+                    peak(Tier::device), peak(Tier::host), one.planned->exchanging(), describe(one.layout),
                     why.empty() ? "" : fmt::format("\n{:62}{}", "", why));
   }
   text += fmt::format(

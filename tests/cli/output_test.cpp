@@ -27,12 +27,6 @@ class Output : public Workspace {
   }
 };
 
-std::vector<std::string> keys_of(const nlohmann::json& object) {
-  std::vector<std::string> keys;
-  for (const auto& item : object.items()) keys.push_back(item.key());
-  return keys;
-}
-
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys) {
   EXPECT_THAT(keys_of(object), UnorderedElementsAreArray(keys));
 }

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/read_trace.h"
 
@@ -30,49 +28,36 @@ class Search : public Workspace {
     write("open.yaml", text);
     write("auto.yaml", text + "plan: {search: auto}\n");
   }
-
-  nlohmann::json json_of(Arguments arguments) const {
-    arguments.insert(arguments.end(), {"--json", "out.json"});
-    const Outcome outcome = strata(arguments);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return nlohmann::json::parse(std::ifstream(path("out.json")));
-  }
 };
-
-std::vector<std::string> keys_of(const nlohmann::json& object) {
-  std::vector<std::string> keys;
-  for (const auto& item : object.items()) keys.push_back(item.key());
-  return keys;
-}
 
 TEST_F(Search, PrintsTheBestLayoutsAndWhyOthersAreSlower) {
   const Outcome outcome = strata({"plan", "open.yaml", "--search", "--ranks", "2"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("tokens/s"), HasSubstr("layouts"), HasSubstr("were planned"),
                                  HasSubstr("take it with --set train.microbatch=")));
-  const nlohmann::json found = json_of({"plan", "open.yaml", "--search", "--ranks", "2"});
+  const nlohmann::json found = report({"plan", "open.yaml", "--search", "--ranks", "2"});
   EXPECT_THAT(keys_of(found), UnorderedElementsAreArray({"best", "layouts", "counts"}));
   EXPECT_EQ(found["layouts"][0], found["best"]);
   EXPECT_EQ(found["counts"]["planned"], found["layouts"].size());
   EXPECT_EQ(found["best"]["why_slower"], "");
   ASSERT_GT(found["layouts"].size(), 1U);
-  EXPECT_GE(found["layouts"][1]["step_seconds"], found["best"]["step_seconds"]);
+  EXPECT_GT(1.01 * found["layouts"][1]["step_seconds"].get<double>(), found["best"]["step_seconds"]);
   for (const nlohmann::json& layout : found["layouts"])
     EXPECT_GE(layout["step_seconds"].get<double>(), 0.999 * layout["bound_seconds"].get<double>())
         << layout["layout"];
 }
 
 TEST_F(Search, TakesAsLongAsPlannedWithWhatItFound) {
-  const nlohmann::json best = json_of({"plan", "open.yaml", "--search", "--ranks", "2"})["best"];
+  const nlohmann::json best = report({"plan", "open.yaml", "--search", "--ranks", "2"})["best"];
   Arguments arguments = {"plan", "open.yaml", "--simulate", "--ranks", "2"};
   for (const std::string setting : best["settings"]) arguments.insert(arguments.end(), {"--set", setting});
-  const nlohmann::json simulated = json_of(arguments)["simulated"];
+  const nlohmann::json simulated = report(arguments)["simulated"];
   EXPECT_NEAR(simulated["step_seconds"], best["step_seconds"], 1e-9);
 }
 
 TEST_F(Search, LeavesWhatTheRunFileGives) {
-  const nlohmann::json found = json_of({"plan", "open.yaml", "--search", "--ranks", "2", "--set",
-                                        "parallel.pipeline=2", "--set", "train.microbatch=1"});
+  const nlohmann::json found = report({"plan", "open.yaml", "--search", "--ranks", "2", "--set",
+                                       "parallel.pipeline=2", "--set", "train.microbatch=1"});
   for (const nlohmann::json& layout : found["layouts"]) {
     EXPECT_THAT(layout["layout"].get<std::string>(), HasSubstr("pipeline 2"));
     EXPECT_THAT(layout["settings"].get<std::vector<std::string>>(),
@@ -136,7 +121,7 @@ TEST_F(Search, SimulatesAStepAndSaysWhatMoreWouldSave) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("step  "), HasSubstr("limit  "), HasSubstr("idle  "),
                                  HasSubstr("memory.device"), HasSubstr("saves")));
-  const nlohmann::json simulated = json_of({"plan", "run.yaml", "--simulate"})["simulated"];
+  const nlohmann::json simulated = report({"plan", "run.yaml", "--simulate"})["simulated"];
   EXPECT_THAT(keys_of(simulated), UnorderedElementsAreArray({"step_seconds", "tokens_per_second",
                                                              "bottleneck", "idle", "ranks", "more"}));
   for (const auto& [lane, idle] : simulated["idle"].items()) {
@@ -144,15 +129,13 @@ TEST_F(Search, SimulatesAStepAndSaysWhatMoreWouldSave) {
     EXPECT_LE(idle, 1) << lane;
   }
   EXPECT_EQ(simulated["tokens_per_second"], 4 * 24 / simulated["step_seconds"].get<double>());
-  const nlohmann::json explained = json_of({"explain", "run.yaml"});
+  const nlohmann::json explained = report({"explain", "run.yaml"});
   EXPECT_NEAR(simulated["step_seconds"], explained["now"]["step_seconds"], 1e-9);
 }
 
 TEST_F(Search, WritesThePlannedTimeline) {
   ASSERT_EQ(strata({"plan", "run.yaml", "--trace", "planned.pftrace"}).status, 0);
-  std::ostringstream text;
-  text << std::ifstream(path("planned.pftrace"), std::ios::binary).rdbuf();
-  const ReadTrace trace(text.str());
+  const ReadTrace trace = ReadTrace(read_file(path("planned.pftrace")));
   std::size_t lanes = 0;
   for (const auto& [track, events] : trace.slices) {
     const auto thread = trace.threads.find(track);

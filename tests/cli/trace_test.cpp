@@ -1,9 +1,7 @@
 // report.trace: chosen steps of a run as it goes on.
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/read_trace.h"
 
@@ -17,11 +15,7 @@ using ::testing::Pair;
 
 class TracesOfRuns : public Workspace {
  protected:
-  ReadTrace read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name), std::ios::binary).rdbuf();
-    return ReadTrace(text.str());
-  }
+  ReadTrace read(const std::string& name) const { return ReadTrace(read_file(path(name))); }
   static Arguments traced(const std::string& steps, Arguments overrides = {}) {
     overrides.insert(overrides.end(), {"report.trace.path=out/t.pftrace", "report.trace.steps=" + steps});
     return train("run.yaml", overrides);

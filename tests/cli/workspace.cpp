@@ -118,6 +118,12 @@ void expect_sentence(const Outcome& outcome, int status, std::initializer_list<s
   EXPECT_EQ(outcome.out, "");
 }
 
+std::vector<std::string> keys_of(const nlohmann::json& object) {
+  std::vector<std::string> keys;
+  for (const auto& item : object.items()) keys.push_back(item.key());
+  return keys;
+}
+
 std::string bytes_in_sentence(const Outcome& outcome) {
   const std::string sentence = lines_of(outcome.err).back();
   const std::size_t end = sentence.find(" bytes)");

@@ -55,6 +55,8 @@ class Workspace : public ::testing::Test {
 /// `parts`.
 void expect_sentence(const Outcome& outcome, int status, std::initializer_list<std::string> parts);
 
+std::vector<std::string> keys_of(const nlohmann::json& object);
+
 /// The number in "(123 bytes)" of the last line; fails the test if there is none.
 std::string bytes_in_sentence(const Outcome& outcome);
 

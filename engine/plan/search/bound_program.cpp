@@ -119,8 +119,9 @@ class Builder {
     double h2d = 0, d2h = 0;     ///< seconds per byte
     double read = 0, write = 0;  ///< likewise
     std::vector<Stretch> stretches = {};
-    /// Of units that one crossing of all turns leaves no use between: times seconds of all microbatches'
-    /// passes, and per byte of what these keep that leaves the device, or comes back behind the last turn.
+    /// These count units with one crossing of all turns: how often the seconds of all microbatches' passes,
+    /// and seconds per byte of what is kept for them that leaves the device, or comes back behind the last
+    /// turn.
     double whole_forward = 0, whole_backward = 0, whole_out = 0, whole_in = 0;
     std::size_t row = 0;
   };

@@ -218,14 +218,11 @@ class Planning {
 /// Steps that are no more than so much longer than the shortest are as good as that by the error of rates.
 constexpr double kAlike = 1.01;
 
-/// Of layouts whose steps are alike the least of these is taken: waiting for other ranks, and each
-/// microbatch, cost a little that no rate knows. Exchanges count in parts of the step.
+/// The layout with the least of these is taken among those whose steps are alike: waiting for other ranks,
+/// and each microbatch, cost a little that no rate knows. Exchanges count in parts of the step.
 std::pair<std::int64_t, std::int64_t> unknown_costs(const LayoutTrial& one, const LayoutInput& input) {
   constexpr double kPart = 0.002;
-  double exchanging = 0;
-  for (const Lane lane : {Lane::comm, Lane::tensor, Lane::context, Lane::send})
-    exchanging += one.planned->of(lane);
-  return {std::llround(exchanging / (kPart * one.planned->seconds)),
+  return {std::llround(one.planned->exchanging() / (kPart * one.planned->seconds)),
           with_layout(input.open, one.layout).microbatches()};
 }
 

@@ -24,6 +24,8 @@ struct PlannedLayout {
   std::array<Bytes, kTiers.size()> peaks = {};  ///< by tier, of the rank that needs most
 
   double of(Lane lane) const { return busy[static_cast<std::size_t>(lane)]; }
+  /// Seconds of exchanges and messages between ranks.
+  double exchanging() const { return of(Lane::comm) + of(Lane::tensor) + of(Lane::context) + of(Lane::send); }
 };
 
 struct LayoutTrial {

@@ -117,6 +117,33 @@ std::optional<Placement> with_late_updates(const Model& model, const Placement& 
 
 }  // namespace
 
+std::optional<TimedPlacement> shortest_by_thirds(
+    std::size_t low, std::size_t high, std::size_t tries,
+    const std::function<std::optional<TimedPlacement>(std::size_t)>& timed) {
+  std::optional<TimedPlacement> best;
+  std::map<std::size_t, double> known;
+  const auto seconds = [&](std::size_t number) {
+    const auto [time, is_new] = known.try_emplace(number, std::numeric_limits<double>::infinity());
+    if (!is_new) return time->second;
+    std::optional<TimedPlacement> found = timed(number);
+    if (!found) return time->second;
+    time->second = found->seconds;
+    if (!best || found->seconds < best->seconds) best = std::move(found);
+    return time->second;
+  };
+  while (low <= high && known.size() < tries) {
+    const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
+    if (seconds(left) > seconds(right)) {
+      low = left + 1;
+    } else if (right > low) {
+      high = right - 1;
+    } else {
+      break;
+    }
+  }
+  return best;
+}
+
 Strategy with_device_state(Strategy strategy, std::size_t units) {
   for (std::size_t u = 0; u < strategy.state.size(); ++u)
     strategy.state[u] = u < units ? Tier::device : Tier::host;
@@ -289,20 +316,12 @@ std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& 
     last = u + 1;
     if (found.strategy.state[u] == Tier::device) first = u + 2;
   }
-  std::optional<TimedPlacement> best;
-  std::map<std::size_t, double> known;
-  const auto seconds = [&](std::size_t count) {
-    const auto [time, is_new] = known.try_emplace(count, std::numeric_limits<double>::infinity());
-    if (!is_new) return time->second;
+  return shortest_by_thirds(first, last, tries, [&](std::size_t count) -> std::optional<TimedPlacement> {
     std::optional<Placement> placement = find_with(count, config);
-    if (!placement) return time->second;
-    time->second = seconds_of(placement->training);
-    if (!best || time->second < best->seconds) best = {std::move(*placement), time->second};
-    return time->second;
-  };
-  shortest_by_thirds(
-      first, last, [&] { return known.size() < tries; }, seconds);
-  return best;
+    if (!placement) return std::nullopt;
+    const double seconds = seconds_of(placement->training);
+    return TimedPlacement{std::move(*placement), seconds};
+  });
 }
 
 }  // namespace strata

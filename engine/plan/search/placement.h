@@ -29,6 +29,13 @@ struct TimedPlacement {
   double seconds = 0;  ///< of a step
 };
 
+/// The shortest of what `timed` gives for numbers in [low, high], as if one of them was the shortest and
+/// numbers further from it took longer: asks for two at a time, to leave out a third, until it has asked for
+/// about `tries`. Nothing if none of those can be placed.
+std::optional<TimedPlacement> shortest_by_thirds(
+    std::size_t low, std::size_t high, std::size_t tries,
+    const std::function<std::optional<TimedPlacement>(std::size_t)>& timed);
+
 /// What tiers beyond the device would have to hold at least, the smallest over all that was tried and did not
 /// fit them. If that much does not hold it either, the next try says more.
 struct Shortage {
@@ -130,22 +137,6 @@ std::size_t first_number(std::size_t low, std::size_t high, const Holds& holds) 
     (is_enough ? high : low) = is_enough ? middle : middle + 1;
   }
   return low;
-}
-
-/// Looks for where `seconds` of a number in [low, high] is least, as if there were one such place and numbers
-/// further from it took longer, while `goes_on()`: asks for two numbers to leave out a third of them.
-template <typename GoesOn, typename Seconds>
-void shortest_by_thirds(std::size_t low, std::size_t high, const GoesOn& goes_on, const Seconds& seconds) {
-  while (low <= high && goes_on()) {
-    const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
-    if (seconds(left) > seconds(right)) {
-      low = left + 1;
-    } else if (right > 0) {
-      high = right - 1;
-    } else {
-      return;
-    }
-  }
 }
 
 /// The same if it is mostly one of the ends, which are then found by one or two questions.

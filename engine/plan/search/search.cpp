@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -264,21 +263,16 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
   Strategy strategy = best.placement.strategy;
   strategy.updates_late = false;  // placing decides about that
   const Savings savings(*model_, strategy);
-  const std::size_t tries = tries_of(best.placement);
   const auto on_device = static_cast<std::size_t>(std::ranges::count(strategy.state, Tier::device));
-  std::map<std::size_t, double> known;
-  const auto seconds = [&](std::size_t number) {
-    const auto [time, is_new] = known.try_emplace(number, std::numeric_limits<double>::infinity());
-    if (!is_new) return time->second;
-    PlacementSearch places(*model_, savings.evenly(strategy, number), rates_);
-    std::optional<Placement> placement = places.find_with(on_device, config);
-    if (!placement) return time->second;
-    time->second = seconds_of(placement->training);
-    if (time->second < kGain * best.seconds) best = {std::move(*placement), time->second};
-    return time->second;
-  };
-  shortest_by_thirds(
-      0, savings.most(), [&] { return known.size() < tries; }, seconds);
+  std::optional<TimedPlacement> other = shortest_by_thirds(
+      0, savings.most(), tries_of(best.placement), [&](std::size_t number) -> std::optional<TimedPlacement> {
+        PlacementSearch places(*model_, savings.evenly(strategy, number), rates_);
+        std::optional<Placement> placement = places.find_with(on_device, config);
+        if (!placement) return std::nullopt;
+        const double seconds = seconds_of(placement->training);
+        return TimedPlacement{std::move(*placement), seconds};
+      });
+  if (other && other->seconds < kGain * best.seconds) best = std::move(*other);
 }
 
 namespace {

@@ -22,7 +22,7 @@ class CheapestSearch {
   std::optional<Placement> find(const RunConfig& config, Shortage& shortage);
 
  private:
-  /// Of a placed program.
+  /// What a step of a placed program takes.
   double seconds_of(const Program& placed) const;
   /// Makes `best` one that saves another number of activations beside as much state on the device, if a step
   /// is shorter.
