@@ -111,7 +111,7 @@ def main():
 
     line("all", lambda row: True)
     for key, values in (("model", MODELS), ("machine", MACHINES), ("microbatches", MICROBATCHES), ("cap", [str(cap) for cap in CAPS] + [DRIVES]),
-                        ("by", ["compute", "h2d", "d2h", "cpu", "cores", "drives", "order"])):
+                        ("by", ["compute", "h2d", "d2h", "cpu", "cores", "memory", "drives", "order"])):
         for value in values:
             line(f"{key} {value}", lambda row: row[key] == value)
     if arguments.before:

@@ -31,6 +31,8 @@ std::string_view words_for(BoundArgument argument) {
       return "updates on the host";
     case BoundArgument::cores:
       return "the cores, which compute, update and copy";
+    case BoundArgument::memory:
+      return "the host's memory, which updates and copies go through";
     case BoundArgument::drives:
       return "the drives";
     case BoundArgument::order:

@@ -125,15 +125,74 @@ void verify_places(const Program& program, Tier tier, Bytes budget) {
   }
 }
 
+TierUse use_of(const Program& program, Tier tier, const std::vector<Lifetime>& live) {
+  const std::size_t count = program.instructions.size();
+  std::vector<std::array<Bytes, kBufferKinds.size()>> change(count + 2);
+  TierUse use;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier != tier || live[b].is_empty()) continue;
+    use.peak_bytes = std::max(use.peak_bytes, buffer.offset + buffer.bytes);
+    const auto kind = static_cast<std::size_t>(buffer.kind);
+    live[b].for_each_stretch(static_cast<std::int32_t>(count), [&](std::int32_t first, std::int32_t last) {
+      change[static_cast<std::size_t>(first)][kind] += buffer.bytes;
+      change[static_cast<std::size_t>(last) + 1][kind] -= buffer.bytes;
+    });
+  }
+  std::array<Bytes, kBufferKinds.size()> now = {};
+  for (const auto& delta : change) {
+    for (std::size_t k = 0; k < now.size(); ++k) now[k] += delta[k];
+    const Bytes sum = std::accumulate(now.begin(), now.end(), Bytes{0});
+    if (sum > use.live_bytes) {
+      use.live_bytes = sum;
+      use.by_kind = now;
+    }
+  }
+  return use;
+}
+
+/// All of a round.
+Lifetime throughout(std::int32_t count) {
+  return {0, std::max(count - 1, 0)};
+}
+
+/// A lifetime that ends `pause` instructions later, if need be in the next round.
+Lifetime lengthened(const Lifetime& live, std::int32_t pause, std::int32_t count) {
+  if (live.is_empty()) return live;
+  const std::int32_t length = live.last - live.first + 1 + (live.wraps() ? count : 0);
+  if (length + pause >= count) return throughout(count);
+  return {live.first, (live.last + pause) % count};
+}
+
+/// Transient buffers that a tier can give places of their own, since all of them together take next to
+/// nothing of it: tokens, losses, norms. What is done early in a step then never waits for what is done
+/// late in the step before.
+std::vector<std::size_t> small_buffers(const Program& program, Tier tier, const std::vector<Lifetime>& live) {
+  constexpr Bytes kShare = 1024;
+  std::vector<std::size_t> found;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    if (buffer.tier == tier && !buffer.persistent && !live[b].is_empty()) found.push_back(b);
+  }
+  std::ranges::stable_sort(found, {}, [&](std::size_t b) { return program.buffers[b].bytes; });
+  Bytes room = use_of(program, tier, live).live_bytes / kShare;
+  const auto first_large = std::ranges::find_if(found, [&](std::size_t b) {
+    room -= program.buffers[b].bytes;
+    return room < 0;
+  });
+  found.erase(first_large, found.end());
+  return found;
+}
+
 }  // namespace
 
 void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t pause) {
+  const auto count = static_cast<std::int32_t>(program.instructions.size());
   std::vector<Lifetime> live = lifetimes(program);
-  const auto last = static_cast<std::int32_t>(program.instructions.size()) - 1;
-  for (Lifetime& lifetime : live) {
-    if (pause > 0 && !lifetime.is_empty() && !lifetime.wraps())
-      lifetime.last = std::min(lifetime.last + pause, last);
+  if (pause > 0) {
+    for (Lifetime& lifetime : live) lifetime = lengthened(lifetime, pause, count);
   }
+  for (const std::size_t b : small_buffers(program, tier, live)) live[b] = throughout(count);
   const auto is_pinned = [&](const Buffer& buffer) { return buffer.pin && buffer.pin->tier == tier; };
   std::vector<std::size_t> pinned, persistent, transient;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
@@ -179,30 +238,7 @@ Program place(const Program& program) {
 }
 
 TierUse tier_use(const Program& placed, Tier tier) {
-  const std::vector<Lifetime> live = lifetimes(placed);
-  const std::size_t count = placed.instructions.size();
-  std::vector<std::array<Bytes, kBufferKinds.size()>> change(count + 2);
-  TierUse use;
-  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
-    const Buffer& buffer = placed.buffers[b];
-    if (buffer.tier != tier || live[b].is_empty()) continue;
-    use.peak_bytes = std::max(use.peak_bytes, buffer.offset + buffer.bytes);
-    const auto kind = static_cast<std::size_t>(buffer.kind);
-    live[b].for_each_stretch(static_cast<std::int32_t>(count), [&](std::int32_t first, std::int32_t last) {
-      change[static_cast<std::size_t>(first)][kind] += buffer.bytes;
-      change[static_cast<std::size_t>(last) + 1][kind] -= buffer.bytes;
-    });
-  }
-  std::array<Bytes, kBufferKinds.size()> now = {};
-  for (const auto& delta : change) {
-    for (std::size_t k = 0; k < now.size(); ++k) now[k] += delta[k];
-    const Bytes sum = std::accumulate(now.begin(), now.end(), Bytes{0});
-    if (sum > use.live_bytes) {
-      use.live_bytes = sum;
-      use.by_kind = now;
-    }
-  }
-  return use;
+  return use_of(placed, tier, lifetimes(placed));
 }
 
 void verify(const Program& placed, const TierBudgets& budgets) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -56,6 +57,11 @@ std::vector<Lengths> lengths_up_to(std::int64_t microbatches) {
   return lengths;
 }
 
+/// When a crossing is: before the unit's first backward pass of a step or behind it. With all forward passes
+/// that come first in one go, what they keep is there at all turns before that; with some between turns it is
+/// there at fewer, but the unit's parameters are wanted between turns.
+enum class Phase : std::uint8_t { first, first_in_parts, later };
+
 /// Where a unit's state is, and whether its parameters stay on the device over a crossing.
 enum class Way : std::uint8_t { state_on_device, stays, comes_again };
 
@@ -65,8 +71,12 @@ struct Choice {
   UnitFacts::Level level = {};
   Lengths length = {};
   Way way = Way::stays;
+  Phase phase = Phase::first;
   bool moves_kept = false;  ///< what it keeps for backward passes leaves the device and comes back
+  bool moves_sum = false;   ///< likewise the sum of its gradients, behind the first backward pass
 
+  /// Turns at which what a forward pass keeps is there, on average.
+  double turns_kept() const { return phase == Phase::first_in_parts ? (length.low + 1) / 2 : length.low; }
   bool is_on_host() const { return way != Way::state_on_device; }
 };
 
@@ -81,13 +91,16 @@ class Builder {
         microbatches_(static_cast<double>(facts.microbatches)),
         device_(budgets[0]),
         host_(budgets[1]),
-        has_drives_(budgets[2] > 0) {}
+        has_drives_(budgets[2] > 0),
+        in_memory_(rates.share_of_memory_by_copy(rates.h2d_bytes_per_second) / rates.h2d_bytes_per_second),
+        out_memory_(rates.share_of_memory_by_copy(rates.d2h_bytes_per_second) / rates.d2h_bytes_per_second) {}
 
   BoundProgram build() {
     made_.scale = reference_seconds();
     LinearProgram::Column seconds{.cost = 1, .most = 1e6};
     made_.program.columns.push_back(seconds);
     for (const Kind& kind : kinds_) add_row(kind.count());
+    for (const Kind& kind : kinds_) firsts_.push_back(holds_sums(*kind.facts) ? add_row(-kind.count()) : 0);
     add_memory_rows();
     add_time_rows();
     for (std::size_t row = 0; row < made_.arguments.size(); ++row)
@@ -183,6 +196,8 @@ class Builder {
       add_time(BoundArgument::cores, facts_.cpu_seconds + h2d * data + d2h * losses,
                {.passes = 1, .state = 1, .cpu = 1, .h2d = h2d, .d2h = d2h});
     }
+    add_time(BoundArgument::memory, facts_.cpu_seconds + in_memory_ * data + out_memory_ * losses,
+             {.cpu = 1, .h2d = in_memory_, .d2h = out_memory_});
     if (has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0) {
       add_time(
           BoundArgument::drives, 0,
@@ -212,11 +227,13 @@ class Builder {
         add({end, to_host, to_device, 1, 1});
         continue;
       }
-      add({.end = end, .squares = 1, .update = 1});
+      add({.end = end, .gradient = out_memory_, .parameter = in_memory_, .squares = 1, .update = 1});
       add({.end = end, .parameter = to_device});
       add({.end = end, .gradient = to_host});
     }
-    if (facts_.global_norm) add_norm_rows(to_device, to_host);
+    if (!facts_.global_norm) return;
+    add_norm_rows(to_device, to_host);
+    add_memory_row();
   }
 
   /// From a norm of all gradients to the next.
@@ -234,10 +251,20 @@ class Builder {
           add({.end = first, .parameter = to_device, .update = 1});
           continue;
         }
-        add({.end = first, .update = 1});
+        add({.end = first, .parameter = in_memory_, .update = 1});
         add({.end = first, .parameter = to_device});
       }
     }
+  }
+
+  /// Updates, copies of new parameters and of what whole crossings keep come before the last turn, and all go
+  /// through the host's memory; backward passes of whole crossings come behind it, and the last unit's.
+  void add_memory_row() {
+    double last = std::numeric_limits<double>::infinity();
+    for (const UnitFacts::Level& level : facts_.units.back().levels) last = std::min(last, level.backward);
+    const Stretch updates{.end = facts_.units.size() - 1, .parameter = in_memory_, .update = 1};
+    add_time(BoundArgument::order, last,
+             {.stretches = {updates}, .whole_backward = 1, .whole_out = out_memory_});
   }
 
   /// The most that passes of units below `end` take.
@@ -260,16 +287,39 @@ class Builder {
           if (way == Way::comes_again && stays_at_no_cost) continue;
           for (const bool moves_kept : {false, true}) {
             if (moves_kept && level.kept == 0) continue;
-            add_choice({&kind, level, length, way, moves_kept});
+            add_phases(
+                {.kind = &kind, .level = level, .length = length, .way = way, .moves_kept = moves_kept});
           }
         }
       }
     }
   }
 
+  /// Whether gradients of several microbatches are added up, in a sum that the last unit's pass has not.
+  bool holds_sums(const UnitFacts& unit) const {
+    return microbatches_ > 1 && !unit.is_at_turn && unit.summed > 0;
+  }
+
+  void add_phases(Choice choice) {
+    const bool in_parts = choice.length.high > 1;
+    if (!in_parts || choice.way == Way::comes_again) add_choice(choice);
+    choice.phase = Phase::first_in_parts;
+    if (in_parts) add_choice(choice);
+    if (!holds_sums(*choice.kind->facts) || choice.length.low == microbatches_) return;
+    choice.phase = Phase::later;
+    for (const bool moves_sum : {false, true}) {
+      choice.moves_sum = moves_sum;
+      add_choice(choice);
+    }
+  }
+
   void add_choice(const Choice& choice) {
     LinearProgram::Column column{.most = choice.kind->count()};
-    column.entries.emplace_back(static_cast<std::size_t>(choice.kind - kinds_.data()), 1);
+    const auto kind = static_cast<std::size_t>(choice.kind - kinds_.data());
+    column.entries.emplace_back(kind, 1);
+    // A unit has one first crossing, however it is divided.
+    if (firsts_[kind] > 0 && choice.phase != Phase::later)
+      column.entries.emplace_back(firsts_[kind], -microbatches_ / choice.length.high);
     add_bytes(choice, column);
     for (const TimeRow& time : times_) {
       const double seconds = seconds_of(choice, time) / made_.scale;
@@ -283,7 +333,7 @@ class Builder {
     const auto add = [&](std::optional<std::size_t> row, double bytes) {
       if (row && bytes != 0) column.entries.emplace_back(*row, bytes);
     };
-    const double kept = static_cast<double>(choice.level.kept) * choice.length.low;
+    const double kept = static_cast<double>(choice.level.kept) * choice.turns_kept();
     // The last unit's pass has its operands, which are counted already.
     const bool is_counted = unit.is_at_turn;
     const auto parameters = static_cast<double>(unit.parameter + unit.frozen);
@@ -291,7 +341,11 @@ class Builder {
     if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.device_state);
     const bool stays = choice.way != Way::comes_again && (unit.is_read_again || !choice.is_on_host());
     if (stays && !is_counted) on_device += parameters;
-    if (is_whole(choice)) add(device_at_last_turn_, -on_device);
+    if (is_whole(choice)) {
+      const double kept_then = static_cast<double>(choice.level.kept) * choice.length.low;
+      add(device_at_last_turn_, -on_device - (choice.moves_kept ? 0 : kept_then - kept));
+    }
+    if (choice.phase == Phase::later && !choice.moves_sum) on_device += static_cast<double>(unit.summed);
     if (!choice.is_on_host()) {
       const auto state = static_cast<double>(unit.device_state);
       if (!is_whole(choice)) add(device_at_last_turn_, -state - (is_counted ? 0 : parameters));
@@ -321,7 +375,13 @@ class Builder {
     const double moved = choice.moves_kept ? microbatches_ * static_cast<double>(choice.level.kept) : 0;
     double to_device = moved + (on_host ? parameter : 0), to_host = moved;
     if (choice.way == Way::comes_again)
-      to_device += (parameter + frozen) * microbatches_ / choice.length.high;
+      to_device += (parameter + frozen) * microbatches_ / choice.length.high *
+                   (choice.phase == Phase::first_in_parts ? 2 : 1);
+    if (choice.moves_sum) {
+      const double sums = static_cast<double>(unit.summed) * microbatches_ / choice.length.high;
+      to_device += sums;
+      to_host += sums;
+    }
     if (on_host) to_host += static_cast<double>(unit.gradient);
     double seconds = time.passes * microbatches_ * (choice.level.forward + choice.level.backward) +
                      (is_whole(choice) ? seconds_of_whole(choice, time) : 0) +
@@ -401,9 +461,11 @@ class Builder {
   double microbatches_;
   Bytes device_, host_;
   bool has_drives_;
+  double in_memory_, out_memory_;  ///< seconds that a byte of a copy takes the host's memory
   BoundProgram made_;
   std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {},
                              host_at_turn_ = {}, host_at_norm_ = {};
+  std::vector<std::size_t> firsts_ = {};  ///< by kind: the row of its first crossings, or 0
   std::array<std::size_t, 3> spilled_ = {};
   std::vector<TimeRow> times_;
 };

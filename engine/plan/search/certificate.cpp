@@ -29,6 +29,8 @@ std::string_view name_of(BoundArgument argument) {
       return "cpu";
     case BoundArgument::cores:
       return "cores";
+    case BoundArgument::memory:
+      return "memory";
     case BoundArgument::drives:
       return "drives";
     case BoundArgument::order:

@@ -14,12 +14,12 @@
 
 namespace strata {
 
-/// What a step cannot be shorter than: what a lane has to do, what cores or drives have to do for all lanes,
-/// or what has to happen one after another.
-enum class BoundArgument : std::uint8_t { compute, h2d, d2h, cpu, cores, drives, order };
+/// What a step cannot be shorter than: what a lane has to do; what cores, the host's memory or drives have to
+/// do for all lanes; or what has to happen one after another.
+enum class BoundArgument : std::uint8_t { compute, h2d, d2h, cpu, cores, memory, drives, order };
 inline constexpr std::array kBoundArguments = {
-    BoundArgument::compute, BoundArgument::h2d,    BoundArgument::d2h,  BoundArgument::cpu,
-    BoundArgument::cores,   BoundArgument::drives, BoundArgument::order};
+    BoundArgument::compute, BoundArgument::h2d,    BoundArgument::d2h,    BoundArgument::cpu,
+    BoundArgument::cores,   BoundArgument::memory, BoundArgument::drives, BoundArgument::order};
 std::string_view name_of(BoundArgument argument);
 
 struct Certificate {

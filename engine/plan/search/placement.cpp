@@ -14,19 +14,27 @@
 namespace strata {
 namespace {
 
-/// What fits the device, with what is beyond it on the host.
-std::optional<Program> fit_device(Program plain, Bytes budget, double kept_share = 1) {
-  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, budget, kept_share);
-  if (placed) place_tier(*placed, Tier::host);
-  return placed;
+/// Places values of the host so that what comes to it early in a step waits as little as there is room for
+/// on what is done late in the step before, as an update with its gradients.
+void place_on_host(Program& program, Bytes budget) {
+  place_tier(program, Tier::host);
+  const Bytes tight = peak_of(program, Tier::host);
+  const Bytes most = getenv("TIGHT") ? tight : std::min(budget, tight + tight / 4);
+  for (std::size_t pause = program.instructions.size() / 2; pause > 8; pause /= 2) {
+    Program loose = program;
+    place_tier(loose, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
+    if (peak_of(loose, Tier::host) > most) continue;
+    program = std::move(loose);
+    break;
+  }
 }
 
-/// So that copies of one model wait less for what is done with another's values, if there is room for it.
-void place_loosely(Program& program, Tier tier, Bytes budget) {
-  constexpr std::int32_t kPause = 64;
-  Program loose = program;
-  place_tier(loose, tier, PlaceOrder::by_size, kPause);
-  if (peak_of(loose, tier) <= budget) program = std::move(loose);
+/// What fits the device, with what is beyond it on the host.
+std::optional<Program> fit_device(Program plain, const RunConfig::MemorySection& memory,
+                                  double kept_share = 1) {
+  std::optional<Program> placed = fit(std::move(plain), kDeviceLevel, memory.device, kept_share);
+  if (placed) place_on_host(*placed, memory.host.value_or(kUnlimited));
+  return placed;
 }
 
 /// A plain program, unchanged if values may leave the device; if there is no other tier they all stay, but
@@ -52,7 +60,7 @@ bool place_validation(std::vector<Program> plain, Placement& placement, const Ru
   if (plain.empty()) return true;
   std::optional<Program>& best = placement.validation;
   for (Program& program : plain) {
-    std::optional<Program> candidate = fit_device(std::move(program), config.memory.device);
+    std::optional<Program> candidate = fit_device(std::move(program), config.memory);
     if (!candidate) continue;
     if (!best || peak_of(*candidate, Tier::host) < peak_of(*best, Tier::host)) best = std::move(candidate);
     if (fits_host(*best, config)) break;
@@ -103,7 +111,7 @@ std::optional<Placement> with_late_updates(const Model& model, const Placement& 
   late.strategy.updates_late = true;
   Program plain = leanest_training(model, late.strategy, config);
   if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return std::nullopt;
-  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
+  std::optional<Program> training = fit_device(std::move(plain), config.memory);
   if (!training) return std::nullopt;
   late.training = std::move(*training);
   if (smallest_host_bytes(late, config) > *config.memory.host) return std::nullopt;
@@ -173,9 +181,8 @@ std::optional<Placement> place_plain(Program training, std::vector<Program> vali
   if (tier_without_room(bytes_beyond_device(training, config.memory.device), config, shortage))
     return std::nullopt;
   Placement placement;
-  std::optional<Program> placed = fit_device(std::move(training), config.memory.device, kept_share);
+  std::optional<Program> placed = fit_device(std::move(training), config.memory, kept_share);
   if (!placed) return std::nullopt;
-  if (config.memory.host) place_loosely(*placed, Tier::host, *config.memory.host);
   placement.training = std::move(*placed);
   if (!place_validation(std::move(validations), placement, config)) return std::nullopt;
   if (!config.memory.host) return placement;
@@ -233,7 +240,7 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, config.memory.device));
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  std::optional<Program> training = fit_device(std::move(plain), config.memory.device);
+  std::optional<Program> training = fit_device(std::move(plain), config.memory);
   if (!training) return exceeds_device();
   placement.training = std::move(*training);
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(placement.training, 0));

@@ -138,6 +138,10 @@ MachineRates planning_rates(const RunConfig& config) {
   return rates;
 }
 
+double MachineRates::share_of_memory(double bytes_per_second) const {
+  return std::min(1.0, bytes_per_second / memory_bytes_per_second);
+}
+
 double MachineRates::share_of_cores(double copied_per_second) const {
   if (!cores_copy) return 0;
   const double by_one = copy_bytes_per_second > 0 ? copy_bytes_per_second

@@ -27,7 +27,13 @@ struct MachineRates {
 
   /// The part of all cores that a copy takes which comes to so many bytes per second; 0 if others make it.
   double share_of_cores(double copied_per_second) const;
-  /// Likewise of an exchange between ranks: if cores copy, one makes it.
+  /// The part of the host's memory bandwidth that goes through it at so many bytes per second takes.
+  double share_of_memory(double bytes_per_second) const;
+  /// Likewise a copy between host and device. If cores copy, the device's memory is the host's, too.
+  double share_of_memory_by_copy(double copied_per_second) const {
+    return share_of_memory((cores_copy ? 2 : 1) * copied_per_second);
+  }
+  /// The part of all cores that an exchange between ranks takes: if cores copy, one makes it.
   double share_of_exchange() const { return cores_copy ? 1 / cores : 0; }
   /// The links with a rate each: what the profile leaves out is as fast as one core copies, if cores do, or
   /// as the link to the device.

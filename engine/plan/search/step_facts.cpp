@@ -54,6 +54,7 @@ class FactReader {
         unit.host_state += state_of(instruction);
       }
       if (is_pass(instruction)) read_parameters(instruction, unit);
+      if (is_backward(instruction.operation)) unit.summed = bytes_of(program_, instruction, Role::gradient);
     }
   }
 

@@ -23,6 +23,7 @@ struct UnitFacts {
   Bytes frozen = 0;
   Bytes gradient = 0;  ///< as an update on the host reads it
   Bytes sum = 0;       ///< of gradients, as an update on the device reads it
+  Bytes summed = 0;    ///< what backward passes add gradients to
   /// What an optimizer keeps on each tier; pieces on the host are of whole pages each.
   Bytes host_state = 0, device_state = 0;
   double squares = 0, update = 0;  ///< seconds of the lane cpu, if state is on the host

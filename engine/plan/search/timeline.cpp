@@ -146,9 +146,11 @@ class SharedResources {
       case Lane::d2h:
         return copy(rates_.d2h_bytes_per_second);
       case Lane::read:
-        return {of(Resource::drives, 1), memory(rates_.nvme_read_bytes_per_second)};
+        return {of(Resource::drives, 1),
+                of(Resource::memory, rates_.share_of_memory(rates_.nvme_read_bytes_per_second))};
       case Lane::write:
-        return {of(Resource::drives, 1), memory(rates_.nvme_write_bytes_per_second)};
+        return {of(Resource::drives, 1),
+                of(Resource::memory, rates_.share_of_memory(rates_.nvme_write_bytes_per_second))};
       case Lane::comm:
       case Lane::tensor:
       case Lane::context:
@@ -166,13 +168,9 @@ class SharedResources {
   ResourceShare of(Resource resource, double share) const {
     return {first_ + static_cast<std::int32_t>(resource), share};
   }
-  ResourceShare memory(double bytes_per_second) const {
-    return of(Resource::memory, std::min(1.0, bytes_per_second / rates_.memory_bytes_per_second));
-  }
-  /// If cores copy, the device's memory is the host's, too.
   std::array<ResourceShare, 2> copy(double bytes_per_second) const {
     return {of(Resource::cores, rates_.share_of_cores(bytes_per_second)),
-            memory((rates_.cores_copy ? 2 : 1) * bytes_per_second)};
+            of(Resource::memory, rates_.share_of_memory_by_copy(bytes_per_second))};
   }
 
   std::int32_t first_;

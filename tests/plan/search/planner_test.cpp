@@ -102,7 +102,7 @@ TEST(Planner, GivesTheDeviceMoreStateThanIsCheapWhereTheHostHasNoRoomForIt) {
     return std::count(plan.strategy.state.begin(), plan.strategy.state.end(), Tier::device);
   };
   const Plan roomy = make_plan(config, model);
-  config.memory.host = roomy.arena_bytes(Tier::host) - kBufferAlignment;
+  config.memory.host = tier_use(roomy.training.program, Tier::host).live_bytes - kBufferAlignment;
   const Plan tight = make_plan(config, model);
   EXPECT_GT(units(tight), units(roomy));
   EXPECT_LE(tight.arena_bytes(Tier::device), config.memory.device);
