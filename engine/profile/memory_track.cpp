@@ -14,14 +14,14 @@ MemoryTrack::MemoryTrack(const Program& program) : program_(program), ends_(prog
   for (std::int32_t i = 0; i < count; ++i) {
     const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
     if (!instruction.is_of_every_step()) continue;
-    for_each_operand(instruction, [&](const Operand& operand, bool) {
-      finder.touch(operand.buffer, i, instruction.serves);
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      finder.touch(operand.buffer, i, instruction.serves, writes);
     });
   }
   const std::vector<Lifetime> live = finder.find(count);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.persistent || buffer.apart) {
+    if (is_there_throughout(buffer, live[b])) {
       always_[static_cast<std::size_t>(buffer.tier)][static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
     } else if (buffer.bytes > 0 && !live[b].is_empty()) {
       lives_.push_back({static_cast<BufferId>(b), live[b].first, live[b].last, live[b].wraps()});

@@ -19,8 +19,8 @@ std::vector<Lifetime> performed_lifetimes(const StepProfile& profile) {
   LifetimeFinder finder(*profile.program);
   for (const ProfileSlice& slice : profile.slices) {
     const Instruction& instruction = profile.instruction(slice.instruction);
-    for_each_operand(instruction, [&](const Operand& operand, bool) {
-      finder.touch(operand.buffer, slice.instruction, instruction.serves);
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      finder.touch(operand.buffer, slice.instruction, instruction.serves, writes);
     });
   }
   return finder.find(static_cast<std::int32_t>(profile.program->instructions.size()));
@@ -76,7 +76,7 @@ StepProfile make_profile(const Program& placed, const RoundTimeline& round, std:
   const std::vector<Lifetime> live = performed_lifetimes(profile);
   for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
     const auto id = static_cast<BufferId>(b);
-    if (placed.buffers[b].persistent || placed.buffers[b].apart) {
+    if (is_there_throughout(placed.buffers[b], live[b])) {
       profile.lives.push_back({.buffer = id, .to = profile.end});
     } else if (live[b].wraps()) {
       profile.lives.push_back({.buffer = id, .last_user = live[b].last, .to = time_of(live[b].last).end});

@@ -54,6 +54,7 @@ class Lowering {
     if (strategy_.updates_late) state_.carry_what_late_updates_read();
     walk(schedule, true);
     updates_.finish();
+    mark_renewed(builder_.program());
     if (strategy_.is_asynchronous()) {
       carry_between_rounds(builder_.program());
       keep_sums_apart(builder_.program());

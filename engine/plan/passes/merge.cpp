@@ -89,6 +89,7 @@ class Merger {
     if (id >= 0) return id;
     Buffer buffer = models_[m].plain->buffer(own);
     buffer.name = name(m, buffer.name);
+    if (models_.size() > 1) buffer.renewed = false;  // a model that has ended makes nothing
     return id = result_.add(std::move(buffer));
   }
 

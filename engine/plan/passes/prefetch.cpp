@@ -119,18 +119,18 @@ class Prefetch {
     const auto count = static_cast<std::int32_t>(anchors_.size());
     LifetimeFinder finder(program_);
     for (std::int32_t a = 0; a < count; ++a) {
-      for_each_operand(anchor(a), [&](const Operand& operand, bool) {
-        finder.touch(operand.buffer, a, anchor(a).serves);
+      for_each_operand(anchor(a), [&](const Operand& operand, bool writes) {
+        finder.touch(operand.buffer, a, anchor(a).serves, writes);
       });
     }
     for (const Transfer& fetch : fetches_) {
-      const auto touch = [&](BufferId id) { finder.touch(id, fetch.slot, serves(fetch)); };
+      const auto touch = [&](BufferId id) { finder.touch(id, fetch.slot, serves(fetch), id != fetch.home); };
       touch(fetch.near);
       touch(fetch.home);  // on the near tier, too, if it is a shard that stays
       if (fetch.gathered >= 0) touch(fetch.gathered);
     }
     for (const Transfer& write_back : write_backs_)
-      finder.touch(write_back.near, write_back.slot - 1, serves(write_back));
+      finder.touch(write_back.near, write_back.slot - 1, serves(write_back), false);
     const std::vector<Lifetime> live = finder.find(count);
     live_.assign(anchors_.size() + 2, 0);
     for (std::size_t b = 0; b < live.size(); ++b) {

@@ -314,8 +314,8 @@ Bytes Residency::live_bytes(const Changes& changes) const {
   LifetimeFinder finder(plain_);
   for (std::int32_t i = 0; i < count; ++i) {
     if (changes.dropped[static_cast<std::size_t>(i)]) continue;
-    for_each_operand(at(i), [&](const Operand& operand, bool) {
-      finder.touch(changes.merged[static_cast<std::size_t>(operand.buffer)], i, serves(i));
+    for_each_operand(at(i), [&](const Operand& operand, bool writes) {
+      finder.touch(changes.merged[static_cast<std::size_t>(operand.buffer)], i, serves(i), writes);
     });
   }
   const std::vector<Lifetime> live = finder.find(count);

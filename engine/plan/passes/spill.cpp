@@ -70,7 +70,7 @@ class Staging {
     }
     Buffer buffer = program_.buffer(home);
     buffer.tier = Tier::host;
-    buffer.persistent = buffer.carried = buffer.apart = false;
+    buffer.persistent = buffer.carried = buffer.renewed = buffer.apart = false;
     instances_.emplace_back(home, program_.add(std::move(buffer)));
     return instances_.back().second;
   }

@@ -184,13 +184,49 @@ std::vector<std::size_t> small_buffers(const Program& program, Tier tier, const 
   return found;
 }
 
+/// Those of the host through which drives are read and written: also between rounds, when all that is
+/// persistent holds something.
+std::vector<bool> staging_buffers(const Program& program, Tier tier) {
+  std::vector<bool> is_staging(program.buffers.size(), false);
+  if (tier != Tier::host) return is_staging;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::read)
+      is_staging[static_cast<std::size_t>(instruction.writes[0].buffer)] = true;
+    if (instruction.operation == Operation::write)
+      is_staging[static_cast<std::size_t>(instruction.reads[0].buffer)] = true;
+  }
+  return is_staging;
+}
+
+/// What drives are read and written through must not be where something lives between rounds.
+void verify_staging(const Program& placed) {
+  const std::vector<bool> is_staging = staging_buffers(placed, Tier::host);
+  std::map<Bytes, std::size_t> renewed;  // by offset
+  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
+    const Buffer& buffer = placed.buffers[b];
+    if (buffer.renewed && buffer.tier == Tier::host) renewed.emplace(buffer.offset, b);
+  }
+  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
+    const Buffer& buffer = placed.buffers[b];
+    if (!is_staging[b] || buffer.tier != Tier::host) continue;
+    const auto above = renewed.lower_bound(buffer.offset + buffer.bytes);
+    if (above == renewed.begin()) continue;
+    const Buffer& below = placed.buffers[std::prev(above)->second];
+    if (below.offset + below.bytes > buffer.offset)
+      throw std::logic_error(
+          fmt::format("program defect: drives are read or written through {}, which is where {} lives",
+                      buffer.name, below.name));
+  }
+}
+
 }  // namespace
 
 void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t pause) {
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   std::vector<Lifetime> live = lifetimes(program);
   if (pause > 0) {
-    for (Lifetime& lifetime : live) lifetime = lengthened(lifetime, pause, count);
+    for (std::size_t b = 0; b < live.size(); ++b)
+      if (!program.buffers[b].persistent) live[b] = lengthened(live[b], pause, count);
   }
   for (const std::size_t b : small_buffers(program, tier, live)) live[b] = throughout(count);
   const auto is_pinned = [&](const Buffer& buffer) { return buffer.pin && buffer.pin->tier == tier; };
@@ -211,22 +247,34 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
   for (const std::vector<std::size_t>* buffers : {&pinned, &persistent, &transient}) {
     for (const std::size_t b : *buffers) lifetimes.push_back(live[b]);
   }
-  Bytes persistent_end = 0;
-  if (pinned.empty()) {
-    for (const std::size_t b : persistent)
+  // Where all that is persistent lies in a row and stays, nothing else can be there.
+  const bool are_in_a_row = pinned.empty();
+  Bytes persistent_end = 0, first_free = 0;
+  if (are_in_a_row) {
+    for (const std::size_t b : persistent) {
       program.buffers[b].offset = std::exchange(persistent_end, persistent_end + program.buffers[b].bytes);
+      if (!live[b].wraps() && first_free == program.buffers[b].offset) first_free = persistent_end;
+    }
+  }
+  Packer packer(lifetimes, first_free);
+  if (are_in_a_row) {
+    for (const std::size_t b : persistent) {
+      const Buffer& buffer = program.buffers[b];
+      if (buffer.offset >= first_free) packer.take(buffer.offset, buffer.bytes, live[b]);
+    }
     persistent.clear();
   }
-  Packer packer(lifetimes, persistent_end);
   for (const std::size_t b : pinned) {
     Buffer& buffer = program.buffers[b];
     buffer.offset = buffer.pin->offset;
     packer.take(buffer.offset, buffer.bytes, live[b]);
   }
+  const std::vector<bool> is_staging = staging_buffers(program, tier);
   for (const std::vector<std::size_t>* buffers : {&persistent, &transient}) {
     for (const std::size_t b : *buffers) {
       Buffer& buffer = program.buffers[b];
-      buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b]);
+      const Bytes least = is_staging[b] ? persistent_end : 0;
+      buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b], least);
     }
   }
 }
@@ -243,6 +291,7 @@ TierUse tier_use(const Program& placed, Tier tier) {
 
 void verify(const Program& placed, const TierBudgets& budgets) {
   verify_data_flow(placed);
+  verify_staging(placed);
   for (const Tier tier : kTiers) verify_places(placed, tier, budgets[static_cast<std::size_t>(tier)]);
 }
 

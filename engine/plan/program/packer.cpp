@@ -42,13 +42,13 @@ void Packer::for_each_period(const Lifetime& live, const Visit& visit) {
   });
 }
 
-Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes) {
+Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes, Bytes least) {
   taken_.clear();
   for_each_period(live, [&](const Period& period, bool is_whole) {
     if (!period.throughout.empty()) taken_.push_back(&period.throughout);
     if (is_whole && !period.within.empty()) taken_.push_back(&period.within);
   });
-  Bytes offset = start_;
+  Bytes offset = std::max(start_, least);
   // Done when all in a row leave it where it is.
   for (std::size_t i = 0, agreed = 0; agreed < taken_.size(); i = (i + 1) % taken_.size(), ++agreed) {
     const Bytes free = taken_[i]->lowest_free(offset, bytes);
@@ -58,8 +58,8 @@ Bytes Packer::lowest_free(const Lifetime& live, Bytes bytes) {
   return offset;
 }
 
-Bytes Packer::place(Bytes bytes, const Lifetime& live) {
-  const Bytes offset = lowest_free(live, bytes);
+Bytes Packer::place(Bytes bytes, const Lifetime& live, Bytes least) {
+  const Bytes offset = lowest_free(live, bytes, least);
   take(offset, bytes, live);
   return offset;
 }

@@ -15,8 +15,9 @@ class Packer {
   /// For buffers with these lifetimes; nothing lies below `start`.
   Packer(const std::vector<Lifetime>& lifetimes, Bytes start);
 
-  /// The offset of a buffer with one of the lifetimes; its bytes are then taken while it lives.
-  Bytes place(Bytes bytes, const Lifetime& live);
+  /// The offset of a buffer with one of the lifetimes, `least` or more; its bytes are then taken while it
+  /// lives.
+  Bytes place(Bytes bytes, const Lifetime& live, Bytes least = 0);
   /// Takes these bytes while a buffer with one of the lifetimes lives.
   void take(Bytes offset, Bytes bytes, const Lifetime& live);
 
@@ -32,7 +33,7 @@ class Packer {
   /// Likewise for those of a lifetime.
   template <typename Visit>
   void for_each_period(const Lifetime& live, const Visit& visit);
-  Bytes lowest_free(const Lifetime& live, Bytes bytes);
+  Bytes lowest_free(const Lifetime& live, Bytes bytes, Bytes least);
 
   Bytes start_;
   /// The times at which lifetimes begin. Two that overlap share one of them, so no other times matter.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 namespace strata {
 
@@ -144,24 +146,62 @@ double executed_flops(const Program& program) {
   return static_cast<double>(flops);
 }
 
+namespace {
+
+constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
 std::vector<Lifetime> lifetimes(const Program& program) {
   LifetimeFinder finder(program);
   const auto count = static_cast<std::int32_t>(program.instructions.size());
   for (std::int32_t i = 0; i < count; ++i) {
     const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
-    for_each_operand(instruction, [&](const Operand& operand, bool) {
-      finder.touch(operand.buffer, i, instruction.serves);
+    for_each_operand(instruction, [&](const Operand& operand, bool writes) {
+      finder.touch(operand.buffer, i, instruction.serves, writes);
     });
   }
   return finder.find(count);
 }
 
-LifetimeFinder::LifetimeFinder(const Program& program)
-    : program_(program), touches_(program.buffers.size()) {}
+void mark_renewed(Program& program) {
+  const bool is_whole_in_each_round =
+      std::ranges::all_of(program.instructions, [](const Instruction& instruction) {
+        return instruction.serves == Serves::step || instruction.serves == Serves::first_step;
+      });
+  if (!is_whole_in_each_round) return;
+  struct Uses {
+    bool is_used = false, is_written = false;
+  };
+  std::vector<Uses> uses(program.buffers.size());
+  for (const Instruction& instruction : program.instructions) {
+    for (const Operand& operand : instruction.reads)
+      uses[static_cast<std::size_t>(operand.buffer)].is_used = true;
+    for (const Operand& operand : instruction.writes) {
+      const auto id = static_cast<std::size_t>(operand.buffer);
+      Buffer& buffer = program.buffers[id];
+      const bool is_first = !std::exchange(uses[id].is_written, true);
+      const bool is_read = std::ranges::any_of(
+          instruction.reads, [&](const Operand& read) { return read.buffer == operand.buffer; });
+      if (is_first && uses[id].is_used && !is_read && buffer.persistent && !buffer.apart &&
+          instruction.when == When::every_step && operand.bytes() + kBufferAlignment > buffer.bytes)
+        buffer.renewed = true;
+    }
+  }
+}
 
-void LifetimeFinder::touch(BufferId id, std::int32_t position, Serves serves) {
+LifetimeFinder::LifetimeFinder(const Program& program)
+    : program_(program), touches_(program.buffers.size()), renewed_at_(program.buffers.size(), kNever) {}
+
+void LifetimeFinder::touch(BufferId id, std::int32_t position, Serves serves, bool writes) {
+  const Buffer& buffer = program_.buffer(id);
+  if (buffer.renewed) {
+    std::int32_t& renewed = renewed_at_[static_cast<std::size_t>(id)];
+    if (writes) renewed = std::min(renewed, position);
+    uses_.push_back({id, position});
+  }
   Touches& touches = touches_[static_cast<std::size_t>(id)];
-  const bool is_late = program_.buffer(id).carried && serves == Serves::step_before;
+  const bool is_late = buffer.carried && serves == Serves::step_before;
   Lifetime& live = is_late ? touches.of_step_before : touches.of_step;
   live = live.is_empty() ? Lifetime{position, position}
                          : Lifetime{std::min(live.first, position), std::max(live.last, position)};
@@ -182,6 +222,13 @@ std::vector<Lifetime> LifetimeFinder::find(std::int32_t count) const {
                                                            : throughout);
     }
   }
+  std::vector<std::int32_t> last(touches_.size(), -1);  // use before it is renewed
+  for (const auto& [buffer, position] : uses_) {
+    const auto b = static_cast<std::size_t>(buffer);
+    if (position < renewed_at_[b]) last[b] = std::max(last[b], position);
+  }
+  for (std::size_t b = 0; b < last.size(); ++b)
+    if (last[b] >= 0 && renewed_at_[b] != kNever) result[b] = {renewed_at_[b], last[b]};
   return result;
 }
 
@@ -252,7 +299,8 @@ std::string print(const Program& program) {
     const Buffer& buffer = program.buffers[b];
     fmt::format_to(std::back_inserter(text), "buffer #{} {}:{} {} {}{}{}{}", b, name_of(buffer.tier),
                    buffer.name, name_of(buffer.kind), buffer.bytes, buffer.persistent ? " persistent" : "",
-                   buffer.carried ? " carried" : "", buffer.apart ? " apart" : "");
+                   buffer.carried ? " carried" : "", buffer.renewed ? " renewed" : "",
+                   buffer.apart ? " apart" : "");
     if (buffer.offset >= 0) fmt::format_to(std::back_inserter(text), " @{}", buffer.offset);
     fmt::format_to(std::back_inserter(text), " live {}..{}\n", live[b].first, live[b].last);
   }

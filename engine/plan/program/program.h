@@ -226,6 +226,8 @@ struct Buffer {
   Bytes offset = -1;  ///< in its tier's arena; the memory pass sets it
   /// Keeps its contents from where a step makes them to where the next round uses them for that step.
   bool carried = false;
+  /// Persistent, but made anew by each step behind its last use in that: others may have its place meanwhile.
+  bool renewed = false;
   bool apart = false;  ///< shares no bytes with others, so that nothing but its contents is waited for
   std::optional<Pin> pin = {};  ///< of a persistent buffer that must be in its place already
   friend bool operator==(const Buffer&, const Buffer&) = default;
@@ -356,7 +358,7 @@ double executed_flops(const Program& program);
 
 /// First and last instruction that touches a buffer; {0, -1}: never touched. A carried buffer is first
 /// touched by the step that makes it and last in the next round, before that: then `last` is less than
-/// `first`.
+/// `first`. Likewise a renewed one.
 struct Lifetime {
   std::int32_t first = 0, last = -1;
 
@@ -371,8 +373,18 @@ struct Lifetime {
   }
 };
 
-/// Persistent buffers and those apart live throughout.
+/// Persistent buffers that are not renewed, and those apart, live throughout.
 std::vector<Lifetime> lifetimes(const Program& program);
+
+/// Marks persistent buffers of a plain program of one model that each round, whatever else it does, makes
+/// anew behind their last use: parameters that are rounded copies of masters, where updates are of the
+/// round's own step.
+void mark_renewed(Program& program);
+
+/// Whether others never have its place.
+inline bool is_there_throughout(const Buffer& buffer, const Lifetime& live) {
+  return buffer.apart || (buffer.persistent && !live.wraps());
+}
 
 /// Finds lifetimes from touches in any order, at positions that may be others than those of instructions.
 class LifetimeFinder {
@@ -380,7 +392,7 @@ class LifetimeFinder {
   /// REQUIRES: the program outlives this.
   explicit LifetimeFinder(const Program& program);
 
-  void touch(BufferId id, std::int32_t position, Serves serves);
+  void touch(BufferId id, std::int32_t position, Serves serves, bool writes);
   /// The lifetimes, at positions below `count`.
   std::vector<Lifetime> find(std::int32_t count) const;
 
@@ -388,8 +400,16 @@ class LifetimeFinder {
   struct Touches {
     Lifetime of_step, of_step_before;
   };
+  /// Of a renewed buffer.
+  struct Use {
+    BufferId buffer = -1;
+    std::int32_t position = -1;
+  };
+
   const Program& program_;
   std::vector<Touches> touches_;
+  std::vector<std::int32_t> renewed_at_;  ///< by buffer
+  std::vector<Use> uses_;
 };
 
 /// Groups, state and buffers, then one instruction per line:

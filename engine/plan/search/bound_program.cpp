@@ -62,6 +62,15 @@ std::vector<Lengths> lengths_up_to(std::int64_t microbatches) {
 /// there at fewer, but the unit's parameters are wanted between turns.
 enum class Phase : std::uint8_t { first, first_in_parts, later };
 
+/// When the host's bytes are counted: as the norm of all gradients is known, at the first turn, and on
+/// average at a turn.
+enum class Moment : std::uint8_t { norm, first_turn, turn };
+constexpr std::size_t kMoments = 3;
+
+/// What drives take of the host.
+enum class Spilled : std::uint8_t { state, parameter, gradient, kept };
+constexpr std::size_t kSpilled = 4;
+
 /// Where a unit's state is, and whether its parameters stay on the device over a crossing.
 enum class Way : std::uint8_t { state_on_device, stays, comes_again };
 
@@ -126,11 +135,12 @@ class Builder {
   };
   /// How long a step takes at least: what each unit's choice adds.
   struct TimeRow {
-    double passes = 0;           ///< times their seconds
-    double state = 0;            ///< likewise of what the lane compute does besides
-    double cpu = 0;              ///< and the lane cpu
-    double h2d = 0, d2h = 0;     ///< seconds per byte
-    double read = 0, write = 0;  ///< likewise
+    double passes = 0;                       ///< times their seconds
+    double state = 0;                        ///< likewise of what the lane compute does besides
+    double cpu = 0;                          ///< and the lane cpu
+    double h2d = 0, d2h = 0;                 ///< seconds per byte
+    double read = 0, write = 0;              ///< likewise
+    double read_ahead = 0, write_ahead = 0;  ///< and between the norm and the first turn
     std::vector<Stretch> stretches = {};
     /// These count units with one crossing of all turns: how often the seconds of all microbatches' passes,
     /// and seconds per byte of what is kept for them that leaves the device, or comes back behind the last
@@ -163,10 +173,10 @@ class Builder {
       if (facts_.global_norm) device_at_norm_ = add_row(-static_cast<double>(device_));
     }
     if (host_ == kUnlimited) return;
-    host_at_turn_ = add_row(-static_cast<double>(host_));
-    host_at_norm_ = add_row(-static_cast<double>(host_));
+    for (std::optional<std::size_t>& row : host_at_) row = add_row(-static_cast<double>(host_));
     if (!has_drives_) return;
-    for (std::size_t& row : spilled_) row = add_row(0);
+    for (auto& rows : spilled_)
+      for (std::optional<std::size_t>& row : rows) row = add_row(0);
   }
 
   bool is_wanted(BoundArgument argument) const { return wanted_.contains(argument); }
@@ -198,7 +208,7 @@ class Builder {
     }
     add_time(BoundArgument::memory, facts_.cpu_seconds + in_memory_ * data + out_memory_ * losses,
              {.cpu = 1, .h2d = in_memory_, .d2h = out_memory_});
-    if (has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0) {
+    if (uses_drives()) {
       add_time(
           BoundArgument::drives, 0,
           {.read = 1 / rates_.nvme_read_bytes_per_second, .write = 1 / rates_.nvme_write_bytes_per_second});
@@ -208,6 +218,10 @@ class Builder {
     add_time(BoundArgument::order, 0, {.whole_backward = 1, .whole_out = to_host});
     add_time(BoundArgument::order, 0, {.whole_forward = 1, .whole_in = to_device});
     add_time(BoundArgument::order, 0, {.whole_out = to_host, .whole_in = to_device});
+  }
+
+  bool uses_drives() const {
+    return has_drives_ && rates_.nvme_read_bytes_per_second > 0 && rates_.nvme_write_bytes_per_second > 0;
   }
 
   /// Units up to which windows are looked at.
@@ -234,6 +248,7 @@ class Builder {
     if (!facts_.global_norm) return;
     add_norm_rows(to_device, to_host);
     add_memory_row();
+    add_drive_row();
   }
 
   /// From a norm of all gradients to the next.
@@ -265,6 +280,17 @@ class Builder {
     const Stretch updates{.end = facts_.units.size() - 1, .parameter = in_memory_, .update = 1};
     add_time(BoundArgument::order, last,
              {.stretches = {updates}, .whole_backward = 1, .whole_out = out_memory_});
+  }
+
+  /// Updates come before the first turn, and what drives read and write for them; all backward passes, and
+  /// all passes of the last unit, come behind it.
+  void add_drive_row() {
+    if (!uses_drives()) return;
+    const double before_turn = before(facts_.units.size() - 1, &UnitFacts::Level::forward);
+    add_time(BoundArgument::order, -before_turn,
+             {.passes = 1,
+              .read_ahead = 1 / rates_.nvme_read_bytes_per_second,
+              .write_ahead = 1 / rates_.nvme_write_bytes_per_second});
   }
 
   /// The most that passes of units below `end` take.
@@ -337,7 +363,7 @@ class Builder {
     // The last unit's pass has its operands, which are counted already.
     const bool is_counted = unit.is_at_turn;
     const auto parameters = static_cast<double>(unit.parameter + unit.frozen);
-    double on_device = choice.moves_kept ? 0 : kept, at_turn = choice.moves_kept ? kept : 0, at_norm = 0;
+    double on_device = choice.moves_kept ? 0 : kept;
     if (choice.way == Way::state_on_device) on_device += static_cast<double>(unit.device_state);
     const bool stays = choice.way != Way::comes_again && (unit.is_read_again || !choice.is_on_host());
     if (stays && !is_counted) on_device += parameters;
@@ -349,23 +375,34 @@ class Builder {
     if (!choice.is_on_host()) {
       const auto state = static_cast<double>(unit.device_state);
       if (!is_whole(choice)) add(device_at_last_turn_, -state - (is_counted ? 0 : parameters));
-      add(device_at_norm_, -state - parameters - static_cast<double>(unit.sum));
+      add(device_at_norm_, -state - at_norm_of(unit) - static_cast<double>(unit.sum));
     }
-    if (choice.is_on_host()) {
-      const double there = static_cast<double>(unit.host_state) + (has_drives_ ? 0 : parameters);
-      at_turn += there;
-      at_norm += there + (facts_.global_norm ? static_cast<double>(unit.gradient) : 0);
-      if (has_drives_) add(row_of(spilled_[0]), static_cast<double>(unit.host_state));
-      if (has_drives_ && facts_.global_norm) add(row_of(spilled_[1]), static_cast<double>(unit.gradient));
-    }
-    if (has_drives_ && choice.moves_kept) add(row_of(spilled_[2]), kept);
     add(device_row_, -on_device);
-    add(host_at_turn_, -at_turn);
-    add(host_at_norm_, -at_norm);
+    std::array<double, kMoments> at_host = {};
+    const auto add_to_host = [&](Spilled what, Moment moment, double bytes) {
+      const auto m = static_cast<std::size_t>(moment);
+      at_host[m] += bytes;
+      add(spilled_[static_cast<std::size_t>(what)][m], bytes);
+    };
+    if (choice.is_on_host()) {
+      for (const Moment moment : {Moment::norm, Moment::first_turn, Moment::turn}) {
+        const bool is_norm = moment == Moment::norm;
+        add_to_host(Spilled::state, moment, static_cast<double>(unit.host_state));
+        add_to_host(Spilled::parameter, moment,
+                    is_norm && unit.is_made ? 0 : static_cast<double>(unit.parameter));
+        // Drives may have what is frozen for good.
+        if (!has_drives_) at_host[static_cast<std::size_t>(moment)] += static_cast<double>(unit.frozen);
+        if (is_norm && facts_.global_norm)
+          add_to_host(Spilled::gradient, moment, static_cast<double>(unit.gradient));
+      }
+    }
+    if (choice.moves_kept) add_to_host(Spilled::kept, Moment::turn, kept);
+    for (std::size_t m = 0; m < kMoments; ++m) add(host_at_[m], -at_host[m]);
   }
 
-  std::optional<std::size_t> row_of(std::size_t row) const {
-    return host_at_turn_ ? std::optional(row) : std::nullopt;
+  /// Between a unit's last pass and its update nothing needs parameters that the update makes anew.
+  static double at_norm_of(const UnitFacts& unit) {
+    return static_cast<double>(unit.is_made ? unit.frozen : unit.parameter + unit.frozen);
   }
 
   double seconds_of(const Choice& choice, const TimeRow& time) const {
@@ -426,30 +463,62 @@ class Builder {
     add(device_at_norm_, sums, 1, [](const TimeRow& time) { return -time.h2d - time.d2h; });
   }
 
-  /// Bytes that drives take of the host: state, gradients and what forward passes keep.
+  /// Bytes that drives take of the host. State that the host lacks when the norm is known is read behind
+  /// that, and state that it lacks at the first turn was written before: all of it is updated between. A
+  /// gradient is written before the norm, and read behind it; what forward passes keep comes later. A
+  /// parameter that updates make is written then, and may never be read.
   void add_spills() {
-    if (!has_drives_ || !host_at_turn_) return;
-    const auto drives = std::ranges::find_if(times_, [](const TimeRow& time) { return time.read > 0; });
-    for (std::size_t what = 0; what < spilled_.size(); ++what) {
-      const double bytes = most_spilled(what);
-      if (bytes == 0) continue;
-      LinearProgram::Column column{.most = 1};
-      column.entries.emplace_back(spilled_[what], -bytes);
-      if (what != 1) column.entries.emplace_back(*host_at_turn_, bytes);
-      if (what != 2) column.entries.emplace_back(*host_at_norm_, bytes);
-      if (drives != times_.end()) {
-        column.entries.emplace_back(drives->row, -bytes * (drives->read + drives->write) / made_.scale);
-      }
-      made_.program.columns.push_back(std::move(column));
+    if (!has_drives_ || !host_at_.front()) return;
+    for (unsigned at = 1; at < 8; ++at) {
+      const auto has = [&](Moment moment) { return (at >> static_cast<unsigned>(moment)) % 2 == 1; };
+      add_spill(Spilled::state, at, 1, 1, has(Moment::norm) ? 1 : 0, has(Moment::first_turn) ? 1 : 0);
     }
+    constexpr unsigned kNorm = 1, kFirstTurn = 2, kTurn = 4;
+    // One that is its own master is read for its update, too.
+    const bool is_made = std::ranges::any_of(facts_.units, &UnitFacts::is_made);
+    const unsigned at_turns = kTurn | (is_made ? 0 : kNorm);
+    const int read = is_made ? 0 : 1;
+    add_spill(Spilled::parameter, at_turns | kFirstTurn, read, 1, read, 1);
+    add_spill(Spilled::parameter, at_turns, read, 1, read, 0);
+    add_spill(Spilled::gradient, kNorm, 1, 1, 1, 0);
+    add_spill(Spilled::kept, kTurn, 1, 1, 0, 0);
   }
 
-  double most_spilled(std::size_t what) const {
+  /// `at` has a bit for each moment at which the host has room for other things instead; how often all of it
+  /// is read and written, and how often between the norm and the first turn.
+  void add_spill(Spilled what, unsigned at, int read, int written, int read_ahead, int written_ahead) {
+    const double bytes = most_spilled(what);
+    if (bytes == 0) return;
+    LinearProgram::Column column{.most = 1};
+    for (std::size_t m = 0; m < kMoments; ++m) {
+      if ((at >> m) % 2 == 0) continue;
+      column.entries.emplace_back(*spilled_[static_cast<std::size_t>(what)][m], -bytes);
+      column.entries.emplace_back(*host_at_[m], bytes);
+    }
+    for (const TimeRow& time : times_) {
+      const double seconds = bytes * (time.read * read + time.write * written + time.read_ahead * read_ahead +
+                                      time.write_ahead * written_ahead);
+      if (seconds != 0) column.entries.emplace_back(time.row, -seconds / made_.scale);
+    }
+    made_.program.columns.push_back(std::move(column));
+  }
+
+  double most_spilled(Spilled what) const {
     double bytes = 0;
     for (const UnitFacts& unit : facts_.units) {
-      bytes += what == 0   ? static_cast<double>(unit.host_state)
-               : what == 1 ? static_cast<double>(unit.gradient)
-                           : microbatches_ * static_cast<double>(unit.levels.back().kept);
+      switch (what) {
+        case Spilled::state:
+          bytes += static_cast<double>(unit.host_state);
+          break;
+        case Spilled::parameter:
+          bytes += static_cast<double>(unit.parameter);
+          break;
+        case Spilled::gradient:
+          bytes += static_cast<double>(unit.gradient);
+          break;
+        case Spilled::kept:
+          bytes += microbatches_ * static_cast<double>(unit.levels.back().kept);
+      }
     }
     return bytes;
   }
@@ -463,10 +532,11 @@ class Builder {
   bool has_drives_;
   double in_memory_, out_memory_;  ///< seconds that a byte of a copy takes the host's memory
   BoundProgram made_;
-  std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {},
-                             host_at_turn_ = {}, host_at_norm_ = {};
+  std::optional<std::size_t> device_row_ = {}, device_at_last_turn_ = {}, device_at_norm_ = {};
+  std::array<std::optional<std::size_t>, kMoments> host_at_ = {};
   std::vector<std::size_t> firsts_ = {};  ///< by kind: the row of its first crossings, or 0
-  std::array<std::size_t, 3> spilled_ = {};
+  /// What of each there is to spill at a moment.
+  std::array<std::array<std::optional<std::size_t>, kMoments>, kSpilled> spilled_ = {};
   std::vector<TimeRow> times_;
 };
 

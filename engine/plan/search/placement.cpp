@@ -18,14 +18,15 @@ namespace {
 /// on what is done late in the step before, as an update with its gradients.
 void place_on_host(Program& program, Bytes budget) {
   place_tier(program, Tier::host);
-  const Bytes tight = peak_of(program, Tier::host);
-  const Bytes most = getenv("TIGHT") ? tight : std::min(budget, tight + tight / 4);
+  const Bytes tight = peak_of(program, Tier::host), most = std::min(budget, tight + tight / 8);
+  Bytes lowest = tight;
   for (std::size_t pause = program.instructions.size() / 2; pause > 8; pause /= 2) {
     Program loose = program;
     place_tier(loose, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
-    if (peak_of(loose, Tier::host) > most) continue;
-    program = std::move(loose);
-    break;
+    const Bytes peak = peak_of(loose, Tier::host);
+    if (peak <= most || peak < lowest) program = std::move(loose);
+    if (peak <= most) break;
+    lowest = std::min(lowest, peak);
   }
 }
 
@@ -139,7 +140,11 @@ std::optional<TimedPlacement> shortest_by_thirds(
     if (!best || found->seconds < best->seconds) best = std::move(found);
     return time->second;
   };
-  while (low <= high && known.size() < tries) {
+  const auto timed_ones = [&] {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        known, [](const auto& number) { return number.second < std::numeric_limits<double>::infinity(); }));
+  };
+  while (low <= high && timed_ones() < tries) {
     const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
     if (seconds(left) > seconds(right)) {
       low = left + 1;
@@ -249,7 +254,9 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   if (!place_validation(plain_validations(*model_, placement.strategy, config), placement, config))
     return exceeds_device();
   if (!config.memory.host) return {.placement = std::move(placement)};
-  needs.host = smallest_host_bytes(placement, config);
+  // What fits may be placed more loosely than it needs.
+  if (const Bytes host = smallest_host_bytes(placement, config); host > *config.memory.host)
+    needs.host = host;
   if (const auto full = tier_that_lacks()) return {.full = full};
   if (config.memory.nvme_path.empty()) return {.placement = std::move(placement)};
   std::optional<Placement> shared = share_with_drives(placement, config, shortage);

@@ -52,6 +52,9 @@ class FactReader {
       if (is_update(instruction.operation)) {
         unit.gradient = bytes_of(program_, instruction, Role::gradient);
         unit.host_state += state_of(instruction);
+        const auto is_parameter = [](const Operand& operand) { return operand.role == Role::parameter; };
+        if (instruction.piece.first == 0)
+          unit.is_made = std::ranges::none_of(instruction.reads, is_parameter);
       }
       if (is_pass(instruction)) read_parameters(instruction, unit);
       if (is_backward(instruction.operation)) unit.summed = bytes_of(program_, instruction, Role::gradient);

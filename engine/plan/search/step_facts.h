@@ -29,6 +29,7 @@ struct UnitFacts {
   double squares = 0, update = 0;  ///< seconds of the lane cpu, if state is on the host
   double beside_host = 0;          ///< of the lane compute besides passes, if it is there
   double beside_device = 0;        ///< and if it is on the device
+  bool is_made = false;            ///< updates write parameters without reading what they were
   bool is_read_again = true;       ///< backward passes read parameters
   bool is_at_turn = false;         ///< the last unit's pass has its parameters on the device
   friend bool operator==(const UnitFacts&, const UnitFacts&) = default;

@@ -290,8 +290,11 @@ TEST(Lowering, ValidationAgreesWithTrainingOnPersistentBuffers) {
   const Program training = place(keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited));
   const Program validation =
       place(keep_resident(lower_validation(model, strategy), kDeviceLevel, kUnlimited));
-  for (std::size_t b = 0; training.buffers[b].persistent; ++b)
-    EXPECT_EQ(training.buffers[b], validation.buffers[b]);
+  for (std::size_t b = 0; training.buffers[b].persistent; ++b) {
+    Buffer trained = training.buffers[b];
+    trained.renewed = false;
+    EXPECT_EQ(trained, validation.buffers[b]);
+  }
   EXPECT_EQ(count(validation, Operation::backward), 0);
 }
 
@@ -381,6 +384,81 @@ TEST(Memory, PlacesTheSmallestProgramWithoutFragmentation) {
   for (const StrategyOptions& options : all_options()) {
     const Program plain = lower_training(model, tiny_strategy(model, options));
     EXPECT_EQ(tier_use(place(plain), Tier::device).peak_bytes, near_bytes(plain, kDeviceLevel).smallest);
+  }
+}
+
+/// Everything but what is renewed lives as before.
+Program without_renewed(Program program) {
+  for (Buffer& buffer : program.buffers) buffer.renewed = false;
+  return program;
+}
+
+/// When all gradients are there, and no unit is updated.
+Bytes live_at_norm(const Program& program, Tier tier) {
+  const auto norm = static_cast<std::int32_t>(
+      std::ranges::find(program.instructions, Operation::grad_norm, &Instruction::operation) -
+      program.instructions.begin());
+  const std::vector<Lifetime> live = lifetimes(program);
+  Bytes bytes = 0;
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    if (program.buffers[b].tier != tier) continue;
+    live[b].for_each_stretch(static_cast<std::int32_t>(program.instructions.size()),
+                             [&](std::int32_t first, std::int32_t last) {
+                               if (first <= norm && norm <= last) bytes += program.buffers[b].bytes;
+                             });
+  }
+  return bytes;
+}
+
+TEST(Memory, GivesPlacesOfParametersThatUpdatesMakeToGradients) {
+  const Model model = tiny_model(8);
+  for (const std::size_t units_on_device : {std::size_t{0}, model.units.size()}) {
+    const Tier home = units_on_device == 0 ? Tier::host : Tier::device;
+    const Strategy strategy =
+        tiny_strategy(model, {.precision = DType::bf16, .units_on_device = units_on_device});
+    const Program plain = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
+    Bytes parameters = 0;
+    for (const Buffer& buffer : plain.buffers) {
+      if (!buffer.renewed) continue;
+      EXPECT_EQ(buffer.kind, BufferKind::parameter);
+      EXPECT_EQ(buffer.tier, home);
+      parameters += buffer.bytes;
+    }
+    EXPECT_GT(parameters, 0);
+    const Program kept = without_renewed(plain);
+    EXPECT_EQ(live_at_norm(plain, home), live_at_norm(kept, home) - parameters);
+    const Program placed = place(plain);
+    EXPECT_NO_THROW(verify(placed, kNoLimits));
+    EXPECT_LT(tier_use(placed, home).peak_bytes, tier_use(place(kept), home).peak_bytes);
+  }
+}
+
+TEST(Memory, RenewsNothingThatAnUpdateReadsOrMakesInAnotherRound) {
+  const Model model = tiny_model();
+  const auto renewed = [&](const StrategyOptions& options) {
+    return std::ranges::count_if(lower_training(model, tiny_strategy(model, options)).buffers,
+                                 &Buffer::renewed);
+  };
+  EXPECT_GT(renewed({.precision = DType::bf16}), 0);
+  EXPECT_EQ(renewed({.precision = DType::fp32}), 0);  // a parameter is its own master
+  EXPECT_EQ(renewed({.precision = DType::bf16, .updates_late = true}), 0);
+}
+
+TEST(Memory, LetsNoSmallBufferWaitForAPlace) {
+  const Model model = tiny_model(8);
+  const Program placed = place(lower_training(model, tiny_strategy(model, {.precision = DType::bf16})));
+  const std::vector<Lifetime> live = lifetimes(placed);
+  const Bytes room = tier_use(placed, Tier::host).live_bytes / 1024;
+  for (std::size_t b = 0; b < placed.buffers.size(); ++b) {
+    const Buffer& buffer = placed.buffers[b];
+    if (buffer.tier != Tier::host || live[b].is_empty() || buffer.bytes * std::ssize(placed.buffers) > room)
+      continue;
+    for (std::size_t other = 0; other < placed.buffers.size(); ++other) {
+      const Buffer& at = placed.buffers[other];
+      if (other == b || at.tier != Tier::host || live[other].is_empty()) continue;
+      EXPECT_TRUE(at.offset + at.bytes <= buffer.offset || buffer.offset + buffer.bytes <= at.offset)
+          << buffer.name << ' ' << at.name;
+    }
   }
 }
 

@@ -316,13 +316,35 @@ TEST(Planner, RecomputesNothingWhereTheDeviceHoldsAll) {
 TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
   const Model model = wide_model();
   RunConfig config = tiny_config();
-  config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 2;
+  config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) * 2 / 5;
   MachineRates fast_host = kFastDevice, slow_host = kFastDevice;
   fast_host.memory_bytes_per_second = 1e12;
   slow_host.memory_bytes_per_second = 1e7;
   const Plan by_fast = make_plan(config, model, fast_host), by_slow = make_plan(config, model, slow_host);
   EXPECT_GT(units_on_device(by_slow), units_on_device(by_fast));
   EXPECT_LT(seconds_of(by_slow, slow_host), seconds_of(by_fast, slow_host));
+}
+
+TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
+  Architecture a = tiny_model(6, false).architecture;
+  a.hidden = 512;
+  a.intermediate = 1408;
+  const Model model = build_model(a);
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
+  MachineRates rates = kFastDevice;
+  rates.memory_bytes_per_second = 1e8;  // updates take longest
+  const Plan plan = make_plan(config, model, rates);
+  const RankProgram rank = {0, &plan.training.program, &plan.training.dependencies};
+  const RoundTimeline round = simulate_round({&rank, 1}, rates).front();
+  double first_pass = round.seconds, last_update = 0;
+  for (std::size_t i = 0; i < round.instructions.size(); ++i) {
+    const Instruction& instruction = plan.training.program.instructions[i];
+    const InstructionTime& time = round.instructions[i];
+    if (instruction.operation == Operation::forward) first_pass = std::min(first_pass, time.start);
+    if (is_update(instruction.operation)) last_update = std::max(last_update, time.end);
+  }
+  EXPECT_GT(last_update, first_pass + 1.2 * round.seconds);  // of the next step
 }
 
 TEST(Planner, RecomputesRatherThanSendActivationsToDrives) {
