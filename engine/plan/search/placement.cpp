@@ -1,6 +1,7 @@
 #include "engine/plan/search/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -17,17 +18,23 @@ namespace {
 /// Places values of the host so that what comes to it early in a step waits as little as there is room for
 /// on what is done late in the step before, as an update with its gradients.
 void place_on_host(Program& program, Bytes budget) {
+  const auto places = [&] {
+    std::vector<Bytes> offsets;
+    std::ranges::transform(program.buffers, std::back_inserter(offsets), &Buffer::offset);
+    return offsets;
+  };
   place_tier(program, Tier::host);
-  const Bytes tight = peak_of(program, Tier::host), most = std::min(budget, tight + tight / 8);
-  Bytes lowest = tight;
-  for (std::size_t pause = program.instructions.size() / 2; pause > 8; pause /= 2) {
-    Program loose = program;
-    place_tier(loose, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
-    const Bytes peak = peak_of(loose, Tier::host);
-    if (peak <= most || peak < lowest) program = std::move(loose);
-    if (peak <= most) break;
+  Bytes lowest = peak_of(program, Tier::host);
+  const Bytes most = std::min(budget, lowest + lowest / 8);
+  std::vector<Bytes> best = places();
+  for (std::size_t pause = program.instructions.size() / 2; pause > 8; pause /= 4) {
+    place_tier(program, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
+    const Bytes peak = peak_of(program, Tier::host);
+    if (peak <= most) return;
+    if (peak < lowest) best = places();
     lowest = std::min(lowest, peak);
   }
+  for (std::size_t b = 0; b < best.size(); ++b) program.buffers[b].offset = best[b];
 }
 
 /// What fits the device, with what is beyond it on the host.
@@ -144,7 +151,8 @@ std::optional<TimedPlacement> shortest_by_thirds(
     return static_cast<std::size_t>(std::ranges::count_if(
         known, [](const auto& number) { return number.second < std::numeric_limits<double>::infinity(); }));
   };
-  while (low <= high && timed_ones() < tries) {
+  constexpr std::size_t kRefused = 2;  // for each: what has no room is found out sooner
+  while (low <= high && timed_ones() < tries && known.size() < (1 + kRefused) * tries) {
     const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
     if (seconds(left) > seconds(right)) {
       low = left + 1;
