@@ -165,9 +165,11 @@ std::optional<TimedPlacement> shortest_by_thirds(
   return best;
 }
 
-Strategy with_device_state(Strategy strategy, std::size_t units) {
-  for (std::size_t u = 0; u < strategy.state.size(); ++u)
-    strategy.state[u] = u < units ? Tier::device : Tier::host;
+Strategy with_device_state(Strategy strategy, std::size_t units, std::size_t first_unit) {
+  for (std::size_t u = 0; u < strategy.state.size(); ++u) {
+    const bool is_there = u >= first_unit && u - first_unit < units;
+    strategy.state[u] = is_there ? Tier::device : Tier::host;
+  }
   return strategy;
 }
 
@@ -247,7 +249,7 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
   if (needs.exceeds_device) return {.full = Tier::device};
   if (const auto full = tier_that_lacks()) return {.full = full};
 
-  Placement placement{with_device_state(strategy_, units), {}};
+  Placement placement{with_device_state(strategy_, units, first_unit_), {}};
   Program plain = leanest_training(*model_, placement.strategy, config);
   if (near_bytes(plain, kDeviceLevel).smallest > config.memory.device) return exceeds_device();
   needs.beyond_device = std::max(needs.beyond_device, bytes_beyond_device(plain, config.memory.device));
@@ -276,7 +278,7 @@ PlacementSearch::Attempt PlacementSearch::attempt(std::size_t units, const RunCo
 const std::vector<PlacementSearch::UnitsWithRoom>& PlacementSearch::units_with_room(Bytes device) {
   if (!units_with_room_.empty()) return units_with_room_;
   const auto plain = [&](std::size_t count) {
-    return lower_training(*model_, with_device_state(strategy_, count));
+    return lower_training(*model_, with_device_state(strategy_, count, first_unit_));
   };
   const auto with_cost = [&](std::size_t count) {
     return UnitsWithRoom{count, step_cost(plain(count), device, rates_).value()};
@@ -328,15 +330,22 @@ std::optional<Placement> PlacementSearch::find_with(std::size_t units, const Run
   return attempt(units, config, unused).placement;
 }
 
+std::optional<PlacementSearch> PlacementSearch::above_first() const {
+  const std::vector<Unit>& units = model_->units;
+  if (units.size() < 2 || units[0].elements <= units[1].elements) return std::nullopt;
+  return PlacementSearch(*model_, strategy_, rates_, 1);
+}
+
 std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& found,
                                                                const RunConfig& config,
                                                                const Seconds& seconds_of, std::size_t tries) {
   if (!may_choose_state(config)) return std::nullopt;
+  const bool goes_on = first_unit_ == 0 || found.strategy.state.front() != Tier::device;
   std::size_t first = 1, last = 0;
-  for (std::size_t u = 0; u < strategy_.state.size(); ++u) {
+  for (std::size_t u = first_unit_; u < strategy_.state.size(); ++u) {
     if (!strategy_.has(static_cast<std::int32_t>(u))) continue;
-    last = u + 1;
-    if (found.strategy.state[u] == Tier::device) first = u + 2;
+    last = u + 1 - first_unit_;
+    if (goes_on && found.strategy.state[u] == Tier::device) first = last + 1;
   }
   return shortest_by_thirds(first, last, tries, [&](std::size_t count) -> std::optional<TimedPlacement> {
     std::optional<Placement> placement = find_with(count, config);

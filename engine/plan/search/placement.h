@@ -46,9 +46,10 @@ struct Shortage {
 /// what these hold, so it is found out once, with however many budgets it is asked for.
 class PlacementSearch {
  public:
-  /// REQUIRES: the model outlives this.
-  PlacementSearch(const Model& model, Strategy strategy, const MachineRates& rates)
-      : model_(&model), strategy_(std::move(strategy)), rates_(rates) {}
+  /// State on the device is that of units from `first_unit` up. REQUIRES: the model outlives this.
+  PlacementSearch(const Model& model, Strategy strategy, const MachineRates& rates,
+                  std::size_t first_unit = 0)
+      : model_(&model), strategy_(std::move(strategy)), rates_(rates), first_unit_(first_unit) {}
 
   /// Gives room that the device has left to state, from the bottom unit up: its update must be done first in
   /// the next step, so it has the least slack to hide a transfer. As many units keep theirs as do without
@@ -60,6 +61,10 @@ class PlacementSearch {
 
   /// With the state of so many units on the device, if all tiers have room for the rest.
   std::optional<Placement> find_with(std::size_t units, const RunConfig& config);
+
+  /// The same with state on the device from the second unit up; nothing if the first is not larger. Where
+  /// there is no room for it, or little besides, that of others may do more.
+  std::optional<PlacementSearch> above_first() const;
 
   /// Seconds of a step with a placed program.
   using Seconds = std::function<double(const Program&)>;
@@ -94,6 +99,7 @@ class PlacementSearch {
   const Model* model_;
   Strategy strategy_;
   MachineRates rates_;
+  std::size_t first_unit_;
   std::map<std::size_t, Needs> needs_;  ///< by units that keep their state on the device
   std::vector<UnitsWithRoom> units_with_room_;
 };
@@ -124,8 +130,9 @@ bool may_choose_state(const RunConfig& config);
 /// of what it does not keep from step to step may stay on the device instead.
 Bytes bytes_beyond_device(const Program& program, Bytes kept_near);
 
-/// `strategy` with the state of the first `units` on the device and of the others on the host.
-Strategy with_device_state(Strategy strategy, std::size_t units);
+/// `strategy` with the state of `units` units from `first_unit` up on the device and of the others on the
+/// host.
+Strategy with_device_state(Strategy strategy, std::size_t units, std::size_t first_unit = 0);
 
 /// The first number in [low, high) for which `holds`, or `high`. REQUIRES: it holds for all above one that it
 /// holds for.

@@ -248,10 +248,15 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
     ++placed;
     TimedPlacement found = {std::move(*placement), 0};
     found.seconds = seconds_of(found.placement.training);
-    std::optional<TimedPlacement> more = candidate.places.with_more_state(
-        found.placement, config, [&](const Program& program) { return seconds_of(program); },
-        tries_of(found.placement));
-    if (more && more->seconds < kGain * found.seconds) found = std::move(*more);
+    const auto try_more = [&](PlacementSearch& places) {
+      std::optional<TimedPlacement> more = places.with_more_state(
+          found.placement, config, [&](const Program& program) { return seconds_of(program); },
+          tries_of(found.placement));
+      if (more && more->seconds < kGain * found.seconds) found = std::move(*more);
+    };
+    try_more(candidate.places);
+    std::optional<PlacementSearch> others = candidate.places.above_first();
+    if (others && found.placement.strategy.mesh.ranks() == 1) try_more(*others);
     if (!best || found.seconds < kGain * best->seconds) best = std::move(found);
   }
   if (!best) return std::nullopt;
@@ -264,9 +269,10 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
   strategy.updates_late = false;  // placing decides about that
   const Savings savings(*model_, strategy);
   const auto on_device = static_cast<std::size_t>(std::ranges::count(strategy.state, Tier::device));
+  const std::size_t first_unit = on_device > 0 && strategy.state.front() != Tier::device ? 1 : 0;
   std::optional<TimedPlacement> other = shortest_by_thirds(
       0, savings.most(), tries_of(best.placement), [&](std::size_t number) -> std::optional<TimedPlacement> {
-        PlacementSearch places(*model_, savings.evenly(strategy, number), rates_);
+        PlacementSearch places(*model_, savings.evenly(strategy, number), rates_, first_unit);
         std::optional<Placement> placement = places.find_with(on_device, config);
         if (!placement) return std::nullopt;
         const double seconds = seconds_of(placement->training);

@@ -325,6 +325,21 @@ TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
   EXPECT_LT(seconds_of(by_slow, slow_host), seconds_of(by_fast, slow_host));
 }
 
+TEST(Planner, KeepsStateOfBlocksNearWhereTheEmbeddingsIsTooLarge) {
+  Architecture a = tiny_model(6, false).architecture;
+  a.hidden = 64;
+  a.intermediate = 176;
+  a.vocabulary = 8192;
+  const Model model = build_model(a);
+  RunConfig config = tiny_config();
+  config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
+  MachineRates slow_host = kFastDevice;
+  slow_host.memory_bytes_per_second = 1e7;
+  const Plan plan = make_plan(config, model, slow_host);
+  EXPECT_EQ(plan.strategy.state.front(), Tier::host);
+  EXPECT_GT(units_on_device(plan), 0U);
+}
+
 TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
   Architecture a = tiny_model(6, false).architecture;
   a.hidden = 512;
