@@ -243,12 +243,16 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
   if (order == PlaceOrder::by_end)
     std::ranges::stable_sort(transient, {}, [&](std::size_t b) { return live[b].last; });
   std::ranges::stable_sort(transient, std::greater<>(), size);
+  const bool are_in_a_row = pinned.empty();
+  if (!are_in_a_row) {  // of several models, each of which may sit out a round
+    for (const std::vector<std::size_t>* buffers : {&pinned, &persistent})
+      for (const std::size_t b : *buffers) live[b] = throughout(count);
+  }
   std::vector<Lifetime> lifetimes;
   for (const std::vector<std::size_t>* buffers : {&pinned, &persistent, &transient}) {
     for (const std::size_t b : *buffers) lifetimes.push_back(live[b]);
   }
   // Where all that is persistent lies in a row and stays, nothing else can be there.
-  const bool are_in_a_row = pinned.empty();
   Bytes persistent_end = 0, first_free = 0;
   if (are_in_a_row) {
     for (const std::size_t b : persistent) {
