@@ -198,6 +198,22 @@ std::vector<bool> staging_buffers(const Program& program, Tier tier) {
   return is_staging;
 }
 
+/// Where persistent buffers in a row end, and below which byte of it all of them stay.
+struct Row {
+  Bytes end = 0, first_free = 0;
+};
+
+Row place_in_a_row(Program& program, const std::vector<std::size_t>& persistent,
+                   const std::vector<Lifetime>& live) {
+  Row row;
+  for (const std::size_t b : persistent) {
+    Buffer& buffer = program.buffers[b];
+    buffer.offset = std::exchange(row.end, row.end + buffer.bytes);
+    if (!live[b].wraps() && row.first_free == buffer.offset) row.first_free = row.end;
+  }
+  return row;
+}
+
 /// What drives are read and written through must not be where something lives between rounds.
 void verify_staging(const Program& placed) {
   const std::vector<bool> is_staging = staging_buffers(placed, Tier::host);
@@ -252,19 +268,12 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
   for (const std::vector<std::size_t>* buffers : {&pinned, &persistent, &transient}) {
     for (const std::size_t b : *buffers) lifetimes.push_back(live[b]);
   }
-  // Where all that is persistent lies in a row and stays, nothing else can be there.
-  Bytes persistent_end = 0, first_free = 0;
-  if (are_in_a_row) {
-    for (const std::size_t b : persistent) {
-      program.buffers[b].offset = std::exchange(persistent_end, persistent_end + program.buffers[b].bytes);
-      if (!live[b].wraps() && first_free == program.buffers[b].offset) first_free = persistent_end;
-    }
-  }
-  Packer packer(lifetimes, first_free);
+  const Row row = are_in_a_row ? place_in_a_row(program, persistent, live) : Row{};
+  Packer packer(lifetimes, row.first_free);
   if (are_in_a_row) {
     for (const std::size_t b : persistent) {
       const Buffer& buffer = program.buffers[b];
-      if (buffer.offset >= first_free) packer.take(buffer.offset, buffer.bytes, live[b]);
+      if (buffer.offset >= row.first_free) packer.take(buffer.offset, buffer.bytes, live[b]);
     }
     persistent.clear();
   }
@@ -277,8 +286,8 @@ void place_tier(Program& program, Tier tier, PlaceOrder order, std::int32_t paus
   for (const std::vector<std::size_t>* buffers : {&persistent, &transient}) {
     for (const std::size_t b : *buffers) {
       Buffer& buffer = program.buffers[b];
-      const Bytes least = is_staging[b] ? persistent_end : 0;
-      buffer.offset = live[b].is_empty() ? persistent_end : packer.place(buffer.bytes, live[b], least);
+      const Bytes least = is_staging[b] ? row.end : 0;
+      buffer.offset = live[b].is_empty() ? row.end : packer.place(buffer.bytes, live[b], least);
     }
   }
 }

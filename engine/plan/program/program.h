@@ -400,7 +400,7 @@ class LifetimeFinder {
   struct Touches {
     Lifetime of_step, of_step_before;
   };
-  /// Of a renewed buffer.
+  /// This is where a renewed buffer is touched.
   struct Use {
     BufferId buffer = -1;
     std::int32_t position = -1;
@@ -409,7 +409,7 @@ class LifetimeFinder {
   const Program& program_;
   std::vector<Touches> touches_;
   std::vector<std::int32_t> renewed_at_;  ///< by buffer
-  std::vector<Use> uses_;
+  std::vector<Use> uses_;                 ///< all those of renewed buffers
 };
 
 /// Groups, state and buffers, then one instruction per line:

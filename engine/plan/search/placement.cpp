@@ -18,6 +18,8 @@ namespace {
 /// Places values of the host so that what comes to it early in a step waits as little as there is room for
 /// on what is done late in the step before, as an update with its gradients.
 void place_on_host(Program& program, Bytes budget) {
+  constexpr Bytes kMore = 8;              // at most an eighth of what it needs
+  constexpr std::size_t kShortPause = 8;  // instructions that nothing waits for long
   const auto places = [&] {
     std::vector<Bytes> offsets;
     std::ranges::transform(program.buffers, std::back_inserter(offsets), &Buffer::offset);
@@ -25,9 +27,9 @@ void place_on_host(Program& program, Bytes budget) {
   };
   place_tier(program, Tier::host);
   Bytes lowest = peak_of(program, Tier::host);
-  const Bytes most = std::min(budget, lowest + lowest / 8);
+  const Bytes most = std::min(budget, lowest + lowest / kMore);
   std::vector<Bytes> best = places();
-  for (std::size_t pause = program.instructions.size() / 2; pause > 8; pause /= 4) {
+  for (std::size_t pause = program.instructions.size() / 2; pause > kShortPause; pause /= 4) {
     place_tier(program, Tier::host, PlaceOrder::by_size, static_cast<std::int32_t>(pause));
     const Bytes peak = peak_of(program, Tier::host);
     if (peak <= most) return;
@@ -135,24 +137,22 @@ std::optional<Placement> with_late_updates(const Model& model, const Placement& 
 
 std::optional<TimedPlacement> shortest_by_thirds(
     std::size_t low, std::size_t high, std::size_t tries,
-    const std::function<std::optional<TimedPlacement>(std::size_t)>& timed) {
+    const std::function<std::optional<Placement>(std::size_t)>& place, const Seconds& seconds_of) {
   std::optional<TimedPlacement> best;
   std::map<std::size_t, double> known;
+  std::size_t placed = 0;
   const auto seconds = [&](std::size_t number) {
     const auto [time, is_new] = known.try_emplace(number, std::numeric_limits<double>::infinity());
     if (!is_new) return time->second;
-    std::optional<TimedPlacement> found = timed(number);
-    if (!found) return time->second;
-    time->second = found->seconds;
-    if (!best || found->seconds < best->seconds) best = std::move(found);
+    std::optional<Placement> placement = place(number);
+    if (!placement) return time->second;
+    ++placed;
+    time->second = seconds_of(placement->training);
+    if (!best || time->second < best->seconds) best = {std::move(*placement), time->second};
     return time->second;
   };
-  const auto timed_ones = [&] {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        known, [](const auto& number) { return number.second < std::numeric_limits<double>::infinity(); }));
-  };
   constexpr std::size_t kRefused = 2;  // for each: what has no room is found out sooner
-  while (low <= high && timed_ones() < tries && known.size() < (1 + kRefused) * tries) {
+  while (low <= high && placed < tries && known.size() < (1 + kRefused) * tries) {
     const std::size_t third = (high - low) / 3, left = low + third, right = high - third;
     if (seconds(left) > seconds(right)) {
       low = left + 1;
@@ -347,12 +347,8 @@ std::optional<TimedPlacement> PlacementSearch::with_more_state(const Placement& 
     last = u + 1 - first_unit_;
     if (goes_on && found.strategy.state[u] == Tier::device) first = last + 1;
   }
-  return shortest_by_thirds(first, last, tries, [&](std::size_t count) -> std::optional<TimedPlacement> {
-    std::optional<Placement> placement = find_with(count, config);
-    if (!placement) return std::nullopt;
-    const double seconds = seconds_of(placement->training);
-    return TimedPlacement{std::move(*placement), seconds};
-  });
+  const auto place = [&](std::size_t count) { return find_with(count, config); };
+  return shortest_by_thirds(first, last, tries, place, seconds_of);
 }
 
 }  // namespace strata

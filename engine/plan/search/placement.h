@@ -29,12 +29,15 @@ struct TimedPlacement {
   double seconds = 0;  ///< of a step
 };
 
-/// The shortest of what `timed` gives for numbers in [low, high], as if one of them was the shortest and
-/// numbers further from it took longer: asks for two at a time, to leave out a third, until it has asked for
-/// about `tries`. Nothing if none of those can be placed.
+/// Seconds of a step with a placed program.
+using Seconds = std::function<double(const Program&)>;
+
+/// The shortest of what `place` gives for numbers in [low, high], as if one of them was the shortest and
+/// numbers further from it took longer: asks for two at a time, to leave out a third, until about `tries`
+/// have been placed. Numbers that cannot be placed count less. Nothing if none can.
 std::optional<TimedPlacement> shortest_by_thirds(
     std::size_t low, std::size_t high, std::size_t tries,
-    const std::function<std::optional<TimedPlacement>(std::size_t)>& timed);
+    const std::function<std::optional<Placement>(std::size_t)>& place, const Seconds& seconds_of);
 
 /// What tiers beyond the device would have to hold at least, the smallest over all that was tried and did not
 /// fit them. If that much does not hold it either, the next try says more.
@@ -66,8 +69,6 @@ class PlacementSearch {
   /// there is no room for it, or little besides, that of others may do more.
   std::optional<PlacementSearch> above_first() const;
 
-  /// Seconds of a step with a placed program.
-  using Seconds = std::function<double(const Program&)>;
   /// What find() has found with the state of more units on the device, that of the shortest step: an update
   /// on the host may be waited for where copies for lack of room run under computing. Looks at about `tries`
   /// numbers of units; nothing if none of them fits, or the run file wants state elsewhere.

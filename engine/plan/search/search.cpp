@@ -236,6 +236,7 @@ double CheapestSearch::seconds_of(const Program& placed) const {
 }
 
 std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage& shortage) {
+  const auto seconds = [&](const Program& program) { return seconds_of(program); };
   std::optional<TimedPlacement> best;
   std::size_t placed = 0;
   for (Candidate& candidate : candidates_) {
@@ -249,9 +250,8 @@ std::optional<Placement> CheapestSearch::find(const RunConfig& config, Shortage&
     TimedPlacement found = {std::move(*placement), 0};
     found.seconds = seconds_of(found.placement.training);
     const auto try_more = [&](PlacementSearch& places) {
-      std::optional<TimedPlacement> more = places.with_more_state(
-          found.placement, config, [&](const Program& program) { return seconds_of(program); },
-          tries_of(found.placement));
+      std::optional<TimedPlacement> more =
+          places.with_more_state(found.placement, config, seconds, tries_of(found.placement));
       if (more && more->seconds < kGain * found.seconds) found = std::move(*more);
     };
     try_more(candidate.places);
@@ -270,14 +270,13 @@ void CheapestSearch::save_other_numbers(TimedPlacement& best, const RunConfig& c
   const Savings savings(*model_, strategy);
   const auto on_device = static_cast<std::size_t>(std::ranges::count(strategy.state, Tier::device));
   const std::size_t first_unit = on_device > 0 && strategy.state.front() != Tier::device ? 1 : 0;
-  std::optional<TimedPlacement> other = shortest_by_thirds(
-      0, savings.most(), tries_of(best.placement), [&](std::size_t number) -> std::optional<TimedPlacement> {
-        PlacementSearch places(*model_, savings.evenly(strategy, number), rates_, first_unit);
-        std::optional<Placement> placement = places.find_with(on_device, config);
-        if (!placement) return std::nullopt;
-        const double seconds = seconds_of(placement->training);
-        return TimedPlacement{std::move(*placement), seconds};
-      });
+  const auto place = [&](std::size_t number) {
+    PlacementSearch places(*model_, savings.evenly(strategy, number), rates_, first_unit);
+    return places.find_with(on_device, config);
+  };
+  std::optional<TimedPlacement> other =
+      shortest_by_thirds(0, savings.most(), tries_of(best.placement), place,
+                         [&](const Program& program) { return seconds_of(program); });
   if (other && other->seconds < kGain * best.seconds) best = std::move(*other);
 }
 

@@ -282,10 +282,12 @@ const MachineRates kFastDevice = {.flops_per_second = 1e12,
                                   .nvme_write_bytes_per_second = 1e7,
                                   .cores_copy = false};
 
-Model wide_model() {
+/// Six blocks, as wide as that.
+Model model_of_width(std::int64_t hidden, std::int64_t vocabulary = 40) {
   Architecture a = tiny_model(6, false).architecture;
-  a.hidden = 64;
-  a.intermediate = 176;
+  a.hidden = hidden;
+  a.intermediate = hidden * 11 / 4;
+  a.vocabulary = vocabulary;
   return build_model(a);
 }
 
@@ -298,7 +300,7 @@ std::size_t units_on_device(const Plan& plan) {
 }
 
 TEST(Planner, RecomputesNothingWhereTheDeviceHoldsAll) {
-  const Model model = wide_model();
+  const Model model = model_of_width(64);
   RunConfig config = tiny_config();
   config.plan.order.reset();
   config.train.recompute = Recompute::automatic;
@@ -314,7 +316,7 @@ TEST(Planner, RecomputesNothingWhereTheDeviceHoldsAll) {
 }
 
 TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
-  const Model model = wide_model();
+  const Model model = model_of_width(64);
   RunConfig config = tiny_config();
   config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) * 2 / 5;
   MachineRates fast_host = kFastDevice, slow_host = kFastDevice;
@@ -326,11 +328,7 @@ TEST(Planner, KeepsMoreStateNearWhereUpdatesOnTheHostTakeLonger) {
 }
 
 TEST(Planner, KeepsStateOfBlocksNearWhereTheEmbeddingsIsTooLarge) {
-  Architecture a = tiny_model(6, false).architecture;
-  a.hidden = 64;
-  a.intermediate = 176;
-  a.vocabulary = 8192;
-  const Model model = build_model(a);
+  const Model model = model_of_width(64, 8192);
   RunConfig config = tiny_config();
   config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
   MachineRates slow_host = kFastDevice;
@@ -341,10 +339,7 @@ TEST(Planner, KeepsStateOfBlocksNearWhereTheEmbeddingsIsTooLarge) {
 }
 
 TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
-  Architecture a = tiny_model(6, false).architecture;
-  a.hidden = 512;
-  a.intermediate = 1408;
-  const Model model = build_model(a);
+  const Model model = model_of_width(512);
   RunConfig config = tiny_config();
   config.memory.device = make_plan(config, model, kFastDevice).arena_bytes(Tier::device) / 3;
   MachineRates rates = kFastDevice;
@@ -363,7 +358,7 @@ TEST(Planner, LetsForwardPassesBeginWhileUpdatesOfTheStepBeforeAreMade) {
 }
 
 TEST(Planner, RecomputesRatherThanSendActivationsToDrives) {
-  const Model model = wide_model();
+  const Model model = model_of_width(64);
   RunConfig config = tiny_config({.microbatches = 8});
   config.plan.order.reset();
   config.data.sequence_length = 64;
