@@ -49,7 +49,9 @@ PACKAGES = {
     "CUDA::nvtx3": (r"nvtx3/", {"engine/device/cuda"}),
 }
 # A target and a library whose headers it includes but which it emulates.
-EMULATED = {("cuda_emulation_test", "strata_device_cuda"), ("nccl_emulation_test", "CUDA::cudart_static")}
+EMULATED = {("cuda_emulation_test", "strata_device_cuda"), ("nccl_emulation_test", "CUDA::cudart_static"),
+            ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "CUDA::cudart_static"),
+            ("gpu_emulation_test", "CUDA::cublasLt"), ("gpu_emulation_test", "CUDA::nvtx3")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 WORD = re.compile(r"[\w./:${}<>*-]+")
 

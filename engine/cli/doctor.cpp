@@ -299,6 +299,7 @@ int run_doctor(const DoctorCommand& command) {
     config.train.precision = precision;
     report.add(find_kernels(*device, config, command.ranks, rates));
   }
+  for (const std::string& sentence : device->slow_paths()) report.add({Grade::weak, "slow path", sentence});
   if (learned) {
     rates = corrected(std::move(rates), *learned);
     report.add(

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "engine/device/kernels.h"
@@ -83,6 +84,8 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   /// These hold for the kernels of its streams.
   virtual const ScratchRules& scratch_rules() const = 0;
+  /// What was met that works here but more slowly than it could: what, why, and what to do, a sentence each.
+  virtual std::vector<std::string> slow_paths() const { return {}; }
 };
 
 }  // namespace strata

@@ -217,6 +217,7 @@ StepRange ModelRun::next_steps() const {
 
 void ModelRun::note_step(const StepReport& report) {
   result_.steps.push_back(report);
+  say_slow_paths();
   const std::lock_guard lock(setup_.listening);
   listener_->on_step(report);
 }
@@ -274,6 +275,8 @@ bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
 TrainResult& ModelRun::finish() {
   result_.counters = training_->counters();
   result_.interrupted = !is_trained();
+  say_slow_paths();
+  result_.slow_paths = setup_.device.slow_paths();
   result_.state_hash = state_hash(setup_.model, state_->access(), outside());
   return result_;
 }
@@ -302,6 +305,11 @@ void ModelRun::note_saved(std::int64_t step) {
 void ModelRun::warn(const std::string& sentence) {
   const std::lock_guard lock(setup_.listening);
   listener_->on_warning(sentence);
+}
+
+void ModelRun::say_slow_paths() {
+  const std::vector<std::string> met = setup_.device.slow_paths();
+  for (; said_slow_paths_ < met.size(); ++said_slow_paths_) warn(met[said_slow_paths_]);
 }
 
 void ModelRun::say_warnings() {

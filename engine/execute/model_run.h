@@ -37,6 +37,7 @@ struct TrainResult {
   std::int64_t saves = 0;  ///< checkpoints that steps wrote
   Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
   ScratchUse scratch;
+  std::vector<std::string> slow_paths = {};  ///< of the device
   std::string state_hash;
   bool interrupted = false;
   std::string ended = {};   ///< why before its last step, if others went on
@@ -142,6 +143,8 @@ class ModelRun {
   void note_saved(std::int64_t step);
   /// What the checkpoints met, by the thread that uses them.
   void say_warnings();
+  /// Each once.
+  void say_slow_paths();
 
   Setup setup_;
   const Plan* plan_;
@@ -154,7 +157,8 @@ class ModelRun {
   TrainListener* listener_ = nullptr;  ///< of begin()
   TrainResult result_;
   std::int64_t saved_step_ = -1;  ///< of the newest checkpoint
-  std::string failure_;           ///< under setup_.listening
+  std::size_t said_slow_paths_ = 0;
+  std::string failure_;  ///< under setup_.listening
 };
 
 }  // namespace strata

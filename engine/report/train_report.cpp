@@ -103,6 +103,7 @@ std::string summary_text(const TrainReport& report) {
                    format_bytes(result.scratch.measured_bytes)));
   for (const Link link : used_links(report.plan.training, report.plan.budgets))
     line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
+  for (const std::string& sentence : result.slow_paths) line("slow path  " + sentence);
   for (const std::string& difference : differences_from_plan(report.plan, result))
     line("plan wrong " + difference);
   for (std::size_t rank = 1; rank < report.ranks.size(); ++rank) {
@@ -145,6 +146,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"traffic",
        by_link([&](Link link) { return moved_json(link, planned_traffic(report, link), result.measured); })},
       {"scratch", scratch(report)},
+      {"slow_paths", result.slow_paths},
       {"differences_from_plan", differences_from_plan(report.plan, result)},
       {"ranks", report.ranks},
       {"state_hash", result.state_hash},

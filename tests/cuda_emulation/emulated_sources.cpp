@@ -1,5 +1,7 @@
 // The CUDA device's kernels for the CPU: their launch.cuh is that of tests/cuda_emulation.
 #include "engine/device/cuda/attention.cu"
+#include "engine/device/cuda/attention_parts.cu"
+#include "engine/device/cuda/bias.cu"
 #include "engine/device/cuda/column_sums.cu"
 #include "engine/device/cuda/cross_entropy.cu"
 #include "engine/device/cuda/elementwise.cu"

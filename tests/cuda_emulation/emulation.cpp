@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -21,8 +22,9 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMaxBlockThreads = 1024;
 constexpr unsigned kMaxGridYZ = 65535;
-constexpr std::size_t kMaxSharedBytes =
-    std::size_t{48} * 1024;  // what a kernel may use without asking CUDA for more
+/// What a kernel may use without asking CUDA for more, less what the driver reserves of it (1 KiB from sm_80
+/// on) and what the kernel itself declares, for which there is half a KiB here.
+constexpr std::size_t kMaxSharedBytes = std::size_t{48} * 1024 - 1024 - 512;
 
 /// A thread of the running block.
 struct Thread {
@@ -89,26 +91,8 @@ Emulator& emulator() {
   return instance;
 }
 
-void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
-  const auto threads = std::uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > kMaxBlockThreads || block.z > 64) {
-    throw std::logic_error(
-        fmt::format("CUDA does not start blocks of {} x {} x {} threads", block.x, block.y, block.z));
-  }
-  if (grid.x == 0 || grid.x > 0x7fffffffU || grid.y == 0 || grid.y > kMaxGridYZ || grid.z == 0 ||
-      grid.z > kMaxGridYZ) {
-    throw std::logic_error(
-        fmt::format("CUDA does not start grids of {} x {} x {} blocks", grid.x, grid.y, grid.z));
-  }
-  if (shared_bytes > kMaxSharedBytes) {
-    throw std::logic_error(
-        fmt::format("{} bytes of shared memory are more than a launch may ask for", shared_bytes));
-  }
-}
-
 void Emulator::run_grid(dim3 grid, dim3 block, std::size_t shared_bytes,
                         const std::function<void()>& kernel) {
-  check_launch(grid, block, shared_bytes);
   kernel_ = &kernel;
   gridDim = grid;
   blockDim = block;
@@ -294,7 +278,30 @@ void Emulator::throw_stuck() const {
                   count(State::in_warp_operation), count(State::returned)));
 }
 
+std::atomic<std::int64_t> launched = 0;
+
 }  // namespace
+
+void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
+  const auto threads = std::uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > kMaxBlockThreads || block.z > 64) {
+    throw std::logic_error(
+        fmt::format("CUDA does not start blocks of {} x {} x {} threads", block.x, block.y, block.z));
+  }
+  if (grid.x == 0 || grid.x > 0x7fffffffU || grid.y == 0 || grid.y > kMaxGridYZ || grid.z == 0 ||
+      grid.z > kMaxGridYZ) {
+    throw std::logic_error(
+        fmt::format("CUDA does not start grids of {} x {} x {} blocks", grid.x, grid.y, grid.z));
+  }
+  if (shared_bytes > kMaxSharedBytes) {
+    throw std::logic_error(
+        fmt::format("{} bytes of shared memory are more than a launch may ask for", shared_bytes));
+  }
+}
+
+std::int64_t launches() {
+  return launched;
+}
 
 void set_order(Order order) {
   const std::lock_guard lock(emulator().mutex);
@@ -303,6 +310,7 @@ void set_order(Order order) {
 
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread) {
   const std::lock_guard lock(emulator().mutex);
+  ++launched;
   emulator().run_grid(grid, block, shared_bytes, thread);
 }
 

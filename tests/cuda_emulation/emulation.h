@@ -26,6 +26,10 @@ namespace strata::cuda_emulation {
 enum class Order : std::uint8_t { forward, backward };
 void set_order(Order order);
 
+/// Throws if CUDA refuses such a launch.
+void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes);
+/// Kernels that were launched since the program began.
+std::int64_t launches();
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread);
 
 /// For the functions of launch.cuh, in a kernel.

@@ -10,19 +10,33 @@ AttentionShape shape(std::int64_t batch, std::int64_t sequence, std::int64_t hea
 }
 
 TEST(AttentionChunk, IsTheWholeCallWhereItIsSmall) {
-  EXPECT_EQ(backward_chunk(shape(4, 1024, 12, 12)), (AttentionChunk{4, 12}));
-  EXPECT_EQ(backward_chunk(shape(2, 65, 3, 1)), (AttentionChunk{2, 1}));
+  EXPECT_EQ(backward_chunk(shape(4, 1024, 12, 12)), (AttentionChunk{4, 12, 1}));
+  EXPECT_EQ(backward_chunk(shape(2, 65, 3, 1)), (AttentionChunk{2, 1, 3}));
 }
 
 TEST(AttentionChunk, TakesFewerSequencesAndThenFewerHeads) {
-  EXPECT_EQ(backward_chunk(shape(32, 1024, 12, 12)), (AttentionChunk{8, 12}));
-  EXPECT_EQ(backward_chunk(shape(3, 4096, 32, 8)), (AttentionChunk{1, 2}));
-  EXPECT_EQ(backward_chunk(shape(1, 8192, 32, 32)), (AttentionChunk{1, 2}));
+  EXPECT_EQ(backward_chunk(shape(32, 1024, 12, 12)), (AttentionChunk{8, 12, 1}));
+  EXPECT_EQ(backward_chunk(shape(3, 4096, 32, 8)), (AttentionChunk{1, 2, 4}));
+  EXPECT_EQ(backward_chunk(shape(1, 8192, 32, 32)), (AttentionChunk{1, 2, 1}));
 }
 
-TEST(AttentionChunk, IsOneHeadWhereThatIsLargeAndNoneWhereItIsTooLarge) {
-  EXPECT_EQ(backward_chunk(shape(1, 8192, 64, 8)), (AttentionChunk{1, 1}));
-  EXPECT_EQ(backward_chunk(shape(1, 32768, 32, 32)), std::nullopt);
+TEST(AttentionChunk, IsOneKeyHeadAndThenSomeOfItsHeadsWhereTheyAreLarge) {
+  EXPECT_EQ(backward_chunk(shape(1, 8192, 64, 8)), (AttentionChunk{1, 1, 8}));
+  EXPECT_EQ(backward_chunk(shape(1, 12288, 32, 8)), (AttentionChunk{1, 1, 2}));
+  EXPECT_EQ(backward_chunk(shape(2, 16384, 64, 8)), (AttentionChunk{1, 1, 2}));
+  EXPECT_EQ(backward_chunk(shape(1, 32768, 32, 32)), (AttentionChunk{1, 1, 1}));
+}
+
+TEST(AttentionChunk, IsNoneWhereOneHeadIsTooLarge) {
+  EXPECT_EQ(backward_chunk(shape(1, 32769, 32, 32)), std::nullopt);
+}
+
+TEST(AttentionChunk, CountsTheGradientsOfHeadsThatAreApart) {
+  const AttentionShape group = shape(1, 12288, 32, 8);
+  EXPECT_EQ(head_gradient_bytes(group, {1, 1, 4}), 0);
+  EXPECT_EQ(head_gradient_bytes(group, {1, 1, 2}), 2 * 2 * 12288 * 64 * 4);
+  EXPECT_EQ(cudnn_backward_bytes(group),
+            cudnn_workspace_bytes(group, {1, 1, 2}) + head_gradient_bytes(group, {1, 1, 2}));
 }
 
 TEST(AttentionChunk, CoversEveryShapeInEqualParts) {

@@ -121,6 +121,55 @@ TEST_F(CudaDeviceTest, CopiesBothWaysFromPinnedMemoryAndFromAnyThread) {
   EXPECT_TRUE(std::equal(from, from + MiB, to));
 }
 
+#ifdef STRATA_CUDNN
+TEST_F(CudaDeviceTest, AttentionGoesThroughCudnnAndWhatDoesNotIsSaidOnce) {
+  const std::unique_ptr<Stream> stream = device_->make_stream();
+  const std::unique_ptr<DeviceMemory> memory = device_->allocate(64 * MiB);
+  const auto attend = [&](std::int64_t head_dimension, std::int64_t kv_heads, std::int64_t window,
+                          DType dtype) {
+    const AttentionShape shape{.batch = 2,
+                               .sequence = 512,
+                               .heads = 8,
+                               .kv_heads = kv_heads,
+                               .head_dimension = head_dimension,
+                               .window = window,
+                               .scale = 0.1F};
+    Bytes used = 0;
+    const auto matrix = [&](std::int64_t rows, std::int64_t columns, DType type) {
+      const Matrix made(memory->data() + used, type, rows, columns);
+      used = align_up(used + made.elements() * size_of(type), 256);
+      return made;
+    };
+    const std::int64_t rows = shape.batch * shape.sequence;
+    const auto heads = [&](std::int64_t count) { return matrix(rows, count * head_dimension, dtype); };
+    const AttentionForward forward{shape,           heads(8), heads(kv_heads),
+                                   heads(kv_heads), heads(8), matrix(2 * 8, shape.sequence, DType::fp32)};
+    stream->kernels().run(forward);
+    stream->kernels().run(AttentionBackward{.shape = shape,
+                                            .query = forward.query,
+                                            .key = forward.key,
+                                            .value = forward.value,
+                                            .out = forward.out,
+                                            .log_sum_exp = forward.log_sum_exp,
+                                            .out_gradient = heads(8),
+                                            .query_gradient = heads(8),
+                                            .key_gradient = heads(kv_heads),
+                                            .value_gradient = heads(kv_heads)});
+    ASSERT_TRUE(record(*stream)->wait(60));
+  };
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    attend(64, 8, 0, dtype);
+    attend(128, 8, 0, dtype);
+    attend(128, 2, 0, dtype);
+    attend(64, 8, 128, dtype);
+  }
+  EXPECT_THAT(device_->slow_paths(), ::testing::IsEmpty());
+  attend(64, 8, 0, DType::fp32);
+  attend(64, 8, 0, DType::fp32);
+  EXPECT_THAT(device_->slow_paths(), ::testing::ElementsAre(HasSubstr("fp32")));
+}
+#endif
+
 TEST_F(CudaDeviceTest, NothingMayBePinnedAndCopied) {
   const std::unique_ptr<PinnedHostMemory> pinned = device_->pin({});
   device_->make_stream()->copy_to_device(nullptr, nullptr, 0);

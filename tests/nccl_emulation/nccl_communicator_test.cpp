@@ -10,7 +10,7 @@
 #include "collectives/nccl_library.h"
 #include "tests/base/expect_error.h"
 #include "tests/collectives/run_ranks.h"
-#include "tests/nccl_emulation/nccl_emulation.h"
+#include "tests/cuda_emulation/stream.h"
 
 namespace strata::test {
 namespace {

@@ -1,5 +1,5 @@
-#include "tests/nccl_emulation/nccl_emulation.h"
-
+// NCCL for ranks that are threads of one process and a GPU whose memory is the host's. A program that has
+// this source needs no libnccl: nccl_library() is here. README.md says what is modelled.
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -11,6 +11,7 @@
 
 #include "collectives/nccl_library.h"
 #include "collectives/threads_communicator.h"
+#include "tests/cuda_emulation/stream.h"
 
 /// The rank's two groups: what streams do goes through one, splits through the other.
 struct ncclComm {

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "collectives/nccl_communicator.h"
 #include "engine/config/load.h"
+#include "tests/cuda_emulation/stream.h"
 #include "tests/execute/support.h"
-#include "tests/nccl_emulation/nccl_emulation.h"
 #include "tests/support/queued_device.h"
 
 namespace strata::test {

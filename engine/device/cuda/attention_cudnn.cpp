@@ -8,9 +8,14 @@
 #include <bit>
 #include <initializer_list>
 #include <map>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
-#include "engine/device/cuda/attention_chunk.h"
+#include "engine/device/cuda/attention_parts.h"
 #include "engine/device/cuda/cuda_error.h"
 
 namespace strata {
@@ -44,11 +49,18 @@ bool vectors_fit(const Matrix& matrix) {
          matrix.stride * size_of(matrix.dtype) % kVectorBytes == 0;
 }
 
-bool may_fit(const AttentionShape& shape, std::initializer_list<Matrix> operands, const Matrix& log_sum_exp) {
-  if (!cudnn_computes(shape) || shape.batch < 1 || shape.sequence < 2 ||
-      shape.head_dimension * size_of(DType::bf16) % kVectorBytes != 0)
-    return false;
-  return std::all_of(operands.begin(), operands.end(), vectors_fit) && log_sum_exp.contiguous();
+/// Why cuDNN is not asked; empty if it is.
+std::string why_not(const AttentionShape& shape, std::initializer_list<Matrix> operands,
+                    const Matrix& log_sum_exp) {
+  if (shape.soft_cap != 0) return "cuDNN knows no soft cap";
+  if (!cudnn_computes(shape)) return "cuDNN computes no steps of a ring of ranks";
+  const auto is_fp32 = [](const Matrix& matrix) { return matrix.dtype == DType::fp32; };
+  if (std::any_of(operands.begin(), operands.end(), is_fp32)) return "cuDNN computes none in fp32";
+  if (shape.batch < 1 || shape.sequence < 2) return "cuDNN computes none of less than two tokens";
+  if (shape.head_dimension * size_of(DType::bf16) % kVectorBytes != 0 ||
+      !std::all_of(operands.begin(), operands.end(), vectors_fit) || !log_sum_exp.contiguous())
+    return "cuDNN loads 16 bytes at a time, and heads do not begin at multiples of them";
+  return {};
 }
 
 /// What a plan is made for: shape and strides.
@@ -79,13 +91,10 @@ Problem problem_of(const AttentionForward& call) {
           .out = call.out.stride};
 }
 
-Problem problem_of(const AttentionBackward& call, const AttentionChunk& chunk) {
+Problem problem_of(const AttentionBackward& call) {
   const AttentionForward forward{call.shape, call.query, call.key, call.value, call.out, call.log_sum_exp};
   Problem problem = problem_of(forward);
   problem.backward = true;
-  problem.heads = call.shape.heads / call.shape.kv_heads * chunk.kv_heads;
-  problem.kv_heads = chunk.kv_heads;
-  problem.batch = chunk.batch;
   problem.out_gradient = call.out_gradient.stride;
   problem.query_gradient = call.query_gradient.stride;
   problem.key_gradient = call.key_gradient.stride;
@@ -160,35 +169,102 @@ void add_backward(fe::graph::Graph& graph, const Problem& problem) {
   output(value, problem, kValueGradient, problem.kv_heads, problem.value_gradient);
 }
 
-/// Rows of sequences from `batch` on, and columns of heads from `head` on.
-void* part(const Matrix& matrix, const AttentionShape& shape, std::int64_t batch, std::int64_t head) {
-  return matrix.row_slice(batch * shape.sequence, 1).column_slice(head * shape.head_dimension, 1).data;
+/// cuDNN's reasons, which come from each engine in several lines, in one of at most 300 characters.
+std::string in_one_line(const std::string& message) {
+  constexpr std::size_t kMost = 300;
+  constexpr std::string_view kReason = "Reason: ";
+  std::vector<std::string> said;
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t reason = line.find(kReason);
+    if (reason != std::string::npos) line.erase(0, reason + kReason.size());
+    const bool is_of_its_code = line.find("()") != std::string::npos || line.find("==") != std::string::npos;
+    if (line.empty() || line.front() == '{' || is_of_its_code || std::ranges::find(said, line) != said.end())
+      continue;
+    said.push_back(line);
+  }
+  std::string all = fmt::format("{}", fmt::join(said, "; "));
+  if (all.size() > kMost) all = all.substr(0, kMost - 3) + "...";
+  return all;
+}
+
+/// For the GPU of the handle that it is built with, or a described one.
+std::unique_ptr<fe::graph::Graph> graph_of(const Problem& problem, const DescribedGpu* gpu = nullptr) {
+  auto graph = std::make_unique<fe::graph::Graph>();
+  if (gpu != nullptr) graph->set_sm_version(gpu->sm_version);  // operators take it over when they are added
+  graph->set_io_data_type(problem.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  problem.backward ? add_backward(*graph, problem) : add_forward(*graph, problem);
+  return graph;
+}
+
+const std::vector<fe::HeurMode_t> kHeuristics = {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK};
+
+CudnnAnswer ask(const Problem& problem, const DescribedGpu& gpu) {
+  auto properties = std::make_shared<fe::DeviceProperties>();
+  if (const fe::error_t status = properties->deserialize({gpu.properties.begin(), gpu.properties.end()});
+      status.is_bad())
+    return {.refusal = "cuDNN does not take the description of the GPU: " + in_one_line(status.err_msg)};
+  const std::unique_ptr<fe::graph::Graph> graph = graph_of(problem, &gpu);
+  graph->set_device_properties(properties);
+  if (const fe::error_t status = graph->build(kHeuristics); status.is_bad())
+    return {.refusal = in_one_line(status.err_msg)};
+  CudnnAnswer answer;
+  if (const fe::error_t status = graph->get_workspace_size(answer.workspace_bytes); status.is_bad())
+    answer.refusal = in_one_line(status.err_msg);
+  return answer;
 }
 
 }  // namespace
 
+CudnnAnswer ask_cudnn(const AttentionForward& call, const DescribedGpu& gpu) {
+  return ask(problem_of(call), gpu);
+}
+
+CudnnAnswer ask_cudnn(const AttentionBackward& call, const DescribedGpu& gpu) {
+  const std::optional<AttentionChunk> chunk = backward_chunk(call.shape);
+  if (!chunk) return {.refusal = "one head is too large"};
+  return ask(problem_of(part_of(call, *chunk, head_gradients(call, *chunk, nullptr))), gpu);
+}
+
 class CudnnAttention::Plans {
  public:
+  explicit Plans(SlowPaths& slow_paths) : slow_paths_(slow_paths) {}
   ~Plans() {
     if (handle_ != nullptr) cudnnDestroy(handle_);
   }
+  Plans(const Plans&) = delete;
+  Plans& operator=(const Plans&) = delete;
 
-  /// A graph that was built for the problem; null if cuDNN refuses it.
+  /// A graph that was built for the problem; null if cuDNN refuses it, which is said.
   fe::graph::Graph* find(const Problem& problem) {
-    const auto [known, fresh] = graphs_.try_emplace(problem);
-    if (fresh) known->second = build(problem);
+    const auto [known, is_new] = graphs_.try_emplace(problem);
+    if (is_new) known->second = build(problem);
     return known->second.get();
   }
 
   /// `pointers` in the order of Name.
-  void run(const CudaContext& context, fe::graph::Graph& graph, std::span<void*> pointers) {
-    std::int64_t workspace_bytes = 0;
-    check(graph.get_workspace_size(workspace_bytes));
-    std::byte* workspace = context.scratch.at_least(workspace_bytes);
+  void run(const CudaContext& context, const fe::graph::Graph& graph, std::span<void*> pointers,
+           std::byte* workspace) {
     if (cudnnSetStream(handle_, context.stream) != CUDNN_STATUS_SUCCESS) {
       throw DeviceError("attention could not be started (cuDNN refuses the stream)");
     }
     check(graph.execute(handle_, pointers.data(), static_cast<int>(pointers.size()), workspace));
+  }
+
+  static Bytes workspace_bytes(const fe::graph::Graph& graph) {
+    std::int64_t bytes = 0;
+    check(graph.get_workspace_size(bytes));
+    return bytes;
+  }
+
+  /// Says that kernels of our own compute such attention.
+  void say_slow(const AttentionShape& shape, const std::string& why) {
+    slow_paths_.add(
+        fmt::format("attention over {} tokens with {} heads of {} goes through kernels that are slower "
+                    "than cuDNN's: {}",
+                    shape.sequence, shape.heads, shape.head_dimension, why));
   }
 
  private:
@@ -198,65 +274,76 @@ class CudnnAttention::Plans {
   }
 
   std::unique_ptr<fe::graph::Graph> build(const Problem& problem) {
-    if (handle_ == nullptr && cudnnCreate(&handle_) != CUDNN_STATUS_SUCCESS) handle_ = nullptr;
-    if (handle_ == nullptr) return nullptr;
-    auto graph = std::make_unique<fe::graph::Graph>();
-    graph->set_io_data_type(problem.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-    problem.backward ? add_backward(*graph, problem) : add_forward(*graph, problem);
-    const fe::error_t status = graph->build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
+    if (handle_ == nullptr) {
+      if (const cudnnStatus_t status = cudnnCreate(&handle_); status != CUDNN_STATUS_SUCCESS) {
+        handle_ = nullptr;
+        refuse(problem, cudnnGetErrorString(status));
+        return nullptr;
+      }
+    }
+    std::unique_ptr<fe::graph::Graph> graph = graph_of(problem);
+    const fe::error_t status = graph->build(handle_, kHeuristics);
     if (status.is_good()) return graph;
     cudaGetLastError();  // a refusal is no failure of what comes next
+    refuse(problem, in_one_line(status.err_msg));
     return nullptr;
   }
 
+  void refuse(const Problem& problem, const std::string& why) {
+    say_slow({.sequence = problem.sequence, .heads = problem.heads, .head_dimension = problem.head_dimension},
+             fmt::format("cuDNN refuses its {} pass ({})", problem.backward ? "backward" : "forward", why));
+  }
+
+  SlowPaths& slow_paths_;
   cudnnHandle_t handle_ = nullptr;
   std::map<Problem, std::unique_ptr<fe::graph::Graph>> graphs_;
 };
 
-CudnnAttention::CudnnAttention() : plans_(std::make_unique<Plans>()) {}
+CudnnAttention::CudnnAttention(SlowPaths& slow_paths) : plans_(std::make_unique<Plans>(slow_paths)) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::forward(const CudaContext& context, const AttentionForward& call) {
-  if (!may_fit(call.shape, {call.query, call.key, call.value, call.out}, call.log_sum_exp)) return false;
+  if (const std::string why =
+          why_not(call.shape, {call.query, call.key, call.value, call.out}, call.log_sum_exp);
+      !why.empty()) {
+    plans_->say_slow(call.shape, why);
+    return false;
+  }
   fe::graph::Graph* graph = plans_->find(problem_of(call));
   if (graph == nullptr) return false;
   std::array<void*, kForwardTensors> pointers = {call.query.data, call.key.data, call.value.data,
                                                  call.out.data, call.log_sum_exp.data};
-  plans_->run(context, *graph, pointers);
+  plans_->run(context, *graph, pointers, context.scratch.at_least(Plans::workspace_bytes(*graph)));
   return true;
 }
 
 bool CudnnAttention::backward(const CudaContext& context, const AttentionBackward& call) {
-  const AttentionShape& shape = call.shape;
-  if (!may_fit(shape,
-               {call.query, call.key, call.value, call.out, call.out_gradient, call.query_gradient,
-                call.key_gradient, call.value_gradient},
-               call.log_sum_exp)) {
+  std::string why = why_not(call.shape,
+                            {call.query, call.key, call.value, call.out, call.out_gradient,
+                             call.query_gradient, call.key_gradient, call.value_gradient},
+                            call.log_sum_exp);
+  const std::optional<AttentionChunk> chunk = backward_chunk(call.shape);
+  if (why.empty() && !chunk) {
+    why = fmt::format(
+        "the scores of one head are more than {}, which cuDNN's deterministic backward pass keeps",
+        format_bytes(kLargestHeadBytes));
+  }
+  if (!why.empty()) {
+    plans_->say_slow(call.shape, why);
     return false;
   }
-  const std::optional<AttentionChunk> chunk = backward_chunk(shape);
-  if (!chunk) return false;
-  fe::graph::Graph* graph = plans_->find(problem_of(call, *chunk));
+  const auto gradients_in = [&](std::byte* memory) { return head_gradients(call, *chunk, memory); };
+  fe::graph::Graph* graph = plans_->find(problem_of(part_of(call, *chunk, gradients_in(nullptr))));
   if (graph == nullptr) return false;
-  for (std::int64_t batch = 0; batch < shape.batch; batch += chunk->batch) {
-    for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += chunk->kv_heads) {
-      const std::int64_t head = kv_head * (shape.heads / shape.kv_heads);
-      std::array<void*, kBackwardTensors> pointers = {
-          part(call.query, shape, batch, head),
-          part(call.key, shape, batch, kv_head),
-          part(call.value, shape, batch, kv_head),
-          part(call.out, shape, batch, head),
-          call.log_sum_exp.row_slice(batch * shape.heads + head, 1).data,
-          part(call.out_gradient, shape, batch, head),
-          part(call.query_gradient, shape, batch, head),
-          part(call.key_gradient, shape, batch, kv_head),
-          part(call.value_gradient, shape, batch, kv_head),
-      };
-      plans_->run(context, *graph, pointers);
-    }
-  }
+  const Bytes of_heads = head_gradient_bytes(call.shape, *chunk);
+  std::byte* memory = context.scratch.at_least(of_heads + Plans::workspace_bytes(*graph));
+  run_in_parts(context, call, *chunk, gradients_in(memory), [&](const AttentionBackward& part) {
+    std::array<void*, kBackwardTensors> pointers = {
+        part.query.data,         part.key.data,          part.value.data,          part.out.data,
+        part.log_sum_exp.data,   part.out_gradient.data, part.query_gradient.data, part.key_gradient.data,
+        part.value_gradient.data};
+    plans_->run(context, *graph, pointers, memory + of_heads);
+  });
   return true;
 }
 

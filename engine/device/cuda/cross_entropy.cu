@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kMostThreads = 512;
 
-/// Rows up to this size stay in shared memory, together with the reductions' words within the 48 KiB that
-/// need no opting in.
-constexpr std::int64_t kCacheBytes = 47 * 1024;
+/// Rows up to this size stay in shared memory, together with the reductions' words and the KiB that the
+/// driver reserves within the 48 KiB that need no opting in.
+constexpr std::int64_t kCacheBytes = 46 * 1024;
 
 template <typename T>
 constexpr int kRun = 16 / static_cast<int>(sizeof(T));

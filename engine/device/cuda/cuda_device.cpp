@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "engine/device/cuda/cuda_error.h"
-#include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/cuda_stream.h"
 #include "engine/device/cuda/numa.h"
 
@@ -88,7 +87,7 @@ int cuda_devices() {
   return status == cudaSuccess ? count : 0;
 }
 
-CudaDevice::CudaDevice(int index) : index_(index) {
+CudaDevice::CudaDevice(int index, const CudaLocking& locking) : index_(index), locking_(locking) {
   if (std::string why = why_no_cuda_device(index); !why.empty()) throw DeviceError(why);
   use_device(index);
   name_ = describe(index);
@@ -101,11 +100,12 @@ std::unique_ptr<DeviceMemory> CudaDevice::allocate(Bytes bytes) {
 
 std::unique_ptr<PinnedHostMemory> CudaDevice::pin(std::span<std::byte> host) {
   prefer_numa_node(host, numa_node_);
-  return std::make_unique<CudaPinnedMemory>(index_, host);
+  touch_pages(host);
+  return std::make_unique<CudaPinnedMemory>(index_, host, locking_, host_ranges_, slow_paths_);
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
-  return std::make_unique<CudaStream>(index_);
+  return std::make_unique<CudaStream>(index_, host_ranges_, locking_.staging_bytes, slow_paths_);
 }
 
 Bytes CudaDevice::available_bytes() const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/device/cuda/cuda_memory.h"
 #include "engine/device/cuda/scratch_rules.h"
 #include "engine/device/device.h"
 
@@ -19,7 +20,7 @@ int cuda_devices();
 class CudaDevice final : public Device {
  public:
   /// Throws DeviceError with why_no_cuda_device(index) if there is a reason.
-  explicit CudaDevice(int index = 0);
+  explicit CudaDevice(int index = 0, const CudaLocking& locking = {});
 
   /// "NVIDIA H200, 140 GiB"
   std::string name() const override { return name_; }
@@ -27,10 +28,11 @@ class CudaDevice final : public Device {
   /// Counts the memory that is free now.
   Bytes available_bytes() const override;
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
-  /// Pages that are not touched yet come from the GPU's NUMA node if they can.
+  /// Pages that are not touched yet are touched, and come from the GPU's NUMA node if they can.
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
   std::unique_ptr<Stream> make_stream() override;
   const ScratchRules& scratch_rules() const override { return scratch_rules_; }
+  std::vector<std::string> slow_paths() const override { return slow_paths_.all(); }
 
   /// NUMA node of the host memory next to the GPU; -1 if the system does not say.
   int numa_node() const { return numa_node_; }
@@ -39,6 +41,9 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   int numa_node_ = -1;
+  CudaLocking locking_;
+  HostRanges host_ranges_;
+  SlowPaths slow_paths_;
   CudaScratchRules scratch_rules_;
 };
 

@@ -14,8 +14,12 @@ std::byte* CudaKernels::Scratch::at_least(Bytes bytes) {
   return memory_->data();
 }
 
-CudaKernels::CudaKernels(int device, CUstream_st* stream)
-    : device_(device), scratch_(device, stream), context_{stream, scratch_}, matmul_(device) {}
+CudaKernels::CudaKernels(int device, CUstream_st* stream, SlowPaths& slow_paths)
+    : device_(device),
+      scratch_(device, stream),
+      context_{stream, scratch_},
+      matmul_(device),
+      cudnn_(slow_paths) {}
 
 CudaKernels::~CudaKernels() {
   cudaSetDevice(device_);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "base/dirty_memory.h"
 #include "base/error.h"
 #include "base/watchdog.h"
@@ -39,24 +42,44 @@ CudaMemory::~CudaMemory() {
   cudaFree(data_);
 }
 
-CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host) : device_(device), host_(host) {
-  if (host.empty()) return;
+CudaPinnedMemory::CudaPinnedMemory(int device, std::span<std::byte> host, const CudaLocking& locking,
+                                   HostRanges& ranges, SlowPaths& slow_paths)
+    : device_(device), ranges_(ranges) {
   use_device(device);
-  const cudaError_t status = cudaHostRegister(host.data(), host.size(), cudaHostRegisterPortable);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    throw DeviceError(
-        fmt::format("{} of host memory cannot be locked for the GPU: lower memory.host in the run file",
-                    format_bytes(static_cast<Bytes>(host.size()))));
+  Bytes refused = 0;
+  std::string why;
+  const auto piece_bytes = static_cast<std::size_t>(locking.piece_bytes);
+  for (std::size_t first = 0; first < host.size(); first += piece_bytes) {
+    const std::span<std::byte> piece = host.subspan(first, std::min(piece_bytes, host.size() - first));
+    if (refused == 0) {
+      const cudaError_t status = cudaHostRegister(piece.data(), piece.size(), cudaHostRegisterPortable);
+      if (status != cudaSuccess) {
+        cudaGetLastError();
+        why = cudaGetErrorString(status);
+      }
+    }
+    // What is left of a limit is for the buffers, so no later piece is tried.
+    if (!why.empty()) refused += static_cast<Bytes>(piece.size());
+    pieces_.push_back({piece.data(), why.empty()});
+    ranges_.add(piece, why.empty());
   }
-  check_cuda(status, "host memory cannot be locked for the GPU");
+  if (refused == 0) return;
+  slow_paths.add(fmt::format(
+      "{} of {} of host memory cannot be locked for the GPU (CUDA: {}), so that it is copied through "
+      "buffers of {}, more slowly: raise what may be locked (ulimit -l, or the limit of the "
+      "container or of WSL), or lower memory.host",
+      format_bytes(refused), format_bytes(static_cast<Bytes>(host.size())), why,
+      format_bytes(locking.staging_bytes)));
 }
 
 CudaPinnedMemory::~CudaPinnedMemory() {
-  if (host_.empty()) return;
+  if (pieces_.empty()) return;
   const WatchedWait wait([] { return std::string("giving back memory that the GPU reads"); });
   cudaSetDevice(device_);
-  cudaHostUnregister(host_.data());
+  for (const Piece& piece : pieces_) {
+    ranges_.remove(piece.first);
+    if (piece.is_locked) cudaHostUnregister(piece.first);
+  }
 }
 
 }  // namespace strata

@@ -2,10 +2,20 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
+#include "engine/device/cuda/host_ranges.h"
 #include "engine/device/device.h"
+#include "engine/device/slow_paths.h"
 
 namespace strata {
+
+/// How host memory is locked for a GPU.
+struct CudaLocking {
+  Bytes piece_bytes = 64 * GiB;  ///< in one call
+  Bytes staging_bytes =
+      16 * MiB;  ///< of each of the two buffers of a stream whose memory could not be locked
+};
 
 class CudaMemory final : public DeviceMemory {
  public:
@@ -26,17 +36,26 @@ class CudaMemory final : public DeviceMemory {
   Bytes size_;
 };
 
-/// Pages locked in memory that the caller owns.
+/// Pages of memory that the caller owns, locked for a GPU where they can be.
 class CudaPinnedMemory final : public PinnedHostMemory {
  public:
-  CudaPinnedMemory(int device, std::span<std::byte> host);
+  /// In pieces of at most `piece_bytes`. From the first that the system does not lock on, they are copied
+  /// through buffers of `staging_bytes`, and counted among `slow_paths`. These and `ranges` outlive this
+  /// object.
+  CudaPinnedMemory(int device, std::span<std::byte> host, const CudaLocking& locking, HostRanges& ranges,
+                   SlowPaths& slow_paths);
   ~CudaPinnedMemory() override;
   CudaPinnedMemory(const CudaPinnedMemory&) = delete;
   CudaPinnedMemory& operator=(const CudaPinnedMemory&) = delete;
 
  private:
+  struct Piece {
+    std::byte* first;
+    bool is_locked;
+  };
   int device_;
-  std::span<std::byte> host_;
+  HostRanges& ranges_;
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace strata

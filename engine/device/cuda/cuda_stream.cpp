@@ -9,6 +9,7 @@
 #include "base/watchdog.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/cuda_kernels.h"
+#include "engine/device/cuda/staged_copies.h"
 
 namespace strata {
 namespace {
@@ -58,7 +59,8 @@ double CudaEvent::seconds_since(const Event& start) const {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-CudaStream::CudaStream(int device) : device_(device) {
+CudaStream::CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes, SlowPaths& slow_paths)
+    : device_(device), host_ranges_(host_ranges), staging_bytes_(staging_bytes), slow_paths_(slow_paths) {
   use_device(device);
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
 }
@@ -68,26 +70,55 @@ CudaStream::~CudaStream() {
   cudaSetDevice(device_);
   cudaStreamSynchronize(stream_);
   kernels_.reset();
+  staged_.reset();
   cudaStreamDestroy(stream_);
 }
 
 Kernels& CudaStream::kernels() {
-  if (!kernels_) kernels_ = std::make_unique<CudaKernels>(device_, stream_);
+  if (!kernels_) kernels_ = std::make_unique<CudaKernels>(device_, stream_, slow_paths_);
   return *kernels_;
 }
 
 void CudaStream::copy_to_device(std::byte* device, const std::byte* host, Bytes bytes) {
-  if (bytes == 0) return;
-  use_device(device_);
-  check_cuda(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream_),
-             "a copy to the GPU could not be started");
+  copy(Direction::to_device, device, const_cast<std::byte*>(host), bytes);
 }
 
 void CudaStream::copy_to_host(std::byte* host, const std::byte* device, Bytes bytes) {
+  copy(Direction::to_host, const_cast<std::byte*>(device), host, bytes);
+}
+
+void CudaStream::copy(Direction direction, std::byte* device, std::byte* host, Bytes bytes) {
   if (bytes == 0) return;
   use_device(device_);
-  check_cuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
-             "a copy from the GPU could not be started");
+  while (bytes > 0) {
+    const HostRanges::Run run = host_ranges_.first_run(host, bytes);
+    if (!run.is_staged) {
+      copy_directly(direction, device, host, run.bytes);
+    } else if (direction == Direction::to_device) {
+      staged().to_device(device, host, run.bytes);
+    } else {
+      staged().to_host(host, device, run.bytes);
+    }
+    device += run.bytes;
+    host += run.bytes;
+    bytes -= run.bytes;
+  }
+}
+
+void CudaStream::copy_directly(Direction direction, std::byte* device, std::byte* host, Bytes bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  if (direction == Direction::to_device) {
+    check_cuda(cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream_),
+               "a copy to the GPU could not be started");
+  } else {
+    check_cuda(cudaMemcpyAsync(host, device, size, cudaMemcpyDeviceToHost, stream_),
+               "a copy from the GPU could not be started");
+  }
+}
+
+StagedCopies& CudaStream::staged() {
+  if (!staged_) staged_ = std::make_unique<StagedCopies>(stream_, staging_bytes_);
+  return *staged_;
 }
 
 std::unique_ptr<Event> CudaStream::make_event() {

@@ -3,7 +3,9 @@
 
 #include <memory>
 
+#include "engine/device/cuda/host_ranges.h"
 #include "engine/device/device.h"
+#include "engine/device/slow_paths.h"
 
 struct CUevent_st;   // what cudaEvent_t points to
 struct CUstream_st;  // what cudaStream_t points to
@@ -11,6 +13,7 @@ struct CUstream_st;  // what cudaStream_t points to
 namespace strata {
 
 class CudaKernels;
+class StagedCopies;
 
 class CudaEvent final : public Event {
  public:
@@ -32,7 +35,8 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(int device);
+  /// What is referred to outlives this object.
+  CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes, SlowPaths& slow_paths);
   /// Waits for what was issued.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
@@ -53,9 +57,20 @@ class CudaStream final : public Stream {
   CUstream_st* handle() const { return stream_; }
 
  private:
+  enum class Direction : std::uint8_t { to_device, to_host };
+  /// Piece by piece of the host's memory.
+  void copy(Direction direction, std::byte* device, std::byte* host, Bytes bytes);
+  void copy_directly(Direction direction, std::byte* device, std::byte* host, Bytes bytes);
+  /// Its buffers are locked at the first call.
+  StagedCopies& staged();
+
   int device_;
+  const HostRanges& host_ranges_;
+  Bytes staging_bytes_;
+  SlowPaths& slow_paths_;
   CUstream_st* stream_ = nullptr;
   std::unique_ptr<CudaKernels> kernels_;
+  std::unique_ptr<StagedCopies> staged_;
 };
 
 }  // namespace strata

@@ -1,10 +1,17 @@
 #include "engine/device/cuda/numa.h"
 
 #include <hwloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <fstream>
+
+#include "base/bytes.h"
+#include "base/task_arena.h"
+#include "base/topology.h"
 
 namespace strata {
 
@@ -29,6 +36,24 @@ void prefer_numa_node(std::span<std::byte> memory, int node) {
     }
   }
   hwloc_topology_destroy(topology);
+}
+
+void touch_pages(std::span<std::byte> memory) {
+  if (memory.empty()) return;
+  constexpr std::int64_t kPiece = 256 * MiB;
+  constexpr int kMostThreads = 16;  // more than the system's page allocator serves
+  constexpr int kPopulateWrite =
+      23;  // MADV_POPULATE_WRITE, from Linux 5.14 on; before it locking touches them
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const std::int64_t before = static_cast<std::int64_t>(address) % page;
+  std::byte* const first = memory.data() - before;
+  const std::int64_t bytes = static_cast<std::int64_t>(memory.size()) + before;
+  TaskArena(std::clamp(usable_cores(), 1, kMostThreads))
+      .for_each((bytes + kPiece - 1) / kPiece, [&](std::int64_t piece, int /*slot*/) {
+        const std::int64_t begin = piece * kPiece;
+        ::madvise(first + begin, static_cast<std::size_t>(std::min(kPiece, bytes - begin)), kPopulateWrite);
+      });
 }
 
 }  // namespace strata

@@ -15,4 +15,8 @@ int numa_node_of_pci(std::string bus_id, const std::filesystem::path& sysfs = "/
 /// is -1, pages come from wherever the system likes.
 void prefer_numa_node(std::span<std::byte> memory, int node);
 
+/// Has the system give the memory's pages now, on several threads: locking them alone does it on one. What
+/// they hold stays.
+void touch_pages(std::span<std::byte> memory);
+
 }  // namespace strata

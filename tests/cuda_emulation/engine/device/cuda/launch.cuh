@@ -1,5 +1,5 @@
 // Stands in for engine/device/cuda/launch.cuh when tests compile .cu files for the CPU: the built-ins of
-// CUDA C++ that kernels use, as C++, and launch(), which has run the kernel when it returns. Compile with
+// CUDA C++ that kernels use, as C++, and launch(), which gives the kernel to its stream. Compile with
 // -ffp-contract=off, since the functions named _rn must not be fused, and -Wno-unknown-pragmas, since
 // "unroll" means something to nvcc only.
 #pragma once
@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 
 #include "tests/cuda_emulation/emulation.h"
+#include "tests/cuda_emulation/stream.h"
 
 #define __global__
 #define __device__
@@ -19,7 +21,6 @@
 #define __launch_bounds__(...)
 #define __shared__ static  // blocks run one after another
 
-struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
 struct alignas(8) float2 {
@@ -125,11 +126,16 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {
 
 namespace strata {
 
-/// Runs kernel(arguments...) at once; `stream` may be anything.
+/// Adds kernel(arguments...) to the stream; null: runs it at once.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            cudaStream_t /*stream*/, const Arguments&... arguments) {
-  cuda_emulation::run_grid(grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+            cudaStream_t stream, const Arguments&... arguments) {
+  cuda_emulation::check_launch(grid, block, shared_bytes);
+  auto run = [=, values = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+    cuda_emulation::run_grid(grid, block, shared_bytes, [&] { std::apply(kernel, values); });
+  };
+  if (stream == nullptr) return run();
+  if (stream->computes()) stream->add(run);
 }
 
 /// The dynamic shared memory of the block, aligned to 16 bytes; NaN when the block starts.

@@ -1,6 +1,5 @@
-// NCCL and the few functions of the CUDA runtime that its tests call, for ranks that are threads of one
-// process and a GPU whose memory is the host's. A program that has these sources needs no libnccl:
-// nccl_library() is theirs. README.md says what is modelled.
+// What a cudaStream_t points to where no GPU is: the emulated runtime (tests/gpu_emulation), a test's own
+// device, and the emulations of NCCL and of kernels put their work into it.
 #pragma once
 
 #include <condition_variable>
@@ -35,10 +34,12 @@ class OneExchangeAtATime {
   std::int64_t issued_ = 0, done_ = 0;
 };
 
-/// What a cudaStream_t points to: does work in the order in which it is added, now or later.
+/// Does work in the order in which it is added, now or later.
 struct CUstream_st {
   virtual ~CUstream_st() = default;
   virtual void add(std::function<void()> work) = 0;
+  /// False: what kernels and products would compute is left out.
+  virtual bool computes() const { return true; }
 
   /// Those of the stream's GPU.
   std::shared_ptr<OneExchangeAtATime> exchanges = std::make_shared<OneExchangeAtATime>();

@@ -1,0 +1,341 @@
+// The functions of cuBLASLt that the CUDA device calls. A product is computed from what its descriptors say,
+// in fp32 in the order of the depth; descriptors that cuBLASLt would refuse, promises about alignment that
+// the pointers do not keep, and operands that are not on the device fail it.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "tests/cuda_emulation/stream.h"
+#include "tests/gpu_emulation/emulated_gpu.h"
+
+struct cublasLtContext {};
+
+namespace strata::gpu_emulation {
+namespace {
+
+// What the opaque structures hold here.
+
+struct Layout {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t leading;
+  bool operator==(const Layout&) const = default;
+};
+
+struct Operation {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_32F;
+};
+
+struct Preference {
+  std::uint64_t workspace = 0;
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
+};
+
+/// What it was chosen for.
+struct Algorithm {
+  std::uint64_t workspace;
+  std::uint32_t alignment_a, alignment_b, alignment_d, alignment_bias;
+};
+
+template <typename Opaque, typename Value>
+void write(Opaque* opaque, const Value& value) {
+  static_assert(sizeof(Value) <= sizeof(Opaque));
+  std::memcpy(static_cast<void*>(opaque), &value, sizeof value);
+}
+template <typename Value, typename Opaque>
+Value read(const Opaque* opaque) {
+  Value value;
+  std::memcpy(static_cast<void*>(&value), opaque, sizeof value);
+  return value;
+}
+
+std::size_t size_of(cudaDataType_t type) {
+  return type == CUDA_R_32F ? 4 : 2;
+}
+
+float load(const void* data, cudaDataType_t type, std::int64_t index) {
+  if (type == CUDA_R_32F) return static_cast<const float*>(data)[index];
+  if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bfloat16*>(data)[index]);
+  return static_cast<float>(static_cast<const float16*>(data)[index]);
+}
+void store(void* data, cudaDataType_t type, std::int64_t index, float value) {
+  if (type == CUDA_R_32F) {
+    static_cast<float*>(data)[index] = value;
+  } else if (type == CUDA_R_16BF) {
+    static_cast<bfloat16*>(data)[index] = bfloat16(value);
+  } else {
+    static_cast<float16*>(data)[index] = float16(value);
+  }
+}
+
+bool is_known(cudaDataType_t type) {
+  return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
+}
+
+/// rows[i] is column i of the matrix, as fp32; of its transpose if asked for.
+std::vector<std::vector<float>> columns_of(const void* data, const Layout& layout, bool transposed) {
+  const auto rows = static_cast<std::size_t>(layout.rows), columns = static_cast<std::size_t>(layout.columns);
+  std::vector<std::vector<float>> result(transposed ? rows : columns,
+                                         std::vector<float>(transposed ? columns : rows));
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const float value =
+          load(data, layout.type,
+               static_cast<std::int64_t>(column) * layout.leading + static_cast<std::int64_t>(row));
+      (transposed ? result[row][column] : result[column][row]) = value;
+    }
+  }
+  return result;
+}
+
+std::size_t extent(const Layout& layout) {
+  return (static_cast<std::size_t>(layout.columns - 1) * static_cast<std::size_t>(layout.leading) +
+          static_cast<std::size_t>(layout.rows)) *
+         size_of(layout.type);
+}
+
+bool is_aligned(const void* data, std::uint32_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+}
+
+struct Multiplication {
+  Operation operation;
+  Layout a_layout, b_layout, d_layout;
+  const void *a, *b;
+  void* d;
+  float alpha, beta;
+};
+
+/// Empty if cuBLASLt would take it.
+std::string why_refused(const Operation& operation, const Layout& a, const Layout& b, const Layout& c,
+                        const Layout& d) {
+  for (const Layout& layout : {a, b, c, d}) {
+    if (!is_known(layout.type)) return "a matrix has a type that is not emulated";
+    if (layout.rows == 0 || layout.columns == 0) return "a matrix is empty";
+    if (layout.leading < static_cast<std::int64_t>(layout.rows)) return "columns of a matrix overlap";
+  }
+  if (operation.compute != CUBLAS_COMPUTE_32F || operation.scale != CUDA_R_32F)
+    return "sums are not those of fp32";
+  if (a.type != b.type) return "the operands have two types";
+  if (d.type != a.type && d.type != CUDA_R_32F) return "the output's type does not go with the operands'";
+  if (c != d) return "C and D are laid out differently";
+  const bool transpose_a = operation.transpose_a == CUBLAS_OP_T,
+             transpose_b = operation.transpose_b == CUBLAS_OP_T;
+  const std::uint64_t rows = transpose_a ? a.columns : a.rows, depth = transpose_a ? a.rows : a.columns;
+  if (depth != (transpose_b ? b.columns : b.rows)) return "the operands' depths differ";
+  if (rows != d.rows || (transpose_b ? b.rows : b.columns) != d.columns)
+    return "the output has another shape";
+  if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && operation.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return "the epilogue is not emulated";
+  if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS && operation.bias_type != d.type)
+    return "the bias has another type than the output";
+  return {};
+}
+
+void multiply(const Multiplication& of) {
+  const bool transpose_a = of.operation.transpose_a == CUBLAS_OP_T;
+  const bool transpose_b = of.operation.transpose_b == CUBLAS_OP_T;
+  const std::vector<std::vector<float>> a = columns_of(of.a, of.a_layout, transpose_a);
+  const std::vector<std::vector<float>> b = columns_of(of.b, of.b_layout, transpose_b);
+  const auto rows = static_cast<std::size_t>(of.d_layout.rows);
+  std::vector<float> sums(rows);
+  for (std::size_t column = 0; column < of.d_layout.columns; ++column) {
+    std::fill(sums.begin(), sums.end(), 0.0F);
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      const float factor = b[column][k];
+      const float* from = a[k].data();
+      for (std::size_t row = 0; row < rows; ++row) sums[row] += factor * from[row];
+    }
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::int64_t index =
+          static_cast<std::int64_t>(column) * of.d_layout.leading + static_cast<std::int64_t>(row);
+      float value = of.alpha * sums[row];
+      if (of.beta != 0) value += of.beta * load(of.d, of.d_layout.type, index);
+      if (of.operation.epilogue == CUBLASLT_EPILOGUE_BIAS)
+        value += load(of.operation.bias, of.operation.bias_type, static_cast<std::int64_t>(row));
+      store(of.d, of.d_layout.type, index, value);
+    }
+  }
+}
+
+/// Says it where a test sees it: cuBLASLt's statuses have no words.
+cublasStatus_t refuse(const std::string& why) {
+  fail("cuBLASLt: " + why);
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+template <typename T>
+bool take(T& value, const void* buffer, std::size_t bytes) {
+  if (bytes != sizeof value) return false;
+  std::memcpy(&value, buffer, bytes);
+  return true;
+}
+
+}  // namespace
+}  // namespace strata::gpu_emulation
+
+using namespace strata::gpu_emulation;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = new cublasLtContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasLtGetStatusString(cublasStatus_t) {
+  return "an error of the emulated cuBLASLt";
+}
+
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, std::size_t,
+                                                 cudaDataType type, std::uint64_t rows, std::uint64_t columns,
+                                                 std::int64_t leading) {
+  write(layout, Layout{type, rows, columns, leading});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t operation, std::size_t,
+                                               cublasComputeType_t compute, cudaDataType_t scale) {
+  write(operation, Operation{.compute = compute, .scale = scale});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* buffer,
+                                              std::size_t bytes) {
+  auto value = read<Operation>(operation);
+  bool taken = false;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      taken = take(value.transpose_a, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      taken = take(value.transpose_b, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      taken = take(value.epilogue, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      taken = take(value.bias, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      taken = take(value.bias_type, buffer, bytes);
+      break;
+    default:
+      break;
+  }
+  write(operation, value);
+  return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, std::size_t) {
+  write(preference, Preference{});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* buffer, std::size_t bytes) {
+  auto value = read<Preference>(preference);
+  bool taken = false;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      taken = take(value.workspace, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      taken = take(value.reductions, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      taken = take(value.alignment_a, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      taken = take(value.alignment_b, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      taken = take(value.alignment_c, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      taken = take(value.alignment_d, buffer, bytes);
+      break;
+    default:
+      break;
+  }
+  write(preference, value);
+  return taken ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference_of, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int* count) {
+  *count = 0;
+  const auto operation = read<Operation>(operation_of);
+  const std::string why =
+      why_refused(operation, read<Layout>(a), read<Layout>(b), read<Layout>(c), read<Layout>(d));
+  if (!why.empty() || requested < 1) return refuse(why);
+  const auto preference = read<Preference>(preference_of);
+  if ((preference.reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) !=
+      0)
+    return refuse("sums in the output's type, or in an order that changes, are allowed");
+  const bool has_bias = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (has_bias && !machine().adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto bias = reinterpret_cast<std::uintptr_t>(operation.bias);
+  results[0] = {};
+  write(&results[0].algo,
+        Algorithm{.workspace = preference.workspace,
+                  .alignment_a = preference.alignment_a,
+                  .alignment_b = preference.alignment_b,
+                  .alignment_d = std::max(preference.alignment_c, preference.alignment_d),
+                  .alignment_bias = has_bias ? static_cast<std::uint32_t>(bias & -bias) : 1});
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_of, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm_of, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
+  const Multiplication product{.operation = read<Operation>(operation_of),
+                               .a_layout = read<Layout>(a_layout),
+                               .b_layout = read<Layout>(b_layout),
+                               .d_layout = read<Layout>(d_layout),
+                               .a = a,
+                               .b = b,
+                               .d = d,
+                               .alpha = *static_cast<const float*>(alpha),
+                               .beta = *static_cast<const float*>(beta)};
+  const std::string why = why_refused(product.operation, product.a_layout, product.b_layout,
+                                      read<Layout>(c_layout), product.d_layout);
+  if (!why.empty()) return refuse(why);
+  const auto algorithm = read<Algorithm>(algorithm_of);
+  if (c != d) return refuse("C is not D");
+  if (!is_aligned(a, algorithm.alignment_a) || !is_aligned(b, algorithm.alignment_b) ||
+      !is_aligned(d, algorithm.alignment_d) || !is_aligned(product.operation.bias, algorithm.alignment_bias))
+    return refuse("a matrix is less aligned than its algorithm was chosen for");
+  if (workspace_bytes < algorithm.workspace || !is_on_device(workspace, workspace_bytes))
+    return refuse("the workspace is smaller than its algorithm was chosen for");
+  const bool has_bias = product.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (!is_on_device(a, extent(product.a_layout)) || !is_on_device(b, extent(product.b_layout)) ||
+      !is_on_device(d, extent(product.d_layout)) ||
+      (has_bias &&
+       !is_on_device(product.operation.bias, product.d_layout.rows * size_of(product.d_layout.type))))
+    return refuse("a matrix is not on the device");
+  ++counts().products;
+  if (stream->computes()) stream->add([product] { multiply(product); });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

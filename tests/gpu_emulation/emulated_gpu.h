@@ -1,0 +1,47 @@
+// A GPU for programs that are linked with this folder in place of the CUDA runtime and cuBLASLt: its memory
+// is the host's, its streams are threads. README.md says what is modelled. A test may change the machine
+// while no stream works, and counts what it was asked for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace strata::gpu_emulation {
+
+inline constexpr std::size_t kAnyBytes = std::numeric_limits<std::size_t>::max();
+
+struct Machine {
+  /// As late as possible: a stream does nothing before somebody waits for it, on the host or in another
+  /// stream. What lacks a wait then finds what was there before.
+  bool lazy = false;
+  /// False: what is issued is held against what CUDA and cuBLASLt take, and only copies are performed.
+  bool computes = true;
+  std::size_t device_bytes = std::size_t{4} << 30;
+  /// Host memory that may be locked, in all and in one call.
+  std::size_t lockable_bytes = kAnyBytes, largest_lock = kAnyBytes;
+  /// Whether cuBLASLt adds a bias in its epilogue.
+  bool adds_bias = true;
+};
+Machine& machine();
+
+/// Since the program began.
+struct Counts {
+  std::atomic<std::int64_t> kernels, products, copies;
+  std::atomic<std::int64_t> pageable_copies;  ///< between the device and host memory that is not locked
+  std::atomic<std::int64_t> locked_bytes;     ///< now
+  std::atomic<std::int64_t> registrations;    ///< cudaHostRegister's that succeeded
+};
+Counts& counts();
+
+/// A mistake in what was issued, met when it is performed: from then on every wait fails, as on a GPU whose
+/// kernel failed, until a test takes it.
+void fail(const std::string& why);
+std::string take_failure();
+
+/// Whether all of this memory is the device's.
+bool is_on_device(const void* memory, std::size_t bytes);
+
+}  // namespace strata::gpu_emulation
