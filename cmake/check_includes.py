@@ -51,7 +51,8 @@ PACKAGES = {
 # A target and a library whose headers it includes but which it emulates.
 EMULATED = {("cuda_emulation_test", "strata_device_cuda"), ("nccl_emulation_test", "CUDA::cudart_static"),
             ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "CUDA::cudart_static"),
-            ("gpu_emulation_test", "CUDA::cublasLt"), ("gpu_emulation_test", "CUDA::nvtx3")}
+            ("gpu_emulation_test", "CUDA::cublasLt"), ("gpu_emulation_test", "CUDA::nvtx3"),
+            ("gpu_emulation_test", "test_devices")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 WORD = re.compile(r"[\w./:${}<>*-]+")
 
@@ -140,6 +141,7 @@ class Targets:
 
     def declare(self, command, words, file, folder):
         def path(word):
+            word = word.removeprefix("${CMAKE_SOURCE_DIR}")
             return word[1:] if word.startswith("/") else (folder + "/" if folder else "") + word
 
         name, rest = words[0], words[1:]

@@ -72,6 +72,7 @@ struct Problem {
   std::int64_t query = 0, key = 0, value = 0, out = 0;  ///< strides
   std::int64_t out_gradient = 0, query_gradient = 0, key_gradient = 0, value_gradient = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads it
   auto operator<=>(const Problem&) const = default;
 };
 
