@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Tests and measures Strata on a machine with an NVIDIA GPU; needs no Python, no compiler and no network in an unpacked bundle.
-#   bench/gpu.sh [--missing] [BUNDLE.tar.gz] [PART...]
+#   bench/gpu.sh [--missing | --dry] [BUNDLE.tar.gz] [PART...]
 # Parts, all of them in this order where none is named, each at most 8 minutes:
 #   tests      the test programs that have CUDA tests
 #   sanitizer  compute-sanitizer on the CUDA kernels' tests: memcheck, then racecheck
 #   ranks      NCCL's ranks against the plain collectives, and training on two: processes that share the GPU, which NCCL allows
-#              where each says that it is on another host (NCCL_HOSTID); needs mpirun and a build, since a bundle has no Open MPI
+#              where each says that it is on another host (NCCL_HOSTID); by the bundle's mpirun, or the system's
 #   ceilings   what the machine can do: matrix products, copies, host memory, disk
 #   kernels    every kernel, held against the ceilings
 #   train      GPT-2 124M and Llama 1.5B and 3B in the GPU's memory, beside PyTorch
@@ -13,9 +13,10 @@
 #   largest    the largest Llama with 8B's blocks that trains
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
 # Results, with those of earlier parts of the same day: bench/results/DATE-GPU.json and .md, kept up to date while a part runs.
-# --missing leaves out what these have.
-# Variables: RESULTS (folder), HOST_MEMORY (GiB to use; default: most of what is free), DISK (folder on the disk to measure;
-# default: that of TMPDIR), PYTHON, PART_SECONDS.
+# --missing leaves out what these have. --dry needs no GPU: every part starts, and says what it could not do without one; its results go
+# nowhere.
+# Variables: RESULTS (folder), HOST_MEMORY (GiB to use; default: most of what is free when a part begins, since a machine may be given more
+# as it asks for it), DISK (folder on the disk to measure; default: that of TMPDIR), PYTHON, PART_SECONDS.
 # shellcheck disable=SC2317  # parts are called by name
 set -uo pipefail
 script_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,7 +29,9 @@ part_seconds=${PART_SECONDS:-480}
 python=${PYTHON:-python3}
 all_parts=(tests sanitizer ranks ceilings kernels train offload largest)
 cuda_tests='*Cuda*:*cuda*:*Gpu*:*GPU*'
+dry=0
 launch=()  # what starts a program as ranks that share the GPU; empty where it runs by itself
+mpirun=mpirun launcher_environment=()
 failed=0
 
 say() { printf '%s\n' "$*"; }
@@ -46,6 +49,7 @@ parse_arguments() {
   for argument; do
     case $argument in
       --missing) missing_only=1 ;;
+      --dry) dry=1 ;;
       *.tar.gz) unpack_bundle "$argument" ;;
       *)
         [[ " ${all_parts[*]} " == *" $argument "* ]] || give_up "gpu.sh: no part $argument; parts: ${all_parts[*]}"
@@ -66,6 +70,7 @@ find_programs() {
   source_folder=${bundle:-$root}
   if [ -x "$source_folder/bin/strata" ]; then
     strata=$source_folder/bin/strata test_folder=$source_folder/bin bench_folder=$source_folder/bin
+    use_launcher_of_bundle
     version=$(cat "$source_folder/VERSION")
   else
     if [ ! -x "$root/build/strata" ]; then
@@ -78,6 +83,16 @@ find_programs() {
   local absent
   absent=$(ours ldd "$strata" 2>/dev/null | awk '/not found/ { print $1 }' | tr '\n' ' ')
   [ -z "$absent" ] || give_up "gpu.sh: shared libraries are missing: ${absent}(CUDA's come with the CUDA toolkit or with PyTorch)"
+}
+
+# Open MPI's and PMIx's folders, which they have built in; ranks start on this machine alone, which may have no ssh.
+use_launcher_of_bundle() {
+  local folder=$source_folder
+  [ -x "$folder/launcher/mpirun" ] || return 0
+  mpirun=$folder/launcher/mpirun
+  launcher_environment=(OMPI_MCA_plm=isolated OPAL_PREFIX="$folder" OPAL_BINDIR="$folder/launcher" OPAL_LIBDIR="$folder/lib"
+    OPAL_PKGLIBDIR="$folder/lib/openmpi" OPAL_PKGDATADIR="$folder/share/openmpi" PMIX_PREFIX="$folder"
+    PMIX_PKGLIBDIR="$folder/lib/pmix" LD_LIBRARY_PATH="$folder/lib:${LD_LIBRARY_PATH:-}")
 }
 
 # CUDA's libraries, which a bundle does not have: the toolkit's, else those of PyPI's packages, which come with PyTorch.
@@ -96,16 +111,26 @@ ours() { LD_LIBRARY_PATH=$cuda_libraries${LD_LIBRARY_PATH:-} STRATA_SOURCE_DIR=$
 
 require_gpu() {
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 2>/dev/null | head -n 1)
+  [ "$dry" = 0 ] || gpu=${gpu:-no GPU}
   [ -n "$gpu" ] || give_up "gpu.sh: nvidia-smi finds no NVIDIA GPU with a driver here, so there is nothing to measure."
 }
 
-gpu_number() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 2>/dev/null | head -n 1; }
+# A GPU of 80 GB where a dry run has none.
+gpu_number() {
+  nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits --id=0 2>/dev/null | head -n 1 | grep . || [ "$dry" = 0 ] ||
+    { [ "$1" != memory.total ] || echo 81559; }
+}
+
+# GiB that may be used now.
+host_memory() {
+  echo "${HOST_MEMORY:-$(awk '/^MemAvailable:/ { print int($2 * 0.92 / 1048576) }' /proc/meminfo)}"
+}
 
 describe_machine() {
   gpu_gib=$(awk "BEGIN { print int($(gpu_number memory.total) / 1024) }")
   cores=$(lscpu -p=Core,Socket 2>/dev/null | grep -v '^#' | sort -u | wc -l)
   [ "$cores" -gt 0 ] || cores=$(nproc)
-  host_gib=${HOST_MEMORY:-$(awk '/^MemAvailable:/ { print int($2 * 0.92 / 1048576) }' /proc/meminfo)}
+  host_gib=$(host_memory)
   pytorch=$("$python" -c 'import torch; assert torch.cuda.is_available(); print(torch.__version__)' 2>/dev/null)
   record machine machine "gpu=$gpu" "gpu_gib=$gpu_gib" "driver=$(gpu_number driver_version)" \
     "cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "cores=$cores" "host_gib_used_at_most=$host_gib" \
@@ -146,6 +171,8 @@ skipped() {
 why_failed() { # STATUS LOG
   if [ "$1" -eq 124 ]; then
     echo "cut off by the part's time limit"
+  elif [ "$dry" = 1 ] && grep -qE 'NVIDIA driver|CUDA driver|libnccl' "$2"; then
+    echo "started; what is left needs a GPU"
   else
     echo "failed ($1): $(grep -v '^[- ]*$' "$2" 2>/dev/null | tail -n 1 | cut -c 1-200)"
   fi
@@ -213,19 +240,36 @@ part_sanitizer() {
 }
 
 share_gpu() { # RANKS
+  # As hosts of their own they would look for a network of NVLink or of cards between them, and there is none.
   # shellcheck disable=SC2016  # the ranks' shells know their numbers
-  launch=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n "$1" --oversubscribe --bind-to none
+  launch=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 NCCL_MNNVL_ENABLE=0 NCCL_SOCKET_IFNAME=lo
+    "${launcher_environment[@]}" "$mpirun" -n "$1" --oversubscribe --bind-to none
     bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$0" "$@"')
 }
 
 part_ranks() {
   local program=$test_folder/collectives_nccl_test
-  if [ ! -x "$program" ] || ! command -v mpirun >/dev/null; then
+  if [ ! -x "$program" ] || ! command -v "$mpirun" >/dev/null; then
     record ranks NCCL "note=not run: $([ -x "$program" ] && echo "no mpirun" || echo "no collectives_nccl_test") here"
+    return
+  fi
+  if ! start_ranks; then
+    failed=1
     return
   fi
   test_ranks "$program"
   train_ranks
+}
+
+# Whether the launcher works here, before a GPU is asked for.
+start_ranks() {
+  local log=$work/launcher.log status
+  share_gpu 2
+  limited "${launch[@]}" true >"$log" 2>&1
+  status=$?
+  launch=()
+  record ranks "launcher, ranks: 2" "note=$([ "$status" -eq 0 ] || why_failed "$status" "$log")" measured=yes
+  return "$status"
 }
 
 test_ranks() { # PROGRAM
@@ -255,6 +299,7 @@ train_ranks() {
     loss=$(field ranks "$name" loss)
     [ "$count" -gt 1 ] || alone=$loss
     [ -n "$loss" ] || [ "$(seconds_left)" -gt 15 ] || continue  # the time was over
+    [ -n "$loss" ] || [ "$dry" = 0 ] || continue
     awk 'BEGIN { exit !(ARGV[1] ~ /^[0-9]/ && ARGV[2] ~ /^[0-9]/ && (ARGV[1] - ARGV[2]) ^ 2 <= (1e-5 * ARGV[2]) ^ 2) }' \
       "$loss" "$alone" && continue
     say "$name: the last loss is '$loss', that of one rank '$alone'"
@@ -545,6 +590,7 @@ main() {
   find_programs
   date=$(date -u +%F)
   local folder=${RESULTS:-$script_folder/results}
+  [ "$dry" = 0 ] || folder=$work/results
   mkdir -p "$folder" || give_up "gpu.sh: $folder cannot be made"
   results=$folder/$date-$(tr '[:upper:] ' '[:lower:]-' <<<"${gpu#NVIDIA }" | tr -cd 'a-z0-9-')
   records=$work/records
@@ -556,12 +602,13 @@ main() {
   local part
   for part in "${parts[@]}"; do
     printf '\n== %s\n' "$part"
-    deadline=$((SECONDS + part_seconds))
+    deadline=$((SECONDS + part_seconds)) host_gib=$(host_memory)
     "part_$part"
     write_results
     part_table "$part"
   done
-  exit $failed
+  [ "$dry" = 0 ] || failed=$(grep -c $'\tnote=failed' "$records")
+  exit $((failed > 0))
 }
 
 main "$@"

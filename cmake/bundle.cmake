@@ -1,9 +1,9 @@
 # The target `bundle`: build/strata-bundle-VERSION.tar.gz, which needs no installation. It holds the program, the tests
-# that use a GPU, the benchmarks, run files, and every shared library that these need apart from glibc's and CUDA's; it
+# that use a GPU, the benchmarks, run files, what starts ranks, and every shared library that these need apart from glibc's and CUDA's; it
 # runs where glibc is no older than here. bench/gpu.sh in it is the way to use it on a GPU machine.
 
 set(bundle_programs strata bench_adamw bench_kernels bench_ceilings bench_nvme)
-foreach(test device_test execute_test parity_test)
+foreach(test device_test execute_test parity_test collectives_nccl_test)
   if(TARGET ${test})
     list(APPEND bundle_programs ${test})
   endif()

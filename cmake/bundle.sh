@@ -6,16 +6,42 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 name=strata-bundle-$version
 stage=$build/bundle/$name
 archive=$build/$name.tar.gz
-largest_mib=60
+largest_mib=90
+
+# What starts ranks: Open MPI's mpirun, and those of its plugins, and PMIx's, that need nothing else. bench/gpu.sh names their
+# folders to them, since they have Debian's built in.
+copy_launcher() {
+  local libraries=/usr/lib/x86_64-linux-gnu plugin
+  mkdir -p "$stage/launcher" "$stage/lib/openmpi" "$stage/lib/pmix" "$stage/share/openmpi"
+  cp -L "$(command -v mpirun)" "$stage/launcher/mpirun"
+  cp -L "$libraries"/lib{pmix,munge}.so.2 "$stage/lib/"
+  cp -L "$libraries"/pmix2/lib/pmix/*.so "$stage/lib/pmix/"
+  cp -L "$libraries"/libmca_common_{monitoring,ompio,sm}.so.[0-9][0-9] "$stage/lib/"
+  for plugin in "$libraries"/openmpi/lib/openmpi3/*.so; do
+    readelf -d "$plugin" | grep -qE 'NEEDED.*(shmem|ucp|ucs|_ofi|fabric|verbs|psm|nl-3)' || cp -L "$plugin" "$stage/lib/openmpi/"
+  done
+  cp /usr/share/openmpi/*.txt "$stage/share/openmpi/"
+}
+
+# A library that has a path of its own does not look where the program that loads it does.
+forget_paths() {
+  local file
+  for file in "$stage"/launcher/* "$stage"/lib/*.so* "$stage"/lib/*/*.so; do
+    [ -L "$file" ] || printf 'file(RPATH_REMOVE FILE "%s")\n' "$file"
+  done >"$build/bundle/forget_paths.cmake"
+  chmod -R u+w "$stage"
+  "$cmake" -P "$build/bundle/forget_paths.cmake" 2>&1 | { grep -v "Removed runtime path" >&2 || true; }
+  rm "$build/bundle/forget_paths.cmake"
+}
 
 # The licences of the libraries, as Debian's packages have them, and of what the programs have compiled in.
 copy_licences() {
   local file package
   mkdir -p "$stage/licences"
   {
-    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev
-    for file in "$stage"/lib/*; do
-      [ -L "$file" ] || dpkg-query -S "*-linux-gnu/$(basename "$file")" 2>/dev/null | head -n 1 | cut -d : -f 1
+    printf '%s\n' nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev openmpi-bin libpmix2 libmunge2
+    for file in "$stage"/lib/*.so*; do
+      [ -L "$file" ] || dpkg-query -S "*-linux-gnu/$(basename "$file")" 2>/dev/null | head -n 1 | cut -d : -f 1 || true
     done
   } | while read -r package; do
     file=/usr/share/doc/$package/copyright
@@ -25,9 +51,11 @@ copy_licences() {
 
 # Every library that a program of the bundle finds lies in the bundle, or belongs to glibc or CUDA.
 check_libraries() {
-  local program foreign
-  for program in "$stage"/bin/*; do
-    foreign=$(env -i PATH="$PATH" ldd "$program" | awk -v own="$stage/" '
+  local program path foreign
+  for program in "$stage"/bin/* "$stage"/launcher/* "$stage"/lib/*/*.so; do
+    path=
+    [[ $program == */bin/* ]] || path=$stage/lib  # bench/gpu.sh says so
+    foreign=$(env -i PATH="$PATH" LD_LIBRARY_PATH="$path" ldd "$program" | awk -v own="$stage/" '
       /linux-vdso|ld-linux/ || index($3, own) == 1 { next }
       $1 ~ /^lib(c|m|mvec|dl|pthread|rt|resolv|util)\.so/ { next }
       $1 ~ /^lib(cuda|cudart|cublas|cublasLt|cudnn[a-z_]*|nvrtc|nvJitLink)\.so/ { next }
@@ -43,6 +71,8 @@ rm -rf "$build/bundle" "$archive"
 "$cmake" --install "$build" --component bundle --strip --prefix "$stage" >/dev/null
 commit=$(git -C "$source" describe --always --dirty 2>/dev/null || echo 'no commit')
 echo "$version ($commit)" >"$stage/VERSION"
+copy_launcher
+forget_paths
 copy_licences
 check_libraries
 tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9 -n >"$archive"

@@ -21,6 +21,23 @@
 namespace strata {
 namespace {
 
+#ifdef STRATA_CUDA
+/// What NCCL allocates on each GPU: for each of at most 32 channels and two neighbours the buffers of its
+/// three protocols (NCCL_BUFFSIZE: 4 MiB; LL128 as much and a quarter; LL half a MiB: NCCL's environment
+/// variables and its source, src/include/device.h), for all ranks and for each group of some of them.
+/// Assumed, not measured on GPUs.
+Bytes nccl_bytes(const RunConfig::ParallelSection& parallel, std::int64_t ranks) {
+  constexpr Bytes kOfGroup = Bytes{32} * 2 * (4 * MiB + 5 * MiB + MiB / 2);
+  if (ranks == 1) return 0;
+  Bytes bytes = kOfGroup;
+  for (const std::int64_t size : {parallel.data, parallel.replicate, parallel.data / parallel.replicate,
+                                  parallel.tensor, parallel.context, parallel.pipeline}) {
+    if (size > 1 && size < ranks) bytes += kOfGroup;
+  }
+  return bytes;
+}
+#endif
+
 std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& model) {
   check_size(config, model);
   std::unique_ptr<ScratchRules> rules;
@@ -29,7 +46,12 @@ std::vector<ScratchPart> kernel_scratch(const RunConfig& config, const Model& mo
   if (config.device.kind == DeviceKind::cuda) rules = std::make_unique<CudaScratchRules>();
 #endif
   if (!rules) return {};
-  return rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
+  std::vector<ScratchPart> parts = rules->parts(scratch_of_run(*rules, model, make_strategy(config, model)));
+#ifdef STRATA_CUDA
+  if (config.device.kind == DeviceKind::cuda && config.ranks() > 1)
+    parts.push_back({"NCCL's buffers", nccl_bytes(config.parallel, config.ranks())});
+#endif
+  return parts;
 }
 
 }  // namespace

@@ -136,6 +136,24 @@ TEST_F(Output, OfHelpConfigListsEveryKeyAndIsWhatTheDocumentationShows) {
   EXPECT_THAT(documentation("run-file.md"), HasSubstr("```text\n" + help.out + "```\n"));
 }
 
+/// Before `memory.device: unlimited` is worked out, which is what is left beside it.
+TEST_F(Output, OfPlanReservesWhatNcclTakes) {
+  const auto parts = [&](const Arguments& overrides) {
+    Arguments plan = train("run.yaml", overrides);
+    plan.front() = "plan";
+    return report(plan)["scratch"]["parts"];
+  };
+  const std::string on_gpu = "device.kind=cuda";
+  const nlohmann::json alone = parts({on_gpu}), ranks = parts({on_gpu, "parallel.data=2"});
+  EXPECT_FALSE(alone.contains("NCCL's buffers"));
+  EXPECT_EQ(ranks.contains("NCCL's buffers"), ranks.contains("cuBLASLt's workspace"))
+      << "a build without CUDA knows neither";
+  if (!ranks.contains("NCCL's buffers")) return;
+  const nlohmann::json layers = parts({on_gpu, "parallel={data: 2, tensor: 2}"});
+  EXPECT_GT(layers["NCCL's buffers"], ranks["NCCL's buffers"]);
+  EXPECT_FALSE(parts({"parallel.data=2"}).contains("NCCL's buffers"));
+}
+
 TEST_F(Output, OfPlanIsWhatTheRunThenDoes) {
   if (const std::string reason = test::why_no_drive(path(".")); !reason.empty()) GTEST_SKIP() << reason;
   const Arguments overrides = {"memory.device=160KiB", "memory.nvme={path: ., size: 64MiB}",
