@@ -29,6 +29,7 @@ install(PROGRAMS bench/gpu.sh bench/compare.py bench/pytorch_gpu.py DESTINATION 
 install(FILES bench/process_memory.py bench/pytorch_common.py bench/records.sh bench/json.awk DESTINATION bench ${bundled})
 install(DIRECTORY bench/runs DESTINATION bench ${bundled})
 install(DIRECTORY tests/parity/goldens DESTINATION tests/parity ${bundled})
+install(FILES tests/layouts/pairs.txt DESTINATION tests/layouts ${bundled})
 install(DIRECTORY examples docs DESTINATION . ${bundled})
 install(FILES README.md DESTINATION . ${bundled})
 
@@ -36,3 +37,7 @@ add_custom_target(bundle
   COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/bundle.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} ${PROJECT_VERSION}
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} USES_TERMINAL VERBATIM)
 add_dependencies(bundle ${bundle_programs})
+if(TARGET collectives_nccl_test)
+  add_test(NAME bundle COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/bundle.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} ${PROJECT_VERSION} --try)
+  set_tests_properties(bundle PROPERTIES TIMEOUT ${STRATA_LAUNCH_TIMEOUT})
+endif()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs what cmake/bundle.cmake lists; the target `bundle` calls it: cmake/bundle.sh CMAKE BUILD_FOLDER VERSION
+# Packs what cmake/bundle.cmake lists; the target `bundle` calls it: cmake/bundle.sh CMAKE BUILD_FOLDER VERSION [--try]
+# --try packs nothing: it puts the bundle together, and its ranks start.
 set -euo pipefail
 cmake=$1 build=$2 version=$3
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -75,6 +76,11 @@ copy_launcher
 forget_paths
 copy_licences
 check_libraries
+if [ "${4-}" = --try ]; then
+  PART_SECONDS=60 "$stage/bench/gpu.sh" --dry ranks
+  rm -rf "$build/bundle"
+  exit
+fi
 tar -C "$build/bundle" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9 -n >"$archive"
 rm -rf "$build/bundle"
 mib=$(($(stat -c %s "$archive") / 1048576))

@@ -12,7 +12,7 @@ struct GraphShape {
   MicrobatchShape microbatch;
   std::vector<Bytes> constants = {};  ///< offset of each in the region constants
   /// Bounds what exists of a tensor in chunks, down to 64 rows. It changes the grouping of sums over rows,
-  /// and so the last bits of gradients: it is a constant of the engine, and an argument for tests only.
+  /// and so the last bits of gradients: it follows from the kind of device, never from a budget.
   Bytes max_chunk_bytes = 64 * MiB;
 };
 

@@ -9,7 +9,7 @@ namespace strata {
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
     : rotations_(model.rotations), sequence_(shape.sequence), context_(model.context) {
   shape.context = model.context;
-  GraphShape sizes = {.precision = precision, .microbatch = shape};
+  GraphShape sizes = {.precision = precision, .microbatch = shape, .max_chunk_bytes = model.max_chunk_bytes};
   Bytes constants = 0;
   for (const Rotation& rotation : rotations_) {
     for (int table = 0; table < 2; ++table) {

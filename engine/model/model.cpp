@@ -29,6 +29,10 @@ std::int64_t Model::trained_parameters() const {
   return sum;
 }
 
+Bytes max_chunk_bytes(DeviceKind kind) {
+  return kind == DeviceKind::cuda ? 512 * MiB : GraphShape().max_chunk_bytes;
+}
+
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
                   const RunConfig::OptimizerSection& optimizer) {
   const ArchitectureRules& rules = rules_of(architecture);

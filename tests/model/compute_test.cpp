@@ -254,6 +254,20 @@ TEST(Head, LogitsOfALargeVocabularyNeverExistWhole) {
   EXPECT_EQ(head_passes(model, DType::bf16, {1, 512}, 1).saving_nothing().backward.chunk_rows(), 64);
 }
 
+TEST(Head, HasLargerChunksOnAGpu) {
+  Model model = build_model(gpt2_124m());
+  const auto rows = [&] {
+    return UnitCompute(model, DType::bf16, {64, 1024})
+        .passes(model.head())
+        .saving_nothing()
+        .backward.chunk_rows();
+  };
+  EXPECT_EQ(rows(), 640);
+  model.max_chunk_bytes = max_chunk_bytes(DeviceKind::cuda);
+  EXPECT_EQ(rows(), 5312);  // the largest multiple of 64 below 512 MiB / (50257 · 2)
+  EXPECT_EQ(max_chunk_bytes(DeviceKind::cpu), 64 * MiB);
+}
+
 struct HeadResult {
   std::vector<float> losses, input_gradient, gradient, shared_gradient;
 };

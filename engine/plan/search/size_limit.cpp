@@ -94,7 +94,8 @@ void check_bytes(const RunConfig& config, const Model& model) {
 /// around.
 void check_chunks(const RunConfig& config, const Model& model) {
   const GraphShape shape = {.precision = config.train.precision.value_or(DType::bf16),
-                            .microbatch = {config.train.microbatch, config.data.sequence_length}};
+                            .microbatch = {config.train.microbatch, config.data.sequence_length},
+                            .max_chunk_bytes = model.max_chunk_bytes};
   const auto ranks =
       static_cast<double>(config.parallel.context) * static_cast<double>(config.parallel.tensor);
   for (const UnitGraph& graph : model.graphs) {
