@@ -522,7 +522,7 @@ part_largest() {
   while [ "$low" -gt 0 ] && [ "$(seconds_left)" -gt 60 ]; do
     name="$(quotient "$(large_plan "$low" | flatten | of_path parameters)" 1e9) billion parameters: $low blocks of Llama 8B"
     train_strata largest "$name" llama-8b $(large_run "$low")
-    [ -z "$(field largest "$name" measured)" ] || return
+    [ -z "$(field largest "$name" measured)" ] && [ "$dry" = 0 ] || return 0
     low=$((low * 95 / 100))
   done
 }

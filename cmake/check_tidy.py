@@ -76,7 +76,8 @@ def main():
         if configured.returncode:
             sys.exit(configured.stdout + configured.stderr)
     known = commands(root, build)
-    chosen = [name for name in arguments.files if name.endswith((".h", ".cpp"))]
+    # Kernels that are included as C++: clang 14 does not capture their structured bindings.
+    chosen = [name for name in arguments.files if name.endswith((".h", ".cpp")) and not name.endswith("/emulated_sources.cpp")]
     if arguments.limit and len(chosen) > arguments.limit:
         print(f"clang-tidy looks at {arguments.limit} of {len(chosen)} changed files: cmake/check_form.sh --all takes every one")
         chosen = chosen[:arguments.limit]

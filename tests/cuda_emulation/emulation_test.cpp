@@ -199,6 +199,7 @@ TEST(Emulation, RefusesWhatCudaWouldNotStart) {
 TEST(Emulation, LaunchesOfSeveralThreadsTakeTurns) {
   std::vector<std::vector<int>> values(4, std::vector<int>(200));
   std::vector<std::thread> threads;
+  threads.reserve(values.size());
   for (std::vector<int>& own : values) {
     threads.emplace_back([&own] {
       own[0] = 1;

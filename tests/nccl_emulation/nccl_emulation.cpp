@@ -157,8 +157,9 @@ ncclResult_t init_rank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, n
   std::shared_ptr<Start>& start = starts[number_of(id)];
   if (!start) {
     const ThreadCommunicatorOptions options = {.watchdog_seconds = kWatchdogSeconds};
-    start = std::make_shared<Start>(make_thread_communicators(ranks, options),
-                                    make_thread_communicators(ranks, options), ranks);
+    start.reset(new Start{.streams = make_thread_communicators(ranks, options),
+                          .splits = make_thread_communicators(ranks, options),
+                          .absent = ranks});
   }
   const auto self = static_cast<std::size_t>(rank);
   if (self >= start->streams.size() || !start->streams[self]) return ncclInvalidArgument;
