@@ -77,7 +77,7 @@ forget_paths
 copy_licences
 check_libraries
 if [ "${4-}" = --try ]; then
-  PART_SECONDS=60 "$stage/bench/gpu.sh" --dry ranks
+  PART_SECONDS=25 "$stage/bench/gpu.sh" --dry ranks
   rm -rf "$build/bundle"
   exit
 fi

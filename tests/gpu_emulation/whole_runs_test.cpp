@@ -52,9 +52,9 @@ TEST_F(WholeRuns, AskForWhatCudaAndCublasTake) {
     config_.model.architecture = config_.model.config["model_type"];
     for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
       config_.train.precision = precision;
-      for (const bool all_on_device : {true, false}) {
+      for (const Bytes budget : {kUnlimited, test::smallest_bytes(config_)}) {
         SCOPED_TRACE(::testing::Message() << golden.path().filename() << ", " << name_of(precision));
-        config_.memory.device = all_on_device ? test::resident_bytes(config_) : test::smallest_bytes(config_);
+        config_.memory.device = budget;
         const std::int64_t products = counts().products;
         const test::RunOutcome outcome = run();
         EXPECT_GT(counts().products, products);
