@@ -28,7 +28,6 @@ namespace {
 /// Assumed, not measured on GPUs.
 Bytes nccl_bytes(const RunConfig::ParallelSection& parallel, std::int64_t ranks) {
   constexpr Bytes kOfGroup = Bytes{32} * 2 * (4 * MiB + 5 * MiB + MiB / 2);
-  if (ranks == 1) return 0;
   Bytes bytes = kOfGroup;
   for (const std::int64_t size : {parallel.data, parallel.replicate, parallel.data / parallel.replicate,
                                   parallel.tensor, parallel.context, parallel.pipeline}) {

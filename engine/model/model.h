@@ -49,9 +49,9 @@ struct Model {
 
 std::shared_ptr<UnitComputes> make_unit_computes();
 
-/// Of each chunk of a head's rows its matrix' fp32 gradient is read and written once, so a GPU, whose
-/// products are fast, wants few: for a vocabulary of 128k and 4096 columns, on an H200, 1 ms per chunk beside
-/// 9 ms of products in one of 512 MiB, and beside 1.2 ms in one of 64 MiB (2.1 GB each way at 4 TB/s; 6 ·
+/// Each chunk of a head's rows reads and writes the fp32 gradient of the head's matrix once, so a GPU, whose
+/// products are fast, wants few: for a vocabulary of 128k and 4096 columns, on an H200, that is 1 ms beside 9
+/// ms of products in a chunk of 512 MiB, and beside 1.2 ms in one of 64 MiB (2.1 GB each way at 4 TB/s; 6 ·
 /// rows · columns · vocabulary FLOPs at 700 TFLOP/s).
 Bytes max_chunk_bytes(DeviceKind kind);
 

@@ -8,24 +8,19 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "tests/gpu_emulation/emulated_gpu.h"
+#include "tests/gpu_emulation/emulated_machine.h"
 
 namespace strata {
 namespace {
 
 using gpu_emulation::counts;
 using gpu_emulation::machine;
-using gpu_emulation::Machine;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// The machine is as before after each test, and no test leaves a mistake of what was issued behind.
-class CudaCopies : public ::testing::Test {
+class CudaCopies : public gpu_emulation::EmulatedMachine {
  protected:
-  ~CudaCopies() override { machine() = before_; }
-  void TearDown() override { EXPECT_EQ(gpu_emulation::take_failure(), ""); }
-
   /// Copies all of the host's memory to the device and back into `to`, in copies that begin at odd places.
   void copy_there_and_back(CudaDevice& device, std::span<std::byte> from, std::span<std::byte> to) {
     const auto bytes = static_cast<Bytes>(from.size());
@@ -58,9 +53,6 @@ class CudaCopies : public ::testing::Test {
   }
 
   static constexpr Bytes kBytes = 5 * MiB;
-
- private:
-  Machine before_ = machine();
 };
 
 TEST_F(CudaCopies, OfLockedMemoryAreAsynchronous) {

@@ -325,6 +325,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   return status;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
   const cudaError_t status = cudaHostUnregister(memory);
   if (status == cudaSuccess) std::free(memory);
   return status;

@@ -8,7 +8,7 @@
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "tests/execute/support.h"
-#include "tests/gpu_emulation/emulated_gpu.h"
+#include "tests/gpu_emulation/emulated_machine.h"
 #include "tests/support/source_folder.h"
 
 namespace strata {
@@ -16,15 +16,12 @@ namespace {
 
 using gpu_emulation::counts;
 using gpu_emulation::machine;
-using gpu_emulation::Machine;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class WholeRuns : public ::testing::Test {
+class WholeRuns : public gpu_emulation::EmulatedMachine {
  protected:
   WholeRuns() { config_.device.kind = DeviceKind::cuda; }
-  ~WholeRuns() override { machine() = before_; }
-  void TearDown() override { EXPECT_EQ(gpu_emulation::take_failure(), ""); }
 
   test::RunOutcome run(const CudaLocking& locking = {}) {
     CudaDevice device(0, locking);
@@ -34,9 +31,6 @@ class WholeRuns : public ::testing::Test {
 
   test::TemporaryFolder folder_;
   RunConfig config_ = test::tiny_run(folder_.path());
-
- private:
-  Machine before_ = machine();
 };
 
 /// Shapes, strides, alignments, grids and places of operands, of every architecture and precision, with all

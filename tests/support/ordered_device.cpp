@@ -12,7 +12,7 @@
 namespace strata::test {
 namespace {
 
-/// Of each stream, how many of its pieces of work come before.
+/// Says of each stream how many of its pieces of work come before.
 using Clock = std::vector<std::int64_t>;
 
 void join(Clock& clock, const Clock& other) {

@@ -117,7 +117,7 @@ void CudaStream::copy_directly(Direction direction, std::byte* device, std::byte
 }
 
 StagedCopies& CudaStream::staged() {
-  if (!staged_) staged_ = std::make_unique<StagedCopies>(stream_, staging_bytes_);
+  if (!staged_) staged_ = std::make_unique<StagedCopies>(device_, stream_, staging_bytes_);
   return *staged_;
 }
 

@@ -42,8 +42,6 @@ void touch_pages(std::span<std::byte> memory) {
   if (memory.empty()) return;
   constexpr std::int64_t kPiece = 256 * MiB;
   constexpr int kMostThreads = 16;  // more than the system's page allocator serves
-  constexpr int kPopulateWrite =
-      23;  // MADV_POPULATE_WRITE, from Linux 5.14 on; before it locking touches them
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   const std::int64_t before = static_cast<std::int64_t>(address) % page;
@@ -52,7 +50,9 @@ void touch_pages(std::span<std::byte> memory) {
   TaskArena(std::clamp(usable_cores(), 1, kMostThreads))
       .for_each((bytes + kPiece - 1) / kPiece, [&](std::int64_t piece, int /*slot*/) {
         const std::int64_t begin = piece * kPiece;
-        ::madvise(first + begin, static_cast<std::size_t>(std::min(kPiece, bytes - begin)), kPopulateWrite);
+        // A kernel before 5.14 does not know it; locking touches the pages then.
+        ::madvise(first + begin, static_cast<std::size_t>(std::min(kPiece, bytes - begin)),
+                  MADV_POPULATE_WRITE);
       });
 }
 

@@ -14,18 +14,12 @@ namespace {
 
 constexpr const char* kNotStarted = "a copy through locked buffers could not be started";
 
-CUevent_st* make_event() {
-  CUevent_st* event = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event cannot be made");
-  return event;
+void record(const CudaEvent& event, CUstream_st* stream) {
+  check_cuda(cudaEventRecord(event.handle(), stream), kNotStarted);
 }
 
-void record(CUevent_st* event, CUstream_st* stream) {
-  check_cuda(cudaEventRecord(event, stream), kNotStarted);
-}
-
-void wait(CUstream_st* stream, CUevent_st* event) {
-  check_cuda(cudaStreamWaitEvent(stream, event, 0), kNotStarted);
+void wait(CUstream_st* stream, const CudaEvent& event) {
+  check_cuda(cudaStreamWaitEvent(stream, event.handle(), 0), kNotStarted);
 }
 
 struct HostCopy {
@@ -41,8 +35,8 @@ void perform(void* data) {
 
 }  // namespace
 
-StagedCopies::StagedCopies(CUstream_st* stream, Bytes buffer_bytes)
-    : StagedCopies(stream) {  // so that what is made is given back if the rest fails
+StagedCopies::StagedCopies(int device, CUstream_st* stream, Bytes buffer_bytes)
+    : StagedCopies(device, stream) {  // so that what is made is given back if the rest fails
   buffer_bytes_ = buffer_bytes;
   for (Buffer& buffer : buffers_) {
     void* memory = nullptr;
@@ -55,10 +49,7 @@ StagedCopies::StagedCopies(CUstream_st* stream, Bytes buffer_bytes)
                       format_bytes(buffer_bytes)));
     }
     buffer.memory = static_cast<std::byte*>(memory);
-    buffer.full = make_event();
-    buffer.empty = make_event();
   }
-  begun_ = make_event();
   check_cuda(cudaStreamCreateWithFlags(&host_, cudaStreamNonBlocking), "a stream cannot be made");
 }
 
@@ -67,13 +58,7 @@ StagedCopies::~StagedCopies() {
     cudaStreamSynchronize(host_);
     cudaStreamDestroy(host_);
   }
-  if (begun_ != nullptr) cudaEventDestroy(begun_);
-  for (const Buffer& buffer : buffers_) {
-    if (buffer.memory == nullptr) continue;
-    cudaEventDestroy(buffer.full);
-    cudaEventDestroy(buffer.empty);
-    cudaFreeHost(buffer.memory);
-  }
+  for (const Buffer& buffer : buffers_) cudaFreeHost(buffer.memory);
 }
 
 void StagedCopies::copy_on_host(std::byte* to, const std::byte* from, Bytes bytes) {
@@ -100,7 +85,7 @@ void StagedCopies::to_device(std::byte* device, const std::byte* host, Bytes byt
 }
 
 void StagedCopies::to_host(std::byte* host, const std::byte* device, Bytes bytes) {
-  CUevent_st* last = nullptr;
+  const CudaEvent* last = nullptr;
   for (Bytes done = 0; done < bytes; done += buffer_bytes_) {
     const Bytes part = std::min(buffer_bytes_, bytes - done);
     Buffer& buffer = next();
@@ -111,10 +96,10 @@ void StagedCopies::to_host(std::byte* host, const std::byte* device, Bytes bytes
     record(buffer.full, stream_);
     wait(host_, buffer.full);
     copy_on_host(host + done, buffer.memory, part);
-    last = buffer.empty;
-    record(last, host_);
+    last = &buffer.empty;
+    record(*last, host_);
   }
-  wait(stream_, last);  // what the host does has an order, so this is all of it
+  wait(stream_, *last);  // what the host does has an order, so this is all of it
 }
 
 }  // namespace strata

@@ -7,8 +7,8 @@
 #include <cstddef>
 
 #include "base/bytes.h"
+#include "engine/device/cuda/cuda_stream.h"
 
-struct CUevent_st;   // what cudaEvent_t points to
 struct CUstream_st;  // what cudaStream_t points to
 
 namespace strata {
@@ -18,30 +18,32 @@ class StagedCopies {
  public:
   /// Throws DeviceError if not even two buffers of `buffer_bytes` can be locked. `stream` outlives this
   /// object.
-  StagedCopies(CUstream_st* stream, Bytes buffer_bytes);
+  StagedCopies(int device, CUstream_st* stream, Bytes buffer_bytes);
   /// REQUIRES: the stream has done what it was given.
   ~StagedCopies();
   StagedCopies(const StagedCopies&) = delete;
   StagedCopies& operator=(const StagedCopies&) = delete;
 
-  /// Enqueued in the stream; host memory is read, and written, at the copy's place in it.
+  /// REQUIRES: bytes > 0. Enqueued in the stream; host memory is read, and written, at the copy's place in
+  /// it.
   void to_device(std::byte* device, const std::byte* host, Bytes bytes);
   void to_host(std::byte* host, const std::byte* device, Bytes bytes);
 
  private:
   struct Buffer {
+    explicit Buffer(int device) : full(device), empty(device) {}
     std::byte* memory = nullptr;
-    CUevent_st* full = nullptr;
-    CUevent_st* empty = nullptr;
+    CudaEvent full, empty;
   };
-  explicit StagedCopies(CUstream_st* stream) : stream_(stream) {}
+  StagedCopies(int device, CUstream_st* stream)
+      : stream_(stream), begun_(device), buffers_{Buffer(device), Buffer(device)} {}
   Buffer& next() { return buffers_[turn_++ % buffers_.size()]; }
   /// The host's thread of `host_` copies, in its order.
   void copy_on_host(std::byte* to, const std::byte* from, Bytes bytes);
 
   CUstream_st* stream_;
   CUstream_st* host_ = nullptr;  ///< what the host does
-  CUevent_st* begun_ = nullptr;
+  CudaEvent begun_;
   Bytes buffer_bytes_ = 0;
   std::array<Buffer, 2> buffers_;
   std::size_t turn_ = 0;
