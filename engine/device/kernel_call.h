@@ -203,6 +203,44 @@ struct Rope {
   }
 };
 
+/// RMSNorm of each head's columns, as NormForward's; then, if tables are given, the rotation of Rope, of
+/// values rounded to the storage dtype. In front stand `queries_per_key` heads for each one of the rest; they
+/// have one weight, the rest has the other.
+struct HeadNormForward {
+  std::int64_t queries_per_key = 1;
+  float epsilon = 0;
+  Matrix x;                         ///< [tokens, heads·head_dimension]
+  Matrix query_weight, key_weight;  ///< [1, head_dimension]
+  bool unit_offset = false;         ///< as in NormForward
+  Matrix out;                       ///< like x; may be `x` itself
+  Matrix reciprocal_deviation;      ///< fp32 [heads, tokens], written
+  std::int64_t sequence = 0;        ///< as in Rope, if heads are rotated
+  Matrix cosine = {}, sine = {};    ///< optional fp32 [sequence, head_dimension / 2]
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, query_weight, key_weight, out, reciprocal_deviation, cosine, sine);
+  }
+};
+
+/// The gradients of HeadNormForward's x, in the place of that of `out`, and weights, which are added to.
+struct HeadNormBackward {
+  std::int64_t queries_per_key = 1;
+  Matrix x, query_weight, key_weight;  ///< as in the forward
+  bool unit_offset = false;
+  Matrix reciprocal_deviation;                                  ///< as in the forward
+  Matrix gradient;                                              ///< like x: of `out`; becomes that of x
+  Matrix query_weight_gradient = {}, key_weight_gradient = {};  ///< optional fp32 [1, head_dimension]
+  std::int64_t sequence = 0;                                    ///< as in the forward, like the tables
+  Matrix cosine = {}, sine = {};
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, query_weight, key_weight, reciprocal_deviation, gradient, query_weight_gradient,
+               key_weight_gradient, cosine, sine);
+  }
+};
+
 /// Functions of one number between two layers.
 enum class Activation : std::uint8_t {
   gelu_tanh,  ///< tanh approximation of GELU (Hendrycks & Gimpel 2016)
@@ -264,7 +302,7 @@ struct CrossEntropy {
   const float* loss_scale = nullptr;  ///< another factor, in the device's memory; none: 1
   const float* penalty = nullptr;     ///< joins each row's loss, in the device's memory; none: 0
   float soft_cap = 0;                 ///< c > 0: a logit x counts as c · tanh(x / c), as in Gemma 2; 0: as x
-  bool gradient = true;               ///< false: logits are left in an unspecified state
+  bool gradient = true;               ///< false: logits are only read
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -589,10 +627,10 @@ struct SumOfSquares {
 /// One call of any kind.
 using KernelCall =
     std::variant<Product, ColumnSum, RowDots, RowDeviation, NormForward, NormBackward, AttentionForward,
-                 AttentionBackward, Rope, ActivationForward, ActivationBackward, GatedForward, GatedBackward,
-                 CrossEntropy, SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward,
-                 Addition, Scale, Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance,
-                 GroupRows, CountRows, CombineRows, CombineRowsBackward, GroupedProduct,
-                 GroupedWeightGradient, ParameterUpdate, SumOfSquares>;
+                 AttentionBackward, Rope, HeadNormForward, HeadNormBackward, ActivationForward,
+                 ActivationBackward, GatedForward, GatedBackward, CrossEntropy, SoftmaxPart, PartsLoss,
+                 PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy,
+                 RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
+                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares>;
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "engine/graph/legality.h"
@@ -200,22 +201,8 @@ TensorView UnitBuilder::shared_linear(const TensorView& x, const Axis& outputs, 
   return out;
 }
 
-TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_name,
-                                  const std::string& key_name, std::int64_t queries,
-                                  std::int64_t head_dimension, const NormOptions& options) {
-  const Init init = options.unit_offset ? Init::zeros : Init::ones;
-  const TensorView query_weight = vector(query_name + ".weight", uncut(head_dimension), init);
-  const TensorView key_weight = vector(key_name + ".weight", uncut(head_dimension), init);
-  const TensorView deviation{
-      graph_.add({query_name + ".deviation", TensorType::fp32, axis_of(x).outer(), token_axis()})};
-  const TensorView out = make(query_name, axis_of(x));
-  const std::int64_t keys = columns_of(x) / head_dimension - queries;
-  node(std::make_shared<HeadNormRule>(options, queries / keys),
-       {x, query_weight, key_weight, out, deviation});
-  return out;
-}
-
-void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
+std::pair<TensorView, TensorView> UnitBuilder::rotation_tables(std::int64_t head_dimension,
+                                                               std::int64_t tables) {
   const auto table = [&](std::int64_t number) {
     return TensorView{graph_.add({"rotation",
                                   TensorType::fp32,
@@ -225,6 +212,29 @@ void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::in
                                   number})};
   };
   const TensorView cosine = table(2 * tables), sine = table(2 * tables + 1);
+  return {cosine, sine};
+}
+
+TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_name,
+                                  const std::string& key_name, std::int64_t queries,
+                                  std::int64_t head_dimension, const NormOptions& options,
+                                  std::optional<std::int64_t> tables) {
+  const Init init = options.unit_offset ? Init::zeros : Init::ones;
+  const TensorView query_weight = vector(query_name + ".weight", uncut(head_dimension), init);
+  const TensorView key_weight = vector(key_name + ".weight", uncut(head_dimension), init);
+  const TensorView deviation{
+      graph_.add({query_name + ".deviation", TensorType::fp32, axis_of(x).outer(), token_axis()})};
+  const TensorView out = make(query_name, axis_of(x));
+  const std::int64_t keys = columns_of(x) / head_dimension - queries;
+  TensorView cosine, sine;
+  if (tables) std::tie(cosine, sine) = rotation_tables(head_dimension, *tables);
+  node(std::make_shared<HeadNormRule>(options, queries / keys),
+       {x, query_weight, key_weight, out, deviation, cosine, sine});
+  return out;
+}
+
+void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
+  const auto [cosine, sine] = rotation_tables(head_dimension, tables);
   node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine});
 }
 

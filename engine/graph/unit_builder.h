@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/graph/operators/balance.h"
@@ -68,10 +69,12 @@ class UnitBuilder {
                     const LinearOptions& options = {});
   /// x · Wᵀ for the first tensor of another unit, whose number is given.
   TensorView shared_linear(const TensorView& x, const Axis& outputs, const Unit& owner, std::int32_t number);
-  /// The norm of each head, with one weight for the `queries` heads in front and one for the rest. x has
-  /// the parts query heads, as query_axis() makes it, and key heads.
+  /// The norm of each head, with one weight for the `queries` heads in front and one for the rest; then their
+  /// rotation with the tables of this number, if it is given. x has the parts query heads, as query_axis()
+  /// makes it, and key heads.
   TensorView head_norm(const TensorView& x, const std::string& query_name, const std::string& key_name,
-                       std::int64_t queries, std::int64_t head_dimension, const NormOptions& options);
+                       std::int64_t queries, std::int64_t head_dimension, const NormOptions& options,
+                       std::optional<std::int64_t> tables = {});
   /// In place, with the tables of this number.
   void rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables);
   TensorView attention(const TensorView& query, const TensorView& key, const TensorView& value,
@@ -108,6 +111,8 @@ class UnitBuilder {
  private:
   TensorView tally(std::int64_t experts);
   TensorView make(const std::string& name, const Axis& columns);
+  /// Cosines and sines.
+  std::pair<TensorView, TensorView> rotation_tables(std::int64_t head_dimension, std::int64_t tables);
   Axis axis_of(const TensorView& x) const;  ///< its columns'
   std::int64_t columns_of(const TensorView& x) const;
   TensorView vector(const std::string& name, const Axis& columns, Init init);

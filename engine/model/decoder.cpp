@@ -96,9 +96,10 @@ TensorView attend(UnitBuilder& builder, const TensorView& qkv, const Architectur
   TensorView rotated = builder.columns(qkv, 0, query + key);
   if (options.head_norm) {
     rotated = builder.head_norm(rotated, "self_attn.q_norm", "self_attn.k_norm", a.heads, a.head_dimension,
-                                *options.head_norm);
+                                *options.head_norm, options.rotation);
+  } else {
+    builder.rope(rotated, a.head_dimension, options.rotation);
   }
-  builder.rope(rotated, a.head_dimension, options.rotation);
   return builder.attention(builder.columns(rotated, 0, query), builder.columns(rotated, query, key),
                            builder.columns(qkv, query + key, key), options.shape);
 }

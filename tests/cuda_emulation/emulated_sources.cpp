@@ -8,6 +8,7 @@
 #include "engine/device/cuda/embedding.cu"
 #include "engine/device/cuda/experts.cu"
 #include "engine/device/cuda/grouped_product.cu"
+#include "engine/device/cuda/head_norm.cu"
 #include "engine/device/cuda/norm.cu"
 #include "engine/device/cuda/norm_backward.cu"
 #include "engine/device/cuda/optimizer.cu"

@@ -297,6 +297,7 @@ void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
     throw std::logic_error(
         fmt::format("{} bytes of shared memory are more than a launch may ask for", shared_bytes));
   }
+  ++launched;
 }
 
 std::int64_t launches() {
@@ -310,7 +311,6 @@ void set_order(Order order) {
 
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread) {
   const std::lock_guard lock(emulator().mutex);
-  ++launched;
   emulator().run_grid(grid, block, shared_bytes, thread);
 }
 

@@ -26,9 +26,9 @@ namespace strata::cuda_emulation {
 enum class Order : std::uint8_t { forward, backward };
 void set_order(Order order);
 
-/// Throws if CUDA refuses such a launch.
+/// Throws if CUDA refuses such a launch, and counts it if not.
 void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes);
-/// Kernels that were launched since the program began.
+/// Kernels that were launched since the program began, performed or not.
 std::int64_t launches();
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread);
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tests/device/expert_scenarios.h"
+#include "tests/device/head_norm_scenarios.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 
@@ -206,6 +207,23 @@ TEST_P(Agreement, RopeInBothDirections) {
       expect_agrees(rope_scenario(dtype, 2, 17, 3, 34, inverse));
       expect_agrees(rope_scenario(dtype, 2, 65, 2, 64, inverse));
       expect_agrees(rope_scenario(dtype, 3, 5, 9, 128, inverse, 8));
+    }
+  }
+}
+
+TEST_P(Agreement, HeadNorms) {
+  // On the CUDA device 16 bytes are a lane's, twice; heads of 96 leave lanes idle, of 34 fit none, and the last
+  // ones have more heads than one turn of its blocks.
+  for (const DType dtype : kDTypes) {
+    for (const HeadNormCase& heads : {HeadNormCase{1, 1, 1, 1, 2}, {2, 17, 1, 2, 34}, {2, 9, 2, 1, 64, 8},
+                                      {2, 5, 3, 3, 96, 8}, {1, 33, 1, 4, 128, 8}, {1, 3, 1, 1, 256, 8},
+                                      {1, 70, 2, 2, 16, 8}}) {
+      for (const bool rotated : {false, true}) {
+        HeadNormCase each = heads;
+        each.rotated = rotated;
+        each.unit_offset = !rotated;
+        expect_agrees(head_norm_scenario(dtype, each));
+      }
     }
   }
 }

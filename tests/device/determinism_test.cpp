@@ -1,6 +1,7 @@
 // Placement changes nothing: every kernel gives the same bits for 1, 2 and 3 threads, at sizes that are split
 // among them.
 #include "tests/device/expert_scenarios.h"
+#include "tests/device/head_norm_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 
 namespace strata {
@@ -46,6 +47,7 @@ TEST(AnyThreadCount, GivesTheSameAttention) {
       expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
     }
     expect_same_bits_for_any_thread_count(rope_scenario(dtype, 3, 200, 4, 64, false));
+    expect_same_bits_for_any_thread_count(head_norm_scenario(dtype, {3, 200, 2, 1, 64}));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/device/reference/reference_kernels.h"
 #include "tests/device/expert_scenarios.h"
+#include "tests/device/head_norm_scenarios.h"
 #include "tests/device/implementations.h"
 #include "tests/device/kernel_scenarios.h"
 
@@ -140,6 +141,8 @@ TEST_P(PlantedValues, Attention) {
       cases.push_back({attention_backward_scenario(shape, dtype), {3}, Poison::spreads});
     }
     cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false), {0}});
+    for (const HeadNormCase& heads : {HeadNormCase{2, 5, 1, 2, 34}, {1, 5, 1, 2, 64, 8}})
+      cases.push_back({head_norm_scenario(dtype, heads), {0, 1, 2, 8}});
   }
   expect_agrees_with_every_value_planted(cases);
 }

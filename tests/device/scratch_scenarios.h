@@ -3,6 +3,7 @@
 
 #include "engine/device/scratch_rules.h"
 #include "tests/device/expert_scenarios.h"
+#include "tests/device/head_norm_scenarios.h"
 #include "tests/device/kernel_scenarios.h"
 
 namespace strata {
@@ -25,6 +26,8 @@ inline std::vector<Scenario> calls_with_scratch() {
         calls.push_back(norm_backward_scenario(kind, dtype, 300, 768, GradientPlace::own, padding));
     }
     calls.push_back(norm_backward_scenario(NormKind::rms_norm, dtype, 20, 5, GradientPlace::own));
+    calls.push_back(head_norm_scenario(dtype, {3, 100, 2, 3, 64, 8}));
+    calls.push_back(head_norm_scenario(dtype, {3, 100, 2, 3, 34}));
     calls.push_back(attention_scenario(shape, dtype));
     calls.push_back(attention_backward_scenario(shape, dtype));
     calls.push_back(embedding_backward_scenario(dtype, 3, 300, 40, true));

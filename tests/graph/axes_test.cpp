@@ -38,8 +38,8 @@ TensorView attention(UnitBuilder& builder, const TensorView& x) {
   const Axis keys = key_axis(kKvHeads, kDimension);
   const TensorView qkv =
       builder.linear(x, {{"q", query_axis(kHeads, kKvHeads, kDimension)}, {"k", keys}, {"v", keys}});
-  const TensorView rotated =
-      builder.head_norm(builder.columns(qkv, 0, query + key), "q_norm", "k_norm", kHeads, kDimension, {});
+  const TensorView rotated = builder.head_norm(builder.columns(qkv, 0, query + key), "q_norm", "k_norm",
+                                               kHeads, kDimension, {}, /*tables=*/0);
   builder.rope(rotated, kDimension, 0);
   AttentionShape shape;
   shape.heads = kHeads;
@@ -261,7 +261,8 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("row_squares", "t c, 1 t"), std::pair("shared_norm", "t c+, 1 t, 1 c, t c"),
         std::pair("row_projection", "t c^, +t c, 1 c, 1 t"),  // it is linear in the gradient, not in x
         std::pair("shared_norm_gradient", "t c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c"),
-        std::pair("head_norm", "+t (g q^ d^)|(g d), 1 d, 1 d, +t (g q d)|(g d), (g q)|g t"),
+        std::pair("head_norm",
+                  "+(s p) (g q^ d^)|(g d), 1 d, 1 d, +(s p) (g q d)|(g d), (g q)|g (s p), p e^, p e"),
         std::pair("attention", "(s p) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p"),
         std::pair("attention_gradient",
                   "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "

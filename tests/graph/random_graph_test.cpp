@@ -27,8 +27,11 @@ TensorView attention(UnitBuilder& builder, const TensorView& x, const std::strin
                                             {name + ".k", key_axis(kHeads, kDimension)},
                                             {name + ".v", key_axis(kHeads, kDimension)}});
   TensorView rotated = builder.columns(qkv, 0, 2 * kColumns);
-  if (norms) rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, {});
-  builder.rope(rotated, kDimension, 0);
+  if (norms) {
+    rotated = builder.head_norm(rotated, name + ".qn", name + ".kn", kHeads, kDimension, {}, /*tables=*/0);
+  } else {
+    builder.rope(rotated, kDimension, 0);
+  }
   AttentionShape shape;
   shape.heads = shape.kv_heads = kHeads;
   shape.head_dimension = kDimension;

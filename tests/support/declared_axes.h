@@ -32,8 +32,9 @@ inline const std::set<std::string> kDeclaredAxes = {
     "gated_activation: t c|c, t c",
     "gated_activation_gradient: t c|c, t c, t c|c",
     "group_rows: 1 (t^ k^), 1 r^, 1 (t k), 1 o^",
-    "head_norm: t (g q^ d^)|(g d), 1 d, 1 d, t (g q d)|(g d), (g q)|g t",
-    "head_norm_gradient: t+ (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g t, t (g q d)|(g d), 1 d, 1 d",
+    "head_norm: (s p) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e",
+    ("head_norm_gradient: (s+ p+) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, "
+     "p e^, p e"),
     "linear: +t k+, k n, +1 n, +t n, +t n",
     "linear: +t k+, n k, +1 n, +t n, +t n",
     "linear_input_gradient: +t n+, k n, +t k",

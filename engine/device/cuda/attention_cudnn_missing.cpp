@@ -1,4 +1,6 @@
 // Takes the place of attention_cudnn.cpp in builds without cuDNN.
+#include <fmt/format.h>
+
 #include "engine/device/cuda/attention_cudnn.h"
 
 namespace strata {
@@ -13,7 +15,7 @@ class CudnnAttention::Plans {
  public:
   explicit Plans(SlowPaths& slow_paths) : slow_paths_(slow_paths) {}
   bool refuse() {
-    slow_paths_.add(std::string("attention goes through kernels that are slower than cuDNN's: ") + kMissing);
+    slow_paths_.add(fmt::format("attention goes through kernels that are slower than cuDNN's: {}", kMissing));
     return false;
   }
 

@@ -25,6 +25,7 @@ struct CudaContext {
 /// The most that a call asks for; kinds that are not here ask for nothing.
 Bytes scratch_on_cuda(const ColumnSum& call);
 Bytes scratch_on_cuda(const NormBackward& norm);
+Bytes scratch_on_cuda(const HeadNormBackward& norm);
 Bytes scratch_on_cuda(const AttentionBackward& attention);
 Bytes scratch_on_cuda(const EmbeddingBackward& call);
 Bytes scratch_on_cuda(const SumOfSquares& call);
@@ -42,6 +43,8 @@ void run_on_cuda(const CudaContext& context, const NormBackward& norm);
 void run_on_cuda(const CudaContext& context, const AttentionForward& attention);
 void run_on_cuda(const CudaContext& context, const AttentionBackward& attention);
 void run_on_cuda(const CudaContext& context, const Rope& rope);
+void run_on_cuda(const CudaContext& context, const HeadNormForward& norm);
+void run_on_cuda(const CudaContext& context, const HeadNormBackward& norm);
 void run_on_cuda(const CudaContext& context, const ActivationForward& call);
 void run_on_cuda(const CudaContext& context, const ActivationBackward& call);
 void run_on_cuda(const CudaContext& context, const GatedForward& call);

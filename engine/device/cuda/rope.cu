@@ -6,6 +6,7 @@
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/rotation.cuh"
 
 namespace strata {
 namespace {
@@ -21,20 +22,6 @@ struct Rotation {
   float direction;  ///< 1, or -1: back
 };
 
-/// Elements of a table's row that one access reads.
-template <int width>
-constexpr int kTableWidth = std::min(width, 4);
-
-template <int width>
-__device__ __forceinline__ void load_table(const float* from, float (&values)[width]) {
-#pragma unroll
-  for (int i = 0; i < width; i += kTableWidth<width>) {
-    const auto run = load_run<kTableWidth<width>>(from + i);
-#pragma unroll
-    for (int k = 0; k < kTableWidth<width>; ++k) values[i + k] = run.values[k];
-  }
-}
-
 /// `width` must divide half a head.
 template <int width, typename T>
 __device__ __forceinline__ void rotate_run(T* x, std::int64_t half, const float (&cosine)[width],
@@ -42,12 +29,7 @@ __device__ __forceinline__ void rotate_run(T* x, std::int64_t half, const float 
   float first[width], second[width];
   to_floats(load_run<width>(x), first);
   to_floats(load_run<width>(x + half), second);
-#pragma unroll
-  for (int k = 0; k < width; ++k) {
-    const float turned = first[k] * cosine[k] - second[k] * sine[k];
-    second[k] = second[k] * cosine[k] + first[k] * sine[k];
-    first[k] = turned;
-  }
+  rotate(first, second, cosine, sine);
   store_run(from_floats<T>(first), x);
   store_run(from_floats<T>(second), x + half);
 }

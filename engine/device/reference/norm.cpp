@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "engine/device/head_norm.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
@@ -119,6 +120,31 @@ void run_on_reference(const NormBackward& norm) {
       store(norm.input_gradient, row, c, input_gradient + (norm.addend ? load(norm.addend, row, c) : 0));
     }
   }
+}
+
+namespace {
+
+/// What both calls have.
+template <typename Call>
+void expect_heads(const Call& call) {
+  const std::int64_t dimension = call.query_weight.columns;
+  expect(is_shape(call.query_weight, 1, dimension) && is_shape(call.key_weight, 1, dimension) &&
+             call.x.columns % (dimension * (call.queries_per_key + 1)) == 0,
+         "whole groups of heads of queries and one of keys, and weights of [1, head_dimension]");
+  expect(is_fp32(call.reciprocal_deviation, heads_of(call), call.x.rows),
+         "fp32 deviations of [heads, tokens]");
+}
+
+}  // namespace
+
+void run_on_reference(const HeadNormForward& norm) {
+  expect_heads(norm);
+  run_by_heads(norm, [](const auto& call) { run_on_reference(call); });
+}
+
+void run_on_reference(const HeadNormBackward& norm) {
+  expect_heads(norm);
+  run_by_heads(norm, [](const auto& call) { run_on_reference(call); });
 }
 
 }  // namespace strata

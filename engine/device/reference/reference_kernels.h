@@ -17,6 +17,8 @@ void run_on_reference(const NormBackward& norm);
 void run_on_reference(const AttentionForward& attention);
 void run_on_reference(const AttentionBackward& attention);
 void run_on_reference(const Rope& rope);
+void run_on_reference(const HeadNormForward& norm);
+void run_on_reference(const HeadNormBackward& norm);
 void run_on_reference(const ActivationForward& call);
 void run_on_reference(const ActivationBackward& call);
 void run_on_reference(const GatedForward& call);

@@ -3,14 +3,6 @@
 #include "engine/graph/derivation.h"
 
 namespace strata {
-namespace {
-
-bool is_query_head(std::int64_t head, std::int64_t heads, std::int64_t queries_per_key) {
-  return head < heads / (queries_per_key + 1) * queries_per_key;
-}
-
-}  // namespace
-
 Node NormRule::again(const Node& node) const {
   if (!node[addend]) return node;
   Node norm = node;
@@ -133,43 +125,41 @@ void SharedNormGradientRule::run(Kernels& kernels, const Operands& operands) con
 }
 
 void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
-  const std::int64_t dimension = operands[query_weight].columns, heads = operands[x].columns / dimension;
-  for (std::int64_t head = 0; head < heads; ++head) {
-    kernels.run(NormForward{
-        .kind = options_.kind,
-        .epsilon = static_cast<float>(options_.epsilon),
-        .input = operands[x].column_slice(head * dimension, dimension),
-        .weight = operands[is_query_head(head, heads, queries_per_key_) ? query_weight : key_weight],
-        .unit_offset = options_.unit_offset,
-        .out = operands[out].column_slice(head * dimension, dimension),
-        .reciprocal_deviation = operands[deviation].row_slice(head, 1)});
-  }
+  kernels.run(HeadNormForward{.queries_per_key = queries_per_key_,
+                              .epsilon = static_cast<float>(options_.epsilon),
+                              .x = operands[x],
+                              .query_weight = operands[query_weight],
+                              .key_weight = operands[key_weight],
+                              .unit_offset = options_.unit_offset,
+                              .out = operands[out],
+                              .reciprocal_deviation = operands[deviation],
+                              .sequence = operands.shape().sequence,
+                              .cosine = operands[cosine],
+                              .sine = operands[sine]});
 }
 
 void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView gradient = derivation.gradient(node[out]);
   if (!gradient || !derivation.wants(node[out])) return;
-  derivation.add(
-      std::make_shared<HeadNormGradientRule>(options_, queries_per_key_),
-      {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
-       derivation.parameter_gradient(node[query_weight]), derivation.parameter_gradient(node[key_weight])});
+  derivation.add(std::make_shared<HeadNormGradientRule>(options_, queries_per_key_),
+                 {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
+                  derivation.parameter_gradient(node[query_weight]),
+                  derivation.parameter_gradient(node[key_weight]), node[cosine], node[sine]});
 }
 
 void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  const std::int64_t dimension = operands[query_weight].columns, heads = operands[x].columns / dimension;
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const bool is_query = is_query_head(head, heads, queries_per_key_);
-    const Matrix in_place = operands[gradient].column_slice(head * dimension, dimension);
-    kernels.run(
-        NormBackward{.kind = options_.kind,
-                     .input = operands[x].column_slice(head * dimension, dimension),
-                     .weight = operands[is_query ? query_weight : key_weight],
-                     .unit_offset = options_.unit_offset,
-                     .reciprocal_deviation = operands[deviation].row_slice(head, 1),
-                     .out_gradient = in_place,
-                     .input_gradient = in_place,
-                     .weight_gradient = operands[is_query ? query_weight_gradient : key_weight_gradient]});
-  }
+  kernels.run(HeadNormBackward{.queries_per_key = queries_per_key_,
+                               .x = operands[x],
+                               .query_weight = operands[query_weight],
+                               .key_weight = operands[key_weight],
+                               .unit_offset = options_.unit_offset,
+                               .reciprocal_deviation = operands[deviation],
+                               .gradient = operands[gradient],
+                               .query_weight_gradient = operands[query_weight_gradient],
+                               .key_weight_gradient = operands[key_weight_gradient],
+                               .sequence = operands.shape().sequence,
+                               .cosine = operands[cosine],
+                               .sine = operands[sine]});
 }
 
 }  // namespace strata

@@ -172,21 +172,25 @@ class SharedNormGradientRule final : public GradientOperator {
   std::int64_t columns_;
 };
 
-/// The norm (RMS) of each head's columns. In front stand `queries_per_key` heads for each one of the rest;
-/// they have one weight, the rest has the other. deviation: fp32 [heads, rows]. The gradient of x takes the
-/// place of that of out.
+/// The norm (RMS) of each head's columns, and their rotation to their positions if tables are given. In front
+/// stand `queries_per_key` heads for each one of the rest; they have one weight, the rest has the other.
+/// deviation: fp32 [heads, rows]; cosine, sine: as RopeRule's. The gradient of x takes the place of that of
+/// out.
 class HeadNormRule final : public Operator {
  public:
-  enum : int { x, query_weight, key_weight, out, deviation };
+  enum : int { x, query_weight, key_weight, out, deviation, cosine, sine };
 
   HeadNormRule(const NormOptions& options, std::int64_t queries_per_key)
       : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
+    return {Touch::reads,  Touch::reads, Touch::reads, Touch::writes,
+            Touch::writes, Touch::reads, Touch::reads};
   }
-  std::string_view axes() const override { return "t (g q^ d^)|(g d), 1 d, 1 d, t (g q d)|(g d), (g q)|g t"; }
+  std::string_view axes() const override {
+    return "(s p) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e";
+  }
   std::vector<InPlace> shares_gradient() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
@@ -197,21 +201,31 @@ class HeadNormRule final : public Operator {
   std::int64_t queries_per_key_;
 };
 
-/// In place on the gradient.
+/// In place on the gradient, which is turned back first if tables are given.
 class HeadNormGradientRule final : public GradientOperator {
  public:
-  enum : int { x, query_weight, key_weight, deviation, gradient, query_weight_gradient, key_weight_gradient };
+  enum : int {
+    x,
+    query_weight,
+    key_weight,
+    deviation,
+    gradient,
+    query_weight_gradient,
+    key_weight_gradient,
+    cosine,
+    sine
+  };
 
   HeadNormGradientRule(const NormOptions& options, std::int64_t queries_per_key)
       : options_(options), queries_per_key_(queries_per_key) {}
 
   std::string_view name() const override { return "head_norm_gradient"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads,   Touch::reads,   Touch::reads,  Touch::reads,
-            Touch::updates, Touch::updates, Touch::updates};
+    return {Touch::reads,   Touch::reads,   Touch::reads, Touch::reads, Touch::updates,
+            Touch::updates, Touch::updates, Touch::reads, Touch::reads};
   }
   std::string_view axes() const override {
-    return "t+ (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g t, t (g q d)|(g d), 1 d, 1 d";
+    return "(s+ p+) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, p e^, p e";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
 
