@@ -8,6 +8,7 @@ namespace strata {
 namespace {
 
 constexpr std::int64_t kChunkRowMultiple = 64;
+constexpr std::int64_t kChunkColumnMultiple = 64;
 
 DType dtype_of(TensorType type, DType precision) {
   return type == TensorType::precision ? precision : DType::fp32;
@@ -30,7 +31,11 @@ Matrix size_of(const Tensor& tensor, const GraphShape& shape) {
 }
 
 Bytes bytes_of(const Matrix& size) {
-  return checked_product(size.rows, size.columns, size_of(size.dtype));
+  return checked_product(size.rows, size.stride, size_of(size.dtype));
+}
+
+std::int64_t chunk_stride(std::int64_t columns) {
+  return align_up(columns, kChunkColumnMultiple);
 }
 
 std::int64_t chunk_rows(const UnitGraph& graph, const GraphShape& shape) {
@@ -38,7 +43,7 @@ std::int64_t chunk_rows(const UnitGraph& graph, const GraphShape& shape) {
   for (const Tensor& tensor : graph.tensors) {
     if (!tensor.in_chunks) continue;
     const Matrix size = size_of(tensor, shape);
-    const Bytes row = size.columns * size_of(size.dtype);
+    const Bytes row = chunk_stride(size.columns) * size_of(size.dtype);
     const std::int64_t fitting = shape.max_chunk_bytes / row / kChunkRowMultiple * kChunkRowMultiple;
     const std::int64_t rows = std::min(shape.microbatch.tokens(), std::max(kChunkRowMultiple, fitting));
     smallest = smallest == 0 ? rows : std::min(smallest, rows);

@@ -19,7 +19,12 @@ struct GraphShape {
 /// A tensor's size; of one in chunks as if it existed whole.
 Matrix size_of(const Tensor& tensor, const GraphShape& shape);
 
+/// With what lies between its rows.
 Bytes bytes_of(const Matrix& size);
+
+/// Elements from one row of a tensor in chunks to the next: a multiple of 64. Vocabularies have any size, and
+/// a GPU's products are several times slower where rows do not begin at multiples of 16 bytes.
+std::int64_t chunk_stride(std::int64_t columns);
 
 /// Rows that tensors in chunks have, 0 if there is none: what fits in max_chunk_bytes, in multiples of 64 and
 /// at least that.

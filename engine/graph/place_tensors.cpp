@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/graph/graph_shape.h"
+
 namespace strata {
 namespace {
 
@@ -18,7 +20,7 @@ struct Storage {
 };
 
 bool is_same_size(const Matrix& a, const Matrix& b) {
-  return a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns;
+  return a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns && a.stride == b.stride;
 }
 
 class Placing {
@@ -76,8 +78,7 @@ class Placing {
         const auto [entry, is_new] = storage_of_.try_emplace(view.tensor, storages_.size());
         if (is_new) {
           const Matrix& size = this->size(view.tensor);
-          storages_.push_back({i, i, checked_product(size.rows, size.columns, size_of(size.dtype)),
-                               given_place(view.tensor)});
+          storages_.push_back({i, i, bytes_of(size), given_place(view.tensor)});
         }
         storages_[entry->second].last = i;
       });

@@ -50,7 +50,6 @@ class UnitPassMaker {
         tensors_(graph.tensors),
         nodes_(with_copies(graph, given)) {
     pass.chunk_rows_ = strata::chunk_rows(graph, shape);
-    for (const Tensor& tensor : tensors_) sizes_.push_back(size_of(tensor, shape));
     find_loop();
     place();
     spare_what_is_read_by_chunks();
@@ -76,6 +75,16 @@ class UnitPassMaker {
     return touches;
   }
 
+  /// What ranks exchange has no gaps between its rows.
+  bool is_exchanged(const Tensor& tensor) {
+    return std::ranges::any_of(nodes_, [&](const Node& node) {
+      return dynamic_cast<const ExchangeRule*>(node.rule.get()) != nullptr &&
+             std::ranges::any_of(node.operands, [&](const TensorView& view) {
+               return view && &this->tensor(view.tensor) == &tensor;
+             });
+    });
+  }
+
   void find_loop() {
     loop_begin_ = loop_end_ = 0;
     for (std::ptrdiff_t i = 0; i < std::ssize(nodes_); ++i) {
@@ -86,6 +95,12 @@ class UnitPassMaker {
   }
 
   void place() {
+    sizes_.clear();
+    for (const Tensor& tensor : tensors_) {
+      sizes_.push_back(size_of(tensor, shape_));
+      if (tensor.in_chunks && !is_exchanged(tensor))
+        sizes_.back().stride = chunk_stride(sizes_.back().columns);
+    }
     PlacingProblem problem{.tensors = &tensors_,
                            .nodes = &nodes_,
                            .sizes = sizes_,
@@ -105,7 +120,7 @@ class UnitPassMaker {
     const Node& maker = node(loop_begin_ - 1);
     if (!maker.rule->goes_by_rows()) return;
     const std::vector<Tensor> whole = tensors_;
-    const TensorPlacement placed_whole = placement_;
+    const Bytes bytes_whole = placement_.workspace_bytes;
     const std::vector<Touch> touches = maker.rule->touches();
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i] != Touch::writes || !maker.operands[i]) continue;
@@ -116,11 +131,10 @@ class UnitPassMaker {
     }
     find_loop();
     place();
-    if (placement_.workspace_bytes < placed_whole.workspace_bytes) return;
+    if (placement_.workspace_bytes < bytes_whole) return;
     tensors_ = whole;
-    placement_ = placed_whole;
-    pass_.workspace_bytes_ = placement_.workspace_bytes;
     find_loop();
+    place();
   }
 
   PlacedOperand place_operand(const TensorView& view, const std::optional<Chunk>& chunk) {

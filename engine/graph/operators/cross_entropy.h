@@ -6,8 +6,8 @@
 
 namespace strata {
 
-/// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]] (+ penalty); fp32 [1, rows]. Logits are used
-/// up. penalty: fp32 [1, 1], whose gradient whoever makes it knows. `soft_cap`: as in CrossEntropy.
+/// losses[i] = log_sum_exp(logits[i, :]) - logits[i, targets[i]] (+ penalty); fp32 [1, rows]. penalty: fp32
+/// [1, 1], whose gradient whoever makes it knows. `soft_cap`: as in CrossEntropy.
 class CrossEntropyRule final : public Operator {
  public:
   enum : int { penalty, logits, targets, losses };
@@ -16,7 +16,7 @@ class CrossEntropyRule final : public Operator {
 
   std::string_view name() const override { return "cross_entropy"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::updates, Touch::reads, Touch::writes};
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
   std::string_view axes() const override { return "1 1, t v^, 1 t, 1 t"; }
   bool goes_by_rows() const override { return true; }
