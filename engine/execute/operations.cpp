@@ -54,6 +54,13 @@ const UnitPass& pass_of(const UnitPasses::Level& level, Operation operation) {
   }
 }
 
+/// Elements of the operand if the instruction writes it and does not read it, or 0.
+std::int64_t elements_begun(const Instruction& instruction, Role role) {
+  const Operand* operand = instruction.find_operand(role);
+  const bool is_read = std::ranges::find(instruction.reads, role, &Operand::role) != instruction.reads.end();
+  return operand == nullptr || is_read ? 0 : operand->elements;
+}
+
 }  // namespace
 
 Operations::Operations(Setup setup)
@@ -118,8 +125,6 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return read(instruction);
     case Operation::write:
       return write(instruction);
-    case Operation::zero:
-      return kernels_.run(Zero{flat(instruction.writes[0])});
     case Operation::forward:
     case Operation::backward:
     case Operation::input_gradient:
@@ -214,7 +219,9 @@ void Operations::run_pass(const Instruction& instruction) {
   const UnitPass& pass = pass_of(level, instruction.operation);
   const Segment& segment = pass.segments()[static_cast<std::size_t>(instruction.segment)];
   const std::int64_t terms = setup_.program->loss_terms / setup_.program->updates;
-  segment.run(kernels_, memory, 1.0F / static_cast<float>(terms));
+  segment.run(kernels_, memory, 1.0F / static_cast<float>(terms),
+              {.gradient = elements_begun(instruction, Role::gradient),
+               .shared_gradient = elements_begun(instruction, Role::shared_gradient)});
 }
 
 void Operations::cast_gradient(const Instruction& instruction) {

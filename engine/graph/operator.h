@@ -21,6 +21,10 @@ class Operator;
 /// That an operator has.
 constexpr std::size_t kMostOperands = 12;
 
+/// Operands, a bit for each, the first in the lowest.
+using OperandSet = std::uint32_t;
+static_assert(kMostOperands <= 32);
+
 enum class Touch : std::uint8_t { reads, writes, updates };
 
 /// An operator at work on tensors of its unit.
@@ -35,8 +39,9 @@ struct Node {
 /// A node's operands in memory; or their sizes alone, with null for data.
 class Operands {
  public:
-  Operands(std::span<const Matrix> matrices, MicrobatchShape shape, float loss_factor = 1)
-      : matrices_(matrices), shape_(shape), loss_factor_(loss_factor) {}
+  Operands(std::span<const Matrix> matrices, MicrobatchShape shape, float loss_factor = 1,
+           OperandSet overwritten = 0)
+      : matrices_(matrices), shape_(shape), loss_factor_(loss_factor), overwritten_(overwritten) {}
 
   /// Empty if the operand is not given.
   const Matrix& operator[](int operand) const { return matrices_[static_cast<std::size_t>(operand)]; }
@@ -51,11 +56,14 @@ class Operands {
   }
   const MicrobatchShape& shape() const { return shape_; }
   float loss_factor() const { return loss_factor_; }  ///< what a token's loss counts in the step's mean
+  /// Whether this is the first value of an operand that is otherwise added to.
+  bool overwrites(int operand) const { return (overwritten_ >> operand & 1U) != 0; }
 
  private:
   std::span<const Matrix> matrices_;
   MicrobatchShape shape_;
   float loss_factor_;
+  OperandSet overwritten_;
 };
 
 /// One of several equal parts of an axis; the last may be shorter.
@@ -90,6 +98,8 @@ class Operator {
   virtual std::vector<InPlace> in_place() const { return {}; }
   /// An operand that it adds to, so `written` must hold it before.
   virtual std::vector<InPlace> must_hold() const { return {}; }
+  /// It can write this operand, which it updates, as if zeros were there, and without reading it.
+  virtual bool can_overwrite(int /*operand*/) const { return false; }
   /// Costs little beside products of matrices: what it writes is made again in a backward pass, not saved.
   virtual bool is_cheap() const { return false; }
   /// Its rows depend on the same rows of its operands only.

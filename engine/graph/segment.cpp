@@ -28,6 +28,7 @@ bool are_alike(const Segment::Step& a, const Segment::Step& b) {
 
 Segment::Segment(std::vector<Step> steps, const MicrobatchShape& shape)
     : steps_(std::move(steps)), shape_(shape) {
+  find_first_gradients();
   Work work;
   std::vector<const Step*> first_of;  // by call
   for (const Step& step : steps_) {
@@ -69,21 +70,66 @@ KernelWork Segment::work_of(const Step& step) const {
   return work;
 }
 
-void Segment::run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const {
-  for (const Step& step : steps_) run_step(step, kernels, memory, loss_factor);
+/// Steps touch gradients in their order, so what one finds untouched is its own to begin.
+void Segment::find_first_gradients() {
+  std::array<std::vector<Range>, kRegions> touched;
+  for (Step& step : steps_) {
+    const std::vector<Touch> touches = step.rule->touches();
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      const auto& [region, offset, size, has_indices] = step.operands[i];
+      if (size.columns == 0 || (region != Region::gradient && region != Region::shared_gradient)) continue;
+      const Bytes element = size_of(size.dtype);
+      const Range range = {offset, offset + ((size.rows - 1) * size.stride + size.columns) * element};
+      std::vector<Range>& of_region = touched[static_cast<std::size_t>(region)];
+      const bool is_first = std::ranges::none_of(
+          of_region, [&](const Range& other) { return range.first < other.end && other.first < range.end; });
+      of_region.push_back(range);
+      const bool can_overwrite =
+          touches[i] == Touch::updates && step.rule->can_overwrite(static_cast<int>(i));
+      if (!is_first || !can_overwrite || !size.contiguous()) continue;
+      step.first_gradients |= OperandSet{1} << i;
+      overwritten_[static_cast<std::size_t>(region)].push_back(range);
+    }
+  }
+  for (std::vector<Range>& ranges : overwritten_) std::ranges::sort(ranges, {}, &Range::first);
 }
 
-void Segment::run_step(const Step& step, Kernels& kernels, const UnitMemory& memory,
-                       float loss_factor) const {
+void Segment::clear(Kernels& kernels, const UnitMemory& memory, const BegunGradients& begun) const {
+  for (const Region region : {Region::gradient, Region::shared_gradient}) {
+    if (begun.of(region) == 0) continue;
+    const auto clear = [&](Bytes first, Bytes end) {
+      if (first < end)
+        kernels.run(Zero{{memory[region] + first, DType::fp32, 1, (end - first) / size_of(DType::fp32)}});
+    };
+    Bytes end = 0;
+    for (const Range& range : overwritten_[static_cast<std::size_t>(region)]) {
+      clear(end, range.first);
+      end = range.end;
+    }
+    clear(end, begun.of(region) * size_of(DType::fp32));
+  }
+}
+
+void Segment::run(Kernels& kernels, const UnitMemory& memory, float loss_factor,
+                  const BegunGradients& begun) const {
+  clear(kernels, memory, begun);
+  for (const Step& step : steps_) run_step(step, kernels, memory, loss_factor, begun);
+}
+
+void Segment::run_step(const Step& step, Kernels& kernels, const UnitMemory& memory, float loss_factor,
+                       const BegunGradients& begun) const {
   std::array<Matrix, kMostOperands> matrices;
+  OperandSet overwritten = 0;
   for (std::size_t i = 0; i < step.operands.size(); ++i) {
     const PlacedOperand& operand = step.operands[i];
     std::byte* start = memory[operand.region];
     const bool is_given = operand.size.columns > 0 && start != nullptr;
     matrices[i] = is_given ? operand.size : Matrix();
     if (is_given) matrices[i].data = start + operand.offset;
+    if (begun.of(operand.region) > 0) overwritten |= step.first_gradients & OperandSet{1} << i;
   }
-  step.rule->run(kernels, Operands({matrices.data(), step.operands.size()}, shape_, loss_factor));
+  step.rule->run(kernels,
+                 Operands({matrices.data(), step.operands.size()}, shape_, loss_factor, overwritten));
 }
 
 }  // namespace strata

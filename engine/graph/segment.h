@@ -11,6 +11,15 @@
 
 namespace strata {
 
+/// Flat gradients of parameters that hold nothing yet: their elements, or 0 if they are added to.
+struct BegunGradients {
+  std::int64_t gradient = 0, shared_gradient = 0;
+
+  std::int64_t of(Region region) const {
+    return region == Region::gradient ? gradient : region == Region::shared_gradient ? shared_gradient : 0;
+  }
+};
+
 class Segment {
  public:
   struct PlacedOperand {
@@ -22,6 +31,8 @@ class Segment {
   struct Step {
     std::shared_ptr<const Operator> rule;
     std::vector<PlacedOperand> operands = {};
+    /// Gradients of parameters that it can overwrite, and that no step of the segment before it touches.
+    OperandSet first_gradients = 0;
   };
 
   Segment(std::vector<Step> steps, const MicrobatchShape& shape);
@@ -36,15 +47,27 @@ class Segment {
   bool reads(Region region) const { return read_[static_cast<std::size_t>(region)]; }
   bool writes(Region region) const { return written_[static_cast<std::size_t>(region)]; }
 
-  void run(Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
-  void run_step(const Step& step, Kernels& kernels, const UnitMemory& memory, float loss_factor) const;
+  /// Gradients that begin here are written as if all their elements had been zeros before.
+  void run(Kernels& kernels, const UnitMemory& memory, float loss_factor,
+           const BegunGradients& begun = {}) const;
+  void run_step(const Step& step, Kernels& kernels, const UnitMemory& memory, float loss_factor,
+                const BegunGradients& begun = {}) const;
+  /// Clears what steps do not overwrite of a gradient that begins here; before them.
+  void clear(Kernels& kernels, const UnitMemory& memory, const BegunGradients& begun) const;
 
  private:
+  /// Bytes of a region, from first to end.
+  struct Range {
+    Bytes first, end;
+  };
+  void find_first_gradients();
+
   std::vector<Step> steps_;
   MicrobatchShape shape_;
   std::shared_ptr<const Work> work_;
   double flops_ = 0;
   std::array<bool, kRegions> read_ = {}, written_ = {};
+  std::array<std::vector<Range>, kRegions> overwritten_;  ///< of gradients, by address
 };
 
 }  // namespace strata

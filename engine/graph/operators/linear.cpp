@@ -58,7 +58,7 @@ void LinearWeightGradientRule::run(Kernels& kernels, const Operands& operands) c
                       .transpose_a = true,
                       .b = operands[is_linear ? x : out_gradient],
                       .out = operands[weight_gradient],
-                      .accumulate = true});
+                      .accumulate = !operands.overwrites(weight_gradient)});
 }
 
 double LinearWeightGradientRule::flops(const Operands& operands) const {

@@ -64,6 +64,7 @@ class LinearWeightGradientRule final : public GradientOperator {
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "t+ k, t n, n k" : "t+ k, t n, k n";
   }
+  bool can_overwrite(int operand) const override { return operand == weight_gradient; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 

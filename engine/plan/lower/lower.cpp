@@ -96,7 +96,7 @@ class Lowering {
         case Pass::weight_gradient: {
           const std::size_t level = trains ? this->level(u) : 0;
           const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
-          if (begins_backward(visit)) zero_gradients(u);
+          if (begins_backward(visit)) begin_gradients(u);
           if (!has_parameters) gather_parameters(visit, pass);
           pass_lowering_.run(visits, pass, level);
           break;
@@ -234,13 +234,9 @@ class Lowering {
     }
   }
 
-  void zero_gradients(std::int32_t u) {
-    const auto zero = [&](std::int32_t unit) {
-      builder_.on_compute(Operation::zero, unit,
-                          {{Role::gradient, &unit_values(unit).gradient, Access::write}});
-    };
-    if (adds_to_shared(u)) zero(unit(u).shares);
-    if (work_[index(u)].update && !is_shared(u)) zero(u);
+  void begin_gradients(std::int32_t u) {
+    if (adds_to_shared(u)) unit_values(unit(u).shares).gradient.begins = true;
+    if (work_[index(u)].update && !is_shared(u)) unit_values(u).gradient.begins = true;
   }
 
   void cast_gradient(std::int32_t u, Value& accumulated) {

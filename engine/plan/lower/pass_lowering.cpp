@@ -152,8 +152,9 @@ void PassLowering::run_segment(const Visit& visit, const UnitPass& pass, std::si
   std::vector<Use> uses;
   for (const Region region : regions_of(visit.pass)) {
     if (!segment.touches(region)) continue;
-    uses.push_back(
-        {role_of(region), &value_of(region, visit, memory), access_to(region, visit.pass, pass, number)});
+    Value& value = value_of(region, visit, memory);
+    const Access access = access_to(region, visit.pass, pass, number);
+    uses.push_back({role_of(region), &value, std::exchange(value.begins, false) ? Access::write : access});
   }
   const bool begins = number == 0 && !is_touched_before(Region::workspace, pass, 0);
   uses.push_back({Role::workspace, &memory.workspace, begins ? Access::write : Access::update});

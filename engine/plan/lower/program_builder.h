@@ -21,6 +21,7 @@ struct Value {
   bool pinned = false;     ///< gets a resident buffer with its first use
   bool at_home = false;    ///< of a value with both buffers: the host's is as new as the device's
   bool scratch = false;    ///< dies with its instruction: never copied
+  bool begins = false;     ///< of a gradient: the next instruction that adds to it finds nothing there
 
   Bytes bytes() const { return elements * size_of(type); }
   /// As it stands in an instruction, in one of its buffers.

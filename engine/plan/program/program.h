@@ -61,9 +61,9 @@ enum class Operation : std::uint8_t {
   copy_to_host,
   read,  ///< nvme source → host destination
   write,
-  zero,             ///< clear the unit's gradient accumulator
   forward,          ///< of one unit and microbatch
-  backward,         ///< recomputes what was not saved; the last unit's includes its forward and the loss
+  backward,         ///< recomputes what was not saved; the last unit's includes its forward and the loss. A
+                    ///< gradient of parameters that it only writes holds nothing before: a step's first pass
   input_gradient,   ///< a backward pass without what only gradients of parameters need,
   weight_gradient,  ///< and that
   cast_gradient,    ///< fp32 accumulator → the dtype that travels

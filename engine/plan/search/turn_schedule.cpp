@@ -128,7 +128,7 @@ std::vector<std::vector<std::size_t>> orders_alone(const std::vector<ModelTurns>
 /// Turns of one pass stand together.
 TurnsOfModel turns_of(const ModelTurns& model, const std::vector<std::size_t>& order) {
   TurnsOfModel turns = {.seconds = {}, .visit = {}, .remaining_steps = model.remaining_steps};
-  std::pair<std::int32_t, Operation> latest = {-1, Operation::zero};
+  std::pair<std::int32_t, Operation> latest = {-1, Operation::forward};
   std::int32_t visit = -1;
   for (const std::size_t t : order) {
     const JointTurn& turn = model.turns[t];

@@ -114,7 +114,7 @@ TEST(Timeline, SharesTheHostsMemoryBetweenUpdatesAndCopies) {
 TEST(Timeline, CountsPassesOverMemoryIfItIsTheHosts) {
   Program program;
   const BufferId page = program.add({.name = "page", .tier = Tier::device, .bytes = kBufferAlignment});
-  program.instructions.push_back({.operation = Operation::zero,
+  program.instructions.push_back({.operation = Operation::stash,
                                   .lane = Lane::compute,
                                   .writes = {{Role::gradient, ElementType::byte, page, kBufferAlignment}}});
   MachineRates rates = kRates;
