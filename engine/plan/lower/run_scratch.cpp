@@ -13,15 +13,22 @@ UnitMemory memory_somewhere() {
 
 }  // namespace
 
-ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
-  ScratchMeter meter(rules);
-  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+void make_calls(Kernels& kernels, const Model& model, DType precision, const MicrobatchShape& microbatch) {
+  const auto compute = unit_compute(model, precision, microbatch);
   const UnitMemory memory = memory_somewhere();
   for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
     for (const UnitPasses::Level& level : compute->passes(kind).levels) {
-      for (const UnitPass* pass : {&level.forward, &level.backward}) pass->run(meter, memory, 1);
+      for (const UnitPass* pass :
+           {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
+        pass->run(kernels, memory, 1);
     }
   }
+}
+
+ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
+  ScratchMeter meter(rules);
+  make_calls(meter, model, strategy.precision, strategy.microbatch);
+  const UnitMemory memory = memory_somewhere();
   for (const Unit& unit : model.units) {
     if (unit.elements == 0) continue;
     meter.run(SumOfSquares{
