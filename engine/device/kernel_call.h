@@ -221,14 +221,15 @@ struct ActivationForward {
   }
 };
 
-/// x_gradient = out_gradient · activation'(x). x_gradient may be out_gradient or x.
+/// x_gradient = out_gradient · activation'(x). x_gradient may be out_gradient or x, and `out` the other.
 struct ActivationBackward {
   Activation kind;
   Matrix x, out_gradient, x_gradient;
+  Matrix out = {};  ///< optional: activation(x), to the bit what ActivationForward writes
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, out_gradient, x_gradient);
+    visit_each(visit, x, out_gradient, x_gradient, out);
   }
 };
 
@@ -243,14 +244,15 @@ struct GatedForward {
   }
 };
 
-/// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself.
+/// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself, and `out` out_gradient.
 struct GatedBackward {
   Activation kind;
   Matrix gate_up, out_gradient, gate_up_gradient;
+  Matrix out = {};  ///< optional: activation(gate) · up, to the bit what GatedForward writes
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, gate_up, out_gradient, gate_up_gradient);
+    visit_each(visit, gate_up, out_gradient, gate_up_gradient, out);
   }
 };
 
