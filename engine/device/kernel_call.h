@@ -29,8 +29,8 @@ std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
-/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate). a, b: one dtype; out: that dtype or
-/// fp32.
+/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype; out: that
+/// dtype or fp32.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]
@@ -38,11 +38,12 @@ struct Product {
   bool transpose_b = false;  ///< `b` is stored as [n,k]
   Matrix out;
   bool accumulate = false;
-  Matrix bias = {};  ///< optional [1,n], dtype of a
+  Matrix bias = {};    ///< optional [1,n], dtype of a
+  Matrix addend = {};  ///< optional [m,n], dtype of out, elsewhere than out, which is not accumulated then
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, a, b, out, bias);
+    visit_each(visit, a, b, out, bias, addend);
   }
 };
 

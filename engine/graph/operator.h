@@ -88,8 +88,6 @@ class Operator {
 
   virtual double flops(const Operands&) const { return 0; }
   virtual std::vector<InPlace> in_place() const { return {}; }
-  /// An operand that it adds to, so `written` must hold it before.
-  virtual std::vector<InPlace> must_hold() const { return {}; }
   /// Costs little beside products of matrices: what it writes is made again in a backward pass, not saved.
   virtual bool is_cheap() const { return false; }
   /// Its rows depend on the same rows of its operands only.

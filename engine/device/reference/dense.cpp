@@ -23,13 +23,16 @@ void run_on_reference(const Product& product) {
   expect(!product.bias ||
              (is_shape(product.bias, 1, product.out.columns) && product.bias.dtype == product.a.dtype),
          "a bias of [1, n]");
+  expect(!product.addend || (is_like(product.addend, product.out) && !product.accumulate),
+         "an addend like out, or out itself");
+  const Matrix& addend = product.accumulate ? product.out : product.addend;
   for_each_element(product.out, [&](std::int64_t row, std::int64_t column) {
     double sum = product.bias ? load(product.bias, 0, column) : 0;
     for (std::int64_t k = 0; k < inner; ++k) {
       sum += (product.transpose_a ? load(product.a, k, row) : load(product.a, row, k)) *
              (product.transpose_b ? load(product.b, column, k) : load(product.b, k, column));
     }
-    store(product.out, row, column, product.accumulate ? load(product.out, row, column) + sum : sum);
+    store(product.out, row, column, addend ? load(addend, row, column) + sum : sum);
   });
 }
 

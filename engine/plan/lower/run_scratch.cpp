@@ -3,11 +3,13 @@
 namespace strata {
 namespace {
 
-/// Memory that is given, so that every optional operand is there, but that nobody looks into.
+/// Memory that is given, so that every optional operand is there, but that nobody looks into. No region lies
+/// in another.
 UnitMemory memory_somewhere() {
+  constexpr std::uintptr_t kApart = std::uintptr_t{1} << 40;
   UnitMemory memory;
   for (std::size_t i = 0; i < kRegions; ++i)
-    memory[static_cast<Region>(i)] = reinterpret_cast<std::byte*>(kBufferAlignment);
+    memory[static_cast<Region>(i)] = reinterpret_cast<std::byte*>(kApart * (i + 1));
   return memory;
 }
 
