@@ -27,6 +27,7 @@
 #include "engine/cli/setup.h"
 #include "engine/config/load.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/execute/choose_products.h"
 #include "engine/execute/kernel_times.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/trainer.h"
@@ -206,6 +207,19 @@ Finding find_kernels(Device& device, const RunConfig& config, std::int64_t ranks
                       config.data.sequence_length)};
 }
 
+/// As a run of this file would, so that kernels are timed as they will run.
+std::optional<Finding> find_products(Device& device, const RunConfig& config, std::int64_t ranks) {
+  const std::vector<RunConfig> shapes = shapes_of(config, ranks);
+  std::vector<Model> models;
+  for (const RunConfig& shape : shapes) models.push_back(load_model_of_rank(shape, 0));
+  std::vector<ProductsOf> products;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    products.push_back({models[i], shapes[i].precision(), microbatch_of_rank(shapes[i])});
+  const ChosenProducts chosen = choose_products(device, config.device.product_table, products, nullptr);
+  if (chosen.table.empty()) return std::nullopt;
+  return Finding{Grade::good, "products", chosen.describe()};
+}
+
 std::string filesystem_of(const struct statfs& status) {
   switch (static_cast<unsigned long>(status.f_type)) {
     case 0xEF53:
@@ -297,6 +311,8 @@ int run_doctor(const DoctorCommand& command) {
   }
   if (!command.run_file.empty() && !command.profile.empty()) {
     config.train.precision = precision;
+    if (const std::optional<Finding> products = find_products(*device, config, command.ranks))
+      report.add(*products);
     report.add(find_kernels(*device, config, command.ranks, rates));
   }
   for (const std::string& sentence : device->slow_paths()) report.add({Grade::weak, "slow path", sentence});

@@ -130,6 +130,8 @@ int train(const TrainCommand& command, Job& job) {
     for (const std::string& warning : setup.warnings) std::cerr << "warning: " << warning << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';
+    if (const std::string products = trainer.products().describe(); !products.empty())
+      std::cerr << "products " << products << '\n';
   }
 
   const TrainResult result = trainer.train(stop_on_signals(), listeners);

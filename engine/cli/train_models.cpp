@@ -315,6 +315,8 @@ class ModelsTraining {
               << '\n';
     if (const std::string drives = trainer.describe_nvme(); !drives.empty())
       std::cerr << "drives   " << drives << '\n';
+    if (const std::string products = trainer.products().describe(); !products.empty())
+      std::cerr << "products " << products << '\n';
     std::string memory;
     for (const Tier tier : kTiers) {
       if (plan.arena_bytes(tier) > 0)

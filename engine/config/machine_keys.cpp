@@ -270,6 +270,12 @@ void add_device(std::vector<Key>& keys) {
               "than they would have; 0: as fast as it goes.",
               not_below_zero),
           {"device.kind"}, check_cpu_only<&S::flops_per_second>);
+  section.add<Text>(
+      "product_table", &S::product_table, "",
+      "File with the fastest of cuBLASLt's algorithms for each product, by GPU, version of the library, and "
+      "shape. What it lacks is timed before the run begins and added, and then stays, so runs with this file "
+      "have the same bits. Several runs and machines may share it. Left out: what cuBLASLt proposes first, "
+      "the same bits on every machine with such a GPU. Of no effect on the CPU.");
   SectionKeys<S> link(keys, "device.link", &RunConfig::device);
   require(
       link.add<Rate>(

@@ -171,6 +171,7 @@ struct RunConfig {
     std::optional<Bytes> h2d_per_second, d2h_per_second;  ///< throttle of the link
     std::optional<Bytes> sent_per_second;                 ///< likewise of that to other ranks
     double flops_per_second = 0;                          ///< throttle of computing; 0: none
+    std::string product_table;                            ///< file; empty: the library's own choice
     friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
   } device;
 

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "engine/device/kernels.h"
+#include "engine/device/product_chooser.h"
 
 namespace strata {
 
@@ -84,6 +85,8 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   /// These hold for the kernels of its streams.
   virtual const ScratchRules& scratch_rules() const = 0;
+  /// For the products of these calls; null if each has one algorithm only. The device outlives it.
+  virtual std::unique_ptr<ProductChooser> product_chooser(const CallsOfRun& /*calls*/) { return nullptr; }
   /// What was met that works here but more slowly than it could: what, why, and what to do, a sentence each.
   virtual std::vector<std::string> slow_paths() const { return {}; }
 };

@@ -29,8 +29,8 @@ std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
-/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate). a, b: one dtype; out: that dtype or
-/// fp32.
+/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype; out: that
+/// dtype or fp32.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]
@@ -38,11 +38,12 @@ struct Product {
   bool transpose_b = false;  ///< `b` is stored as [n,k]
   Matrix out;
   bool accumulate = false;
-  Matrix bias = {};  ///< optional [1,n], dtype of a
+  Matrix bias = {};    ///< optional [1,n], dtype of a
+  Matrix addend = {};  ///< optional [m,n], dtype of out, elsewhere than out, which is not accumulated then
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, a, b, out, bias);
+    visit_each(visit, a, b, out, bias, addend);
   }
 };
 
@@ -259,14 +260,15 @@ struct ActivationForward {
   }
 };
 
-/// x_gradient = out_gradient · activation'(x). x_gradient may be out_gradient or x.
+/// x_gradient = out_gradient · activation'(x). x_gradient may be out_gradient or x, and `out` the other.
 struct ActivationBackward {
   Activation kind;
   Matrix x, out_gradient, x_gradient;
+  Matrix out = {};  ///< optional: activation(x), to the bit what ActivationForward writes
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, out_gradient, x_gradient);
+    visit_each(visit, x, out_gradient, x_gradient, out);
   }
 };
 
@@ -281,14 +283,15 @@ struct GatedForward {
   }
 };
 
-/// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself.
+/// gate_up_gradient[m,2n] from out_gradient[m,n]; may be gate_up itself, and `out` out_gradient.
 struct GatedBackward {
   Activation kind;
   Matrix gate_up, out_gradient, gate_up_gradient;
+  Matrix out = {};  ///< optional: activation(gate) · up, to the bit what GatedForward writes
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, gate_up, out_gradient, gate_up_gradient);
+    visit_each(visit, gate_up, out_gradient, gate_up_gradient, out);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/data/training_data.h"
+#include "engine/execute/choose_products.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/ranks.h"
 #include "engine/execute/run_memory.h"
@@ -38,6 +39,7 @@ struct TrainResult {
   Measurements measured;   ///< bytes of all links are those of training steps; peaks include validation
   ScratchUse scratch;
   std::vector<std::string> slow_paths = {};  ///< of the device
+  ChosenProducts products = {};              ///< of all models
   std::string state_hash;
   bool interrupted = false;
   std::string ended = {};   ///< why before its last step, if others went on

@@ -61,6 +61,12 @@ RunPrograms programs_of(const JointPlan& plan) {
 Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const RunPrograms& programs,
                  Device& device, Options options)
     : run_(run), options_(std::move(options)), streams_(device, bool(options_.make_device_group)) {
+  std::vector<ProductsOf> products;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    const Strategy& strategy = programs.models[m]->strategy;
+    products.push_back({models[m].model, strategy.precision, strategy.microbatch});
+  }
+  products_ = choose_products(device, run_.device.product_table, products, options_.world);
   std::array<Bytes, kTiers.size()> bytes = {};
   for (const Tier tier : kTiers) bytes[static_cast<std::size_t>(tier)] = programs.arena_bytes(tier);
   on_every_rank(options_.world, [&] { memory_.emplace(bytes, device, store_options(run_, options_)); });
@@ -168,6 +174,7 @@ TrainResult Trainer::train(const std::atomic<bool>& stop, TrainListener& listene
   TrainResult result = std::move(train(stop, std::vector<TrainListener*>{&listener}).front());
   result.measured = measured_;
   result.scratch = scratch_;
+  result.products = products_;
   return result;
 }
 

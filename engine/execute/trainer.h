@@ -104,6 +104,8 @@ class Trainer {
   void measure_nvme(MachineRates& rates) { memory_->measure_nvme(rates); }
   /// One line about the nvme tier's files; empty if the run has none.
   std::string describe_nvme() const { return memory_->describe_nvme(); }
+  /// How products are computed, if a table says so.
+  const ChosenProducts& products() const { return products_; }
 
   /// For tests, while no lane runs.
   const RunMemory& memory() const { return *memory_; }
@@ -137,6 +139,7 @@ class Trainer {
 
   const RunConfig& run_;
   Options options_;
+  ChosenProducts products_;
   std::optional<RunMemory> memory_;
   LaneStreams streams_;  ///< after the memory, which outlives what streams still do when a run has failed
   std::optional<Ranks> ranks_;

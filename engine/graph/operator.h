@@ -96,8 +96,6 @@ class Operator {
 
   virtual double flops(const Operands&) const { return 0; }
   virtual std::vector<InPlace> in_place() const { return {}; }
-  /// An operand that it adds to, so `written` must hold it before.
-  virtual std::vector<InPlace> must_hold() const { return {}; }
   /// It can write this operand, which it updates, as if zeros were there, and without reading it.
   virtual bool can_overwrite(int /*operand*/) const { return false; }
   /// Costs little beside products of matrices: what it writes is made again in a backward pass, not saved.

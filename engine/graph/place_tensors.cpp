@@ -116,17 +116,13 @@ class Placing {
     const std::vector<Node>& nodes = *problem_.nodes;
     for (std::ptrdiff_t i = 0; i < std::ssize(nodes); ++i) {
       const Node& node = nodes[static_cast<std::size_t>(i)];
-      const auto share_pairs = [&](const std::vector<InPlace>& pairs) {
-        for (const auto& [written, read] : pairs) {
-          Storage* before = storage(node[read]);
-          Storage* next = storage(node[written]);
-          if (before != nullptr && next != nullptr && before->last == i && next->first == i &&
-              has_once(node, node[read].tensor))
-            share(node[read], node[written]);
-        }
-      };
-      share_pairs(node.rule->must_hold());
-      share_pairs(node.rule->in_place());
+      for (const auto& [written, read] : node.rule->in_place()) {
+        Storage* before = storage(node[read]);
+        Storage* next = storage(node[written]);
+        if (before != nullptr && next != nullptr && before->last == i && next->first == i &&
+            has_once(node, node[read].tensor))
+          share(node[read], node[written]);
+      }
     }
   }
 

@@ -115,7 +115,6 @@ class PartialRule final : public Operator {
   std::string_view axes() const override { return rule_->axes(); }
   double flops(const Operands& operands) const override { return rule_->flops(operands); }
   std::vector<InPlace> in_place() const override { return rule_->in_place(); }
-  std::vector<InPlace> must_hold() const override { return rule_->must_hold(); }
   bool is_cheap() const override { return rule_->is_cheap(); }
   bool goes_by_rows() const override { return rule_->goes_by_rows(); }
   Node again(const Node& node) const override {

@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/graph/operators/elementwise.h"
-
 namespace strata {
 namespace {
 
@@ -19,36 +17,12 @@ std::ptrdiff_t last_touch(const std::vector<Node>& nodes, TensorId tensor) {
   return last;
 }
 
-/// Whoever adds to an operand that must survive, or that is not the pass's own, adds to a copy of it.
-std::vector<Node> with_copies(const UnitGraph& graph, const GivenTensors& given) {
-  std::vector<Node> nodes;
-  for (std::ptrdiff_t i = 0; i < std::ssize(graph.nodes); ++i) {
-    Node node = graph.nodes[static_cast<std::size_t>(i)];
-    for (const auto& [written, held] : node.rule->must_hold()) {
-      if (!node[held]) continue;
-      const TensorId id = node[held].tensor;
-      const bool can_be_used_up = graph.tensor(id).region == Region::workspace && !given.contains(id) &&
-                                  node[held].is_whole() && has_once(node, id) &&
-                                  last_touch(graph.nodes, id) == i;
-      if (can_be_used_up) continue;
-      nodes.push_back({std::make_shared<CopyRule>(), {node[held], node[written]}});
-      node[held] = node[written];
-    }
-    nodes.push_back(std::move(node));
-  }
-  return nodes;
-}
-
 }  // namespace
 
 class UnitPassMaker {
  public:
   UnitPassMaker(UnitPass& pass, const UnitGraph& graph, const GraphShape& shape, const GivenTensors& given)
-      : pass_(pass),
-        shape_(shape),
-        given_(given),
-        tensors_(graph.tensors),
-        nodes_(with_copies(graph, given)) {
+      : pass_(pass), shape_(shape), given_(given), tensors_(graph.tensors), nodes_(graph.nodes) {
     pass.chunk_rows_ = strata::chunk_rows(graph, shape);
     find_loop();
     place();

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/graph/merge_remade.h"
+
 namespace strata {
 namespace {
 
@@ -133,7 +135,18 @@ class PassMaker {
     UnitGraph graph;
     std::tie(graph, level.backward) = smallest_backward(saved, found);
     divide(graph, found, level);
+    merge_remade(std::move(graph), found, level.backward);
     return level;
+  }
+
+  /// Unless that takes more workspace. A pass in two stays as it is: what the second part makes again there,
+  /// the first would have to leave it.
+  void merge_remade(UnitGraph graph, const GivenTensors& found, UnitPass& backward) const {
+    const std::size_t nodes = graph.nodes.size();
+    graph.nodes = strata::merge_remade(std::move(graph.nodes));
+    if (graph.nodes.size() == nodes) return;
+    UnitPass merged(graph, shape_, found);
+    if (merged.workspace_bytes() <= backward.workspace_bytes()) backward = std::move(merged);
   }
 
   /// The passes input_gradient and weight_gradient, from that of both.

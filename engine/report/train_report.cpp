@@ -14,6 +14,16 @@ Bytes planned_traffic(const TrainReport& report, Link link) {
   return planned_bytes(report.plan, report.result, link);
 }
 
+/// Null without a table.
+nlohmann::json products_json(const ChosenProducts& products) {
+  if (products.table.empty()) return nullptr;
+  return {{"table", products.table},
+          {"products", products.products},
+          {"timed", products.timed},
+          {"seconds", products.seconds},
+          {"hash", products.hash}};
+}
+
 nlohmann::json scratch(const TrainReport& report) {
   nlohmann::json json = scratch_json(report.result.scratch.planned);
   json["measured_bytes"] = report.result.scratch.measured_bytes;
@@ -103,6 +113,8 @@ std::string summary_text(const TrainReport& report) {
                    format_bytes(result.scratch.measured_bytes)));
   for (const Link link : used_links(report.plan.training, report.plan.budgets))
     line("traffic    " + moved_text(link, planned_traffic(report, link), result.measured));
+  if (const std::string products = result.products.describe(); !products.empty())
+    line("products   " + products);
   for (const std::string& sentence : result.slow_paths) line("slow path  " + sentence);
   for (const std::string& difference : differences_from_plan(report.plan, result))
     line("plan wrong " + difference);
@@ -146,6 +158,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"traffic",
        by_link([&](Link link) { return moved_json(link, planned_traffic(report, link), result.measured); })},
       {"scratch", scratch(report)},
+      {"products", products_json(result.products)},
       {"slow_paths", result.slow_paths},
       {"differences_from_plan", differences_from_plan(report.plan, result)},
       {"ranks", report.ranks},

@@ -57,6 +57,7 @@ TEST_F(Output, OfTrainAsJsonHasTheDocumentedKeys) {
                      "memory",
                      "traffic",
                      "scratch",
+                     "products",
                      "slow_paths",
                      "differences_from_plan",
                      "ranks",

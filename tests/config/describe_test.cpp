@@ -89,6 +89,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"device.link.d2h", "3KiB/s"},
     {"device.link.ranks", "5MB/s"},
     {"device.flops", "2.5e9"},
+    {"device.product_table", "products.txt"},
     {"checkpoint.path", "out"},
     {"checkpoint.every", "9"},
     {"checkpoint.keep", "8"},
@@ -229,6 +230,7 @@ plan:
 device:
   kind: cpu
   flops: 0
+  # product_table: (not given)
   link:
     # h2d: (not given)
     # d2h: (not given)

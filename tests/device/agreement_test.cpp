@@ -240,15 +240,40 @@ TEST_P(Agreement, Activations) {
           for (const bool in_place : {false, true}) {
             expect_agrees(activation_scenario(kind, dtype, rows, columns, padding, in_place));
             expect_agrees(gated_backward_scenario(kind, dtype, rows, columns, padding, in_place));
+            expect_agrees(gated_again_scenario(kind, dtype, rows, columns, padding, in_place));
           }
           expect_agrees(gated_scenario(kind, dtype, rows, columns, padding));
           for (const ActivationGradientPlace place :
                {ActivationGradientPlace::own, ActivationGradientPlace::over_out_gradient,
                 ActivationGradientPlace::over_x}) {
             expect_agrees(activation_backward_scenario(kind, dtype, rows, columns, padding, place));
+            expect_agrees(activation_again_scenario(kind, dtype, rows, columns, padding, place));
           }
         }
       }
+    }
+  }
+}
+
+/// And so do the gradients that are made beside them.
+TEST_P(Agreement, ActivationsMadeAgainHaveTheBitsOfTheFirst) {
+  constexpr std::int64_t kRows = 7, kColumns = 533;
+  const auto after = [&](const Scenario& scenario) { return run_scenario(scenario, implementation()); };
+  for (const DType dtype : kDTypes) {
+    for (const Activation kind : kActivations) {
+      SCOPED_TRACE(::testing::Message() << static_cast<int>(kind) << " in " << name_of(dtype));
+      const std::int64_t padding = 3;
+      const auto again = after(
+          activation_again_scenario(kind, dtype, kRows, kColumns, padding, ActivationGradientPlace::own));
+      EXPECT_EQ(again[3].values(),
+                after(activation_scenario(kind, dtype, kRows, kColumns, padding, false))[1].values());
+      EXPECT_EQ(again[2].values(), after(activation_backward_scenario(kind, dtype, kRows, kColumns, padding,
+                                                                      ActivationGradientPlace::own))[2]
+                                       .values());
+      const auto gated = after(gated_again_scenario(kind, dtype, kRows, kColumns, padding, false));
+      EXPECT_EQ(gated[3].values(), after(gated_scenario(kind, dtype, kRows, kColumns, padding))[1].values());
+      EXPECT_EQ(gated[2].values(),
+                after(gated_backward_scenario(kind, dtype, kRows, kColumns, padding, false))[2].values());
     }
   }
 }

@@ -362,6 +362,28 @@ Scenario activation_backward_scenario(Activation kind, DType dtype, std::int64_t
   return scenario;
 }
 
+Scenario activation_again_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                   std::int64_t padding, ActivationGradientPlace place) {
+  Scenario scenario = activation_backward_scenario(kind, dtype, rows, columns, padding, place);
+  scenario.name += " and again";
+  if (place == ActivationGradientPlace::own)
+    scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
+  scenario.call = [kind, place](Kernels& kernels, const Views& x) {
+    const bool is_own = place == ActivationGradientPlace::own;
+    const bool is_over_x = place == ActivationGradientPlace::over_x;
+    kernels.run(ActivationBackward{.kind = kind,
+                                   .x = x[0],
+                                   .out_gradient = x[1],
+                                   .x_gradient = x[is_own      ? 2
+                                                   : is_over_x ? 0
+                                                               : 1],
+                                   .out = x[is_own      ? 3
+                                            : is_over_x ? 1
+                                                        : 0]});
+  };
+  return scenario;
+}
+
 Scenario gated_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
                         std::int64_t padding) {
   return {fmt::format("gated {} {} {}x{}", name_of(kind), name_of(dtype), rows, columns),
@@ -382,6 +404,21 @@ Scenario gated_backward_scenario(Activation kind, DType dtype, std::int64_t rows
   if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, 2 * columns, padding));
   scenario.call = [kind, in_place](Kernels& kernels, const Views& x) {
     kernels.run(GatedBackward{kind, x[0], x[1], in_place ? x[0] : x[2]});
+  };
+  return scenario;
+}
+
+Scenario gated_again_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                              std::int64_t padding, bool in_place) {
+  Scenario scenario = gated_backward_scenario(kind, dtype, rows, columns, padding, in_place);
+  scenario.name += " and again";
+  if (!in_place) scenario.operands.push_back(poisoned_operand(dtype, rows, columns, padding));
+  scenario.call = [kind, in_place](Kernels& kernels, const Views& x) {
+    kernels.run(GatedBackward{.kind = kind,
+                              .gate_up = x[0],
+                              .out_gradient = x[1],
+                              .gate_up_gradient = x[in_place ? 0 : 2],
+                              .out = x[in_place ? 1 : 3]});
   };
   return scenario;
 }

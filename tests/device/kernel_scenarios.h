@@ -52,10 +52,17 @@ Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, st
 enum class ActivationGradientPlace { own, over_out_gradient, over_x };
 Scenario activation_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
                                       std::int64_t padding, ActivationGradientPlace place);
+/// With the activation again: over x where the gradient is over out_gradient, over out_gradient where that is
+/// over x.
+Scenario activation_again_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                                   std::int64_t padding, ActivationGradientPlace place);
 Scenario gated_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
                         std::int64_t padding);
 Scenario gated_backward_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
                                  std::int64_t padding, bool in_place);
+/// With the gated activation again, in place over out_gradient.
+Scenario gated_again_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
+                              std::int64_t padding, bool in_place);
 Scenario scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,
                         bool in_place);
 Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding,

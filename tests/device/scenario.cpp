@@ -56,6 +56,13 @@ float OperandMemory::at(std::int64_t row, std::int64_t column) const {
   });
 }
 
+std::vector<float> OperandMemory::values() const {
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < rows_; ++row)
+    for (std::int64_t column = 0; column < columns_; ++column) values.push_back(at(row, column));
+  return values;
+}
+
 void OperandMemory::set(std::int64_t row, std::int64_t column, float value) {
   const auto index = static_cast<std::size_t>(row * (columns_ + padding_) + column);
   with_storage_type(dtype_, [&]<typename T>(T) { reinterpret_cast<T*>(memory_.data())[index] = T(value); });

@@ -33,6 +33,8 @@ class OperandMemory {
   Matrix view() { return {memory_.data(), dtype_, rows_, columns_, columns_ + padding_}; }
   DType dtype() const { return dtype_; }
   float at(std::int64_t row, std::int64_t column) const;
+  /// Row by row, without the padding.
+  std::vector<float> values() const;
   void set(std::int64_t row, std::int64_t column, float value);
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }

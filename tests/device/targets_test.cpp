@@ -64,6 +64,8 @@ TEST(VectorTargetsThatFuse, GiveTheSameActivationsAndRotations) {
           activation_backward_scenario(kind, dtype, 9, 1030, 3, ActivationGradientPlace::own));
       scenarios.push_back(gated_scenario(kind, dtype, 9, 1030, 3));
       scenarios.push_back(gated_backward_scenario(kind, dtype, 9, 1030, 3, false));
+      scenarios.push_back(gated_again_scenario(kind, dtype, 9, 1030, 3, false));
+      scenarios.push_back(activation_again_scenario(kind, dtype, 9, 1030, 3, ActivationGradientPlace::own));
     }
     for (const Scenario& scenario : scenarios) expect_the_same_bits(scenario, targets_that_fuse());
   }

@@ -19,6 +19,8 @@ namespace {
 
 // What the opaque structures hold here.
 
+constexpr std::uint32_t kMark = 0x414C474F;  ///< what every algorithm begins with
+
 struct Layout {
   cudaDataType_t type;
   std::uint64_t rows, columns;
@@ -41,8 +43,9 @@ struct Preference {
   std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
 };
 
-/// What it was chosen for.
+/// Which one it is, and what it was chosen for.
 struct Algorithm {
+  std::uint32_t mark = kMark, number = 0;
   std::uint64_t workspace;
   std::uint32_t alignment_a, alignment_b, alignment_d, alignment_bias;
 };
@@ -114,6 +117,7 @@ struct Multiplication {
   const void *a, *b;
   void* d;
   float alpha, beta;
+  std::size_t first_of_depth;  ///< where sums begin
 };
 
 /// Empty if cuBLASLt would take it.
@@ -151,7 +155,8 @@ void multiply(const Multiplication& of) {
   std::vector<float> sums(rows);
   for (std::size_t column = 0; column < of.d_layout.columns; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0F);
-    for (std::size_t k = 0; k < a.size(); ++k) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const std::size_t k = (i + of.first_of_depth) % a.size();
       const float factor = b[column][k];
       const float* from = a[k].data();
       for (std::size_t row = 0; row < rows; ++row) sums[row] += factor * from[row];
@@ -290,15 +295,39 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool has_bias = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (has_bias && !machine().adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto bias = reinterpret_cast<std::uintptr_t>(operation.bias);
-  results[0] = {};
-  write(&results[0].algo,
-        Algorithm{.workspace = preference.workspace,
-                  .alignment_a = preference.alignment_a,
-                  .alignment_b = preference.alignment_b,
-                  .alignment_d = std::max(preference.alignment_c, preference.alignment_d),
-                  .alignment_bias = has_bias ? static_cast<std::uint32_t>(bias & -bias) : 1});
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  *count = 1;
+  if (requested > 1) ++counts().proposals;
+  for (*count = 0; *count < std::min(requested, machine().algorithms); ++*count) {
+    results[*count] = {};
+    write(&results[*count].algo,
+          Algorithm{.number = static_cast<std::uint32_t>(*count),
+                    .workspace = preference.workspace >> *count,
+                    .alignment_a = preference.alignment_a,
+                    .alignment_b = preference.alignment_b,
+                    .alignment_d = std::max(preference.alignment_c, preference.alignment_d),
+                    .alignment_bias = has_bias ? static_cast<std::uint32_t>(bias & -bias) : 1});
+    results[*count].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+std::size_t cublasLtGetVersion() {
+  return machine().cublas_version;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm_of,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  const std::string why = why_refused(read<Operation>(operation), read<Layout>(a), read<Layout>(b),
+                                      read<Layout>(c), read<Layout>(d));
+  if (!why.empty()) return refuse(why);
+  const auto algorithm = read<Algorithm>(algorithm_of);
+  if (algorithm.mark != kMark || algorithm.number >= static_cast<std::uint32_t>(machine().algorithms))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = {};
+  result->workspaceSize = algorithm.workspace;
+  result->state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -308,6 +337,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
                               cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm_of, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
+  const auto algorithm = read<Algorithm>(algorithm_of);
   const Multiplication product{.operation = read<Operation>(operation_of),
                                .a_layout = read<Layout>(a_layout),
                                .b_layout = read<Layout>(b_layout),
@@ -316,11 +346,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
                                .b = b,
                                .d = d,
                                .alpha = *static_cast<const float*>(alpha),
-                               .beta = *static_cast<const float*>(beta)};
+                               .beta = *static_cast<const float*>(beta),
+                               .first_of_depth = algorithm.number};
   const std::string why = why_refused(product.operation, product.a_layout, product.b_layout,
                                       read<Layout>(c_layout), product.d_layout);
   if (!why.empty()) return refuse(why);
-  const auto algorithm = read<Algorithm>(algorithm_of);
+  if (algorithm.mark != kMark) return refuse("the algorithm is none");
   if (c != d) return refuse("C is not D");
   if (!is_aligned(a, algorithm.alignment_a) || !is_aligned(b, algorithm.alignment_b) ||
       !is_aligned(d, algorithm.alignment_d) || !is_aligned(product.operation.bias, algorithm.alignment_bias))
@@ -334,7 +365,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
        !is_on_device(product.operation.bias, product.d_layout.rows * size_of(product.d_layout.type))))
     return refuse("a matrix is not on the device");
   ++counts().products;
-  if (stream->computes()) stream->add([product] { multiply(product); });
+  if (algorithm.number == 0) ++counts().first_proposals;
+  stream->add([product, computes = stream->computes(), number = static_cast<int>(algorithm.number)] {
+    if (computes) multiply(product);
+    if (machine().product_seconds) spend(machine().product_seconds(number));
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
 

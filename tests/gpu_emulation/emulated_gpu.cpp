@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -66,10 +67,17 @@ struct Gpu {
   Pieces memory, locked;
   std::mutex mutex;
   std::string failure;
+  std::atomic<double> spent_seconds = 0;
 };
 Gpu& gpu() {
   static Gpu instance;
   return instance;
+}
+
+/// By the clock of events.
+double seconds_now() {
+  if (machine().product_seconds) return gpu().spent_seconds;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -207,6 +215,10 @@ std::string take_failure() {
   return std::exchange(gpu().failure, {});
 }
 
+void spend(double seconds) {
+  gpu().spent_seconds += seconds;
+}
+
 bool is_on_device(const void* memory, std::size_t bytes) {
   return gpu().memory.part(memory, bytes) == Pieces::Part::inside;
 }
@@ -220,7 +232,7 @@ struct CUevent_st {
   std::mutex mutex;
   std::shared_ptr<EmulatedStream> stream;
   std::int64_t issued = 0;
-  std::shared_ptr<Clock::time_point> time;
+  std::shared_ptr<double> seconds;
 };
 
 extern "C" {
@@ -246,7 +258,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
-  std::strcpy(properties->name, "emulated GPU");
+  std::strncpy(properties->name, machine().name.c_str(), sizeof properties->name - 1);
   properties->totalGlobalMem = machine().device_bytes;
   return cudaSuccess;
 }
@@ -275,12 +287,16 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (*memory == nullptr) return refuse(cudaErrorMemoryAllocation);
   if (machine().computes) std::memset(*memory, 0xFF, bytes);
   gpu().memory.add(*memory, bytes);
+  const std::int64_t now = counts().device_bytes += static_cast<std::int64_t>(bytes);
+  if (now > counts().most_device_bytes) counts().most_device_bytes = now;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   streams().wait_for_all();
-  if (gpu().memory.remove(memory) == 0) return refuse(cudaErrorInvalidValue);
+  const std::size_t bytes = gpu().memory.remove(memory);
+  if (bytes == 0) return refuse(cudaErrorInvalidValue);
+  counts().device_bytes -= static_cast<std::int64_t>(bytes);
   std::free(memory);
   return cudaSuccess;
 }
@@ -384,8 +400,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(event->mutex);
   event->stream = streams().of(stream);
-  event->time = std::make_shared<Clock::time_point>();
-  event->stream->add([time = event->time] { *time = Clock::now(); });
+  event->seconds = std::make_shared<double>();
+  event->stream->add([seconds = event->seconds] { *seconds = seconds_now(); });
   event->issued = event->stream->issued();
   return cudaSuccess;
 }
@@ -396,7 +412,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return refuse(cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(*end->time - *start->time).count();
+  *milliseconds = static_cast<float>((*end->seconds - *start->seconds) * 1e3);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -24,6 +25,13 @@ struct Machine {
   std::size_t lockable_bytes = kAnyBytes, largest_lock = kAnyBytes;
   /// Whether cuBLASLt adds a bias in its epilogue.
   bool adds_bias = true;
+  /// What cuBLASLt has for each product: algorithm N begins its sums N places later in the depth, and needs
+  /// a workspace of a 2^N-th. It proposes them in their order.
+  int algorithms = 8;
+  /// What a product takes, by its algorithm: then events tell that time and nothing else.
+  std::function<double(int algorithm)> product_seconds = {};
+  std::string name = "emulated GPU";
+  std::size_t cublas_version = 130000;
 };
 Machine& machine();
 
@@ -33,6 +41,9 @@ struct Counts {
   std::atomic<std::int64_t> pageable_copies;  ///< between the device and host memory that is not locked
   std::atomic<std::int64_t> locked_bytes;     ///< now
   std::atomic<std::int64_t> registrations;    ///< cudaHostRegister's that succeeded
+  std::atomic<std::int64_t> proposals;        ///< cuBLASLt was asked for more than one algorithm
+  std::atomic<std::int64_t> first_proposals;  ///< products that it computed by the first
+  std::atomic<std::int64_t> device_bytes, most_device_bytes;  ///< now; at most, since a test has set it
 };
 Counts& counts();
 
@@ -40,6 +51,9 @@ Counts& counts();
 /// kernel failed, until a test takes it.
 void fail(const std::string& why);
 std::string take_failure();
+
+/// By what machine().product_seconds says events are later from now on.
+void spend(double seconds);
 
 /// Whether all of this memory is the device's.
 bool is_on_device(const void* memory, std::size_t bytes);

@@ -1,5 +1,6 @@
 #include "engine/model/compute.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -234,6 +235,20 @@ TEST(UnitCompute, AGpt2BlockKeepsNineAndScratchesThirteenHiddenVectorsPerToken) 
   EXPECT_NEAR(vectors(block.saving_nothing().forward.workspace_bytes()), 5, 0.1);
   EXPECT_NEAR(vectors(block.saving_all().backward.workspace_bytes()), 4, 0.1);
   EXPECT_NEAR(vectors(block.saving_nothing().backward.workspace_bytes()), 13, 0.1);
+}
+
+/// Reading what went into it once, whatever is saved.
+TEST(UnitCompute, MakesAnActivationAgainByTheCallOfItsGradient) {
+  const UnitCompute compute(build_model(gpt2_124m()), DType::bf16, {4, 512});
+  for (const UnitPasses::Level& level : compute.passes(1).levels) {
+    std::vector<std::string> calls;
+    for (const Segment& segment : level.backward.segments()) {
+      for (const RepeatedCall& call : *segment.work())
+        if (call.call.name.starts_with("activation")) calls.push_back(call.call.name);
+    }
+    EXPECT_THAT(calls, ::testing::ElementsAre("activation_gradient 2048x3072bf16 2048x3072bf16 "
+                                              "2048x3072bf16 2048x3072bf16"));
+  }
 }
 
 UnitPasses head_passes(const Model& model, DType precision, MicrobatchShape shape,

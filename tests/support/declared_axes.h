@@ -11,7 +11,7 @@ namespace strata::test {
 
 inline const std::set<std::string> kDeclaredAxes = {
     "activation: t c, t c",
-    "activation_gradient: t c, t c, t c",
+    "activation_gradient: t c, t c, t c, t c",
     "add: +t c, +t c, +t c",
     "attention: (s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p",
     ("attention_gradient: (s p^) (g q+ d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, "
@@ -30,7 +30,7 @@ inline const std::set<std::string> kDeclaredAxes = {
     "expert_product: +r^ n+, 1 o^, (e^ n) c, +r c",
     "expert_weight_gradient: r^ c, 1 o^, r n, (e^ n) c",
     "gated_activation: t c|c, t c",
-    "gated_activation_gradient: t c|c, t c, t c|c",
+    "gated_activation_gradient: t c|c, t c, t c|c, t c",
     "group_rows: 1 (t^ k^), 1 r^, 1 (t k), 1 o^",
     "head_norm: (s p) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e",
     ("head_norm_gradient: (s+ p+) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, "

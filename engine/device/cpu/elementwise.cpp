@@ -135,6 +135,26 @@ void activate_backward(Activation kind, const Matrix& x, const Matrix& out_gradi
     });
   });
 }
+/// Likewise, and out = activation(x).
+void activate_again_backward(Activation kind, const Matrix& x, const Matrix& out_gradient,
+                             const Matrix& x_gradient, const Matrix& out) {
+  with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
+    with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR {
+      for (std::int64_t row = 0; row < x.rows; ++row) {
+        const T* from = x.row<T>(row);
+        const T* gradient = out_gradient.row<T>(row);
+        T* to_gradient = x_gradient.row<T>(row);
+        T* to = out.row<T>(row);
+        for_vectors(x.columns, [&](auto access, std::int64_t i) HWY_ATTR {
+          const Float at = access.load(from + i);
+          const Float g = access.load(gradient + i);
+          access.store(Gradient<Function>()(at, g), to_gradient + i);
+          access.store(Function::value(at), to + i);
+        });
+      }
+    });
+  });
+}
 void scale(float factor, const Matrix& x, const Matrix& out) {
   with_storage_type(x.dtype, [&]<typename T>(T) HWY_ATTR { map_rows<T>(x, out, MultiplyBy{factor}); });
 }
@@ -156,18 +176,21 @@ HWY_INLINE void gate_rows(const Matrix& gate_up, const Matrix& out) {
 
 template <typename T, typename Function>
 HWY_INLINE void gate_backward_rows(const Matrix& gate_up, const Matrix& out_gradient,
-                                   const Matrix& gate_up_gradient) {
+                                   const Matrix& gate_up_gradient, const Matrix& out) {
   const std::int64_t n = out_gradient.columns;
   for (std::int64_t row = 0; row < out_gradient.rows; ++row) {
     const T* gate = gate_up.row<T>(row);
     const T* gradient = out_gradient.row<T>(row);
     T* to = gate_up_gradient.row<T>(row);
+    T* again = out ? out.row<T>(row) : nullptr;
     for_vectors(n, [&](auto access, std::int64_t i) HWY_ATTR {
-      const AtPoint point = Function::at(access.load(gate + i));
+      const Float x = access.load(gate + i);
+      const AtPoint point = Function::at(x);
       const Float up = access.load(gate + n + i);
       const Float g = access.load(gradient + i);
       access.store(hn::Mul(hn::Mul(g, up), point.derivative), to + i);
       access.store(hn::Mul(g, point.value), to + n + i);
+      if (again != nullptr) access.store(hn::Mul(Function::value(x), up), again + i);
     });
   }
 }
@@ -178,10 +201,10 @@ void gate(Activation kind, const Matrix& gate_up, const Matrix& out) {
   });
 }
 void gate_backward(Activation kind, const Matrix& gate_up, const Matrix& out_gradient,
-                   const Matrix& gate_up_gradient) {
+                   const Matrix& gate_up_gradient, const Matrix& out) {
   with_activation(kind, [&]<typename Function>(Function) HWY_ATTR {
     with_storage_type(out_gradient.dtype, [&]<typename T>(T) HWY_ATTR {
-      gate_backward_rows<T, Function>(gate_up, out_gradient, gate_up_gradient);
+      gate_backward_rows<T, Function>(gate_up, out_gradient, gate_up_gradient, out);
     });
   });
 }
@@ -195,6 +218,7 @@ namespace {
 
 HWY_EXPORT(activate);
 HWY_EXPORT(activate_backward);
+HWY_EXPORT(activate_again_backward);
 HWY_EXPORT(scale);
 HWY_EXPORT(add);
 HWY_EXPORT(gate);
@@ -239,6 +263,14 @@ void run_on_cpu(CpuContext& context, const ActivationForward& call) {
 }
 
 void run_on_cpu(CpuContext& context, const ActivationBackward& call) {
+  if (call.out) {
+    return for_row_slices(
+        context,
+        [&](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient, const Matrix& out) {
+          HWY_DYNAMIC_DISPATCH(activate_again_backward)(call.kind, x, out_gradient, x_gradient, out);
+        },
+        call.x, call.out_gradient, call.x_gradient, call.out);
+  }
   for_row_slices(
       context,
       [&](const Matrix& x, const Matrix& out_gradient, const Matrix& x_gradient) {

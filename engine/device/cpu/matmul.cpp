@@ -2,6 +2,7 @@
 // same bits: where bits depend on tiles, these depend on the shape alone.
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/tile_product.h"
@@ -48,6 +49,14 @@ Tiling choose_tiling(std::int64_t m, std::int64_t n, std::int64_t most_rows, std
   return tiling;
 }
 
+void copy_rows(const Matrix& from, const Matrix& to) {
+  const Bytes element = size_of(to.dtype);
+  for (std::int64_t row = 0; row < to.rows; ++row) {
+    std::memcpy(to.row_slice(row, 1).data, from.row_slice(row, 1).data,
+                static_cast<std::size_t>(to.columns * element));
+  }
+}
+
 /// A product and its tiles.
 struct TiledProduct {
   TiledProduct(const Product& product, int threads)
@@ -82,7 +91,7 @@ struct TiledProduct {
             .out_row = product.out.stride,
             .dtype = product.a.dtype,
             .out_dtype = product.out.dtype,
-            .accumulate = product.accumulate,
+            .accumulate = product.accumulate || product.addend,
             .bias = static_cast<bool>(product.bias)};
   }
 
@@ -118,7 +127,12 @@ void run_on_cpu(CpuContext& context, const Product& product) {
     const Matrix a = product.transpose_a ? product.a.column_slice(row, rows) : product.a.row_slice(row, rows);
     const Matrix b =
         product.transpose_b ? product.b.row_slice(column, columns) : product.b.column_slice(column, columns);
-    const Matrix out = product.out.row_slice(row, rows).column_slice(column, columns);
+    const auto part = [&](const Matrix& whole) {
+      return whole.row_slice(row, rows).column_slice(column, columns);
+    };
+    const Matrix out = part(product.out);
+    // Tiles are small, so that the copy is read from a cache.
+    if (product.addend) copy_rows(part(product.addend), out);
     multiply_tile(tiled.tile(rows, columns), a.data, b.data, out.data,
                   product.bias ? product.bias.column_slice(column, columns).data : nullptr,
                   context.scratch.slot(slot));

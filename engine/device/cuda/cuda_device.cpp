@@ -10,6 +10,7 @@
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/cuda_stream.h"
 #include "engine/device/cuda/numa.h"
+#include "engine/device/cuda/product_chooser.h"
 
 namespace strata {
 namespace {
@@ -105,7 +106,15 @@ std::unique_ptr<PinnedHostMemory> CudaDevice::pin(std::span<std::byte> host) {
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
-  return std::make_unique<CudaStream>(index_, host_ranges_, locking_.staging_bytes, slow_paths_);
+  return make_cuda_stream();
+}
+
+std::unique_ptr<CudaStream> CudaDevice::make_cuda_stream() {
+  return std::make_unique<CudaStream>(index_, host_ranges_, locking_.staging_bytes, chosen_, slow_paths_);
+}
+
+std::unique_ptr<ProductChooser> CudaDevice::product_chooser(const CallsOfRun& calls) {
+  return std::make_unique<CudaProductChooser>(index_, make_cuda_stream(), chosen_, calls);
 }
 
 Bytes CudaDevice::available_bytes() const {

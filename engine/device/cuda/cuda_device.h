@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/device/cuda/cuda_memory.h"
+#include "engine/device/cuda/cuda_stream.h"
 #include "engine/device/cuda/scratch_rules.h"
 #include "engine/device/device.h"
 
@@ -31,6 +32,7 @@ class CudaDevice final : public Device {
   /// Pages that are not touched yet are touched, and come from the GPU's NUMA node if they can.
   std::unique_ptr<PinnedHostMemory> pin(std::span<std::byte> host) override;
   std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<ProductChooser> product_chooser(const CallsOfRun& calls) override;
   const ScratchRules& scratch_rules() const override { return scratch_rules_; }
   std::vector<std::string> slow_paths() const override { return slow_paths_.all(); }
 
@@ -38,12 +40,15 @@ class CudaDevice final : public Device {
   int numa_node() const { return numa_node_; }
 
  private:
+  std::unique_ptr<CudaStream> make_cuda_stream();
+
   int index_;
   std::string name_;
   int numa_node_ = -1;
   CudaLocking locking_;
   HostRanges host_ranges_;
   SlowPaths slow_paths_;
+  MatmulAlgorithms chosen_;  ///< by ProductChoosers
   CudaScratchRules scratch_rules_;
 };
 

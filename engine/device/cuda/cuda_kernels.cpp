@@ -14,11 +14,12 @@ std::byte* CudaKernels::Scratch::at_least(Bytes bytes) {
   return memory_->data();
 }
 
-CudaKernels::CudaKernels(int device, CUstream_st* stream, SlowPaths& slow_paths)
+CudaKernels::CudaKernels(int device, CUstream_st* stream, const MatmulAlgorithms& chosen,
+                         SlowPaths& slow_paths)
     : device_(device),
       scratch_(device, stream),
       context_{stream, scratch_},
-      matmul_(device),
+      matmul_(device, chosen),
       cudnn_(slow_paths) {}
 
 CudaKernels::~CudaKernels() {

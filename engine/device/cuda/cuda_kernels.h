@@ -14,8 +14,8 @@ namespace strata {
 
 class CudaKernels final : public Kernels {
  public:
-  /// `stream` belongs to `device`; it and `slow_paths` outlive this object.
-  CudaKernels(int device, CUstream_st* stream, SlowPaths& slow_paths);
+  /// `stream` belongs to `device`; it, `chosen` and `slow_paths` outlive this object.
+  CudaKernels(int device, CUstream_st* stream, const MatmulAlgorithms& chosen, SlowPaths& slow_paths);
   ~CudaKernels() override;
 
   void reserve_scratch(const ScratchBytes& largest) override;

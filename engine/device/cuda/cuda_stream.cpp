@@ -59,8 +59,13 @@ double CudaEvent::seconds_since(const Event& start) const {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-CudaStream::CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes, SlowPaths& slow_paths)
-    : device_(device), host_ranges_(host_ranges), staging_bytes_(staging_bytes), slow_paths_(slow_paths) {
+CudaStream::CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes,
+                       const MatmulAlgorithms& chosen, SlowPaths& slow_paths)
+    : device_(device),
+      host_ranges_(host_ranges),
+      staging_bytes_(staging_bytes),
+      chosen_(chosen),
+      slow_paths_(slow_paths) {
   use_device(device);
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
 }
@@ -75,7 +80,7 @@ CudaStream::~CudaStream() {
 }
 
 Kernels& CudaStream::kernels() {
-  if (!kernels_) kernels_ = std::make_unique<CudaKernels>(device_, stream_, slow_paths_);
+  if (!kernels_) kernels_ = std::make_unique<CudaKernels>(device_, stream_, chosen_, slow_paths_);
   return *kernels_;
 }
 

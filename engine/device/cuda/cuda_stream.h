@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/device/cuda/host_ranges.h"
+#include "engine/device/cuda/matmul.h"
 #include "engine/device/device.h"
 #include "engine/device/slow_paths.h"
 
@@ -36,7 +37,8 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   /// What is referred to outlives this object.
-  CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes, SlowPaths& slow_paths);
+  CudaStream(int device, const HostRanges& host_ranges, Bytes staging_bytes, const MatmulAlgorithms& chosen,
+             SlowPaths& slow_paths);
   /// Waits for what was issued.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
@@ -67,6 +69,7 @@ class CudaStream final : public Stream {
   int device_;
   const HostRanges& host_ranges_;
   Bytes staging_bytes_;
+  const MatmulAlgorithms& chosen_;
   SlowPaths& slow_paths_;
   CUstream_st* stream_ = nullptr;
   std::unique_ptr<CudaKernels> kernels_;

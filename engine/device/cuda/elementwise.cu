@@ -169,6 +169,16 @@ struct ActivateBackward {
   }
 };
 
+/// And the activation again.
+template <typename Function>
+struct ActivateAgainBackward {
+  static constexpr int kInputs = 2, kOutputs = 2;
+  __device__ static std::array<float, 2> of(const std::array<float, 2>& x_and_gradient) {
+    const auto [x, gradient] = x_and_gradient;
+    return {Function::gradient(x, gradient), Function::value(x)};
+  }
+};
+
 template <typename Function>
 struct Gate {
   static constexpr int kInputs = 2, kOutputs = 1;
@@ -184,6 +194,17 @@ struct GateBackward {
   __device__ static std::array<float, 2> of(const std::array<float, 3>& gate_up_and_gradient) {
     const auto [gate, up, gradient] = gate_up_and_gradient;
     return {Function::gradient(gate, gradient * up), gradient * Function::value(gate)};
+  }
+};
+
+/// And the gated activation again.
+template <typename Function>
+struct GateAgainBackward {
+  static constexpr int kInputs = 3, kOutputs = 3;
+  __device__ static std::array<float, 3> of(const std::array<float, 3>& gate_up_and_gradient) {
+    const auto [gate, up, gradient] = gate_up_and_gradient;
+    return {Function::gradient(gate, gradient * up), gradient * Function::value(gate),
+            Function::value(gate) * up};
   }
 };
 
@@ -237,8 +258,13 @@ void run_on_cuda(const CudaContext& context, const ActivationForward& call) {
 }
 void run_on_cuda(const CudaContext& context, const ActivationBackward& call) {
   with_activation(call.kind, [&](auto function) {
-    run_elementwise<ActivateBackward<decltype(function)>>(context, {call.x, call.out_gradient},
-                                                          {call.x_gradient});
+    using Function = decltype(function);
+    if (call.out) {
+      run_elementwise<ActivateAgainBackward<Function>>(context, {call.x, call.out_gradient},
+                                                       {call.x_gradient, call.out});
+    } else {
+      run_elementwise<ActivateBackward<Function>>(context, {call.x, call.out_gradient}, {call.x_gradient});
+    }
   });
 }
 void run_on_cuda(const CudaContext& context, const GatedForward& call) {
@@ -249,9 +275,17 @@ void run_on_cuda(const CudaContext& context, const GatedForward& call) {
 }
 void run_on_cuda(const CudaContext& context, const GatedBackward& call) {
   with_activation(call.kind, [&](auto function) {
-    run_elementwise<GateBackward<decltype(function)>>(
-        context, {left_half(call.gate_up), right_half(call.gate_up), call.out_gradient},
-        {left_half(call.gate_up_gradient), right_half(call.gate_up_gradient)});
+    using Function = decltype(function);
+    const Matrix gate = left_half(call.gate_up), up = right_half(call.gate_up);
+    const Matrix gate_gradient = left_half(call.gate_up_gradient),
+                 up_gradient = right_half(call.gate_up_gradient);
+    if (call.out) {
+      run_elementwise<GateAgainBackward<Function>>(context, {gate, up, call.out_gradient},
+                                                   {gate_gradient, up_gradient, call.out});
+    } else {
+      run_elementwise<GateBackward<Function>>(context, {gate, up, call.out_gradient},
+                                              {gate_gradient, up_gradient});
+    }
   });
 }
 void run_on_cuda(const CudaContext& context, const Scale& call) {

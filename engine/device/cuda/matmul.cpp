@@ -2,8 +2,9 @@
 
 #include <cublasLt.h>
 
-#include <array>
+#include <bit>
 #include <cassert>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/device/cuda/bias.h"
@@ -95,12 +96,13 @@ cublasLtMatmulPreferenceOpaque_t preference_for(const ColumnMajorProduct& proble
 struct CudaMatmul::Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t left, right, out;
-  cublasLtMatmulAlgo_t algorithm;
-  /// False: cuBLASLt does not add the bias in this product.
-  bool found = false;
+  /// Nothing: cuBLASLt does not add the bias in this product.
+  std::optional<MatmulAlgorithm> algorithm = {};
 };
 
-CudaMatmul::CudaMatmul(int device) : workspace_(device, workspace_bytes_for(device)) {
+CudaMatmul::CudaMatmul(int device, const MatmulAlgorithms& chosen)
+    : chosen_(chosen), workspace_(device, workspace_bytes_for(device)) {
+  static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
   check_cublas(cublasLtCreate(&handle_), "cuBLASLt cannot be used");
 }
 
@@ -111,23 +113,27 @@ CudaMatmul::~CudaMatmul() {
 void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
   assert(product.a.dtype == product.b.dtype);
   if (product.out.elements() == 0) return;
-  const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
-  const auto bias_first = [&] {
+  const std::optional<Product> part = in_library(product);
+  if (product.bias && !(part && part->bias)) {
     add_bias_on_cuda(context, product.bias, product.out, product.accumulate);
-    Product rest = product;
-    rest.bias = {};
-    rest.accumulate = true;
-    multiply(context, rest);
-  };
-  if (depth == 0) {
-    if (product.bias) return bias_first();
-    if (!product.accumulate) run_on_cuda(context, Zero{product.out});
-    return;
+  } else if (!part && !product.accumulate) {
+    run_on_cuda(context, Zero{product.out});
   }
-  if (product.bias && product.bias.dtype != product.out.dtype) return bias_first();
-  Plan& plan = plan_for(column_major(product));
-  if (!plan.found) return bias_first();
-  run(context, product, plan);
+  if (!part) return;
+  Plan& plan = plan_for(column_major(*part));
+  check_cublas(static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value())),
+               "a matrix product could not be started");
+}
+
+std::optional<Product> CudaMatmul::in_library(const Product& product) {
+  const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
+  if (product.out.elements() == 0 || depth == 0) return std::nullopt;
+  if (!product.bias) return product;
+  if (product.bias.dtype == product.out.dtype && plan_for(column_major(product)).algorithm) return product;
+  Product rest = product;
+  rest.bias = {};
+  rest.accumulate = true;
+  return rest;
 }
 
 CudaMatmul::Plan& CudaMatmul::plan_for(const ColumnMajorProduct& problem) {
@@ -136,37 +142,65 @@ CudaMatmul::Plan& CudaMatmul::plan_for(const ColumnMajorProduct& problem) {
   auto plan = std::make_unique<Plan>(Plan{.operation = operation_of(problem),
                                           .left = layout(problem.left, problem.rows, problem.depth),
                                           .right = layout(problem.right, problem.depth, problem.columns),
-                                          .out = layout(problem.out, problem.rows, problem.columns),
-                                          .algorithm = {}});
-  cublasLtMatmulPreferenceOpaque_t preference = preference_for(problem, workspace_.size());
-  cublasLtMatmulHeuristicResult_t result{};
-  int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, &plan->operation, &plan->left, &plan->right, &plan->out,
-                                     &plan->out, &preference, 1, &result, &count);
-  plan->found = status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-  plan->algorithm = result.algo;
-  if (!plan->found) {
-    cudaGetLastError();
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-      check_cublas(status, "an algorithm for a matrix product cannot be chosen");
-    if (problem.bias_alignment == 0) {
-      throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
-    }
+                                          .out = layout(problem.out, problem.rows, problem.columns)});
+  if (const auto found = chosen_.find(problem); found != chosen_.end()) {
+    plan->algorithm = found->second;
+  } else if (const std::vector<MatmulAlgorithm> first = proposals(problem, *plan, 1); !first.empty()) {
+    plan->algorithm = first.front();
   }
   known = std::move(plan);
   return *known;
 }
 
-void CudaMatmul::run(const CudaContext& context, const Product& product, Plan& plan) {
+std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& problem, int most) {
+  return proposals(problem, plan_for(problem), most);
+}
+
+std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& problem, Plan& plan, int most) {
+  cublasLtMatmulPreferenceOpaque_t preference = preference_for(problem, workspace_.size());
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.out, &plan.out,
+                                     &preference, most, results.data(), &count);
+  std::vector<MatmulAlgorithm> algorithms;
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    results.resize(static_cast<std::size_t>(count));
+    for (const cublasLtMatmulHeuristicResult_t& result : results)
+      if (result.state == CUBLAS_STATUS_SUCCESS)
+        algorithms.push_back(std::bit_cast<MatmulAlgorithm>(result.algo));
+  }
+  if (!algorithms.empty()) return algorithms;
+  cudaGetLastError();
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+    check_cublas(status, "an algorithm for a matrix product cannot be chosen");
+  if (problem.bias_alignment == 0) throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
+  return algorithms;
+}
+
+bool CudaMatmul::takes(const ColumnMajorProduct& problem, const MatmulAlgorithm& algorithm) {
+  Plan& plan = plan_for(problem);
+  const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.left, &plan.right,
+                                                        &plan.out, &plan.out, &opaque, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= static_cast<std::size_t>(workspace_.size());
+}
+
+bool CudaMatmul::multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm) {
+  return start(stream, product, plan_for(column_major(product)), algorithm) == CUBLAS_STATUS_SUCCESS;
+}
+
+int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
+                      const MatmulAlgorithm& algorithm) {
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   const float one = 1;
   const float beta = product.accumulate ? 1 : 0;
-  check_cublas(
-      cublasLtMatmul(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data, &plan.right,
-                     &beta, product.out.data, &plan.out, product.out.data, &plan.out, &plan.algorithm,
-                     workspace_.data(), static_cast<std::size_t>(workspace_.size()), context.stream),
-      "a matrix product could not be started");
+  const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  return cublasLtMatmul(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data,
+                        &plan.right, &beta, product.out.data, &plan.out, product.out.data, &plan.out, &opaque,
+                        workspace_.data(), static_cast<std::size_t>(workspace_.size()), stream);
 }
 
 }  // namespace strata

@@ -1,10 +1,13 @@
-// Matrix products through cuBLASLt, with fp32 accumulation and no TF32. The algorithm for a problem comes
-// from cuBLASLt's heuristics, which measure nothing, and is kept; it never adds with atomics. So the same
-// problem gives the same bits.
+// Matrix products through cuBLASLt, with fp32 accumulation and no TF32. The algorithm for a problem is the
+// one that was chosen for it (product_chooser.h), or the first of cuBLASLt's heuristics, which measure
+// nothing, and is kept; it never adds with atomics. So the same problem gives the same bits.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/cuda_memory.h"
@@ -14,10 +17,17 @@ struct cublasLtContext;  // what cublasLtHandle_t points to
 
 namespace strata {
 
+/// The bytes of a cublasLtMatmulAlgo_t: they mean the same in every process that has this version of
+/// cuBLASLt.
+using MatmulAlgorithm = std::array<std::uint64_t, 8>;
+using MatmulAlgorithms = std::map<ColumnMajorProduct, MatmulAlgorithm>;
+
 /// One thread at a time, with the device current, for products of one stream.
 class CudaMatmul {
  public:
-  explicit CudaMatmul(int device);
+  /// `chosen` count in place of the heuristics' first, and outlive this object. An entry is there before the
+  /// first product that it is for.
+  CudaMatmul(int device, const MatmulAlgorithms& chosen);
   ~CudaMatmul();
   CudaMatmul(const CudaMatmul&) = delete;
   CudaMatmul& operator=(const CudaMatmul&) = delete;
@@ -25,13 +35,26 @@ class CudaMatmul {
   /// Throws DeviceError if cuBLASLt has no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
+  /// What cuBLASLt computes of a product: all of it, or what is added to a bias that is already in place;
+  /// nothing if there is nothing to multiply.
+  std::optional<Product> in_library(const Product& product);
+  /// At most `most`, the best first by cuBLASLt's heuristics. None only if it does not add the bias.
+  std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, int most);
+  /// Whether the algorithm is one for this problem, and needs no more than the workspace.
+  bool takes(const ColumnMajorProduct& problem, const MatmulAlgorithm& algorithm);
+  /// False if it cannot be started. REQUIRES: in_library() has given the product.
+  bool multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm);
+
   Bytes workspace_bytes() const { return workspace_.size(); }
 
  private:
   struct Plan;
   Plan& plan_for(const ColumnMajorProduct& problem);
-  void run(const CudaContext& context, const Product& product, Plan& plan);
+  std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, Plan& plan, int most);
+  /// Returns a cublasStatus_t.
+  int start(CUstream_st* stream, const Product& product, Plan& plan, const MatmulAlgorithm& algorithm);
 
+  const MatmulAlgorithms& chosen_;
   cublasLtContext* handle_ = nullptr;
   CudaMemory workspace_;
   std::map<ColumnMajorProduct, std::unique_ptr<Plan>> plans_;

@@ -53,6 +53,18 @@ inline ColumnMajorProduct column_major(const Product& product) {
           .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0};
 }
 
+/// One line that says all of it: equal lines are equal problems.
+inline std::string print(const ColumnMajorProduct& problem) {
+  const auto text = [](const ColumnMajorProduct::Operand& operand) {
+    const auto& [dtype, transpose, leading, alignment] = operand;
+    return fmt::format("{}{} by {} at {}", name_of(dtype), transpose ? " transposed" : "", leading,
+                       alignment);
+  };
+  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment] = problem;
+  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}", rows, depth, columns, text(left),
+                     text(right), accumulate ? "added to" : "to", text(out), bias_alignment);
+}
+
 /// For messages, in the words of Product: "a product of bf16 [3, 5] and [5, 17] (stored transposed) to fp32".
 inline std::string describe(const ColumnMajorProduct& problem) {
   const auto stored = [](const ColumnMajorProduct::Operand& operand) {

@@ -23,13 +23,16 @@ void run_on_reference(const Product& product) {
   expect(!product.bias ||
              (is_shape(product.bias, 1, product.out.columns) && product.bias.dtype == product.a.dtype),
          "a bias of [1, n]");
+  expect(!product.addend || (is_like(product.addend, product.out) && !product.accumulate),
+         "an addend like out, or out itself");
+  const Matrix& addend = product.accumulate ? product.out : product.addend;
   for_each_element(product.out, [&](std::int64_t row, std::int64_t column) {
     double sum = product.bias ? load(product.bias, 0, column) : 0;
     for (std::int64_t k = 0; k < inner; ++k) {
       sum += (product.transpose_a ? load(product.a, k, row) : load(product.a, row, k)) *
              (product.transpose_b ? load(product.b, column, k) : load(product.b, k, column));
     }
-    store(product.out, row, column, product.accumulate ? load(product.out, row, column) + sum : sum);
+    store(product.out, row, column, addend ? load(addend, row, column) + sum : sum);
   });
 }
 
@@ -102,10 +105,13 @@ void run_on_reference(const ActivationForward& call) {
 }
 
 void run_on_reference(const ActivationBackward& call) {
-  expect(is_like(call.out_gradient, call.x) && is_like(call.x_gradient, call.x), "gradients like x");
+  expect(is_like(call.out_gradient, call.x) && is_like(call.x_gradient, call.x) &&
+             (!call.out || is_like(call.out, call.x)),
+         "gradients and out like x");
   for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
-    const double derivative = activation(call.kind, load(call.x, row, column)).derivative;
-    store(call.x_gradient, row, column, load(call.out_gradient, row, column) * derivative);
+    const AtPoint at = activation(call.kind, load(call.x, row, column));
+    store(call.x_gradient, row, column, load(call.out_gradient, row, column) * at.derivative);
+    if (call.out) store(call.out, row, column, at.value);
   });
 }
 
@@ -122,14 +128,16 @@ void run_on_reference(const GatedForward& call) {
 void run_on_reference(const GatedBackward& call) {
   const std::int64_t columns = call.out_gradient.columns;
   expect(is_shape(call.gate_up, call.out_gradient.rows, 2 * columns) &&
-             call.gate_up.dtype == call.out_gradient.dtype && is_like(call.gate_up_gradient, call.gate_up),
-         "gate_up and its gradient of [m, 2n]");
+             call.gate_up.dtype == call.out_gradient.dtype && is_like(call.gate_up_gradient, call.gate_up) &&
+             (!call.out || is_like(call.out, call.out_gradient)),
+         "gate_up and its gradient of [m, 2n], out of [m, n]");
   for_each_element(call.out_gradient, [&](std::int64_t row, std::int64_t column) {
     const AtPoint gate = activation(call.kind, load(call.gate_up, row, column));
     const double up = load(call.gate_up, row, columns + column);
     const double gradient = load(call.out_gradient, row, column);
     store(call.gate_up_gradient, row, column, gradient * up * gate.derivative);
     store(call.gate_up_gradient, row, columns + column, gradient * gate.value);
+    if (call.out) store(call.out, row, column, gate.value * up);
   });
 }
 

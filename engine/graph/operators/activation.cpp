@@ -16,15 +16,17 @@ void ActivationRule::differentiate(const Node& node, Derivation& derivation) con
   const TensorView out_gradient = derivation.gradient(node[out]);
   if (!out_gradient) return;
   derivation.give(node[x], [&](const TensorView& to) {
-    derivation.add(std::make_shared<ActivationGradientRule>(kind_, gated_), {node[x], out_gradient, to});
+    derivation.add(std::make_shared<ActivationGradientRule>(kind_, gated_), {node[x], out_gradient, to, {}});
   });
 }
 
 void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) const {
   if (gated_) {
-    kernels.run(GatedBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient]});
+    kernels.run(
+        GatedBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient], operands[out]});
   } else {
-    kernels.run(ActivationBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient]});
+    kernels.run(
+        ActivationBackward{kind_, operands[x], operands[out_gradient], operands[x_gradient], operands[out]});
   }
 }
 

@@ -21,25 +21,36 @@ class ActivationRule final : public Operator {
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
 
+  Activation kind() const { return kind_; }
+  bool is_gated() const { return gated_; }
+
  private:
   Activation kind_;
   bool gated_;
 };
 
+/// The gradient, and, if `out` is given, what ActivationRule makes, again.
 class ActivationGradientRule final : public GradientOperator {
  public:
-  enum : int { x, out_gradient, x_gradient };
+  enum : int { x, out_gradient, x_gradient, out };
 
   ActivationGradientRule(Activation kind, bool gated) : kind_(kind), gated_(gated) {}
 
   std::string_view name() const override {
     return gated_ ? "gated_activation_gradient" : "activation_gradient";
   }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
-  std::string_view axes() const override { return gated_ ? "t c|c, t c, t c|c" : "t c, t c, t c"; }
-  std::vector<InPlace> in_place() const override { return {{x_gradient, out_gradient}, {x_gradient, x}}; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::writes, Touch::writes};
+  }
+  std::string_view axes() const override { return gated_ ? "t c|c, t c, t c|c, t c" : "t c, t c, t c, t c"; }
+  std::vector<InPlace> in_place() const override {
+    return {{x_gradient, out_gradient}, {x_gradient, x}, {out, out_gradient}, {out, x}};
+  }
   bool goes_by_rows() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
+
+  Activation kind() const { return kind_; }
+  bool is_gated() const { return gated_; }
 
  private:
   Activation kind_;

@@ -14,12 +14,14 @@ double product_flops(const Matrix& rows, const Matrix& weight) {
 }  // namespace
 
 void LinearRule::run(Kernels& kernels, const Operands& operands) const {
+  const bool is_in_place = operands[addend] && operands[addend].data == operands[out].data;
   kernels.run(Product{.a = operands[x],
                       .b = operands[weight],
                       .transpose_b = order_ == WeightOrder::linear,
                       .out = operands[out],
-                      .accumulate = static_cast<bool>(operands[addend]),
-                      .bias = operands[bias]});
+                      .accumulate = is_in_place,
+                      .bias = operands[bias],
+                      .addend = is_in_place ? Matrix() : operands[addend]});
 }
 
 double LinearRule::flops(const Operands& operands) const {

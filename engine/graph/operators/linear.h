@@ -22,7 +22,7 @@ class LinearRule final : public Operator {
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "+t k+, n k, +1 n, +t n, +t n" : "+t k+, k n, +1 n, +t n, +t n";
   }
-  std::vector<InPlace> must_hold() const override { return {{out, addend}}; }
+  std::vector<InPlace> in_place() const override { return {{out, addend}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;

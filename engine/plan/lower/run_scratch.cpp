@@ -3,25 +3,34 @@
 namespace strata {
 namespace {
 
-/// Memory that is given, so that every optional operand is there, but that nobody looks into.
+/// Memory that is given, so that every optional operand is there, but that nobody looks into. No region lies
+/// in another.
 UnitMemory memory_somewhere() {
+  constexpr std::uintptr_t kApart = std::uintptr_t{1} << 40;
   UnitMemory memory;
   for (std::size_t i = 0; i < kRegions; ++i)
-    memory[static_cast<Region>(i)] = reinterpret_cast<std::byte*>(kBufferAlignment);
+    memory[static_cast<Region>(i)] = reinterpret_cast<std::byte*>(kApart * (i + 1));
   return memory;
 }
 
 }  // namespace
 
-ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
-  ScratchMeter meter(rules);
-  const auto compute = unit_compute(model, strategy.precision, strategy.microbatch);
+void make_calls(Kernels& kernels, const Model& model, DType precision, const MicrobatchShape& microbatch) {
+  const auto compute = unit_compute(model, precision, microbatch);
   const UnitMemory memory = memory_somewhere();
   for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
     for (const UnitPasses::Level& level : compute->passes(kind).levels) {
-      for (const UnitPass* pass : {&level.forward, &level.backward}) pass->run(meter, memory, 1);
+      for (const UnitPass* pass :
+           {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
+        pass->run(kernels, memory, 1);
     }
   }
+}
+
+ScratchBytes scratch_of_run(const ScratchRules& rules, const Model& model, const Strategy& strategy) {
+  ScratchMeter meter(rules);
+  make_calls(meter, model, strategy.precision, strategy.microbatch);
+  const UnitMemory memory = memory_somewhere();
   for (const Unit& unit : model.units) {
     if (unit.elements == 0) continue;
     meter.run(SumOfSquares{

@@ -1,0 +1,46 @@
+// Times cuBLASLt's first proposals for the products of a run, with memory and a stream of its own.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/cuda/cuda_stream.h"
+#include "engine/device/cuda/matmul.h"
+#include "engine/device/product_chooser.h"
+
+namespace strata {
+
+/// By which of these, in the order of the library's preference, each with what it took again and again, a
+/// product is computed: the first whose median is no more than the fastest's upper quartile, or than its
+/// median and 1 %. What a clock cannot tell apart must not decide bits. REQUIRES: as many times of each, one
+/// at least.
+std::size_t fastest_of(const std::vector<std::vector<double>>& seconds);
+
+class CudaProductChooser final : public ProductChooser {
+ public:
+  /// `stream` is the device's and used by nobody else. What is chosen goes to `chosen`, which outlives this
+  /// object.
+  CudaProductChooser(int device, std::unique_ptr<CudaStream> stream, MatmulAlgorithms& chosen,
+                     const CallsOfRun& calls);
+
+  const std::vector<std::string>& names() const override { return names_; }
+  Bytes bytes(std::size_t number) const override;
+  std::string fastest(std::size_t number, std::byte* memory) override;
+  bool use(std::size_t number, const std::string& algorithm) override;
+
+ private:
+  /// Of the product's work, done `times` times in a row.
+  double seconds_of(const Product& product, const MatmulAlgorithm& algorithm, int times);
+
+  int device_;
+  std::unique_ptr<CudaStream> stream_;
+  MatmulAlgorithms& chosen_;
+  const MatmulAlgorithms none_chosen_ = {};
+  CudaMatmul matmul_;
+  std::vector<std::string> names_;
+  std::vector<Product> products_;  ///< as the run makes them
+};
+
+}  // namespace strata
