@@ -19,6 +19,7 @@ CudaKernels::CudaKernels(int device, CUstream_st* stream, SlowPaths& slow_paths)
       scratch_(device, stream),
       context_{stream, scratch_},
       matmul_(device),
+      float8_(device, matmul_, slow_paths),
       cudnn_(slow_paths) {}
 
 CudaKernels::~CudaKernels() {
