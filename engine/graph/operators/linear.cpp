@@ -19,7 +19,8 @@ void LinearRule::run(Kernels& kernels, const Operands& operands) const {
                       .transpose_b = order_ == WeightOrder::linear,
                       .out = operands[out],
                       .accumulate = static_cast<bool>(operands[addend]),
-                      .bias = operands[bias]});
+                      .bias = operands[bias],
+                      .rounding = rounding_});
 }
 
 double LinearRule::flops(const Operands& operands) const {
@@ -30,13 +31,14 @@ void LinearRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView out_gradient = derivation.gradient(node[out]);
   if (!out_gradient) return;
   if (derivation.wants(node[weight]))
-    derivation.add(std::make_shared<LinearWeightGradientRule>(order_),
+    derivation.add(std::make_shared<LinearWeightGradientRule>(order_, rounding_),
                    {node[x], out_gradient, derivation.parameter_gradient(node[weight])});
   if (derivation.wants(node[bias]))
     derivation.add(std::make_shared<BiasGradientRule>(),
                    {out_gradient, derivation.parameter_gradient(node[bias])});
   derivation.give(node[x], [&](const TensorView& to) {
-    derivation.add(std::make_shared<LinearInputGradientRule>(order_), {out_gradient, node[weight], to});
+    derivation.add(std::make_shared<LinearInputGradientRule>(order_, rounding_),
+                   {out_gradient, node[weight], to});
   });
   derivation.pass(node[addend], out_gradient);
 }
@@ -45,7 +47,8 @@ void LinearInputGradientRule::run(Kernels& kernels, const Operands& operands) co
   kernels.run(Product{.a = operands[out_gradient],
                       .b = operands[weight],
                       .transpose_b = order_ == WeightOrder::conv1d,
-                      .out = operands[x_gradient]});
+                      .out = operands[x_gradient],
+                      .rounding = rounding_});
 }
 
 double LinearInputGradientRule::flops(const Operands& operands) const {
@@ -58,7 +61,8 @@ void LinearWeightGradientRule::run(Kernels& kernels, const Operands& operands) c
                       .transpose_a = true,
                       .b = operands[is_linear ? x : out_gradient],
                       .out = operands[weight_gradient],
-                      .accumulate = true});
+                      .accumulate = true,
+                      .rounding = rounding_});
 }
 
 double LinearWeightGradientRule::flops(const Operands& operands) const {
