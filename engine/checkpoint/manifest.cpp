@@ -79,11 +79,9 @@ UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
 }
 
 /// Checkpoints from before there was a choice do not say it; bf16 was the default.
-DType precision_in(const nlohmann::json& json, const fs::path& path) {
+Precision precision_in(const nlohmann::json& json, const fs::path& path) {
   const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    if (name_of(dtype) == name) return dtype;
-  }
+  if (const std::optional<Precision> precision = precision_named(name)) return *precision;
   refuse(path, fmt::format("the manifest is malformed (precision is \"{}\")", name));
 }
 

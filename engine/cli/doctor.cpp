@@ -138,7 +138,7 @@ Finding find_memory(const MachineRates& rates, int threads) {
 }
 
 /// In both precisions, so that whoever chooses one sees what it costs.
-Finding find_compute(Device& device, const MachineRates& rates, DType measured) {
+Finding find_compute(Device& device, const MachineRates& rates, const Precision& measured) {
   const auto tflops = [&](DType dtype) {
     return (dtype == measured ? rates.flops_per_second : product_rate(device, dtype)) / 1e12;
   };
@@ -298,7 +298,7 @@ int run_doctor(const DoctorCommand& command) {
   const int threads = host_threads(config);
   const PrecisionChoice choice =
       choose_precision(config, {.stored = {}, .without_bf16 = without_bf16(nullptr)});
-  const DType precision = config.train.precision.value_or(choice.precision);
+  const Precision precision = config.train.precision.value_or(choice.precision);
   MachineRates rates = measure_machine(*device, precision, link_limit(config), threads);
   report.add(find_memory(rates, threads));
   report.add(find_compute(*device, rates, precision));

@@ -18,7 +18,7 @@
 namespace strata {
 namespace {
 
-std::string word(std::optional<DType> precision) {
+std::string word(const std::optional<Precision>& precision) {
   return precision ? std::string(name_of(*precision)) : "auto";
 }
 
@@ -38,12 +38,12 @@ std::optional<PrecisionFacts::Stored> agree_on_stored(const RunConfig& config, C
     const auto stored = stored_precision(config.checkpoint.path);
     if (!stored) return std::string();
     // A path may be of any bytes.
-    return nlohmann::json{{"checkpoint", stored->checkpoint}, {"precision", stored->precision}}.dump(
+    return nlohmann::json{{"checkpoint", stored->checkpoint}, {"precision", name_of(stored->precision)}}.dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
   });
   if (text.empty()) return std::nullopt;
   const nlohmann::json json = nlohmann::json::parse(text);
-  return {{json.at("checkpoint"), json.at("precision").get<DType>()}};
+  return {{json.at("checkpoint"), precision_named(json.at("precision").get<std::string>()).value()}};
 }
 
 bool fits_in_bf16(RunConfig config, const Model& model, const MachineRates& rates) {
@@ -86,6 +86,12 @@ AgreedPrecision agree_on_precision(RunConfig& config, bool fresh, const std::str
     config.train.precision = choice.precision;
     return {true, fmt::format("precision {}, which train.precision auto chose: {}", name_of(choice.precision),
                               choice.why)};
+  }
+  if (config.rounding() != Rounding::none && config.device.kind == DeviceKind::cpu) {
+    return {
+        false,
+        "precision fp8, as train.precision says: CPUs have no instructions for it, so products are those of "
+        "bf16 behind the rounding, and bf16 would be faster"};
   }
   const bool is_emulated = config.train.precision == DType::bf16 && config.device.kind == DeviceKind::cpu;
   if (!is_emulated || facts.without_bf16.empty()) return {};

@@ -94,7 +94,7 @@ int train(const TrainCommand& command, Job& job) {
   require_one_plan(plans, job.world());
   const Plan& plan = plans[static_cast<std::size_t>(plans.front().strategy.mesh.stage(job.rank()))];
   MachineRates rates =
-      measure_machine(*machine.device, config.precision(), link_limit(config), host_threads(config));
+      measure_machine(*machine.device, *config.train.precision, link_limit(config), host_threads(config));
   EarlyStep recorded;
   BusyRounds busy;
   std::vector<RoundListener*> recording = {&busy};

@@ -238,8 +238,8 @@ class ModelsTraining {
   int run() {
     plan();
     const JointPlan& first_plan = of_this_rank(plans_.front());
-    rates_ =
-        measure_machine(*machine_.device, first().precision(), link_limit(first()), host_threads(first()));
+    rates_ = measure_machine(*machine_.device, *first().train.precision, link_limit(first()),
+                             host_threads(first()));
     std::vector<Trainer::ModelSetup> models;
     for (const std::size_t m : trained_) {
       models.push_back(

@@ -125,16 +125,17 @@ void add_parallel(std::vector<Key>& keys) {
       "What data-parallel ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
       "parameters. With one rank all are the same.",
       [](const int& value) -> std::string { return value < 0 || value > 3 ? "must be 0, 1, 2 or 3" : ""; });
-  require(section.add<Word<ReduceDtype>>("reduce_dtype", &S::reduce_dtype, "",
-                                         "Type in which gradients go from rank to rank: fp32, or bf16 in "
-                                         "half the bytes, with train.precision bf16 only. On CPUs they "
-                                         "are added in fp32 either way."),
-          {"train.precision"}, [](const RunConfig& c) -> std::string {
-            return c.parallel.reduce_dtype == ReduceDtype::bf16 &&
-                           c.train.precision.value_or(DType::bf16) != DType::bf16
-                       ? "bf16 needs train.precision bf16; use fp32 with any other precision"
-                       : "";
-          });
+  require(
+      section.add<Word<ReduceDtype>>("reduce_dtype", &S::reduce_dtype, "",
+                                     "Type in which gradients go from rank to rank: fp32, or bf16 in "
+                                     "half the bytes, with train.precision bf16 or fp8 only. On CPUs they "
+                                     "are added in fp32 either way."),
+      {"train.precision"}, [](const RunConfig& c) -> std::string {
+        return c.parallel.reduce_dtype == ReduceDtype::bf16 &&
+                       c.train.precision.value_or(DType::bf16).storage != DType::bf16
+                   ? "bf16 needs train.precision bf16 or fp8; use fp32 with any other precision"
+                   : "";
+      });
   section.add<Boolean>(
       "sparse_gradients", &S::sparse_gradients, "",
       "Where the head has weights of its own, send the rows of the embedding's gradient that tokens touch, "

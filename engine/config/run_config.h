@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
-#include "base/dtype.h"
+#include "base/precision.h"
 
 namespace strata {
 
@@ -88,9 +88,9 @@ struct RunConfig {
 
   struct TrainSection {
     std::int64_t steps = 100;
-    std::int64_t batch = 8;          ///< sequences per optimizer step, over all ranks
-    std::int64_t microbatch = 1;     ///< sequences per microbatch
-    std::optional<DType> precision;  ///< nothing: auto, which becomes one before a run is planned
+    std::int64_t batch = 8;              ///< sequences per optimizer step, over all ranks
+    std::int64_t microbatch = 1;         ///< sequences per microbatch
+    std::optional<Precision> precision;  ///< nothing: auto, which becomes one before a run is planned
     std::uint64_t seed = 1;
     Recompute recompute = Recompute::automatic;
     std::vector<std::string> freeze;      ///< patterns of the names of tensors that are not trained
@@ -191,9 +191,11 @@ struct RunConfig {
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
 
-  /// What the device computes in. REQUIRES: train.precision is given or was chosen
+  /// What the device stores. REQUIRES: train.precision is given or was chosen
   /// (engine/plan/search/precision.h).
-  DType precision() const { return train.precision.value(); }
+  DType precision() const { return train.precision.value().storage; }
+  /// What its products round.
+  Rounding rounding() const { return train.precision.value_or(Precision()).products; }
 
   /// Ranks of the run.
   std::int64_t ranks() const { return parallel.data * ranks_of_data_rank(); }

@@ -130,12 +130,14 @@ void add_train(std::vector<Key>& keys) {
       {"train.microbatch", "parallel.data"}, check_batch);
   section.add<Int>("microbatch", &S::microbatch, "sequences", "Sequences that pass the model at once.",
                    at_least_one);
-  section.add<WordOrAuto<DType>>(
+  section.add<PrecisionOrAuto>(
       "precision", &S::precision, "",
       "Type of weights, activations and products on the device. Sums, norms and loss are fp32 either "
       "way, and the optimizer's state unless optimizer.master or moments say otherwise. fp16 scales the loss "
-      "by itself (train.loss_scale). auto: that of the checkpoint that the run goes on from; for a new run "
-      "fp32 on CPUs if one of them has no bf16 instructions, else bf16. Where another key needs bf16, bf16.");
+      "by itself (train.loss_scale). fp8: as bf16, but linear layers of blocks round what they multiply to "
+      "e4m3, each matrix with a scale from its largest number, in all three products. auto: that of the "
+      "checkpoint that the run goes on from; for a new run fp32 on CPUs if one of them has no bf16 "
+      "instructions, else bf16. Where another key needs bf16, bf16.");
   section.add<Integer<std::uint64_t>>("seed", &S::seed, "",
                                       "Determines initial weights and the order of the data.");
   section.add<Word<Recompute>>(
@@ -265,13 +267,13 @@ void add_optimizer(std::vector<Key>& keys) {
           "master", &S::master, "",
           "How the exact weights are kept. fp32: beside the parameters. split: 16 bits of them beside the "
           "parameters, which are the high half, so 2 bytes per parameter less; with train.precision bf16 "
-          "only. Where a weight lies halfway between two bf16 numbers its parameter is then rounded "
+          "or fp8 only. Where a weight lies halfway between two bf16 numbers its parameter is then rounded "
           "away from zero instead of to even."),
       {"train.precision"}, [](const RunConfig& c) -> std::string {
         return c.optimizer.master == MasterFormat::split &&
-                       c.train.precision.value_or(DType::bf16) != DType::bf16
-                   ? "split needs train.precision bf16, whose parameters are the high halves of the fp32 "
-                     "masters; use fp32 with any other precision"
+                       c.train.precision.value_or(DType::bf16).storage != DType::bf16
+                   ? "split needs train.precision bf16 or fp8, whose parameters are the high halves of the "
+                     "fp32 masters; use fp32 with any other precision"
                    : "";
       });
   require(section.add<Word<MomentFormat>>(

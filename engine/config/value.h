@@ -166,17 +166,22 @@ struct Word {
   static std::string write(E value) { return std::string(word_of(value)); }
 };
 
-/// One of Words<E>, or auto, which is nothing.
-template <typename E>
-struct WordOrAuto {
-  static std::string type() { return "auto or " + Word<E>::type(); }
-  static std::optional<E> read(const YAML::Node& node) {
+/// The name of a precision, or auto, which is nothing.
+struct PrecisionOrAuto {
+  static std::string type() {
+    std::string result = "auto";
+    for (const Precision& precision : kPrecisions) result += " or " + write(precision);
+    return result;
+  }
+  static std::optional<Precision> read(const YAML::Node& node) {
     const std::string text = word(node, type());
     if (text == "auto") return std::nullopt;
-    if (const std::optional<E> found = find_word<E>(text)) return found;
+    if (const std::optional<Precision> found = precision_named(text)) return found;
     refuse(node, type());
   }
-  static std::string write(const std::optional<E>& value) { return value ? Word<E>::write(*value) : "auto"; }
+  static std::string write(const std::optional<Precision>& value) {
+    return value ? std::string(name_of(*value)) : "auto";
+  }
 };
 
 }  // namespace strata::value

@@ -16,11 +16,6 @@ template <typename E>
 struct Words;
 
 template <>
-struct Words<DType> {
-  static constexpr std::array<std::string_view, 3> list = {name_of(DType::fp32), name_of(DType::bf16),
-                                                           name_of(DType::fp16)};
-};
-template <>
 struct Words<Recompute> {
   static constexpr std::array<std::string_view, 3> list = {"none", "full", "auto"};
 };

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/context_part.h"
+#include "base/precision.h"
 #include "engine/device/matrix.h"
 #include "optim/optimizer_state.h"
 #include "optim/step_scalars.h"
@@ -29,8 +30,8 @@ std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
-/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype; out: that
-/// dtype or fp32.
+/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype, bf16 if they
+/// are rounded; out: that dtype or fp32.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]
@@ -40,6 +41,7 @@ struct Product {
   bool accumulate = false;
   Matrix bias = {};    ///< optional [1,n], dtype of a
   Matrix addend = {};  ///< optional [m,n], dtype of out, elsewhere than out, which is not accumulated then
+  Rounding rounding = Rounding::none;  ///< of a and b, each with the scale of all that is here of it
 
   template <typename Visit>
   void operands(const Visit& visit) const {

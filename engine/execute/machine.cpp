@@ -32,7 +32,8 @@ double host_memory_rate(int threads) {
 
 }  // namespace
 
-double product_rate(Device& device, DType dtype) {
+double product_rate(Device& device, const Precision& precision) {
+  const DType dtype = precision.storage;
   // Large enough to fill the device, small enough to take some milliseconds.
   const std::int64_t side = device.host_addressable() ? 2048 : 8192;
   const Bytes bytes = side * side * size_of(dtype);
@@ -41,17 +42,21 @@ double product_rate(Device& device, DType dtype) {
   fill_with_numbers(device, memory->data(), 2 * bytes, dtype);
   const std::unique_ptr<Stream> stream = device.make_stream();
   const auto length = static_cast<double>(side);
-  const Product product{
-      .a = matrix(0), .transpose_a = false, .b = matrix(1), .transpose_b = true, .out = matrix(2)};
+  const Product product{.a = matrix(0),
+                        .transpose_a = false,
+                        .b = matrix(1),
+                        .transpose_b = true,
+                        .out = matrix(2),
+                        .rounding = precision.products};
   return best_rate(2 * length * length * length,
                    [&] { return seconds_on_device(*stream, [&] { stream->kernels().run(product); }); });
 }
 
-MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads) {
+MachineRates measure_machine(Device& device, const Precision& precision, const LinkLimit& link, int threads) {
   const std::unique_ptr<Stream> stream = device.make_stream();
   MachineRates rates;
   rates.cores_copy = device.host_addressable();
-  rates.flops_per_second = product_rate(device, dtype);
+  rates.flops_per_second = product_rate(device, precision);
   rates.memory_bytes_per_second = host_memory_rate(threads);
   constexpr Bytes kCopied = 64 * MiB;
   Arena host(kCopied);

@@ -7,12 +7,12 @@
 
 namespace strata {
 
-/// FLOPs per second of a large matrix product in `dtype`: the best of three.
-double product_rate(Device& device, DType dtype);
+/// FLOPs per second of a large matrix product: the best of three.
+double product_rate(Device& device, const Precision& precision);
 
-/// The best of three each: a large matrix product in `dtype` and a large copy in each direction on the
+/// The best of three each: a large matrix product in `precision` and a large copy in each direction on the
 /// device, and an AdamW update of host memory on `threads` threads. A limited link counts at its limit. If
 /// the cores copy, also what one of them copies.
-MachineRates measure_machine(Device& device, DType dtype, const LinkLimit& link, int threads);
+MachineRates measure_machine(Device& device, const Precision& precision, const LinkLimit& link, int threads);
 
 }  // namespace strata

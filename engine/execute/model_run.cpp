@@ -169,7 +169,7 @@ StateSaver::Setup ModelRun::saver() {
           .held = [this](std::size_t unit, Flat flat) { return state_->held(unit, flat); },
           .saved = [this](std::size_t unit, Flat flat) { return state_->saved(unit, flat); },
           .sampler = setup_.data.sampler,
-          .chosen = chosen_once(setup_.config, plan_->strategy.precision),
+          .chosen = chosen_once(setup_.config, plan_->strategy.computes_in()),
           .on_saved =
               [this](std::int64_t step) {
                 ++result_.saves;
@@ -245,7 +245,7 @@ bool ModelRun::save(const std::atomic<bool>& stop, bool waits) {
   const auto save = [&] {
     checkpoints_->save(setup_.model,
                        progress_of({counters, state_->loss_scale()}, setup_.data.sampler,
-                                   chosen_once(setup_.config, plan_->strategy.precision)),
+                                   chosen_once(setup_.config, plan_->strategy.computes_in())),
                        state_->access());
   };
   const bool was_stopped = stop.load();  // who asks again does not want to wait

@@ -26,7 +26,7 @@ std::vector<SavedUnit> units_in_order(const Program& program,
 
 }  // namespace
 
-ChosenOnce chosen_once(const RunConfig& config, DType precision) {
+ChosenOnce chosen_once(const RunConfig& config, const Precision& precision) {
   return {.precision = precision, .layout = config.plan.found, .ranks = config.ranks()};
 }
 

@@ -19,11 +19,11 @@ namespace strata {
 
 /// What changes bits and was chosen before the run was planned: a run that goes on keeps it.
 struct ChosenOnce {
-  DType precision = DType::bf16;         ///< what the run computes in
+  Precision precision;                   ///< what the run computes in
   std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
   std::int64_t ranks = 1;                ///< of the run
 };
-ChosenOnce chosen_once(const RunConfig& config, DType precision);
+ChosenOnce chosen_once(const RunConfig& config, const Precision& precision);
 
 Progress progress_of(const StepRecord& record, const SamplerPosition& sampler, const ChosenOnce& chosen);
 

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
+#include "engine/graph/round_products.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
 #include "engine/model/tensor_policies.h"
@@ -34,11 +35,12 @@ Bytes max_chunk_bytes(DeviceKind kind) {
 }
 
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
-                  const RunConfig::OptimizerSection& optimizer) {
+                  const RunConfig::OptimizerSection& optimizer, Rounding rounding) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.freeze = freeze;
+  model.rounding = rounding;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
@@ -50,6 +52,8 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   std::map<Kind, std::size_t> kinds;
   const auto add = [&](std::int64_t number, UnitBuilder builder) {
     UnitBuilder::Built built = builder.finish();
+    if (rounding != Rounding::none && number >= 0)
+      built.graph = round_products(std::move(built.graph), rounding);
     const std::vector<bool> frozen = patterns.find_frozen(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
     policies.decide(built.unit);

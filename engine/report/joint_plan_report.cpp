@@ -39,7 +39,7 @@ std::string model_text(const JointPlan& whole, const std::optional<Plan>& plan, 
   for (const Tier tier : used_tiers(whole.budgets))
     memory += fmt::format("  {} {}", name_of(tier), format_bytes(plan->training.of(tier).live_bytes));
   return fmt::format("{} parameters, {} steps of {} tokens, {}:{}", millions(plan->parameters), label.steps,
-                     label.tokens_per_step, name_of(plan->strategy.precision), memory);
+                     label.tokens_per_step, name_of(plan->strategy.computes_in()), memory);
 }
 
 nlohmann::json model_json(const std::optional<Plan>& plan, const ModelLabel& label) {

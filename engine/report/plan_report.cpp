@@ -117,7 +117,7 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
       model.freezes() ? fmt::format(", {:.2f} M of them trained", millions(plan.trained_parameters)) : ""));
   line(fmt::format("step     {} microbatches of {} x {} tokens, {}, {}, {}", strategy.microbatches,
                    strategy.microbatch.batch, strategy.microbatch.sequence, order_of(strategy),
-                   strata::name_of(strategy.precision), saved_text(plan, model)));
+                   strata::name_of(strategy.computes_in()), saved_text(plan, model)));
   if (strategy.is_asynchronous()) line("weights  " + stale_text(plan));
   line(fmt::format(
       "state    {} bytes per {}; {} of {} units keep theirs on the device, the others on the host",
@@ -147,7 +147,7 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
       {"trained_parameters", plan.trained_parameters},
       {"tokens_per_step", plan.training.program.loss_terms},
       {"order", order_of(plan.strategy)},
-      {"precision", strata::name_of(plan.strategy.precision)},
+      {"precision", strata::name_of(plan.strategy.computes_in())},
       {"units_with_device_state", count_units(plan, true)},
       {"state_bytes_per_parameter", plan.strategy.state_format.state_bytes(plan.strategy.precision)},
       {"memory", by_tier([&](Tier tier) { return tier_json(tier_plan(plan, tier)); })},

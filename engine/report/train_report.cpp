@@ -142,7 +142,7 @@ nlohmann::json train_json(const TrainReport& report) {
       {"steps", result.counters.step},
       {"skipped_steps", result.counters.skipped},
       {"interrupted", result.interrupted},
-      {"precision", name_of(report.plan.strategy.precision)},
+      {"precision", name_of(report.plan.strategy.computes_in())},
       {"tokens_per_second", report.tokens_per_second()},
       {"step_seconds", list_of(result.steps, &StepReport::seconds)},
       {"drain_seconds", list_of(result.steps, &StepReport::drain_seconds)},

@@ -89,6 +89,16 @@ TEST_F(AutomaticPrecision, IsKeptWhenTheRunGoesOnOnAnotherCpu) {
   }
 }
 
+TEST_F(AutomaticPrecision, KeepsFp8WhichCpusSayThatTheyEmulate) {
+  const Outcome begun =
+      strata(train("run.yaml", {"train.precision=fp8", "train.steps=3", "checkpoint.path=out"}));
+  EXPECT_EQ(begun.status, 0) << begun.err;
+  EXPECT_THAT(begun.err,
+              HasSubstr("precision fp8, as train.precision says: CPUs have no instructions for it"));
+  EXPECT_EQ(precision_of(plan({"checkpoint.path=out"})), "fp8");
+  EXPECT_EQ(precision_of(train("run.yaml", {"checkpoint.path=out"})), "fp8");
+}
+
 TEST_F(AutomaticPrecision, BeginsAndGoesOnToTheBitsOfARunInOnePiece) {
   cap("avx2");
   const std::string whole = state_hash(train("run.yaml"));

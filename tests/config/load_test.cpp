@@ -275,6 +275,18 @@ TEST(TensorGroups, AreRefusedWithTheNumberOfTheGroup) {
   EXPECT_THAT(refusal_of("{tensors: a}"), HasSubstr("expected a list such as [{tensors: '*.bias', "));
 }
 
+TEST(Fp8, IsStoredAsBf16AndGoesWithWhatNeedsThat) {
+  const RunConfig config = parse_run_config(
+      kMinimal + "train: {precision: fp8}\noptimizer: {master: split}\nparallel: {reduce_dtype: bf16}\n",
+      "run.yaml");
+  EXPECT_EQ(config.train.precision, kFp8);
+  EXPECT_EQ(config.precision(), DType::bf16);
+  EXPECT_EQ(config.rounding(), Rounding::e4m3);
+  EXPECT_EQ(parse_run_config(dump(config), "dump.yaml"), config);
+  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp8, loss_scale: {initial: 8}}\n"),
+              HasSubstr("the loss is scaled with train.precision fp16 only"));
+}
+
 TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
   for (const char* precision : {"fp32", "fp16"}) {
     EXPECT_THAT(refusal(kMinimal + "train: {precision: " + precision + "}\noptimizer: {master: split}\n"),
@@ -335,8 +347,8 @@ TEST(WrongTypes, SayWhatWasExpectedAndFound) {
   EXPECT_THAT(refusal(kMinimal + "train: {steps: 99999999999999999999}\n"), HasSubstr("expected an integer"));
   EXPECT_THAT(refusal(kMinimal + "train: {seed: -1}\n"), HasSubstr("expected an integer, found '-1'"));
   EXPECT_THAT(refusal(kMinimal + "parallel: {zero_stage: 4294967296}\n"), HasSubstr("expected an integer"));
-  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp8}\n"),
-              HasSubstr("expected auto or fp32 or bf16 or fp16, found 'fp8'"));
+  EXPECT_THAT(refusal(kMinimal + "train: {precision: fp9}\n"),
+              HasSubstr("expected auto or fp32 or bf16 or fp16 or fp8, found 'fp9'"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: '1e-3'}\n"),
               HasSubstr("expected a number, found the text \"1e-3\" in quotes"));
   EXPECT_THAT(refusal(kMinimal + "optimizer: {lr: .nan}\n"), HasSubstr("expected a number"));

@@ -4,6 +4,8 @@
 #include <new>
 #include <type_traits>
 
+#include "engine/device/cuda/e4m3.h"
+
 namespace strata {
 
 std::byte* EmulatedScratch::at_least(Bytes bytes) {
@@ -16,8 +18,25 @@ std::byte* EmulatedScratch::at_least(Bytes bytes) {
   return memory_.get();
 }
 
+namespace {
+
+void multiply(const CudaContext& context, const Product& product) {
+  if (product.rounding == Rounding::none) return run_on_reference(product);
+  const E4m3Area area(product, context.scratch.at_least(scratch_on_cuda(product)));
+  find_e4m3_scales(context, product, area);
+  Product rest = product;
+  rest.rounding = Rounding::none;
+  rest.a = Matrix(area.a, product.a.dtype, product.a.rows, product.a.columns);
+  rest.b = Matrix(area.b, product.b.dtype, product.b.rows, product.b.columns);
+  round_to_e4m3(context, product.a, area.scales, rest.a);
+  round_to_e4m3(context, product.b, area.scales + 1, rest.b);
+  run_on_reference(rest);
+}
+
+}  // namespace
+
 void EmulatedKernels::run(const KernelCall& call) {
-  if (std::holds_alternative<Product>(call)) return run_on_reference(std::get<Product>(call));
+  if (std::holds_alternative<Product>(call)) return multiply(context_, std::get<Product>(call));
   std::visit(
       [this]<typename Call>(const Call& each) {
         if constexpr (!std::is_same_v<Call, Product>) run_on_cuda(context_, each);

@@ -1,5 +1,6 @@
 // The CUDA device's kernels, compiled for the CPU and run by tests/cuda_emulation on host memory: what a GPU
-// would compute, on a machine without one. Products, which are cuBLASLt's on a GPU, are the reference's.
+// would compute, on a machine without one. Products, which are cuBLASLt's on a GPU, are the reference's, of
+// operands that the device's kernels round.
 #pragma once
 
 #include <cstddef>

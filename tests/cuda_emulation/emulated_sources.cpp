@@ -4,6 +4,7 @@
 #include "engine/device/cuda/bias.cu"
 #include "engine/device/cuda/column_sums.cu"
 #include "engine/device/cuda/cross_entropy.cu"
+#include "engine/device/cuda/e4m3.cu"
 #include "engine/device/cuda/elementwise.cu"
 #include "engine/device/cuda/embedding.cu"
 #include "engine/device/cuda/experts.cu"

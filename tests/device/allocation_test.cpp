@@ -17,6 +17,7 @@ std::vector<Scenario> every_kernel() {
   return {
       matmul_scenario({.m = 301, .n = 130, .k = 257, .bias = true, .dtype = bf16, .out = bf16}),
       matmul_scenario({.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = bf16}),
+      matmul_scenario({.m = 130, .n = 301, .k = 257, .dtype = bf16, .rounding = Rounding::e4m3}),
       column_sums_scenario(bf16, 300, 768),
       norm_scenario(NormKind::layer_norm, bf16, 100, 768, true),
       shared_norm_scenario(bf16, 100, 768),

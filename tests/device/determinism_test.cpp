@@ -25,6 +25,11 @@ TEST(AnyThreadCount, GivesTheSameProduct) {
   }
 }
 
+TEST(AnyThreadCount, GivesTheSameRoundedProduct) {
+  expect_same_bits_for_any_thread_count(
+      matmul_scenario({.m = 301, .n = 130, .k = 257, .dtype = DType::bf16, .rounding = Rounding::e4m3}));
+}
+
 TEST(AnyThreadCount, GivesTheSameNorms) {
   for (const DType dtype : kDTypes) {
     expect_same_bits_for_any_thread_count(norm_scenario(NormKind::layer_norm, dtype, 200, 768, true));

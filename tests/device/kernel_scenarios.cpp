@@ -60,9 +60,10 @@ DType out_dtype(const AttentionShape& shape, DType dtype) {
 
 Scenario matmul_scenario(const ProductCase& c) {
   Scenario scenario;
-  scenario.name = fmt::format("matmul {}x{}x{} {} to {}{}{}{}{} padding {}", c.m, c.n, c.k, name_of(c.dtype),
-                              name_of(c.out), flag(c.transpose_a, "a^T"), flag(c.transpose_b, "b^T"),
-                              flag(c.accumulate, "accumulate"), flag(c.bias, "bias"), c.padding);
+  scenario.name = fmt::format("matmul {}x{}x{} {} to {}{}{}{}{}{} padding {}", c.m, c.n, c.k,
+                              name_of(c.dtype), name_of(c.out), flag(c.transpose_a, "a^T"),
+                              flag(c.transpose_b, "b^T"), flag(c.accumulate, "accumulate"),
+                              flag(c.bias, "bias"), flag(c.rounding == Rounding::e4m3, "e4m3"), c.padding);
   scenario.operands = {
       c.transpose_a ? random_operand(1, c.dtype, c.k, c.m, c.padding)
                     : random_operand(1, c.dtype, c.m, c.k, c.padding),
@@ -79,7 +80,8 @@ Scenario matmul_scenario(const ProductCase& c) {
                         .transpose_b = c.transpose_b,
                         .out = x[2],
                         .accumulate = c.accumulate,
-                        .bias = c.bias ? x[3] : Matrix()});
+                        .bias = c.bias ? x[3] : Matrix(),
+                        .rounding = c.rounding});
   };
   return scenario;
 }

@@ -16,6 +16,7 @@ struct ProductCase {
   std::int64_t padding = 0;
   DType dtype = DType::fp32;
   DType out = DType::fp32;
+  Rounding rounding = Rounding::none;
 };
 Scenario matmul_scenario(const ProductCase& product);
 Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns,

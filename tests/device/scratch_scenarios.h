@@ -12,6 +12,8 @@ inline std::vector<Scenario> calls_with_scratch() {
   std::vector<Scenario> calls;
   const AttentionShape shape{
       .batch = 2, .sequence = 140, .heads = 4, .kv_heads = 2, .head_dimension = 32, .scale = 0.2F};
+  calls.push_back(matmul_scenario(
+      {.m = 301, .n = 130, .k = 257, .padding = 3, .dtype = DType::bf16, .rounding = Rounding::e4m3}));
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     calls.push_back(
         matmul_scenario({.m = 301, .n = 130, .k = 257, .bias = true, .dtype = dtype, .out = dtype}));

@@ -16,7 +16,7 @@ using test::smallest_bytes;
 using test::TemporaryFolder;
 using test::tiny_run;
 
-class OnGpu : public ::testing::TestWithParam<DType> {
+class OnGpu : public ::testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
     if (const std::string why = test::why_no_device("cuda"); !why.empty()) GTEST_SKIP() << why;
@@ -70,7 +70,7 @@ TEST_P(OnGpu, LossesFollowTheCpu) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, OnGpu, ::testing::Values(DType::fp32, DType::bf16, DType::fp16),
+INSTANTIATE_TEST_SUITE_P(Precisions, OnGpu, ::testing::ValuesIn(kPrecisions),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

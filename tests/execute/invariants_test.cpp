@@ -17,31 +17,31 @@ using test::smallest_bytes;
 using test::TemporaryFolder;
 using test::tiny_run;
 
-struct Precision {
-  DType dtype;
+struct Arithmetic {
+  Precision precision;
   Recompute recompute;
   double clip_norm = 1;
   MasterFormat master = MasterFormat::fp32;
   MomentFormat moments = MomentFormat::fp32;
 };
-constexpr Precision kSplitMaster = {DType::bf16, Recompute::full, 0, MasterFormat::split};
-constexpr Precision kSmallestState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
-                                      MomentFormat::bf16};
-constexpr Precision kWithBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32,
-                                        MomentFormat::bf16};
+constexpr Arithmetic kSplitMaster = {DType::bf16, Recompute::full, 0, MasterFormat::split};
+constexpr Arithmetic kSmallestState = {DType::bf16, Recompute::full, 1, MasterFormat::split,
+                                       MomentFormat::bf16};
+constexpr Arithmetic kWithBf16Moments = {DType::fp32, Recompute::full, 0, MasterFormat::fp32,
+                                         MomentFormat::bf16};
 
 /// A test per order, so that each stays short under a sanitizer.
-class Placement : public ::testing::TestWithParam<std::tuple<Precision, Order>> {};
+class Placement : public ::testing::TestWithParam<std::tuple<Arithmetic, Order>> {};
 
 TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run(folder.path());
-  const auto& [precision, order] = GetParam();
-  config.train.precision = precision.dtype;
-  config.train.recompute = precision.recompute;
-  config.optimizer.clip_norm = precision.clip_norm;
-  config.optimizer.master = precision.master;
-  config.optimizer.moments = precision.moments;
+  const auto& [arithmetic, order] = GetParam();
+  config.train.precision = arithmetic.precision;
+  config.train.recompute = arithmetic.recompute;
+  config.optimizer.clip_norm = arithmetic.clip_norm;
+  config.optimizer.master = arithmetic.master;
+  config.optimizer.moments = arithmetic.moments;
   config.plan.lanes = LaneMode::serial;
   config.plan.order = Order::layer_major;
   const std::string expected = run(config, {.device_threads = 1}).result.state_hash;
@@ -69,13 +69,14 @@ TEST_P(Placement, ChangesNoBitAndThePlanIsExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PrecisionsAndOrders, Placement,
-                         ::testing::Combine(::testing::Values(Precision{DType::bf16, Recompute::full},
-                                                              Precision{DType::bf16, Recompute::none},
-                                                              Precision{DType::fp32, Recompute::full},
-                                                              Precision{DType::fp16, Recompute::full},
-                                                              Precision{DType::bf16, Recompute::full, 0},
-                                                              Precision{DType::fp32, Recompute::full, 0},
-                                                              kSplitMaster, kSmallestState, kWithBf16Moments),
+                         ::testing::Combine(::testing::Values(Arithmetic{DType::bf16, Recompute::full},
+                                                              Arithmetic{DType::bf16, Recompute::none},
+                                                              Arithmetic{DType::fp32, Recompute::full},
+                                                              Arithmetic{DType::fp16, Recompute::full},
+                                                              Arithmetic{DType::bf16, Recompute::full, 0},
+                                                              Arithmetic{DType::fp32, Recompute::full, 0},
+                                                              Arithmetic{kFp8, Recompute::full}, kSplitMaster,
+                                                              kSmallestState, kWithBf16Moments),
                                             ::testing::Values(Order::layer_major, Order::microbatch_major)));
 
 TEST(Recomputation, ChangesNoBit) {

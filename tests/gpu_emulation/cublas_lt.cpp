@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/float8.h"
 #include "tests/cuda_emulation/stream.h"
 #include "tests/gpu_emulation/emulated_gpu.h"
 
@@ -35,6 +36,8 @@ struct Operation {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   cudaDataType_t bias_type = CUDA_R_32F;
+  const float *scale_a = nullptr, *scale_b = nullptr;  ///< of products of FP8
+  std::int8_t fast_sums = 0;
 };
 
 struct Preference {
@@ -63,12 +66,14 @@ Value read(const Opaque* opaque) {
 }
 
 std::size_t size_of(cudaDataType_t type) {
+  if (type == CUDA_R_8F_E4M3) return 1;
   return type == CUDA_R_32F ? 4 : 2;
 }
 
 float load(const void* data, cudaDataType_t type, std::int64_t index) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[index];
   if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const bfloat16*>(data)[index]);
+  if (type == CUDA_R_8F_E4M3) return static_cast<float>(static_cast<const float8_e4m3*>(data)[index]);
   return static_cast<float>(static_cast<const float16*>(data)[index]);
 }
 void store(void* data, cudaDataType_t type, std::int64_t index, float value) {
@@ -82,7 +87,25 @@ void store(void* data, cudaDataType_t type, std::int64_t index, float value) {
 }
 
 bool is_known(cudaDataType_t type) {
-  return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
+  return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F || type == CUDA_R_8F_E4M3;
+}
+
+/// What Ada and Hopper ask of products of FP8 beside what holds of all.
+std::string why_float8_is_refused(const Operation& operation, const Layout& a, const Layout& b,
+                                  const Layout& d) {
+  if (machine().compute_capability < 89) return "the GPU has no FP8";
+  if (operation.transpose_a != CUBLAS_OP_T || operation.transpose_b != CUBLAS_OP_N)
+    return "the depth of an operand in FP8 is not contiguous";
+  if (d.type != CUDA_R_16BF && d.type != CUDA_R_32F)
+    return "a product of FP8 has another type than bf16 or fp32";
+  for (const Layout& layout : {a, b, d}) {
+    if (layout.rows % 16 != 0 || layout.columns % 16 != 0 ||
+        static_cast<std::size_t>(layout.leading) * size_of(layout.type) % 16 != 0)
+      return "a size or stride of a product of FP8 is no multiple of 16";
+  }
+  if (operation.scale_a == nullptr || operation.scale_b == nullptr) return "an operand in FP8 has no scale";
+  if (operation.fast_sums != 0) return "sums are not those of fp32";
+  return {};
 }
 
 /// rows[i] is column i of the matrix, as fp32; of its transpose if asked for.
@@ -131,7 +154,12 @@ std::string why_refused(const Operation& operation, const Layout& a, const Layou
   if (operation.compute != CUBLAS_COMPUTE_32F || operation.scale != CUDA_R_32F)
     return "sums are not those of fp32";
   if (a.type != b.type) return "the operands have two types";
-  if (d.type != a.type && d.type != CUDA_R_32F) return "the output's type does not go with the operands'";
+  const bool is_float8 = a.type == CUDA_R_8F_E4M3;
+  if (is_float8) {
+    if (const std::string why = why_float8_is_refused(operation, a, b, d); !why.empty()) return why;
+  }
+  if (!is_float8 && d.type != a.type && d.type != CUDA_R_32F)
+    return "the output's type does not go with the operands'";
   if (c != d) return "C and D are laid out differently";
   const bool transpose_a = operation.transpose_a == CUBLAS_OP_T,
              transpose_b = operation.transpose_b == CUBLAS_OP_T;
@@ -152,6 +180,8 @@ void multiply(const Multiplication& of) {
   const std::vector<std::vector<float>> a = columns_of(of.a, of.a_layout, transpose_a);
   const std::vector<std::vector<float>> b = columns_of(of.b, of.b_layout, transpose_b);
   const auto rows = static_cast<std::size_t>(of.d_layout.rows);
+  const bool is_float8 = of.a_layout.type == CUDA_R_8F_E4M3;
+  const float alpha = is_float8 ? of.alpha * *of.operation.scale_a * *of.operation.scale_b : of.alpha;
   std::vector<float> sums(rows);
   for (std::size_t column = 0; column < of.d_layout.columns; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0F);
@@ -164,7 +194,7 @@ void multiply(const Multiplication& of) {
     for (std::size_t row = 0; row < rows; ++row) {
       const std::int64_t index =
           static_cast<std::int64_t>(column) * of.d_layout.leading + static_cast<std::int64_t>(row);
-      float value = of.alpha * sums[row];
+      float value = alpha * sums[row];
       if (of.beta != 0) value += of.beta * load(of.d, of.d_layout.type, index);
       if (of.operation.epilogue == CUBLASLT_EPILOGUE_BIAS)
         value += load(of.operation.bias, of.operation.bias_type, static_cast<std::int64_t>(row));
@@ -233,6 +263,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
       break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       taken = take(value.bias, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      taken = take(value.scale_a, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      taken = take(value.scale_b, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+      taken = take(value.fast_sums, buffer, bytes);
       break;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       taken = take(value.bias_type, buffer, bytes);
@@ -364,6 +403,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
       (has_bias &&
        !is_on_device(product.operation.bias, product.d_layout.rows * size_of(product.d_layout.type))))
     return refuse("a matrix is not on the device");
+  if (product.a_layout.type == CUDA_R_8F_E4M3) {
+    if (!is_on_device(product.operation.scale_a, sizeof(float)) ||
+        !is_on_device(product.operation.scale_b, sizeof(float)))
+      return refuse("a scale is not on the device");
+    ++counts().float8_products;
+  }
   ++counts().products;
   if (algorithm.number == 0) ++counts().first_proposals;
   stream->add([product, computes = stream->computes(), number = static_cast<int>(algorithm.number)] {

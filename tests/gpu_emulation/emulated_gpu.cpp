@@ -253,7 +253,9 @@ cudaError_t cudaSetDevice(int device) {
   return device == 0 ? cudaSuccess : refuse(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  *value = 0;
+  if (attribute == cudaDevAttrComputeCapabilityMajor) *value = machine().compute_capability / 10;
+  if (attribute == cudaDevAttrComputeCapabilityMinor) *value = machine().compute_capability % 10;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

@@ -23,6 +23,7 @@ struct Machine {
   std::size_t device_bytes = std::size_t{4} << 30;
   /// Host memory that may be locked, in all and in one call.
   std::size_t lockable_bytes = kAnyBytes, largest_lock = kAnyBytes;
+  int compute_capability = 90;
   /// Whether cuBLASLt adds a bias in its epilogue.
   bool adds_bias = true;
   /// What cuBLASLt has for each product: algorithm N begins its sums N places later in the depth, and needs
@@ -38,6 +39,7 @@ Machine& machine();
 /// Since the program began.
 struct Counts {
   std::atomic<std::int64_t> kernels, products, copies;
+  std::atomic<std::int64_t> float8_products;  ///< of the products
   std::atomic<std::int64_t> pageable_copies;  ///< between the device and host memory that is not locked
   std::atomic<std::int64_t> locked_bytes;     ///< now
   std::atomic<std::int64_t> registrations;    ///< cudaHostRegister's that succeeded

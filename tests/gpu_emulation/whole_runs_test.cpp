@@ -16,6 +16,9 @@ namespace {
 
 using gpu_emulation::counts;
 using gpu_emulation::machine;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -44,7 +47,7 @@ TEST_F(WholeRuns, AskForWhatCudaAndCublasTake) {
     config_.model.config = read_hf_config((golden.path() / "model").string());
     config_.model.config["vocab_size"] = 257;
     config_.model.architecture = config_.model.config["model_type"];
-    for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const Precision& precision : kPrecisions) {
       config_.train.precision = precision;
       for (const Bytes budget : {kUnlimited, test::smallest_bytes(config_)}) {
         SCOPED_TRACE(::testing::Message() << golden.path().filename() << ", " << name_of(precision));
@@ -53,7 +56,12 @@ TEST_F(WholeRuns, AskForWhatCudaAndCublasTake) {
         const test::RunOutcome outcome = run();
         EXPECT_GT(counts().products, products);
         ASSERT_EQ(gpu_emulation::take_failure(), "");
-        EXPECT_THAT(outcome.result.slow_paths, ElementsAre(HasSubstr("cuDNN")));
+        EXPECT_THAT(outcome.result.slow_paths, Contains(HasSubstr("cuDNN")));
+        EXPECT_THAT(outcome.result.slow_paths,
+                    Each(AnyOf(HasSubstr("cuDNN"), HasSubstr("no multiples of 16"))));
+        if (precision != kFp8) {
+          EXPECT_EQ(outcome.result.slow_paths.size(), 1U);
+        }
       }
     }
     ++models;
@@ -79,6 +87,33 @@ TEST_F(WholeRuns, HaveTheirBitsWhereHostMemoryIsLockedInPiecesOrNotAtAll) {
   const test::RunOutcome outcome = run({.staging_bytes = 12 * KiB});
   EXPECT_EQ(outcome.result.state_hash, expected);
   EXPECT_THAT(outcome.result.slow_paths, ElementsAre(HasSubstr("cannot be locked"), HasSubstr("cuDNN")));
+}
+
+/// All products of this model's blocks have sizes for FP8.
+TEST_F(WholeRuns, MultiplyInFp8WhereTheGpuDoesAndSayWhereItDoesNot) {
+  config_.train.precision = kFp8;
+  config_.train.steps = 1;
+  std::int64_t in_float8 = 0;
+  const auto run_counted = [&] {
+    const std::int64_t before = counts().float8_products;
+    test::RunOutcome outcome = run();
+    in_float8 = counts().float8_products - before;
+    return outcome;
+  };
+  const test::RunOutcome on_hopper = run_counted();
+  // A step's microbatches, layers, products of each, passes; forward ones are made again.
+  EXPECT_GE(in_float8, 3 * 3 * 4 * 3);
+  EXPECT_THAT(on_hopper.result.slow_paths, ElementsAre(HasSubstr("cuDNN")));
+  machine().compute_capability = 80;
+  const test::RunOutcome on_ampere = run_counted();
+  EXPECT_EQ(in_float8, 0);
+  EXPECT_THAT(on_ampere.result.slow_paths, Contains(HasSubstr("this GPU multiplies no FP8")));
+  EXPECT_NEAR(on_ampere.result.steps.front().loss, on_hopper.result.steps.front().loss, 1e-3);
+  machine().compute_capability = 90;
+  config_.data.sequence_length = 23;
+  const test::RunOutcome of_odd_sizes = run_counted();
+  EXPECT_EQ(in_float8, 0);
+  EXPECT_THAT(of_odd_sizes.result.slow_paths, Contains(HasSubstr("sizes that are no multiples of 16")));
 }
 
 TEST_F(WholeRuns, HaveTheirBitsWhetherOrNotCublasAddsABias) {

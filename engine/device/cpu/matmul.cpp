@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/device/cpu/context.h"
+#include "engine/device/cpu/e4m3.h"
 #include "engine/device/cpu/tile_product.h"
 
 namespace strata {
@@ -101,9 +102,29 @@ struct TiledProduct {
   std::int64_t down, across;
 };
 
+/// The product that is left to do behind rounding, of operands in `area`.
+struct RoundedProduct {
+  RoundedProduct(const Product& product, std::byte* area) : rest(product), pieces(area) {
+    rest.rounding = Rounding::none;
+    for (Matrix* operand : {&rest.a, &rest.b}) {
+      *operand =
+          Matrix(pieces.take<bfloat16>(operand->elements()), operand->dtype, operand->rows, operand->columns);
+    }
+  }
+
+  Product rest;
+  Pieces pieces;
+};
+
 }  // namespace
 
 ScratchBytes scratch_on_cpu(const Product& product, int threads) {
+  if (product.rounding != Rounding::none) {
+    const RoundedProduct rounded(product, nullptr);
+    ScratchBytes bytes = scratch_on_cpu(rounded.rest, threads);
+    bytes.shared = rounded.pieces.used();
+    return bytes;
+  }
   const TiledProduct tiled(product, threads);
   const std::int64_t last_rows = tiled.m - (tiled.down - 1) * tiled.tiling.rows,
                      last_columns = tiled.n - (tiled.across - 1) * tiled.tiling.columns;
@@ -117,6 +138,13 @@ ScratchBytes scratch_on_cpu(const Product& product, int threads) {
 
 void run_on_cpu(CpuContext& context, const Product& product) {
   const int threads = context.pool.threads();
+  if (product.rounding != Rounding::none) {
+    context.scratch.reserve(scratch_on_cpu(product, threads));
+    const RoundedProduct rounded(product, context.scratch.shared());
+    round_to_e4m3(context.pool, product.a, rounded.rest.a);
+    round_to_e4m3(context.pool, product.b, rounded.rest.b);
+    return run_on_cpu(context, rounded.rest);
+  }
   const TiledProduct tiled(product, threads);
   const std::int64_t tile_rows = tiled.tiling.rows, tile_columns = tiled.tiling.columns;
   context.scratch.reserve(scratch_on_cpu(product, threads));

@@ -1,5 +1,6 @@
 // What every CUDA kernel's launcher works with. Launchers are overloads of run_on_cuda(), a .cu file per
-// family; products are in matmul.h. They enqueue and return; operands are in the device's memory.
+// family; products are in matmul.h and float8_product.h. They enqueue and return; operands are in the
+// device's memory.
 #pragma once
 
 #include "engine/device/kernels.h"
@@ -23,6 +24,7 @@ struct CudaContext {
 };
 
 /// The most that a call asks for; kinds that are not here ask for nothing.
+Bytes scratch_on_cuda(const Product& product);
 Bytes scratch_on_cuda(const ColumnSum& call);
 Bytes scratch_on_cuda(const NormBackward& norm);
 Bytes scratch_on_cuda(const HeadNormBackward& norm);

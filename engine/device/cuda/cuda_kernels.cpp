@@ -20,6 +20,7 @@ CudaKernels::CudaKernels(int device, CUstream_st* stream, const MatmulAlgorithms
       scratch_(device, stream),
       context_{stream, scratch_},
       matmul_(device, chosen),
+      float8_(device, matmul_, slow_paths),
       cudnn_(slow_paths) {}
 
 CudaKernels::~CudaKernels() {

@@ -8,6 +8,7 @@
 #include "engine/device/cuda/attention_cudnn.h"
 #include "engine/device/cuda/context.h"
 #include "engine/device/cuda/cuda_memory.h"
+#include "engine/device/cuda/float8_product.h"
 #include "engine/device/cuda/matmul.h"
 
 namespace strata {
@@ -41,7 +42,13 @@ class CudaKernels final : public Kernels {
   void issue(const Call& call) {
     run_on_cuda(context_, call);
   }
-  void issue(const Product& product) { matmul_.multiply(context_, product); }
+  void issue(const Product& product) {
+    if (product.rounding == Rounding::none) {
+      matmul_.multiply(context_, product);
+    } else {
+      float8_.multiply(context_, product);
+    }
+  }
   void issue(const AttentionForward& call) {
     if (!cudnn_.forward(context_, call)) run_on_cuda(context_, call);
   }
@@ -53,6 +60,7 @@ class CudaKernels final : public Kernels {
   Scratch scratch_;
   CudaContext context_;
   CudaMatmul matmul_;
+  CudaFloat8Product float8_;
   CudnnAttention cudnn_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/device/cuda/bias.h"
+#include "engine/device/cuda/cublas_lt_set.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/scratch_rules.h"
 
@@ -31,19 +32,6 @@ cudaDataType_t type_of(DType dtype) {
       return CUDA_R_16F;
   }
   return CUDA_R_32F;
-}
-
-template <typename T>
-void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check_cublas(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value),
-               "a matrix product could not be described");
-}
-
-template <typename T>
-void set(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPreferenceAttributes_t attribute,
-         const T& value) {
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
-               "a matrix product could not be described");
 }
 
 /// The layout of an operand of which rows × columns enter the product.

@@ -47,6 +47,10 @@ class CudaMatmul {
 
   Bytes workspace_bytes() const { return workspace_.size(); }
 
+  // For other products on the same stream.
+  cublasLtContext* handle() const { return handle_; }
+  std::byte* workspace() const { return workspace_.data(); }
+
  private:
   struct Plan;
   Plan& plan_for(const ColumnMajorProduct& problem);

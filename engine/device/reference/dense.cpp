@@ -1,13 +1,46 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
+#include "base/float8.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
 
 namespace strata {
 
 using namespace reference;
+
+namespace {
+
+/// An operand of a product, as it is rounded.
+class RoundedOperand {
+ public:
+  RoundedOperand(const Matrix& matrix, bool transpose, Rounding rounding)
+      : matrix_(matrix), transpose_(transpose), rounding_(rounding) {
+    if (rounding == Rounding::none) return;
+    double largest = 0;
+    for_each_element(matrix, [&](std::int64_t row, std::int64_t column) {
+      const double magnitude = std::abs(load(matrix, row, column));
+      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+    });
+    scale_ = Float8Scale::of(static_cast<float>(largest));
+  }
+
+  /// Of what is multiplied.
+  double at(std::int64_t row, std::int64_t column) const {
+    const double value = transpose_ ? load(matrix_, column, row) : load(matrix_, row, column);
+    return rounding_ == Rounding::e4m3 ? scale_.rounded(static_cast<float>(value)) : value;
+  }
+
+ private:
+  const Matrix& matrix_;
+  bool transpose_;
+  Rounding rounding_;
+  Float8Scale scale_;
+};
+
+}  // namespace
 
 void run_on_reference(const Product& product) {
   const std::int64_t inner = product.transpose_a ? product.a.rows : product.a.columns;
@@ -26,12 +59,11 @@ void run_on_reference(const Product& product) {
   expect(!product.addend || (is_like(product.addend, product.out) && !product.accumulate),
          "an addend like out, or out itself");
   const Matrix& addend = product.accumulate ? product.out : product.addend;
+  const RoundedOperand a(product.a, product.transpose_a, product.rounding),
+      b(product.b, product.transpose_b, product.rounding);
   for_each_element(product.out, [&](std::int64_t row, std::int64_t column) {
     double sum = product.bias ? load(product.bias, 0, column) : 0;
-    for (std::int64_t k = 0; k < inner; ++k) {
-      sum += (product.transpose_a ? load(product.a, k, row) : load(product.a, row, k)) *
-             (product.transpose_b ? load(product.b, column, k) : load(product.b, k, column));
-    }
+    for (std::int64_t k = 0; k < inner; ++k) sum += a.at(row, k) * b.at(k, column);
     store(product.out, row, column, addend ? load(addend, row, column) + sum : sum);
   });
 }

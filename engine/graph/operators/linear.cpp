@@ -21,7 +21,8 @@ void LinearRule::run(Kernels& kernels, const Operands& operands) const {
                       .out = operands[out],
                       .accumulate = is_in_place,
                       .bias = operands[bias],
-                      .addend = is_in_place ? Matrix() : operands[addend]});
+                      .addend = is_in_place ? Matrix() : operands[addend],
+                      .rounding = rounding_});
 }
 
 double LinearRule::flops(const Operands& operands) const {
@@ -32,13 +33,14 @@ void LinearRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView out_gradient = derivation.gradient(node[out]);
   if (!out_gradient) return;
   if (derivation.wants(node[weight]))
-    derivation.add(std::make_shared<LinearWeightGradientRule>(order_),
+    derivation.add(std::make_shared<LinearWeightGradientRule>(order_, rounding_),
                    {node[x], out_gradient, derivation.parameter_gradient(node[weight])});
   if (derivation.wants(node[bias]))
     derivation.add(std::make_shared<BiasGradientRule>(),
                    {out_gradient, derivation.parameter_gradient(node[bias])});
   derivation.give(node[x], [&](const TensorView& to) {
-    derivation.add(std::make_shared<LinearInputGradientRule>(order_), {out_gradient, node[weight], to});
+    derivation.add(std::make_shared<LinearInputGradientRule>(order_, rounding_),
+                   {out_gradient, node[weight], to});
   });
   derivation.pass(node[addend], out_gradient);
 }
@@ -47,7 +49,8 @@ void LinearInputGradientRule::run(Kernels& kernels, const Operands& operands) co
   kernels.run(Product{.a = operands[out_gradient],
                       .b = operands[weight],
                       .transpose_b = order_ == WeightOrder::conv1d,
-                      .out = operands[x_gradient]});
+                      .out = operands[x_gradient],
+                      .rounding = rounding_});
 }
 
 double LinearInputGradientRule::flops(const Operands& operands) const {
@@ -60,7 +63,8 @@ void LinearWeightGradientRule::run(Kernels& kernels, const Operands& operands) c
                       .transpose_a = true,
                       .b = operands[is_linear ? x : out_gradient],
                       .out = operands[weight_gradient],
-                      .accumulate = !operands.overwrites(weight_gradient)});
+                      .accumulate = !operands.overwrites(weight_gradient),
+                      .rounding = rounding_});
 }
 
 double LinearWeightGradientRule::flops(const Operands& operands) const {

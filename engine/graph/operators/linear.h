@@ -13,9 +13,10 @@ class LinearRule final : public Operator {
  public:
   enum : int { x, weight, bias, addend, out };
 
-  explicit LinearRule(WeightOrder order) : order_(order) {}
+  explicit LinearRule(WeightOrder order, Rounding rounding = Rounding::none)
+      : order_(order), rounding_(rounding) {}
 
-  std::string_view name() const override { return "linear"; }
+  std::string_view name() const override { return rounding_ == Rounding::none ? "linear" : "linear_e4m3"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads, Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
@@ -31,6 +32,7 @@ class LinearRule final : public Operator {
 
  private:
   WeightOrder order_;
+  Rounding rounding_;  ///< of what all three products multiply
 };
 
 /// x_gradient = out_gradient · Wᵀ.
@@ -38,9 +40,12 @@ class LinearInputGradientRule final : public GradientOperator {
  public:
   enum : int { out_gradient, weight, x_gradient };
 
-  explicit LinearInputGradientRule(WeightOrder order) : order_(order) {}
+  explicit LinearInputGradientRule(WeightOrder order, Rounding rounding = Rounding::none)
+      : order_(order), rounding_(rounding) {}
 
-  std::string_view name() const override { return "linear_input_gradient"; }
+  std::string_view name() const override {
+    return rounding_ == Rounding::none ? "linear_input_gradient" : "linear_input_gradient_e4m3";
+  }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "+t n+, n k, +t k" : "+t n+, k n, +t k";
@@ -50,6 +55,7 @@ class LinearInputGradientRule final : public GradientOperator {
 
  private:
   WeightOrder order_;
+  Rounding rounding_;
 };
 
 /// weight_gradient += xᵀ · out_gradient.
@@ -57,9 +63,12 @@ class LinearWeightGradientRule final : public GradientOperator {
  public:
   enum : int { x, out_gradient, weight_gradient };
 
-  explicit LinearWeightGradientRule(WeightOrder order) : order_(order) {}
+  explicit LinearWeightGradientRule(WeightOrder order, Rounding rounding = Rounding::none)
+      : order_(order), rounding_(rounding) {}
 
-  std::string_view name() const override { return "linear_weight_gradient"; }
+  std::string_view name() const override {
+    return rounding_ == Rounding::none ? "linear_weight_gradient" : "linear_weight_gradient_e4m3";
+  }
   std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
   std::string_view axes() const override {
     return order_ == WeightOrder::linear ? "t+ k, t n, n k" : "t+ k, t n, k n";
@@ -70,6 +79,7 @@ class LinearWeightGradientRule final : public GradientOperator {
 
  private:
   WeightOrder order_;
+  Rounding rounding_;
 };
 
 /// bias_gradient += sum of the rows of out_gradient.

@@ -100,6 +100,7 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
   strategy.sparse_gradients = config.parallel.sparse_gradients && !strategy.is_asynchronous();
   strategy.order = config.plan.order.value_or(Order::layer_major);
   strategy.precision = config.precision();
+  strategy.rounding = model.rounding;
   strategy.state_format = {
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,

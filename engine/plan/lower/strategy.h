@@ -84,7 +84,8 @@ struct Strategy {
   bool sparse_gradients =
       true;  ///< gradients with values in few rows go between ranks as those if that is less
   Order order = Order::layer_major;
-  DType precision = DType::bf16;
+  DType precision = DType::bf16;       ///< of what is stored
+  Rounding rounding = Rounding::none;  ///< what the model's products round
   StateFormat state_format = {};
   bool delays_reduction =
       false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
@@ -107,6 +108,7 @@ struct Strategy {
   /// Most of each part of a unit's optimizer state on the host that one update works on.
   Bytes piece_bytes = kUnlimited;
 
+  Precision computes_in() const { return {precision, rounding}; }
   /// Small gradients vanish in fp16, and only there.
   bool scales_loss() const { return precision == DType::fp16; }
   std::int32_t stage_of(std::int32_t unit) const {

@@ -5,8 +5,10 @@
 namespace strata {
 
 PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& facts) {
-  if (config.optimizer.master == MasterFormat::split) return {DType::bf16, "optimizer.master split needs it"};
-  if (config.parallel.reduce_dtype == ReduceDtype::bf16)
+  const bool has_bf16 = facts.stored && facts.stored->precision.storage == DType::bf16;
+  if (config.optimizer.master == MasterFormat::split && !has_bf16)
+    return {DType::bf16, "optimizer.master split needs it"};
+  if (config.parallel.reduce_dtype == ReduceDtype::bf16 && !has_bf16)
     return {DType::bf16, "parallel.reduce_dtype bf16 needs it"};
   if (facts.stored) {
     return {facts.stored->precision,

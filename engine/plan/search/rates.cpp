@@ -27,8 +27,13 @@ MachineRates cpu_rates(const RunConfig& config) {
           .copy_bytes_per_second = copy / cores};
 }
 
+double cuda_flops_per_second(const RunConfig& config) {
+  if (config.rounding() == Rounding::e4m3) return 900e12;
+  return config.precision() == DType::fp32 ? 50e12 : 600e12;
+}
+
 MachineRates cuda_rates(const RunConfig& config) {
-  return {.flops_per_second = config.precision() == DType::fp32 ? 50e12 : 600e12,
+  return {.flops_per_second = cuda_flops_per_second(config),
           .memory_bytes_per_second = 200e9,
           .h2d_bytes_per_second = 50e9,
           .d2h_bytes_per_second = 50e9,

@@ -54,7 +54,8 @@ MachineRates parse_profile(std::string_view text, const std::string& path);
 /// Rates to compare plans by: those of the profile that the run file names (plan.machine), else nominal ones,
 /// so that a plan does not depend on how busy the machine is. Only their ratios matter. CPU: 400 GFLOP/s per
 /// core in bf16 and 200 in fp32, copies at 8 GB/s per core, or at device.flops and device.link if that is
-/// slower. CUDA: an H100's, 600 TFLOP/s in 16 bits and 50 in fp32, copies at 50 GB/s each way. Drives read 6
+/// slower. CUDA: an H100's, 600 TFLOP/s in 16 bits, 50 in fp32 and, for fp8, 900 overall, since its products
+/// are twice as fast but attention, the head and rounding are not; copies at 50 GB/s each way. Drives read 6
 /// GB/s and write 4, or what memory.nvme.limit lets them. Throws ConfigError if the profile cannot be read.
 MachineRates planning_rates(const RunConfig& config);
 

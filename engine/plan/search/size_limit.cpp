@@ -93,7 +93,7 @@ void check_bytes(const RunConfig& config, const Model& model) {
 /// A pass holds each of its kernel calls. REQUIRES: check_bytes() lets it through, so that sizes do not wrap
 /// around.
 void check_chunks(const RunConfig& config, const Model& model) {
-  const GraphShape shape = {.precision = config.train.precision.value_or(DType::bf16),
+  const GraphShape shape = {.precision = config.train.precision.value_or(DType::bf16).storage,
                             .microbatch = {config.train.microbatch, config.data.sequence_length},
                             .max_chunk_bytes = model.max_chunk_bytes};
   const auto ranks =

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 const PrecisionFacts kNewRun, kWithoutBf16 = {.stored = {}, .without_bf16 = "this CPU"};
 
-PrecisionFacts going_on_in(DType precision) {
+PrecisionFacts going_on_in(const Precision& precision) {
   return {.stored = {{"out/step-00000006", precision}}, .without_bf16 = "this CPU"};
 }
 
@@ -27,7 +27,7 @@ TEST(AutomaticPrecision, OfARunThatGoesOnIsThatOfItsCheckpoint) {
   RunConfig config;
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
     config.device.kind = device;
-    for (const DType stored : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const Precision& stored : kPrecisions) {
       const PrecisionChoice choice = choose_precision(config, going_on_in(stored));
       EXPECT_EQ(choice.precision, stored);
       EXPECT_THAT(choice.why, HasSubstr("goes on from out/step-00000006"));
@@ -45,6 +45,8 @@ TEST(AutomaticPrecision, IsBf16WhereAnotherKeyNeedsIt) {
     EXPECT_EQ(choose_precision(reduced, facts),
               (PrecisionChoice{DType::bf16, "parallel.reduce_dtype bf16 needs it"}));
   }
+  for (const RunConfig& config : {split, reduced})
+    EXPECT_EQ(choose_precision(config, going_on_in(kFp8)).precision, kFp8);
 }
 
 }  // namespace

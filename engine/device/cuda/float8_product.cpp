@@ -1,0 +1,190 @@
+#include "engine/device/cuda/float8_product.h"
+
+#include <fmt/format.h>
+
+#include "engine/device/cuda/bias.h"
+#include "engine/device/cuda/cublas_lt_set.h"
+#include "engine/device/cuda/e4m3.h"
+
+namespace strata {
+namespace {
+
+/// cuBLASLt wants sizes, strides and addresses of products of FP8 to be multiples of this, in bytes.
+constexpr std::int64_t kUnit = 16;
+
+/// The problem as cuBLASLt gets it: the depth is contiguous in both operands.
+ColumnMajorProduct with_codes(const Product& product) {
+  ColumnMajorProduct problem = column_major(product);
+  for (ColumnMajorProduct::Operand* operand : {&problem.left, &problem.right}) {
+    operand->transpose = operand == &problem.left;
+    operand->leading = problem.depth;
+    operand->alignment = static_cast<int>(kAlignment);
+  }
+  return problem;
+}
+
+bool has_good_sizes(const ColumnMajorProduct& problem) {
+  return problem.rows % kUnit == 0 && problem.columns % kUnit == 0 && problem.depth % kUnit == 0 &&
+         problem.out.leading * size_of(problem.out.dtype) % kUnit == 0 && problem.out.alignment >= kUnit &&
+         (problem.bias_alignment == 0 || problem.bias_alignment >= kUnit);
+}
+
+cudaDataType_t out_type(DType dtype) {
+  return dtype == DType::fp32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasLtMatrixLayoutOpaque_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                                    std::int64_t leading) {
+  cublasLtMatrixLayoutOpaque_t result;
+  check_cublas(cublasLtMatrixLayoutInit(&result, type, static_cast<std::uint64_t>(rows),
+                                        static_cast<std::uint64_t>(columns), leading),
+               "a matrix could not be described");
+  return result;
+}
+
+}  // namespace
+
+struct CudaFloat8Product::Plan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t left, right, out;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+CudaFloat8Product::CudaFloat8Product(int device, CudaMatmul& matmul, SlowPaths& slow_paths)
+    : matmul_(matmul), slow_paths_(slow_paths) {
+  int major = 0, minor = 0;
+  constexpr const char* kWhat = "the GPU's properties cannot be read";
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), kWhat);
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), kWhat);
+  constexpr int kAda = 89;
+  has_float8_ = 10 * major + minor >= kAda;
+}
+
+CudaFloat8Product::~CudaFloat8Product() = default;
+
+void CudaFloat8Product::multiply(const CudaContext& context, const Product& product) {
+  Product rest = product;
+  rest.rounding = Rounding::none;
+  if (product.out.elements() == 0 || product.a.elements() == 0) return matmul_.multiply(context, rest);
+  if (product.addend) {
+    run_on_cuda(context, Cast{product.addend, product.out});
+    Product added = product;
+    added.addend = {};
+    added.accumulate = true;
+    return multiply(context, added);
+  }
+  if (product.bias && product.bias.dtype != product.out.dtype) {
+    add_bias_on_cuda(context, product.bias, product.out, product.accumulate);
+    Product added = product;
+    added.bias = {};
+    added.accumulate = true;
+    return multiply(context, added);
+  }
+  Plan* plan = plan_for(with_codes(product));
+  const E4m3Area area(product, context.scratch.at_least(scratch_on_cuda(product)));
+  find_e4m3_scales(context, product, area);
+  if (plan != nullptr) return run(context, product, area, *plan);
+  const auto rounded = [&](const Matrix& x, const E4m3Scale* scale, std::byte* to) {
+    const Matrix result(to, x.dtype, x.rows, x.columns);
+    round_to_e4m3(context, x, scale, result);
+    return result;
+  };
+  rest.a = rounded(product.a, area.scales, area.a);
+  rest.b = rounded(product.b, area.scales + 1, area.b);
+  matmul_.multiply(context, rest);
+}
+
+CudaFloat8Product::Plan* CudaFloat8Product::plan_for(const ColumnMajorProduct& problem) {
+  const auto known = plans_.find(problem);
+  if (known != plans_.end()) return known->second.get();
+  return plans_.emplace(problem, find_plan(problem)).first->second.get();
+}
+
+std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const ColumnMajorProduct& problem) {
+  constexpr const char* kInstead = "operands are rounded and multiplied in bf16";
+  if (!has_float8_) {
+    slow_paths_.add(fmt::format(
+        "this GPU multiplies no FP8 (compute capability 8.9 and later do), so {} by train.precision fp8; "
+        "train.precision bf16 is faster here",
+        kInstead));
+    return nullptr;
+  }
+  if (!has_good_sizes(problem)) {
+    if (!said_sizes_) {
+      slow_paths_.add(
+          fmt::format("{} and others with sizes that are no multiples of {} are not multiplied in "
+                      "FP8: {}; take sizes and tokens that are",
+                      describe(problem), kUnit, kInstead));
+    }
+    said_sizes_ = true;
+    return nullptr;
+  }
+  auto plan = std::make_unique<Plan>(
+      Plan{.operation = {},
+           .left = layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
+           .right = layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
+           .out = layout(out_type(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
+           .algorithm = {}});
+  cublasLtMatmulDescOpaque_t& operation = plan->operation;
+  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "a matrix product could not be described");
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  // Sums are kept with all bits of fp32.
+  set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
+  // Of addresses the heuristics see whether there are any, and how they are aligned.
+  for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
+    set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
+  if (problem.bias_alignment > 0) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type(problem.out.dtype));
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
+  }
+  cublasLtMatmulPreferenceOpaque_t preference;
+  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+      static_cast<std::uint64_t>(matmul_.workspace_bytes()));
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
+    set(preference, operand, static_cast<std::uint32_t>(kAlignment));
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(preference, operand, static_cast<std::uint32_t>(problem.out.alignment));
+  cublasLtMatmulHeuristicResult_t result{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(matmul_.handle(), &operation, &plan->left, &plan->right, &plan->out,
+                                     &plan->out, &preference, 1, &result, &count);
+  if (status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
+    plan->algorithm = result.algo;
+    return plan;
+  }
+  cudaGetLastError();
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+    check_cublas(status, "an algorithm for a matrix product cannot be chosen");
+  slow_paths_.add(
+      fmt::format("cuBLASLt has no algorithm in FP8 for {}: its {}", describe(problem), kInstead));
+  return nullptr;
+}
+
+void CudaFloat8Product::run(const CudaContext& context, const Product& product, const E4m3Area& area,
+                            Plan& plan) {
+  auto* a = reinterpret_cast<std::uint8_t*>(area.a);
+  auto* b = reinterpret_cast<std::uint8_t*>(area.b);
+  encode_as_e4m3(context, product.a, product.transpose_a, area.scales, a);
+  encode_as_e4m3(context, product.b, !product.transpose_b, area.scales + 1, b);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &area.scales[1].inverse);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &area.scales[0].inverse);
+  if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
+  const float one = 1;
+  const float beta = product.accumulate ? 1 : 0;
+  check_cublas(cublasLtMatmul(matmul_.handle(), &plan.operation, &one, b, &plan.left, a, &plan.right, &beta,
+                              product.out.data, &plan.out, product.out.data, &plan.out, &plan.algorithm,
+                              matmul_.workspace(), static_cast<std::size_t>(matmul_.workspace_bytes()),
+                              context.stream),
+               "a matrix product could not be started");
+}
+
+}  // namespace strata
