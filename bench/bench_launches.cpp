@@ -80,11 +80,13 @@ class WithoutAttention final : public Kernels {
     } else if (std::holds_alternative<AttentionBackward>(call)) {
       ++backward;
     } else {
+      if (const auto* zero = std::get_if<Zero>(&call)) cleared += zero->x.elements() * size_of(zero->x.dtype);
       kernels_.run(call);
     }
   }
 
   std::int64_t forward = 0, backward = 0;  ///< calls of attention
+  Bytes cleared = 0;
 
  private:
   Kernels& kernels_;
@@ -93,8 +95,10 @@ class WithoutAttention final : public Kernels {
 /// Memory for all regions that a pass touches, which nobody looks into.
 class PassMemory {
  public:
-  PassMemory(Device& device, const UnitPass& pass) {
+  PassMemory(Device& device, const UnitPass& pass, const BegunGradients& begun) {
     std::array<Bytes, kRegions> bytes = {};
+    for (const Region region : {Region::gradient, Region::shared_gradient})
+      bytes[static_cast<std::size_t>(region)] = begun.of(region) * size_of(DType::fp32);
     for (const Segment& segment : pass.segments()) {
       for (const Segment::Step& step : segment.steps()) {
         for (const Segment::PlacedOperand& operand : step.operands) {
@@ -123,15 +127,23 @@ class Counter {
   explicit Counter(Device& device)
       : device_(device), stream_(device.make_stream()), kernels_(stream_->kernels()) {}
 
-  Part count(const std::string& name, std::int64_t times, const UnitPass& pass) {
+  /// A pass that finds the gradients of `begun` empty.
+  Part count(const std::string& name, std::int64_t times, const UnitPass& pass,
+             const BegunGradients& begun = {}) {
     Part part{name, times};
-    const PassMemory memory(device_, pass);
-    for (const Segment& segment : pass.segments()) {
-      for (const Segment::Step& step : segment.steps()) {
-        const KernelWork work = segment.work_of(step);
-        const auto issue = [&] { segment.run_step(step, kernels_, memory.memory(), 1); };
-        part.add(std::string(step.rule->name()), count(traffic_of(step), work.flops, issue), work.flops > 0);
-      }
+    const PassMemory memory(device_, pass, begun);
+    // Without exchanges a pass is one segment.
+    const Segment& segment = pass.segments().front();
+    const Bytes cleared = kernels_.cleared;
+    Count clearing = count(0, 0, [&] { segment.clear(kernels_, memory.memory(), begun); });
+    clearing.bytes = static_cast<double>(kernels_.cleared - cleared);
+    clearing.seconds = std::max(clearing.seconds, clearing.bytes / kBytesPerSecond);
+    if (clearing.launches > 0) part.add("clear", clearing, false);
+    for (const Segment::Step& step : segment.steps()) {
+      const KernelWork work = segment.work_of(step);
+      const auto issue = [&] { segment.run_step(step, kernels_, memory.memory(), 1, begun); };
+      part.add(std::string(step.rule->name()), count(traffic_of(step, begun), work.flops, issue),
+               work.flops > 0);
     }
     return part;
   }
@@ -146,7 +158,6 @@ class Counter {
     const Matrix sums(at, DType::fp32, 1, elements), rounded(at, precision, 1, elements);
     const auto bytes_of_all = [&](std::int64_t each) { return static_cast<double>(elements * each); };
     const Bytes element = size_of(precision);
-    part.add("zero", count(bytes_of_all(4), 0, [&] { kernels_.run(Zero{sums}); }), false);
     part.add("cast_gradient",
              count(bytes_of_all(4 + element), 0,
                    [&] {
@@ -181,13 +192,14 @@ class Counter {
   }
 
  private:
-  static double traffic_of(const Segment::Step& step) {
+  static double traffic_of(const Segment::Step& step, const BegunGradients& begun) {
     const std::vector<Touch> touches = step.rule->touches();
     double bytes = 0;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       const Matrix& size = step.operands[i].size;
       const auto once = static_cast<double>(size.elements() * size_of(size.dtype));
-      bytes += touches[i] == Touch::updates ? 2 * once : once;
+      const bool is_first = begun.of(step.operands[i].region) > 0 && (step.first_gradients >> i & 1U) != 0;
+      bytes += touches[i] == Touch::updates && !is_first ? 2 * once : once;
     }
     return bytes;
   }
@@ -221,6 +233,16 @@ std::string row(const std::string& name, std::int64_t times, const Count& all, c
                      least.launches, all.bytes / kGiB, least.bytes / kGiB, all.seconds * 1e3);
 }
 
+/// Those that the unit's first backward pass of a step finds empty. A tied head comes before the embedding.
+BegunGradients gradients_begun_by(const Model& model, std::size_t number) {
+  const Unit& unit = model.units[number];
+  const bool is_shared = std::ranges::any_of(
+      model.units, [&](const Unit& other) { return other.shares == static_cast<std::int32_t>(number); });
+  return {
+      .gradient = is_shared ? 0 : unit.elements,
+      .shared_gradient = unit.shares < 0 ? 0 : model.units[static_cast<std::size_t>(unit.shares)].elements};
+}
+
 void print(const std::string& run_file, Counter& counter) {
   RunConfig config = load_run_config(run_file);
   nlohmann::json keys = config.model.config;
@@ -239,8 +261,12 @@ void print(const std::string& run_file, Counter& counter) {
     const UnitPasses::Level& level = compute->passes(unit).saving_all();
     if (!level.forward.is_empty() && number + 1 < model.units.size())
       parts.push_back(counter.count(name + ", forward", times * microbatches, level.forward));
-    if (!level.backward.is_empty())
-      parts.push_back(counter.count(name + ", backward", times * microbatches, level.backward));
+    if (!level.backward.is_empty()) {
+      const BegunGradients begun = gradients_begun_by(model, number);
+      parts.push_back(counter.count(name + ", first backward", times, level.backward, begun));
+      if (microbatches > 1)
+        parts.push_back(counter.count(name + ", backward", times * (microbatches - 1), level.backward));
+    }
     if (unit.elements > 0)
       parts.push_back(
           counter.count_update(name + ", update", times, unit, shares[number], config.precision()));

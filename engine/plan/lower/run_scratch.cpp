@@ -21,8 +21,14 @@ void make_calls(Kernels& kernels, const Model& model, DType precision, const Mic
   for (std::size_t kind = 0; kind < model.graphs.size(); ++kind) {
     for (const UnitPasses::Level& level : compute->passes(kind).levels) {
       for (const UnitPass* pass :
-           {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient})
+           {&level.forward, &level.backward, &level.input_gradient, &level.weight_gradient}) {
         pass->run(kernels, memory, 1);
+        // As the first of a step, too, whose products overwrite gradients.
+        for (const Segment& segment : pass->segments()) {
+          if (segment.touches(Region::gradient) || segment.touches(Region::shared_gradient))
+            segment.run(kernels, memory, 1, {.gradient = 1, .shared_gradient = 1});
+        }
+      }
     }
   }
 }

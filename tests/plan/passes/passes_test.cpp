@@ -411,7 +411,7 @@ Bytes live_at_norm(const Program& program, Tier tier) {
 }
 
 TEST(Memory, GivesPlacesOfParametersThatUpdatesMakeToGradients) {
-  const Model model = tiny_model(8);
+  const Model model = tiny_model(16);
   for (const std::size_t units_on_device : {std::size_t{0}, model.units.size()}) {
     const Tier home = units_on_device == 0 ? Tier::host : Tier::device;
     const Strategy strategy =
