@@ -464,10 +464,10 @@ Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std
           [](Kernels& kernels, const Views& x) { kernels.run(Zero{x[0]}); }};
 }
 
-Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding) {
+Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding, DType from) {
   const std::vector<std::int32_t> rows = {0, 3, 4, 10, kNoRow, kNoRow};
-  return {fmt::format("copy rows to {} of {}", name_of(to), columns),
-          {random_operand(1, DType::fp32, 11, columns, padding), index_operand(rows),
+  return {fmt::format("copy rows to {} of {} {}", name_of(to), columns, name_of(from)),
+          {random_operand(1, from, 11, columns, padding), index_operand(rows),
            poisoned_operand(to, static_cast<std::int64_t>(rows.size()), columns, 2 * padding)},
           [](Kernels& kernels, const Views& x) {
             kernels.run(RowCopy{x[0], indices_of(x[1]), x[2]});

@@ -71,7 +71,7 @@ Scenario add_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std:
 Scenario cast_scenario(DType from, DType to, std::int64_t rows, std::int64_t columns);
 Scenario zero_scenario(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t padding);
 
-Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding);
+Scenario copy_rows_scenario(DType to, std::int64_t columns, std::int64_t padding, DType from = DType::fp32);
 /// Three ranks' rows of a table of 11, of which a stretch of elements is summed.
 Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first, std::int64_t elements);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "tests/execute/support.h"
 #include "tests/support/queued_device.h"
@@ -20,6 +22,15 @@ using test::TemporaryFolder;
 using test::tiny_run;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+TEST(BackgroundDevice, StandsForTheCpuDeviceIfTheEnvironmentSaysSo) {
+  const char* const before = std::getenv("STRATA_QUEUED_DEVICE");
+  ::setenv("STRATA_QUEUED_DEVICE", "1", 1);
+  EXPECT_FALSE(test::make_cpu_device({})->host_addressable());
+  ::unsetenv("STRATA_QUEUED_DEVICE");
+  EXPECT_TRUE(test::make_cpu_device({})->host_addressable());
+  if (before != nullptr) ::setenv("STRATA_QUEUED_DEVICE", "1", 1);
+}
 
 TEST(BackgroundDevice, ComputesTheBitsOfTheCpuDevice) {
   const TemporaryFolder folder;

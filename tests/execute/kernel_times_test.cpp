@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/execute/support.h"
+#include "tests/support/queued_device.h"
 
 namespace strata {
 namespace {
@@ -36,9 +37,9 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
   for (const DType precision : {DType::fp32, DType::bf16, DType::fp16}) {
     config.train.precision = precision;
     const Model model = test::model_of(config);
-    CpuDevice device({.threads = 2, .link = {}});
+    const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
     KernelTimes times;
-    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length},
+    measure_kernels(*device, model, precision, {config.train.microbatch, config.data.sequence_length},
                     kUnlimited, times);
     EXPECT_TRUE(times.is_valid());
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::automatic}) {
@@ -51,7 +52,7 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
       }
     }
     const KernelTimes before = times;
-    measure_kernels(device, model, precision, {config.train.microbatch, config.data.sequence_length},
+    measure_kernels(*device, model, precision, {config.train.microbatch, config.data.sequence_length},
                     kUnlimited, times);
     EXPECT_EQ(times, before);
   }
@@ -60,9 +61,9 @@ TEST_P(KernelsOf, AllPassesAreTimed) {
 TEST(Kernels, OfAPassThatHasNoRoomAreNotTimed) {
   const test::TemporaryFolder folder;
   const RunConfig config = test::tiny_run(folder.path());
-  CpuDevice device({.threads = 2, .link = {}});
+  const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
   KernelTimes times;
-  EXPECT_THROW(measure_kernels(device, test::model_of(config), DType::bf16, {1, 8}, 1000, times),
+  EXPECT_THROW(measure_kernels(*device, test::model_of(config), DType::bf16, {1, 8}, 1000, times),
                DeviceError);
   EXPECT_TRUE(times.is_empty());
 }

@@ -10,6 +10,7 @@
 #include "tests/checkpoint/support.h"
 #include "tests/execute/support.h"
 #include "tests/support/drive.h"
+#include "tests/support/queued_device.h"
 
 namespace strata {
 namespace {
@@ -180,8 +181,8 @@ TEST(MeasuredPeak, IsThatOfTheMemoryThatChanged) {
   // Memory that the plan asks for and nothing touches.
   for (const Tier tier : {Tier::device, Tier::host}) peak_of(plan, tier) = plan.arena_bytes(tier) + 5 * kLie;
   const BatchLoader data(config, model.architecture.vocabulary);
-  CpuDevice device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, device, training_data(data), {});
+  const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
+  Trainer trainer(config, model, plan, *device, training_data(data), {});
   TrainListener silent;
   const TrainResult result = trainer.train(std::atomic<bool>(false), silent);
   for (const Tier tier : {Tier::device, Tier::host}) {

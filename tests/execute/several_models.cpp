@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/support/queued_device.h"
 
 namespace strata::test {
 namespace {
@@ -53,7 +54,7 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
   JointPlanner planner = planner_of(members);
   const std::size_t role = planner.role_of(rank);
   outcome.plans.push_back(std::move(planner.plan(steps_of(configs), options.order)[role]));
-  CpuDevice device({.threads = 2, .link = {}});
+  const std::unique_ptr<Device> device = make_cpu_device({.threads = 2, .link = {}});
   std::vector<Trainer::ModelSetup> models;
   models.reserve(members.size());
   for (const std::unique_ptr<Member>& member : members)
@@ -65,7 +66,7 @@ JointOutcome run_together(const std::vector<RunConfig>& configs, const JointOpti
     return programs_of(outcome.plans.emplace_back(std::move((*plans)[role])));
   };
   Trainer trainer(
-      configs.front(), std::move(models), programs_of(outcome.plans.front()), device,
+      configs.front(), std::move(models), programs_of(outcome.plans.front()), *device,
       {.watchdog_seconds = 60, .files = options.files, .world = options.world, .several = several});
   const std::atomic<bool> never = false;
   TrainListener silent;

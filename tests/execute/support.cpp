@@ -14,6 +14,7 @@
 #include "engine/model/split_context.h"
 #include "engine/model/split_model.h"
 #include "engine/plan/lower/lower.h"
+#include "tests/support/queued_device.h"
 
 namespace strata::test {
 
@@ -60,8 +61,10 @@ RunOutcome run(const RunConfig& config, const RunOptions& options) {
   const std::int64_t stage = plans.front().strategy.mesh.stage(rank);
   RunOutcome outcome{.plan = std::move(plans[static_cast<std::size_t>(stage)]), .result = {}};
   if (options.change_plan) options.change_plan(outcome.plan);
-  CpuDevice device({.threads = options.device_threads, .link = options.link});
-  Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : device,
+  const std::unique_ptr<Device> device =
+      options.device == nullptr ? make_cpu_device({.threads = options.device_threads, .link = options.link})
+                                : nullptr;
+  Trainer trainer(config, model, outcome.plan, options.device != nullptr ? *options.device : *device,
                   training_data(data, model.context),
                   {.fresh = options.fresh,
                    .watchdog_seconds = options.watchdog_seconds,
@@ -122,8 +125,8 @@ Tensors left_by(const RunConfig& config, const std::vector<StateKind>& kinds) {
   const Model model = model_of(config);
   const BatchLoader data(config, model.architecture.vocabulary);
   const Plan plan = make_plan(config, model);
-  CpuDevice device({.threads = 2, .link = {}});
-  Trainer trainer(config, model, plan, device, training_data(data), {});
+  const std::unique_ptr<Device> device = make_cpu_device({.threads = 2, .link = {}});
+  Trainer trainer(config, model, plan, *device, training_data(data), {});
   TrainListener silent;
   trainer.train(std::atomic<bool>(false), silent);
   Tensors tensors;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tests/execute/support.h"
+#include "tests/support/queued_device.h"
 
 namespace strata {
 namespace {
@@ -180,9 +181,9 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   RunConfig config = tiny_run(folder.path());
   const Model model = test::model_of(config);
   const Plan plan = make_plan(config, model);
-  CpuDevice device({.threads = 2, .link = {}});
-  RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, device, {});
-  const LaneStreams streams(device);
+  const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 2, .link = {}});
+  RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, *device, {});
+  const LaneStreams streams(*device);
   const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
   const std::vector<UnitShare> shares = shares_of(model, plan.strategy.mesh, 0);
   Operations operations(
@@ -222,8 +223,8 @@ TEST(Deadlock, IsFoundAtOnceAndNamesWhoWaitsForWhom) {
   dependencies.waits[static_cast<std::size_t>(first_load)][static_cast<std::size_t>(Lane::cpu)] = {
       updates - 1, false};
   const BatchLoader data(config, model.architecture.vocabulary);
-  CpuDevice device({.threads = 1, .link = {}});
-  Trainer trainer(config, model, plan, device, training_data(data), {});
+  const std::unique_ptr<Device> device = test::make_cpu_device({.threads = 1, .link = {}});
+  Trainer trainer(config, model, plan, *device, training_data(data), {});
   TrainListener silent;
   try {
     trainer.train(std::atomic<bool>(false), silent);

@@ -1,5 +1,7 @@
 #include "tests/support/devices.h"
 
+#include "tests/support/queued_device.h"
+
 #ifdef STRATA_CUDA
 #include "engine/device/cuda/cuda_device.h"
 #endif
@@ -18,7 +20,7 @@ std::string why_no_device(const std::string& name) {
 
 std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOptions& options) {
   if (name == "cuda") return std::make_unique<CudaDevice>();
-  return std::make_unique<CpuDevice>(options);
+  return make_cpu_device(options);
 }
 
 #else
@@ -32,7 +34,7 @@ std::string why_no_device(const std::string& name) {
 }
 
 std::unique_ptr<Device> make_device(const std::string& /*name*/, const CpuDeviceOptions& options) {
-  return std::make_unique<CpuDevice>(options);
+  return make_cpu_device(options);
 }
 
 #endif

@@ -16,7 +16,7 @@ std::vector<std::string> device_names();
 /// Empty if the machine has the device.
 std::string why_no_device(const std::string& name);
 
-/// `options` are the CPU's.
+/// `options` are the CPU's, which may be a QueuedDevice (make_cpu_device()).
 std::unique_ptr<Device> make_device(const std::string& name, const CpuDeviceOptions& options);
 
 }  // namespace strata::test

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -166,6 +167,11 @@ class QueuedStream final : public Stream {
 
 std::unique_ptr<Stream> QueuedDevice::make_stream() {
   return std::make_unique<QueuedStream>(*this, cpu_.make_stream());
+}
+
+std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
+  if (std::getenv("STRATA_QUEUED_DEVICE") != nullptr) return std::make_unique<QueuedDevice>(options);
+  return std::make_unique<CpuDevice>(options);
 }
 
 void add_work(Stream& stream, std::function<void()> work) {

@@ -35,6 +35,11 @@ class QueuedDevice final : public Device {
   std::atomic<bool> hanging_ = false, failing_ = false;
 };
 
+/// The CPU device of tests that ask for no other: a QueuedDevice if STRATA_QUEUED_DEVICE is set in the
+/// environment, so that every run of theirs shows what counts on the device being done or on the host reading
+/// its memory (docs/sanitizers.md), and a CpuDevice if not.
+std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
+
 /// Has a stream of a QueuedDevice perform `work` in its order.
 void add_work(Stream& stream, std::function<void()> work);
 

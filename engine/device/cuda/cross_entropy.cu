@@ -15,6 +15,7 @@ namespace strata {
 namespace {
 
 constexpr int kMostThreads = 512;
+constexpr int kBlocks = 3;  ///< of as many threads on a multiprocessor: 40 registers are enough
 
 /// Rows up to this size stay in shared memory, together with the reductions' words and the KiB that the
 /// driver reserves within the 48 KiB that need no opting in.
@@ -23,29 +24,36 @@ constexpr std::int64_t kCacheBytes = 46 * 1024;
 template <typename T>
 constexpr int kRun = 16 / static_cast<int>(sizeof(T));
 
-template <typename T>
+struct NoCap {
+  static constexpr int kRunsAhead = 4;  ///< of a thread
+  __device__ static float of(float logit) { return logit; }
+  /// gradient · the derivative of that.
+  __device__ static float gradient(float /*logit*/, float gradient) { return gradient; }
+};
+struct SoftCap {
+  static constexpr int kRunsAhead = 1;  ///< tanh is long
+  float cap;
+  __device__ float of(float logit) const { return cap * tanhf(logit / cap); }
+  __device__ float gradient(float logit, float gradient) const {
+    const float tangent = tanhf(logit / cap);
+    return gradient * (1.0F - tangent * tangent);
+  }
+};
+
+/// `Cap`: what a logit counts as.
+template <typename T, typename Cap>
 struct RowsOfLogits {
   Rows<T> logits;
   std::int64_t columns;
   const std::int32_t* targets;
+  Cap cap;
   float* losses = nullptr;
   float gradient_scale = 1;
   const float* loss_scale = nullptr;  ///< may be null: 1
   const float* penalty = nullptr;     ///< may be null: 0
-  float soft_cap = 0;                 ///< 0: none
   bool gradient = true;
   bool cached = false;
 };
-
-/// What a logit counts as.
-__device__ float capped(float logit, float cap) {
-  return cap == 0 ? logit : cap * tanhf(logit / cap);
-}
-/// The derivative of that.
-__device__ float cap_slope(float logit, float cap) {
-  const float tangent = tanhf(logit / cap);
-  return 1.0F - tangent * tangent;
-}
 
 /// How a row falls apart: runs of 16 aligned bytes, and fewer than two runs of single elements at its ends.
 template <typename T>
@@ -86,22 +94,22 @@ __device__ RunningSum over_block(const RunningSum& mine) {
   return all;
 }
 
-template <typename T>
-__device__ RunningSum sum_of_row(const RowsOfLogits<T>& x, const T* row, const Parts<T>& parts) {
+template <typename T, typename Cap>
+__device__ RunningSum sum_of_row(const RowsOfLogits<T, Cap>& x, const T* row, const Parts<T>& parts) {
   Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
   RunningSum sum;
-#pragma unroll 4
+#pragma unroll Cap::kRunsAhead
   for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x) {
     const auto run = load_run<kRun<T>>(row + parts.run_column(i));
     if (x.cached) cache[i] = run;
     float values[kRun<T>];
     to_floats(run, values);
 #pragma unroll
-    for (int j = 0; j < kRun<T>; ++j) values[j] = capped(values[j], x.soft_cap);
+    for (int j = 0; j < kRun<T>; ++j) values[j] = x.cap.of(values[j]);
     sum.add(values);
   }
   if (threadIdx.x < parts.ends) {
-    const float values[] = {capped(to_float(row[parts.end_column(threadIdx.x)]), x.soft_cap)};
+    const float values[] = {x.cap.of(to_float(row[parts.end_column(threadIdx.x)]))};
     sum.add(values);
   }
   return over_block(sum);
@@ -109,8 +117,8 @@ __device__ RunningSum sum_of_row(const RowsOfLogits<T>& x, const T* row, const P
 
 /// Each thread writes the elements that it has read in sum_of_row, if it has. `target`: a column, or one that
 /// the row lacks.
-template <typename T>
-__device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, float loss,
+template <typename T, typename Cap>
+__device__ void write_gradient(const RowsOfLogits<T, Cap>& x, const RunningSum& sum, float loss,
                                std::int64_t target, T* row, const Parts<T>& parts) {
   const Run<T, kRun<T>>* cache = dynamic_shared<Run<T, kRun<T>>>();
   const float factor = x.loss_scale == nullptr ? x.gradient_scale : x.gradient_scale * *x.loss_scale;
@@ -118,11 +126,10 @@ __device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, 
   const float of_target = expm1f(-loss) * factor;  // softmax - 1, without cancellation
   const auto gradient = [&](T element, std::int64_t column) {
     const float logit = to_float(element);
-    const float of_capped =
-        column == target ? of_target : expf(capped(logit, x.soft_cap) - sum.largest) * scale;
-    return from_float<T>(x.soft_cap == 0 ? of_capped : of_capped * cap_slope(logit, x.soft_cap));
+    const float of_capped = column == target ? of_target : expf(x.cap.of(logit) - sum.largest) * scale;
+    return from_float<T>(x.cap.gradient(logit, of_capped));
   };
-#pragma unroll 4
+#pragma unroll Cap::kRunsAhead
   for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x) {
     const std::int64_t column = parts.run_column(i);
     auto run = x.cached ? cache[i] : load_run<kRun<T>>(row + column);
@@ -136,21 +143,21 @@ __device__ void write_gradient(const RowsOfLogits<T>& x, const RunningSum& sum, 
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(RowsOfLogits<T> x) {
+template <typename T, typename Cap>
+__global__ void __launch_bounds__(kMostThreads, kBlocks) cross_entropy_kernel(RowsOfLogits<T, Cap> x) {
   T* row = x.logits.row(blockIdx.x);
   const Parts<T> parts(row, x.columns);
   const std::int32_t target = x.targets[blockIdx.x];
-  const float target_logit = capped(to_float(row[target]), x.soft_cap);  // before any thread overwrites it
+  const float target_logit = x.cap.of(to_float(row[target]));  // before any thread overwrites it
   const RunningSum sum = sum_of_row(x, row, parts);
   const float loss = sum.largest - target_logit + logf(sum.total);
   if (threadIdx.x == 0) x.losses[blockIdx.x] = x.penalty == nullptr ? loss : loss + *x.penalty;
   if (x.gradient) write_gradient(x, sum, loss, target, row, parts);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kMostThreads)
-    softmax_part_kernel(RowsOfLogits<T> x, std::int64_t first, Rows<float> statistics) {
+template <typename T, typename Cap>
+__global__ void __launch_bounds__(kMostThreads, kBlocks)
+    softmax_part_kernel(RowsOfLogits<T, Cap> x, std::int64_t first, Rows<float> statistics) {
   const T* row = x.logits.row(blockIdx.x);
   const std::int64_t target = x.targets[blockIdx.x] - first;
   const RunningSum sum = sum_of_row(x, row, Parts<T>(row, x.columns));
@@ -158,7 +165,7 @@ __global__ void __launch_bounds__(kMostThreads)
   float* to = statistics.row(blockIdx.x);
   to[0] = sum.largest;
   to[1] = sum.total;
-  to[2] = target >= 0 && target < x.columns ? capped(to_float(row[target]), x.soft_cap) : 0.0F;
+  to[2] = target >= 0 && target < x.columns ? x.cap.of(to_float(row[target])) : 0.0F;
 }
 
 /// A row's sum over all parts, in their order, and its loss.
@@ -188,9 +195,9 @@ __global__ void __launch_bounds__(kWarp)
   losses[row] = penalty == nullptr ? loss : loss + *penalty;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kMostThreads)
-    parts_gradient_kernel(RowsOfLogits<T> x, std::int64_t first, Rows<const float> statistics,
+template <typename T, typename Cap>
+__global__ void __launch_bounds__(kMostThreads, kBlocks)
+    parts_gradient_kernel(RowsOfLogits<T, Cap> x, std::int64_t first, Rows<const float> statistics,
                           std::int64_t columns) {
   T* row = x.logits.row(blockIdx.x);
   const JoinedParts joined(statistics.row(blockIdx.x), columns);
@@ -201,62 +208,45 @@ unsigned threads_for(std::int64_t runs) {
   return static_cast<unsigned>(std::min<std::int64_t>(divide_rounding_up(runs, kWarp) * kWarp, kMostThreads));
 }
 
-template <typename T>
-void softmax_part_of_type(const CudaContext& context, const SoftmaxPart& call) {
-  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
-                             .columns = call.logits.columns,
-                             .targets = call.targets.data(),
-                             .soft_cap = call.soft_cap};
-  launch(softmax_part_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
-         dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
-         rows_of<float>(call.statistics));
-}
-
-template <typename T>
-void parts_gradient_of_type(const CudaContext& context, const PartsGradient& call) {
-  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
-                             .columns = call.logits.columns,
-                             .targets = call.targets.data(),
-                             .gradient_scale = call.gradient_scale,
-                             .loss_scale = call.loss_scale,
-                             .soft_cap = call.soft_cap};
-  launch(parts_gradient_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)),
-         dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
-         rows_of<const float>(call.statistics), call.statistics.columns);
-}
-
-template <typename T>
-void cross_entropy_of_type(const CudaContext& context, const CrossEntropy& call) {
-  const RowsOfLogits<T> x = {.logits = rows_of<T>(call.logits),
-                             .columns = call.logits.columns,
-                             .targets = call.targets.data(),
-                             .losses = call.losses.row<float>(0),
-                             .gradient_scale = call.gradient_scale,
-                             .loss_scale = call.loss_scale,
-                             .penalty = call.penalty,
-                             .soft_cap = call.soft_cap,
-                             .gradient = call.gradient,
-                             .cached = call.logits.columns * size_of(call.logits.dtype) <= kCacheBytes};
-  const std::int64_t runs = divide_rounding_up(x.columns, kRun<T>);
-  const std::size_t shared_bytes = x.cached ? static_cast<std::size_t>(runs) * 16 : 0;
-  launch(cross_entropy_kernel<T>, dim3(static_cast<unsigned>(call.logits.rows)), dim3(threads_for(runs)),
-         shared_bytes, context.stream, x);
+/// Calls body with what every call says of its rows.
+template <typename Call, typename Body>
+void with_rows(const Call& call, const Body& body) {
+  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
+  if (call.logits.rows == 0) return;
+  with_storage_type(call.logits.dtype, [&](auto element) {
+    using T = decltype(element);
+    const auto with_cap = [&](auto cap) {
+      body(RowsOfLogits<T, decltype(cap)>{.logits = rows_of<T>(call.logits),
+                                          .columns = call.logits.columns,
+                                          .targets = call.targets.data(),
+                                          .cap = cap});
+    };
+    call.soft_cap == 0 ? with_cap(NoCap()) : with_cap(SoftCap{call.soft_cap});
+  });
 }
 
 }  // namespace
 
 void run_on_cuda(const CudaContext& context, const CrossEntropy& call) {
-  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
-  if (call.logits.rows == 0) return;
-  with_storage_type(call.logits.dtype,
-                    [&](auto element) { cross_entropy_of_type<decltype(element)>(context, call); });
+  with_rows(call, [&]<typename T, typename Cap>(RowsOfLogits<T, Cap> x) {
+    x.losses = call.losses.row<float>(0);
+    x.gradient_scale = call.gradient_scale;
+    x.loss_scale = call.loss_scale;
+    x.penalty = call.penalty;
+    x.gradient = call.gradient;
+    x.cached = x.columns * size_of(call.logits.dtype) <= kCacheBytes;
+    const std::int64_t runs = divide_rounding_up(x.columns, kRun<T>);
+    launch(cross_entropy_kernel<T, Cap>, dim3(static_cast<unsigned>(call.logits.rows)),
+           dim3(threads_for(runs)), x.cached ? static_cast<std::size_t>(runs) * 16 : 0, context.stream, x);
+  });
 }
 
 void run_on_cuda(const CudaContext& context, const SoftmaxPart& call) {
-  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
-  if (call.logits.rows == 0) return;
-  with_storage_type(call.logits.dtype,
-                    [&](auto element) { softmax_part_of_type<decltype(element)>(context, call); });
+  with_rows(call, [&]<typename T, typename Cap>(const RowsOfLogits<T, Cap>& x) {
+    launch(softmax_part_kernel<T, Cap>, dim3(static_cast<unsigned>(call.logits.rows)),
+           dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
+           rows_of<float>(call.statistics));
+  });
 }
 
 void run_on_cuda(const CudaContext& context, const PartsLoss& call) {
@@ -268,10 +258,13 @@ void run_on_cuda(const CudaContext& context, const PartsLoss& call) {
 }
 
 void run_on_cuda(const CudaContext& context, const PartsGradient& call) {
-  assert(static_cast<std::int64_t>(call.targets.size()) == call.logits.rows);
-  if (call.logits.rows == 0) return;
-  with_storage_type(call.logits.dtype,
-                    [&](auto element) { parts_gradient_of_type<decltype(element)>(context, call); });
+  with_rows(call, [&]<typename T, typename Cap>(RowsOfLogits<T, Cap> x) {
+    x.gradient_scale = call.gradient_scale;
+    x.loss_scale = call.loss_scale;
+    launch(parts_gradient_kernel<T, Cap>, dim3(static_cast<unsigned>(call.logits.rows)),
+           dim3(threads_for(divide_rounding_up(x.columns, kRun<T>))), 0, context.stream, x, call.first,
+           rows_of<const float>(call.statistics), call.statistics.columns);
+  });
 }
 
 }  // namespace strata

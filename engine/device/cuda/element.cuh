@@ -2,6 +2,7 @@
 // elements at once, sums and maxima over a warp or a block in a fixed order.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -61,7 +62,32 @@ __device__ __forceinline__ Run<std::remove_const_t<T>, count> load_run(T* from) 
 /// REQUIRES: is_aligned<count>(to).
 template <int count, typename T>
 __device__ __forceinline__ void store_run(const Run<T, count>& run, T* to) {
+#if defined(__CUDA_ARCH__)
+  // The compiler takes an assignment apart into stores of single elements wherever it keeps these apart.
+  if constexpr (sizeof run == 16) {
+    return __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(run));
+  } else if constexpr (sizeof run == 8) {
+    return __stwb(reinterpret_cast<uint2*>(to), std::bit_cast<uint2>(run));
+  }
+#endif
   *reinterpret_cast<Run<T, count>*>(to) = run;
+}
+
+/// The bits of a run that is in flight or kept for later. Elements of 16 bits would be taken apart at once,
+/// which waits for them and needs twice the registers.
+template <typename T, int count>
+using Bits = std::conditional_t<sizeof(T) * count == 2, Run<std::uint16_t, 1>,
+                                Run<std::uint32_t, static_cast<int>(sizeof(T)) * count / 4>>;
+
+/// REQUIRES: is_aligned<count>(from).
+template <int count, typename T>
+__device__ __forceinline__ Bits<std::remove_const_t<T>, count> load_bits(T* from) {
+  using Loaded = Bits<std::remove_const_t<T>, count>;
+#if defined(__CUDA_ARCH__)
+  return *reinterpret_cast<const Loaded*>(from);
+#else
+  return std::bit_cast<Loaded>(load_run<count>(from));
+#endif
 }
 
 template <int count, typename T>
@@ -102,6 +128,16 @@ bool is_aligned(const T* data) {
 template <int count, typename T>
 bool is_aligned(const Rows<T>& x) {
   return is_aligned<count>(x.data) && x.stride % count == 0;
+}
+
+/// Calls body with the columns of one access: `most` if all rows consist of such runs, or 1.
+template <int most, typename Body, typename... Operands>
+void with_run(std::int64_t columns, const Body& body, const Rows<Operands>&... operands) {
+  if (columns % most == 0 && (is_aligned<most>(operands) && ...)) {
+    body(std::integral_constant<int, most>());
+  } else {
+    body(std::integral_constant<int, 1>());
+  }
 }
 
 /// The built-in warpSize isn't known when a kernel is compiled.

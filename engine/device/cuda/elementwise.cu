@@ -14,6 +14,7 @@ namespace strata {
 namespace {
 
 constexpr std::int64_t kElementThreads = 256;
+constexpr int kElementBlocks = 5;  ///< on a multiprocessor: 48 registers are enough for every operation
 constexpr std::int64_t kMostElementBlocksDown = 65535;
 
 /// Operands of one shape. They may be the same memory if their elements are at the same places.
@@ -47,13 +48,15 @@ __device__ __forceinline__ void compute_run(const Elementwise<Operation, In, Out
 }
 
 template <int width, typename Operation, typename In, typename Out>
-__global__ void __launch_bounds__(kElementThreads) elementwise_kernel(Elementwise<Operation, In, Out> x) {
+__global__ void __launch_bounds__(kElementThreads, kElementBlocks)
+    elementwise_kernel(Elementwise<Operation, In, Out> x) {
   const std::int64_t column = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * width;
   const std::int64_t first_row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   for (std::int64_t row = first_row; row < x.rows; row += std::int64_t{gridDim.y} * blockDim.y) {
     if (column + width <= x.columns) {
       compute_run<width>(x, row, column);
     } else {
+#pragma unroll 1  // the end of a row: unrolled it would be most of the code
       for (std::int64_t c = column; c < x.columns; ++c) compute_run<1>(x, row, c);
     }
   }

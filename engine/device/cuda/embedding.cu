@@ -127,17 +127,6 @@ __global__ void __launch_bounds__(kDigits) move_entries_kernel(SortPass pass) {
 /// Rows that a lane has in flight.
 constexpr int kAhead = 16;
 
-/// The bits of a run that is in flight. Elements of 16 bits would be taken apart at once, which waits for
-/// them.
-template <typename T, int run>
-using Bits = std::conditional_t<sizeof(T) * run == 2, Run<std::uint16_t, 1>,
-                                Run<std::uint32_t, static_cast<int>(sizeof(T)) * run / 4>>;
-
-template <int run, typename T>
-__device__ Bits<T, run> load_bits(const T* from) {
-  return *reinterpret_cast<const Bits<T, run>*>(from);
-}
-
 /// Adds rows row_of(first), ..., row_of(last - 1) of x to gradient[0, run), one after another. The lanes of a
 /// warp have the same rows, and look up a row each ahead of time; a lane without columns only takes part in
 /// that.
@@ -196,7 +185,7 @@ __device__ std::int64_t my_column() {
 
 /// A warp per entry and 32 · run columns; the warp of a row's first entry adds the gradients of all.
 template <int run, typename T>
-__global__ void __launch_bounds__(kRows* kWarp)
+__global__ void __launch_bounds__(kRows* kWarp, run == 1 ? 3 : 0)
     table_gradient_kernel(const Entry* entries, std::int64_t count, Rows<const T> out_gradient,
                           std::int64_t columns, Rows<float> table_gradient, Stretch stretch,
                           std::int32_t padding_token) {
@@ -213,7 +202,7 @@ __global__ void __launch_bounds__(kRows* kWarp)
 
 /// A warp per position of the sequence and 32 · run columns.
 template <int run, typename T>
-__global__ void __launch_bounds__(kRows* kWarp)
+__global__ void __launch_bounds__(kRows* kWarp, run == 1 ? 3 : 0)
     positions_gradient_kernel(std::int64_t count, std::int64_t sequence, Rows<const T> out_gradient,
                               std::int64_t columns, Rows<float> positions_gradient) {
   const std::int64_t position = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
@@ -226,16 +215,6 @@ __global__ void __launch_bounds__(kRows* kWarp)
 
 unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
   return static_cast<unsigned>(divide_rounding_up(count, per_block));
-}
-
-/// The columns of one thread at a time: `most` if all operands are aligned for it.
-template <int most, typename Call, typename... Operands>
-void with_run(std::int64_t columns, const Call& call, const Rows<Operands>&... operands) {
-  if (columns % most == 0 && (is_aligned<most>(operands) && ...)) {
-    call(std::integral_constant<int, most>());
-  } else {
-    call(std::integral_constant<int, 1>());
-  }
 }
 
 template <typename T>

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kTokenThreads = 128;  ///< of routing: a warp for each of four tokens
 constexpr int kCombineThreads = 128;
+constexpr int kCombineBlocks = 8;  ///< on a multiprocessor: 64 registers are enough
 constexpr int kGroupThreads = 256;
 constexpr int kBalanceThreads = 128;
 
@@ -189,24 +190,27 @@ __global__ void __launch_bounds__(kGroupThreads)
 }
 
 /// A token per block.
-template <typename T>
-__global__ void __launch_bounds__(kCombineThreads)
+template <int run, typename T>
+__global__ void __launch_bounds__(kCombineThreads, kCombineBlocks)
     combine_kernel(Rows<const T> x, const std::int32_t* places, Rows<const float> weights, std::int64_t slots,
                    Rows<T> out, std::int64_t columns) {
   const std::int64_t token = blockIdx.x;
-  for (std::int64_t column = threadIdx.x; column < columns; column += kCombineThreads) {
-    float total = 0;
+  for (std::int64_t column = std::int64_t{threadIdx.x} * run; column < columns;
+       column += kCombineThreads * run) {
+    float total[run] = {};
     for (std::int64_t s = 0; s < slots; ++s) {
       const float weight = weights.data == nullptr ? 1.0F : weights.row(token)[s];
-      total += weight * to_float(x.row(places[token * slots + s])[column]);
+      const auto values = load_run<run>(x.row(places[token * slots + s]) + column);
+#pragma unroll
+      for (int i = 0; i < run; ++i) total[i] += weight * to_float(values.values[i]);
     }
-    out.row(token)[column] = from_float<T>(total);
+    store_run(from_floats<T>(total), out.row(token) + column);
   }
 }
 
 /// A row of x per block.
-template <typename T>
-__global__ void __launch_bounds__(kCombineThreads)
+template <int run, typename T>
+__global__ void __launch_bounds__(kCombineThreads, kCombineBlocks)
     combine_backward_kernel(Rows<const T> x, const std::int32_t* places, Rows<const float> weights,
                             std::int64_t slots, Rows<const T> out_gradient, Rows<T> x_gradient,
                             Rows<float> weights_gradient, std::int64_t columns) {
@@ -214,10 +218,17 @@ __global__ void __launch_bounds__(kCombineThreads)
   const std::int32_t place = places[blockIdx.x];
   const float weight = weights.row(token)[slot];
   float total = 0;
-  for (std::int64_t column = threadIdx.x; column < columns; column += kCombineThreads) {
-    const float gradient = to_float(out_gradient.row(token)[column]);
-    total += to_float(x.row(place)[column]) * gradient;
-    x_gradient.row(place)[column] = from_float<T>(weight * gradient);
+  for (std::int64_t column = std::int64_t{threadIdx.x} * run; column < columns;
+       column += kCombineThreads * run) {
+    float gradient[run], values[run];
+    to_floats(load_run<run>(out_gradient.row(token) + column), gradient);
+    to_floats(load_run<run>(x.row(place) + column), values);
+#pragma unroll
+    for (int i = 0; i < run; ++i) {
+      total += values[i] * gradient[i];
+      gradient[i] *= weight;
+    }
+    store_run(from_floats<T>(gradient), x_gradient.row(place) + column);
   }
   total = block_sum(total);
   if (threadIdx.x == 0) weights_gradient.row(token)[slot] = total;
@@ -295,9 +306,14 @@ void run_on_cuda(const CudaContext& context, const CombineRows& call) {
   if (call.out.rows == 0) return;
   with_storage_type(call.x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch(combine_kernel<T>, dim3(static_cast<unsigned>(call.out.rows)), dim3(kCombineThreads), 0,
-           context.stream, rows_of<const T>(call.x), call.places.data(), rows_of<const float>(call.weights),
-           call.x.rows / call.out.rows, rows_of<T>(call.out), call.out.columns);
+    const auto x = rows_of<const T>(call.x);
+    const auto out = rows_of<T>(call.out);
+    const auto enqueue = [&](auto run) {
+      launch(combine_kernel<run(), T>, dim3(static_cast<unsigned>(call.out.rows)), dim3(kCombineThreads), 0,
+             context.stream, x, call.places.data(), rows_of<const float>(call.weights),
+             call.x.rows / call.out.rows, out, call.out.columns);
+    };
+    with_run<16 / sizeof(T)>(call.out.columns, enqueue, x, out);
   });
 }
 
@@ -306,10 +322,16 @@ void run_on_cuda(const CudaContext& context, const CombineRowsBackward& call) {
   if (call.x.rows == 0) return;
   with_storage_type(call.x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch(combine_backward_kernel<T>, dim3(static_cast<unsigned>(call.x.rows)), dim3(kCombineThreads), 0,
-           context.stream, rows_of<const T>(call.x), call.places.data(), rows_of<const float>(call.weights),
-           call.weights.columns, rows_of<const T>(call.out_gradient), rows_of<T>(call.x_gradient),
-           rows_of<float>(call.weights_gradient), call.x.columns);
+    const auto x = rows_of<const T>(call.x);
+    const auto out_gradient = rows_of<const T>(call.out_gradient);
+    const auto x_gradient = rows_of<T>(call.x_gradient);
+    const auto enqueue = [&](auto run) {
+      launch(combine_backward_kernel<run(), T>, dim3(static_cast<unsigned>(call.x.rows)),
+             dim3(kCombineThreads), 0, context.stream, x, call.places.data(),
+             rows_of<const float>(call.weights), call.weights.columns, out_gradient, x_gradient,
+             rows_of<float>(call.weights_gradient), call.x.columns);
+    };
+    with_run<16 / sizeof(T)>(call.x.columns, enqueue, x, out_gradient, x_gradient);
   });
 }
 

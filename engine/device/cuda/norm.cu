@@ -70,14 +70,15 @@ __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x
   const auto again = [&](std::int64_t column) { return load_run<width>(source + column); };
   ThreadRow<Run<T, width>, width, runs> values(x.columns);
 
+  const auto read = [&](std::int64_t column) { return read_input<width>(x, row, column); };
+  values.read(read);
   float sum = 0;
-  values.for_each_first([&](std::int64_t column) { return read_input<width>(x, row, column); },
-                        [&](int, std::int64_t, const Run<T, width>& run) {
-                          float value[width];
-                          to_floats(run, value);
+  values.for_each(read, [&](int, std::int64_t, const Run<T, width>& run) {
+    float value[width];
+    to_floats(run, value);
 #pragma unroll
-                          for (int i = 0; i < width; ++i) sum += x.centred ? value[i] : value[i] * value[i];
-                        });
+    for (int i = 0; i < width; ++i) sum += x.centred ? value[i] : value[i] * value[i];
+  });
   const auto columns = static_cast<float>(x.columns);
   const float average = block_sum(sum) / columns;
   const float mean = x.centred ? average : 0.0F;
@@ -107,15 +108,22 @@ __global__ void __launch_bounds__(kMaxNormThreads) norm_kernel(NormOperands<T> x
   });
 }
 
-template <typename T>
+template <int run, typename T>
 __global__ void __launch_bounds__(kUnalignedNormThreads)
     row_dots_kernel(Rows<const T> a, Rows<const T> b, std::int64_t columns, const T* weight, bool unit_offset,
                     float* out) {
   const std::int64_t row = blockIdx.x;
   float sum = 0;
-  for (std::int64_t column = threadIdx.x; column < columns; column += blockDim.x) {
-    const float factor = weight == nullptr ? 1.0F : to_float(weight[column]) + (unit_offset ? 1.0F : 0.0F);
-    sum += to_float(a.row(row)[column]) * to_float(b.row(row)[column]) * factor;
+  for (std::int64_t column = std::int64_t{threadIdx.x} * run; column < columns; column += blockDim.x * run) {
+    float of_a[run], of_b[run], factors[run] = {};
+    to_floats(load_run<run>(a.row(row) + column), of_a);
+    to_floats(load_run<run>(b.row(row) + column), of_b);
+    if (weight != nullptr) to_floats(load_run<run>(weight + column), factors);
+#pragma unroll
+    for (int i = 0; i < run; ++i) {
+      const float factor = weight == nullptr ? 1.0F : factors[i] + (unit_offset ? 1.0F : 0.0F);
+      sum += of_a[i] * of_b[i] * factor;
+    }
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) out[row] = sum;
@@ -154,10 +162,15 @@ void run_on_cuda(const CudaContext& context, const RowDots& call) {
   if (call.a.elements() == 0) return;
   with_storage_type(call.a.dtype, [&](auto element) {
     using T = decltype(element);
-    launch(row_dots_kernel<T>, dim3(static_cast<unsigned>(call.a.rows)),
-           dim3(static_cast<unsigned>(whole_warps(std::min(call.a.columns, kUnalignedNormThreads)))), 0,
-           context.stream, rows_of<const T>(call.a), rows_of<const T>(call.b), call.a.columns,
-           rows_of<const T>(call.weight).data, call.unit_offset, rows_of<float>(call.out).data);
+    const auto a = rows_of<const T>(call.a), b = rows_of<const T>(call.b);
+    const Rows<const T> weight{rows_of<const T>(call.weight).data, 0};
+    const auto enqueue = [&](auto run) {
+      const std::int64_t threads = whole_warps(divide_rounding_up(call.a.columns, std::int64_t{run()}));
+      launch(row_dots_kernel<run(), T>, dim3(static_cast<unsigned>(call.a.rows)),
+             dim3(static_cast<unsigned>(std::min(threads, kUnalignedNormThreads))), 0, context.stream, a, b,
+             call.a.columns, weight.data, call.unit_offset, rows_of<float>(call.out).data);
+    };
+    with_run<16 / sizeof(T)>(call.a.columns, enqueue, a, b, weight);
   });
 }
 

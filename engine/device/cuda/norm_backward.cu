@@ -2,6 +2,7 @@
 // gradients of its columns on the way, so that each operand is read once; the chunks' sums are then added in
 // their order.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "base/storage_type.h"
@@ -37,56 +38,61 @@ struct GradientOperands {
 
 template <typename T, int width>
 struct InputAndGradient {
-  Run<T, width> input, gradient;
+  Bits<T, width> input, gradient;
 };
 
-/// Sums over a chunk's rows for the runs of columns of a thread: in registers, or in their places of
-/// GradientOperands if `runs` is 0.
-template <int width, int runs, typename T>
+/// One parameter's gradient over a chunk's rows, for the runs of columns of a thread: in registers, or in its
+/// place of GradientOperands if `runs` is 0.
+template <int width, int runs>
 class ParameterSums {
  public:
-  __device__ explicit ParameterSums(const GradientOperands<T>& x)
-      : bias_(x.bias_sums == nullptr ? nullptr : x.bias_sums + blockIdx.x * x.columns),
-        weight_(x.weight_sums == nullptr ? nullptr : x.weight_sums + blockIdx.x * x.columns) {}
+  /// sums: [chunks, columns], or null: the gradient is not wanted.
+  __device__ ParameterSums(float* sums, std::int64_t columns)
+      : sums_(sums == nullptr ? nullptr : sums + blockIdx.x * columns) {}
 
+  __device__ __forceinline__ void begin(std::int64_t column) {
+    if constexpr (runs == 0) {
+      if (sums_ != nullptr) write(kept_[0], column);
+    }
+  }
   /// Run i is at `column`.
-  __device__ __forceinline__ void begin(int i, std::int64_t column) {
-#pragma unroll
-    for (int k = 0; k < width; ++k) {
-      if (weight_ != nullptr) weight(i, column, k) = 0;
-      if (bias_ != nullptr) bias(i, column, k) = 0;
-    }
-  }
-  __device__ __forceinline__ void add(int i, std::int64_t column, const float (&gradient)[width],
-                                      const float (&normalised)[width]) {
-#pragma unroll
-    for (int k = 0; k < width; ++k) {
-      if (weight_ != nullptr) weight(i, column, k) += gradient[k] * normalised[k];
-      if (bias_ != nullptr) bias(i, column, k) += gradient[k];
-    }
-  }
-  __device__ __forceinline__ void store(int i, std::int64_t column) {
+  __device__ __forceinline__ void add(int i, std::int64_t column, const float (&gradient)[width]) {
+    if (sums_ == nullptr) return;
     if constexpr (runs > 0) {
 #pragma unroll
-      for (int k = 0; k < width; ++k) {
-        if (weight_ != nullptr) weight_[column + k] = weight(i, column, k);
-        if (bias_ != nullptr) bias_[column + k] = bias(i, column, k);
+      for (int k = 0; k < width; ++k) kept_[i][k] += gradient[k];
+    } else {
+      float sums[width];
+#pragma unroll
+      for (int k = 0; k < width; k += kMoved) {
+        const auto run = load_run<kMoved>(sums_ + column + k);
+#pragma unroll
+        for (int j = 0; j < kMoved; ++j) sums[k + j] = run.values[j] + gradient[k + j];
       }
+      write(sums, column);
+    }
+  }
+  __device__ __forceinline__ void end(int i, std::int64_t column) {
+    if constexpr (runs > 0) {
+      if (sums_ != nullptr) write(kept_[i], column);
     }
   }
 
  private:
-  __device__ __forceinline__ float& weight(int i, std::int64_t column, int k) {
-    if constexpr (runs == 0) return weight_[column + k];
-    return kept_weight_[i][k];
-  }
-  __device__ __forceinline__ float& bias(int i, std::int64_t column, int k) {
-    if constexpr (runs == 0) return bias_[column + k];
-    return kept_bias_[i][k];
+  static constexpr int kMoved = std::min(width, 4);
+
+  __device__ __forceinline__ void write(const float (&sums)[width], std::int64_t column) {
+#pragma unroll
+    for (int k = 0; k < width; k += kMoved) {
+      Run<float, kMoved> run;
+#pragma unroll
+      for (int j = 0; j < kMoved; ++j) run.values[j] = sums[k + j];
+      store_run(run, sums_ + column + k);
+    }
   }
 
-  float *bias_, *weight_;
-  float kept_bias_[runs > 0 ? runs : 1][width] = {}, kept_weight_[runs > 0 ? runs : 1][width] = {};
+  float* sums_;
+  float kept_[std::max(runs, 1)][width] = {};
 };
 
 /// One row's statistics, and the averages over its columns that its gradient needs. With n = (x - mean) · r
@@ -94,22 +100,21 @@ class ParameterSums {
 /// without average(g) for RMSNorm.
 template <int width, typename T>
 struct RowGradient {
-  __device__ RowGradient(const GradientOperands<T>& x, std::int64_t row)
-      : x(x),
-        row(row),
-        mean(x.centred ? x.mean[row] : 0.0F),
-        reciprocal_deviation(x.reciprocal_deviation[row]) {}
+  using Operands = GradientOperands<T>;
 
-  __device__ __forceinline__ InputAndGradient<T, width> read(std::int64_t column) const {
-    return {load_run<width>(x.input.row(row) + column), load_run<width>(x.out_gradient.row(row) + column)};
+  __device__ RowGradient(const Operands& x, std::int64_t row)
+      : row(row), mean(x.centred ? x.mean[row] : 0.0F), reciprocal_deviation(x.reciprocal_deviation[row]) {}
+
+  __device__ __forceinline__ InputAndGradient<T, width> read(const Operands& x, std::int64_t column) const {
+    return {load_bits<width>(x.input.row(row) + column), load_bits<width>(x.out_gradient.row(row) + column)};
   }
 
   /// gradient = out_gradient, scaled = g, normalised = n.
-  __device__ __forceinline__ void unpack(const InputAndGradient<T, width>& run, std::int64_t column,
-                                         float (&gradient)[width], float (&scaled)[width],
-                                         float (&normalised)[width]) const {
-    to_floats(run.input, normalised);
-    to_floats(run.gradient, gradient);
+  __device__ __forceinline__ void unpack(const Operands& x, const InputAndGradient<T, width>& run,
+                                         std::int64_t column, float (&gradient)[width],
+                                         float (&scaled)[width], float (&normalised)[width]) const {
+    to_floats(std::bit_cast<Run<T, width>>(run.input), normalised);
+    to_floats(std::bit_cast<Run<T, width>>(run.gradient), gradient);
     to_floats(load_run<width>(x.weight + column), scaled);
 #pragma unroll
     for (int k = 0; k < width; ++k) {
@@ -118,8 +123,16 @@ struct RowGradient {
     }
   }
 
+  /// Makes averages of the sums of g and of g · n.
+  __device__ __forceinline__ void make_averages(const Operands& x, float (&averages)[2]) const {
+    averages[0] = x.centred ? averages[0] / static_cast<float>(x.columns) : 0.0F;
+    averages[1] = x.projections == nullptr
+                      ? averages[1] / static_cast<float>(x.columns)
+                      : x.projections[row] * reciprocal_deviation / static_cast<float>(x.whole_columns);
+  }
+
   /// Leaves input_gradient in `scaled`, and in memory.
-  __device__ __forceinline__ void write(std::int64_t column, const float (&averages)[2],
+  __device__ __forceinline__ void write(const Operands& x, std::int64_t column, const float (&averages)[2],
                                         float (&scaled)[width], const float (&normalised)[width]) const {
 #pragma unroll
     for (int k = 0; k < width; ++k) {
@@ -133,50 +146,95 @@ struct RowGradient {
     store_run(from_floats<T>(scaled), x.input_gradient.row(row) + column);
   }
 
-  const GradientOperands<T>& x;
   std::int64_t row;
   float mean, reciprocal_deviation;
 };
 
+/// A row with what a thread has of it.
 template <int width, int runs, typename T>
-__device__ __forceinline__ void backward_row(const GradientOperands<T>& x, std::int64_t row,
-                                             ParameterSums<width, runs, T>& parameters) {
+struct RowOfBlock {
+  using Operands = GradientOperands<T>;
   using Kept = InputAndGradient<T, width>;
-  const RowGradient<width, T> of_row(x, row);
-  const auto read = [&](std::int64_t column) { return of_row.read(column); };
-  ThreadRow<Kept, width, runs> values(x.columns);
-  float averages[2] = {};  // of g and of g · n
-  float gradient[width], scaled[width], normalised[width];
-  values.for_each_first(read, [&](int, std::int64_t column, const Kept& run) {
-    of_row.unpack(run, column, gradient, scaled, normalised);
-#pragma unroll
-    for (int k = 0; k < width; ++k) {
-      averages[0] += scaled[k];
-      averages[1] += scaled[k] * normalised[k];
-    }
-  });
-  each_over_block<Sum>(averages);
-  averages[0] = x.centred ? averages[0] / static_cast<float>(x.columns) : 0.0F;
-  averages[1] = x.projections == nullptr
-                    ? averages[1] / static_cast<float>(x.columns)
-                    : x.projections[row] * of_row.reciprocal_deviation / static_cast<float>(x.whole_columns);
-  values.for_each(read, [&](int i, std::int64_t column, const Kept& run) {
-    of_row.unpack(run, column, gradient, scaled, normalised);
-    parameters.add(i, column, gradient, normalised);
-    of_row.write(column, averages, scaled, normalised);
-  });
-}
+  /// Two runs of 16-bit elements and the sums of as many columns are more than a thread has registers.
+  static constexpr bool kKeeps = runs == 1 || (runs == 2 && width <= 4);
 
-template <int width, int runs, typename T>
-__global__ void __launch_bounds__(kMostGradientThreads) norm_backward_kernel(GradientOperands<T> x) {
-  ParameterSums<width, runs, T> parameters(x);
+  __device__ RowOfBlock(const Operands& x, std::int64_t row) : gradient(x, row), values(x.columns) {}
+
+  __device__ __forceinline__ void load(const Operands& x, std::int64_t row) {
+    gradient = RowGradient<width, T>(x, row);
+    values.read([&](std::int64_t column) { return gradient.read(x, column); });
+  }
+
+  /// Adds the thread's g and g · n to `sums`.
+  __device__ __forceinline__ void add_up(const Operands& x, float (&sums)[2]) const {
+    for_each(x, [&](int, std::int64_t, const auto&, const auto& scaled, const auto& normalised) {
+#pragma unroll
+      for (int k = 0; k < width; ++k) {
+        sums[0] += scaled[k];
+        sums[1] += scaled[k] * normalised[k];
+      }
+    });
+  }
+
+  __device__ __forceinline__ void finish(const Operands& x, const float (&averages)[2],
+                                         ParameterSums<width, runs>& weight,
+                                         ParameterSums<width, runs>& bias) const {
+    for_each(x, [&](int i, std::int64_t column, auto& out_gradient, auto& scaled, const auto& normalised) {
+      bias.add(i, column, out_gradient);
+#pragma unroll
+      for (int k = 0; k < width; ++k) out_gradient[k] *= normalised[k];
+      weight.add(i, column, out_gradient);
+      gradient.write(x, column, averages, scaled, normalised);
+    });
+  }
+
+  /// Calls body(i, column, out_gradient, g, n) for the thread's runs.
+  template <typename Body>
+  __device__ __forceinline__ void for_each(const Operands& x, const Body& body) const {
+    values.for_each([&](std::int64_t column) { return gradient.read(x, column); },
+                    [&](int i, std::int64_t column, const Kept& run) {
+                      float out_gradient[width], scaled[width], normalised[width];
+                      gradient.unpack(x, run, column, out_gradient, scaled, normalised);
+                      body(i, column, out_gradient, scaled, normalised);
+                    });
+  }
+
+  RowGradient<width, T> gradient;
+  ThreadRow<Kept, width, runs, kKeeps> values;
+};
+
+/// `biased`: the bias' gradient is wanted.
+template <int width, int runs, bool biased, typename T>
+__global__ void __launch_bounds__(kMostGradientThreads, 1) norm_backward_kernel(GradientOperands<T> x) {
+  ParameterSums<width, runs> weight(x.weight_sums, x.columns);
+  ParameterSums<width, runs> bias(biased ? x.bias_sums : nullptr, x.columns);
   const ThreadRow<char, width, runs> own(x.columns);
   const auto nothing = [](std::int64_t) { return '\0'; };
-  own.for_each(nothing, [&](int i, std::int64_t column, char) { parameters.begin(i, column); });
+  own.for_each(nothing, [&](int, std::int64_t column, char) {
+    weight.begin(column);
+    bias.begin(column);
+  });
   const std::int64_t first_row = blockIdx.x * x.chunk_rows;
   const std::int64_t last_row = std::min(x.rows, first_row + x.chunk_rows);
-  for (std::int64_t row = first_row; row < last_row; ++row) backward_row(x, row, parameters);
-  own.for_each(nothing, [&](int i, std::int64_t column, char) { parameters.store(i, column); });
+  constexpr bool kAhead = runs == 1;  // the next row's loads are under way while a row is reduced
+  RowOfBlock<width, runs, T> next(x, first_row);
+  if constexpr (kAhead) next.load(x, first_row);
+  for (std::int64_t row = first_row; row < last_row; ++row) {
+    if constexpr (!kAhead) next.load(x, row);
+    const RowOfBlock<width, runs, T> now = next;
+    float averages[2] = {};
+    now.add_up(x, averages);
+    if constexpr (kAhead) {
+      if (row + 1 < last_row) next.load(x, row + 1);
+    }
+    each_over_block<Sum>(averages);
+    now.gradient.make_averages(x, averages);
+    now.finish(x, averages, weight, bias);
+  }
+  own.for_each(nothing, [&](int i, std::int64_t column, char) {
+    weight.end(i, column);
+    bias.end(i, column);
+  });
 }
 
 /// How a call is cut. Depends on the shape only, as the sums' bits do.
@@ -211,8 +269,10 @@ void launch_norm_backward(const CudaContext& context, GradientOperands<T> x, std
   x.chunk_rows = chunks.rows;
   if (norm.weight_gradient) x.weight_sums = weight_sums.row<float>(0);
   if (norm.bias_gradient) x.bias_sums = bias_sums.row<float>(0);
-  launch(norm_backward_kernel<width, runs, T>, dim3(static_cast<unsigned>(chunks.count)),
-         dim3(static_cast<unsigned>(threads)), 0, context.stream, x);
+  const auto kernel = norm.bias_gradient ? norm_backward_kernel<width, runs, true, T>
+                                         : norm_backward_kernel<width, runs, false, T>;
+  launch(kernel, dim3(static_cast<unsigned>(chunks.count)), dim3(static_cast<unsigned>(threads)), 0,
+         context.stream, x);
   if (norm.weight_gradient) add_partial_sums_on_cuda(context, weight_sums, norm.weight_gradient);
   if (norm.bias_gradient) add_partial_sums_on_cuda(context, bias_sums, norm.bias_gradient);
 }

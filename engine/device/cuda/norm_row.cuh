@@ -11,24 +11,24 @@ constexpr std::int64_t whole_warps(std::int64_t threads) {
   return divide_rounding_up(threads, kWarp) * kWarp;
 }
 
-/// Every blockDim.x-th run of `width` columns: as `Kept`, in registers, if there are up to `runs` of them;
-/// read again each time if `runs` is 0. REQUIRES: width divides columns.
-template <typename Kept, int width, int runs>
+/// Every blockDim.x-th run of `width` columns: up to `runs` of them, or any number if `runs` is 0. `keeps`:
+/// as `Kept`, in registers; if not, they are read again each time. REQUIRES: width divides columns.
+template <typename Kept, int width, int runs, bool keeps = (runs > 0)>
 class ThreadRow {
  public:
   __device__ explicit ThreadRow(std::int64_t columns) : columns_(columns) {}
 
-  /// Calls body(i, column, read(column)) for the thread's runs i = 0, 1, ... The first pass.
-  template <typename Read, typename Body>
-  __device__ __forceinline__ void for_each_first(const Read& read, const Body& body) {
+  /// Keeps read(column) for the thread's runs, if `runs` is not 0.
+  template <typename Read>
+  __device__ __forceinline__ void read(const Read& read) {
 #pragma unroll
     for (int i = 0; i < runs; ++i) {
       if (column(i) < columns_) kept_[i] = read(column(i));
     }
-    for_each(read, body);
   }
 
-  /// Calls body(i, column, what was read), and `read` only if `runs` is 0.
+  /// Calls body(i, column, what was read) for the thread's runs i = 0, 1, ..., and `read` only if `runs` is
+  /// 0.
   template <typename Read, typename Body>
   __device__ __forceinline__ void for_each(const Read& read, const Body& body) const {
     if constexpr (runs == 0) {
@@ -36,7 +36,12 @@ class ThreadRow {
     } else {
 #pragma unroll
       for (int i = 0; i < runs; ++i) {
-        if (column(i) < columns_) body(i, column(i), kept_[i]);
+        if (column(i) >= columns_) continue;
+        if constexpr (keeps) {
+          body(i, column(i), kept_[i]);
+        } else {
+          body(i, column(i), read(column(i)));
+        }
       }
     }
   }
@@ -47,7 +52,7 @@ class ThreadRow {
   }
 
   std::int64_t columns_;
-  Kept kept_[runs > 0 ? runs : 1] = {};
+  Kept kept_[keeps ? runs : 1] = {};
 };
 
 }  // namespace strata

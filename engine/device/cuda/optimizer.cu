@@ -18,9 +18,6 @@ namespace {
 
 constexpr int kUpdateThreads = 256;
 
-/// Elements of one thread: 16 bytes of each fp32 array.
-constexpr int kUpdateRun = 4;
-
 template <UpdateRule update_rule, typename Precision, typename Master, typename Stored>
 struct Update {
   static constexpr UpdateRule rule = update_rule;
@@ -28,6 +25,9 @@ struct Update {
   static constexpr int kMemory = count > 0 ? count : 1;  ///< C++ has no arrays of nothing
   static constexpr bool kSplit = std::is_same_v<Master, Remainder>;
   static constexpr bool kParameter = !std::is_same_v<Precision, float>;
+  /// Elements of one thread: 16 bytes of the arrays with the largest ones.
+  static constexpr int kRun =
+      16 / static_cast<int>(std::max({sizeof(Precision), sizeof(Master), sizeof(Stored)}));
   using Parameter = Precision;
   using StoredMoment = Stored;
 
@@ -144,13 +144,14 @@ __device__ void perform_run(const Types& x, std::int64_t first) {
   }
 }
 
-/// `run`: kUpdateRun if every array is aligned for it, or 1.
+/// `run`: Types::kRun if every array is aligned for it, or 1.
 template <int run, typename Types>
-__global__ void __launch_bounds__(kUpdateThreads) update_kernel(Types x) {
+__global__ void __launch_bounds__(kUpdateThreads, 5) update_kernel(Types x) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kUpdateThreads + threadIdx.x) * run;
   if (first + run <= x.elements) {
     perform_run<run>(x, first);
   } else {
+#pragma unroll 1  // the end: unrolled it would be most of the code
     for (std::int64_t i = first; i < x.elements; ++i) perform_run<1>(x, i);
   }
 }
@@ -168,18 +169,18 @@ void update_of_types(const CudaContext& context, const ParameterUpdate& call) {
              .elements = state.elements,
              .unit = state.unit,
              .first = static_cast<std::uint32_t>(state.first)};
-  bool aligned = is_aligned<kUpdateRun>(x.master) && is_aligned<kUpdateRun>(x.gradient) &&
-                 is_aligned<kUpdateRun>(x.parameter);
+  constexpr int kRun = Types::kRun;
+  bool aligned = is_aligned<kRun>(x.master) && is_aligned<kRun>(x.gradient) && is_aligned<kRun>(x.parameter);
   for (int k = 0; k < Types::count; ++k) {
     x.moments[k] = static_cast<Stored*>(state.of(moments_of(rule).at(k)));
-    aligned = aligned && is_aligned<kUpdateRun>(x.moments[k]);
+    aligned = aligned && is_aligned<kRun>(x.moments[k]);
   }
   const auto enqueue = [&](auto kernel, std::int64_t run) {
     const std::int64_t blocks = divide_rounding_up(x.elements, kUpdateThreads * run);
     launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kUpdateThreads), 0, context.stream, x);
   };
   if (aligned) {
-    enqueue(update_kernel<kUpdateRun, Types>, kUpdateRun);
+    enqueue(update_kernel<kRun, Types>, kRun);
   } else {
     enqueue(update_kernel<1, Types>, 1);
   }
@@ -191,31 +192,52 @@ constexpr int kSquareThreads = 256;
 constexpr int kLoads = 16;  ///< elements that a thread has in flight
 constexpr int kTile = kSquareThreads * kLoads;
 
-template <typename T>
-__device__ void load_tile(const T* from, std::int64_t available, T (&to)[kLoads]) {
+/// The part of a tile that a thread loads: every kSquareThreads-th run.
+template <int run, typename T>
+struct TilePart {
+  static constexpr int kRuns = kLoads / run;
+  Bits<T, run> runs[kRuns] = {};
+
+  __device__ static int offset(int i) { return (i * kSquareThreads + static_cast<int>(threadIdx.x)) * run; }
+
+  /// Zeros beyond the end.
+  __device__ void load(const T* from, std::int64_t available) {
 #pragma unroll
-  for (int i = 0; i < kLoads; ++i) {
-    const int offset = i * kSquareThreads + static_cast<int>(threadIdx.x);
-    to[i] = offset < available ? from[offset] : T{};
+    for (int i = 0; i < kRuns; ++i) {
+      if (offset(i) + run <= available) {
+        runs[i] = load_bits<run>(from + offset(i));
+      } else {
+        Run<T, run> end = {};
+#pragma unroll
+        for (int k = 0; k < run; ++k) {
+          if (offset(i) + k < available) end.values[k] = from[offset(i) + k];
+        }
+        runs[i] = std::bit_cast<Bits<T, run>>(end);
+      }
+    }
   }
-}
+  __device__ void store(T (&tile)[kTile]) const {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i)
+      *reinterpret_cast<Run<T, run>*>(tile + offset(i)) = std::bit_cast<Run<T, run>>(runs[i]);
+  }
+};
 
 /// partial[b] = sum of squares of block b. The first warp adds, a lane per accumulator, while the loads of
 /// the next tile by all warps are under way. Zeros beyond the end change nothing: no sum is ever -0.
-template <typename T>
-__global__ void __launch_bounds__(kSquareThreads)
+template <int run, typename T>
+__global__ void __launch_bounds__(kSquareThreads, 4)
     block_squares_kernel(const T* values, std::int64_t elements, double* partial) {
-  __shared__ T tiles[2][kTile];
+  alignas(16) __shared__ T tiles[2][kTile];
   const T* from = values + blockIdx.x * kBlock;
   const std::int64_t available = std::min(std::int64_t{kBlock}, elements - blockIdx.x * kBlock);
-  T loaded[kLoads];
-  load_tile(from, available, loaded);
+  TilePart<run, T> loaded;
+  loaded.load(from, available);
   double sum = 0;
   for (std::int64_t first = 0; first < available; first += kTile) {
     T(&tile)[kTile] = tiles[first / kTile % 2];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) tile[i * kSquareThreads + threadIdx.x] = loaded[i];
-    load_tile(from + first + kTile, available - first - kTile, loaded);
+    loaded.store(tile);
+    loaded.load(from + first + kTile, available - first - kTile);
     __syncthreads();  // also: the first warp is done with the other tile, which is written next
     if (threadIdx.x < kAccumulators) {
 #pragma unroll 16
@@ -266,8 +288,11 @@ void sum_of_squares_of_type(const CudaContext& context, const SumOfSquares& call
   std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   auto* partial = reinterpret_cast<double*>(scratch);
   if (blocks > 0) {
-    launch(block_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0,
-           context.stream, x.row<const T>(0), x.columns, partial);
+    const auto* values = x.row<const T>(0);
+    constexpr int kRun = 16 / sizeof(T);
+    launch(is_aligned<kRun>(values) ? block_squares_kernel<kRun, T> : block_squares_kernel<1, T>,
+           dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0, context.stream, values, x.columns,
+           partial);
   }
   int levels = 0;
   while (std::int64_t{1} << levels < blocks) ++levels;

@@ -1,5 +1,6 @@
 // Tables of which few rows are not zero: taking those rows out, and adding up what ranks have taken. A block
 // per row.
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 
@@ -14,13 +15,16 @@ namespace {
 
 constexpr int kRowThreads = 128;
 
-template <typename From, typename To>
+template <int run, typename From, typename To>
 __global__ void __launch_bounds__(kRowThreads)
     copy_rows_kernel(Rows<const From> x, const std::int32_t* rows, Rows<To> out, std::int64_t columns) {
   const std::int32_t row = rows[blockIdx.x];
   To* to = out.row(blockIdx.x);
-  for (std::int64_t column = threadIdx.x; column < columns; column += kRowThreads)
-    to[column] = from_float<To>(row == kNoRow ? 0 : to_float(x.row(row)[column]));
+  for (std::int64_t column = std::int64_t{threadIdx.x} * run; column < columns; column += kRowThreads * run) {
+    float values[run] = {};
+    if (row != kNoRow) to_floats(load_run<run>(x.row(row) + column), values);
+    store_run(from_floats<To>(values), to + column);
+  }
 }
 
 /// The block of the first rank that has a row adds up all ranks' values in it.
@@ -57,8 +61,13 @@ void run_on_cuda(const CudaContext& context, const RowCopy& call) {
     with_storage_type(out.dtype, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
-      launch(copy_rows_kernel<From, To>, dim3(static_cast<unsigned>(out.rows)), dim3(kRowThreads), 0,
-             context.stream, rows_of<const From>(x), rows.data(), rows_of<To>(out), out.columns);
+      const auto x_rows = rows_of<const From>(x);
+      const auto out_rows = rows_of<To>(out);
+      const auto enqueue = [&](auto run) {
+        launch(copy_rows_kernel<run(), From, To>, dim3(static_cast<unsigned>(out.rows)), dim3(kRowThreads), 0,
+               context.stream, x_rows, rows.data(), out_rows, out.columns);
+      };
+      with_run<16 / std::max(sizeof(From), sizeof(To))>(out.columns, enqueue, x_rows, out_rows);
     });
   });
 }

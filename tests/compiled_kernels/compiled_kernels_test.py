@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""What the compilers make of the CUDA kernels, without a GPU: compiled_kernels_test.py PTXAS FOLDER [--table] [SOURCE...]
+
+FOLDER has the PTX that the build has kept. ptxas assembles it for each of ARCHITECTURES, and every kernel is held against KERNELS:
+nothing is spilled, there is no stack frame, enough threads fit a multiprocessor beside each other, and a run of neighbouring
+elements is one access. SOURCE: norm for norm.cu, ...; none: all but LONG, which take minutes, and without the kernels of float16,
+which are those of bfloat16 with other conversions. Exit status 1 and one sentence per finding, 77 if there is nothing to look at."""
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# An architecture, and that for which its PTX is made: what is not built as machine code is assembled by the driver.
+ARCHITECTURES = {"sm_80": "compute_80", "sm_90": "compute_90", "sm_100": "compute_90", "sm_120": "compute_90"}
+REGISTERS = 65536  # of a multiprocessor, on each of them
+LONG = {"attention", "grouped_product"}
+
+# threads: so many fit a multiprocessor at least. stored, loaded: instructions that move less than 8 bytes, of a kernel that moves
+# runs: ends of rows, statistics, indices, coefficients. A run that is taken apart is four more at least.
+# frame: bytes of the stack, in kernels that stand in for a library where it is missing.
+Limits = collections.namedtuple("Limits", "threads stored loaded frame", defaults=(0, 0, 0))
+KERNELS = {
+    "add_bias": Limits(1536),
+    "balance_kernel": Limits(1536),
+    "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
+    "column_sums_kernel": Limits(1280, stored=1, loaded=41),  # each column's sum; the ends of five rows at a time
+    "combine_backward_kernel": Limits(1024, stored=1, loaded=2),
+    "combine_kernel": Limits(1024, loaded=21),  # the places and weights of seven rows at a time
+    "copy_rows_kernel": Limits(1536, loaded=1),
+    "count_digits_kernel": Limits(1536),
+    "count_rows_kernel": Limits(1536),
+    "cross_entropy_kernel": Limits(1536, stored=2, loaded=6),
+    "elementwise_kernel": Limits(1280, stored=2, loaded=3),  # one element of each operand at the end of a row
+    "embedding_kernel": Limits(1536, loaded=1),
+    "group_rows_kernel": Limits(1536),
+    "move_entries_kernel": Limits(1536),
+    "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
+    "norm_kernel": Limits(1024, stored=2, loaded=1),
+    "parts_gradient_kernel": Limits(1536, stored=1, loaded=24),  # the parts' statistics
+    "parts_loss_kernel": Limits(1024),
+    "positions_gradient_kernel": Limits(512),
+    "rope_kernel": Limits(1280),
+    "route_backward_kernel": Limits(1536),
+    "route_kernel": Limits(1536),
+    "row_deviation_kernel": Limits(1536),
+    "row_dots_kernel": Limits(1280, stored=1),
+    "softmax_part_kernel": Limits(1536, stored=3, loaded=3),
+    "sum_parts": Limits(1536),
+    "sum_rows_kernel": Limits(1536),
+    "table_gradient_kernel": Limits(512, loaded=6),  # entries of rows
+    "tree_sum_kernel": Limits(1536),
+    "update_kernel": Limits(1280, stored=5, loaded=27),  # coefficients, and one element of each array at the end
+    # cuDNN and cuBLASLt take their place where they are.
+    "attention_kernel": Limits(256, stored=68, loaded=148, frame=40),
+    "grouped_gradient_kernel": Limits(1024, frame=8),
+    "grouped_product_kernel": Limits(1024),
+    "key_value_gradient_kernel": Limits(256, stored=128, loaded=224, frame=24),
+    "out_projection_kernel": Limits(1024),
+    "query_gradient_kernel": Limits(256, stored=128, loaded=256, frame=48),
+}
+
+Resources = collections.namedtuple("Resources", "registers frame spilled")
+BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+
+
+class Kernel:
+    """A kernel as PTX: its threads, and how many instructions move how many bytes of global memory."""
+
+    def __init__(self, symbol):
+        self.symbol = symbol
+        self.threads = None
+        self.accesses = collections.Counter()  # ("ld" or "st", bytes)
+
+    def widest(self):
+        return max((size for _, size in self.accesses), default=0)
+
+    def pieces(self, kind):
+        return sum(count for (of, size), count in self.accesses.items() if of == kind and size < 8)
+
+
+def kernels_of(ptx):
+    kernels, kernel = [], None
+    for line in ptx.splitlines():
+        if entry := re.match(r"(?:\.visible |\.weak )?\.entry (\w+)\(", line):
+            kernel = Kernel(entry[1])
+            kernels.append(kernel)
+        elif threads := re.match(r"\.maxntid (\d+)", line):
+            kernel.threads = int(threads[1])
+        elif access := re.match(r"\s*(?:@!?%p\d+\s+)?(ld|st)\.global((?:\.\w+)*)\.[a-z](\d+)\s", line):
+            count = int(vector[1]) if (vector := re.search(r"\.v([24])", access[2])) else 1
+            kernel.accesses[access[1], count * BYTES[access[3]]] += 1
+    return kernels
+
+
+def without_float16(ptx):
+    return re.sub(r"^(?:\.visible |\.weak )?\.entry \w*7float16\w*\([\s\S]*?^}\n", "", ptx, flags=re.MULTILINE)
+
+
+def resources_of(ptxas, ptx, architecture):
+    """Of each kernel, by its symbol."""
+    command = [ptxas, "-v", f"-arch={architecture}", "-", "-o", os.devnull]
+    result = subprocess.run(command, input=ptx, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise SystemExit(f"ptxas for {architecture}: {result.stderr}")
+    found = {}
+    for entry in re.split(r"Compiling entry function", result.stderr)[1:]:
+        symbol = re.match(r" '(\w+)'", entry)[1]
+        stack = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", entry)
+        registers = re.search(r"Used (\d+) registers", entry)
+        found[symbol] = Resources(int(registers[1]), int(stack[1]), int(stack[2]) + int(stack[3]))
+    return found
+
+
+def readable(symbols):
+    lines = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True).stdout.splitlines()
+    short = [re.sub(r"^void |strata::|\(anonymous namespace\)::", "", line) for line in lines]
+    return {symbol: re.sub(r"\((?!\w+\)\d).*$", "", re.sub(r"\(\w+\)(?=\d)", "", line)) for symbol, line in zip(symbols, short)}
+
+
+def resident_threads(kernel, registers):
+    return REGISTERS // (-(-registers // 8) * 8 * kernel.threads) * kernel.threads
+
+
+def findings(kernel, name, resources):
+    limits = KERNELS.get(name.split("<")[0])
+    if limits is None:
+        return [f"{name} is new: say in KERNELS what it may use"]
+    found = []
+    if kernel.threads is None:
+        return [f"{name} has no __launch_bounds__"]
+    for architecture, used in resources.items():
+        on = f"{name} on {architecture}"
+        if used.frame > limits.frame or (used.spilled and not limits.frame):
+            found.append(f"{on} has a stack frame of {used.frame} bytes and spills {used.spilled}")
+        if (threads := resident_threads(kernel, used.registers)) < limits.threads:
+            found.append(f"{on} takes {used.registers} registers: {threads} threads fit a multiprocessor, not {limits.threads}")
+    widest = kernel.widest()
+    width = int(first[1]) if (first := re.search(r"<(\d+)[,>]", name)) else 1
+    if width > 1 and widest < 8:
+        found.append(f"{name} moves {widest} bytes at a time")
+    if width > 1 or widest > 8:
+        for kind, most, word in (("st", limits.stored, "stores"), ("ld", limits.loaded, "loads")):
+            if kernel.pieces(kind) > most:
+                found.append(f"{name} {word} pieces of less than 8 bytes at {kernel.pieces(kind)} places, not {most}: runs are taken apart")
+    return found
+
+
+def table_row(kernel, name, resources):
+    moved = [", ".join(f"{count} × {size}" for (of, size), count in sorted(kernel.accesses.items(), key=lambda x: -x[0][1]) if of == kind)
+             for kind in ("ld", "st")]
+    registers = " / ".join(str(resources[architecture].registers) for architecture in ARCHITECTURES)
+    frames = " / ".join(str(resources[architecture].frame) for architecture in ARCHITECTURES)
+    return f"| `{name}` | {moved[0]} | {moved[1]} | {registers} | {frames} |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ptxas")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--table", action="store_true", help="print a row of Markdown per kernel")
+    parser.add_argument("source", nargs="*")
+    arguments = parser.parse_args()
+    if not os.access(arguments.ptxas, os.X_OK) or not arguments.folder.is_dir():
+        print("Skipped: no kernels have been compiled, since this build is without CUDA")
+        return 77
+    kept = {path.name.split(".")[0] for path in arguments.folder.glob("*.compute_90.ptx")}
+    sources = arguments.source or sorted(kept - LONG)
+    if not sources or not set(sources) <= kept:
+        print(f"{arguments.folder} lacks the PTX of {', '.join(set(sources) - kept) or 'any source'}")
+        return 1
+
+    def ptx_of(source, architecture):
+        ptx = (arguments.folder / f"{source}.{ARCHITECTURES[architecture]}.ptx").read_text()
+        return ptx if arguments.source else without_float16(ptx)
+
+    jobs = [(source, architecture) for source in sources for architecture in ARCHITECTURES]
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        assembled = dict(zip(jobs, pool.map(lambda job: resources_of(arguments.ptxas, ptx_of(*job), job[1]), jobs)))
+    found, count = [], 0
+    for source in sources:
+        kernels = kernels_of(ptx_of(source, "sm_90"))
+        names = readable([kernel.symbol for kernel in kernels])
+        for kernel in kernels:
+            count += 1
+            resources = {architecture: assembled[source, architecture][kernel.symbol] for architecture in ARCHITECTURES}
+            found += findings(kernel, names[kernel.symbol], resources)
+            if arguments.table:
+                print(table_row(kernel, names[kernel.symbol], resources))
+    for sentence in found:
+        print(sentence)
+    print(f"{count} kernels of {len(sources)} sources on {', '.join(ARCHITECTURES)}")
+    return 1 if found or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
