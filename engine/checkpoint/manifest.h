@@ -33,7 +33,7 @@ struct Progress {
   std::int64_t skipped_steps = 0;    ///< for a gradient that was not finite
   LossScale loss_scale;              ///< of an fp16 run
   nlohmann::json sampler;            ///< the data sampler's state, opaque here
-  Precision precision;               ///< what the run computes in
+  Precision precision = {};          ///< what the run computes in
   /// "key=value" of what plan.search chose, and for how many ranks; nothing if it chose nothing.
   std::vector<std::string> layout = {};
   std::int64_t layout_ranks = 0;

@@ -19,7 +19,7 @@ namespace strata {
 
 /// What changes bits and was chosen before the run was planned: a run that goes on keeps it.
 struct ChosenOnce {
-  Precision precision;                   ///< what the run computes in
+  Precision precision = {};              ///< what the run computes in
   std::vector<std::string> layout = {};  ///< RunConfig::PlanSection::found
   std::int64_t ranks = 1;                ///< of the run
 };

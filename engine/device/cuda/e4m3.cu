@@ -11,16 +11,17 @@
 namespace strata {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kE4m3Threads = 256;
 /// They keep enough loads under way for any GPU, and their results are few.
-constexpr std::int64_t kLargestBlocks = 1024;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
+constexpr std::int64_t kScaleBlocks = 1024;
+constexpr std::int64_t kMostE4m3Blocks = std::int64_t{1} << 20;
 /// Elements that a thread loads or stores at once.
-constexpr int kRun = 8;
-constexpr int kTile = 64;
+constexpr int kE4m3Run = 8;
+constexpr int kE4m3Tile = 64;
 
-/// Runs of neighbouring elements of a matrix, counted through all rows. If rows lie end to end they are one.
-struct Runs {
+/// Runs of neighbouring elements of a matrix, counted through all rows. If rows lie end to end they are
+/// one.
+struct E4m3Runs {
   Rows<const bfloat16> x;
   std::int64_t runs_of_row, runs;
 
@@ -29,12 +30,12 @@ struct Runs {
   }
 };
 
-/// Whether runs of kRun elements can be moved at once, and rows are whole runs.
+/// Whether runs of kE4m3Run elements can be moved at once, and rows are whole runs.
 bool has_whole_runs(const Matrix& x) {
-  return x.columns % kRun == 0 && is_aligned<kRun>(rows_of<const bfloat16>(x));
+  return x.columns % kE4m3Run == 0 && is_aligned<kE4m3Run>(rows_of<const bfloat16>(x));
 }
 
-Runs runs_of(const Matrix& x, int width) {
+E4m3Runs e4m3_runs(const Matrix& x, int width) {
   const bool is_one_row = x.contiguous() || x.rows == 1;
   const std::int64_t of_row = (is_one_row ? x.elements() : x.columns) / width;
   return {rows_of<const bfloat16>(x), of_row, x.elements() / width};
@@ -42,18 +43,18 @@ Runs runs_of(const Matrix& x, int width) {
 
 /// Of neighbouring elements the first of run `run`.
 template <int width>
-__device__ __forceinline__ const bfloat16* at(const Runs& x, std::int64_t run) {
+__device__ __forceinline__ const bfloat16* at(const E4m3Runs& x, std::int64_t run) {
   const std::int64_t row = x.row_of(run);
   return x.x.row(row) + (run - row * x.runs_of_row) * width;
 }
 
 /// Numbers of bf16 that are not negative stand in the order of their bits.
 template <int width>
-__device__ std::uint32_t largest_of(const Runs& x) {
+__device__ std::uint32_t largest_of(const E4m3Runs& x) {
   std::uint32_t largest = 0;
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
 #pragma unroll 4
-  for (std::int64_t run = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; run < x.runs; run += step) {
+  for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step) {
     const auto values = load_run<width>(at<width>(x, run));
 #pragma unroll
     for (int i = 0; i < width; ++i) {
@@ -72,17 +73,18 @@ __device__ std::uint32_t largest_of_block(std::uint32_t value) {
 
 /// The second row of blocks is for b.
 template <int width_a, int width_b>
-__global__ void __launch_bounds__(kThreads) find_largest(Runs a, Runs b, std::uint32_t* of_block) {
+__global__ void __launch_bounds__(kE4m3Threads)
+    find_largest(E4m3Runs a, E4m3Runs b, std::uint32_t* of_block) {
   const std::uint32_t largest =
       largest_of_block(blockIdx.y == 0 ? largest_of<width_a>(a) : largest_of<width_b>(b));
   if (threadIdx.x == 0) of_block[blockIdx.y * gridDim.x + blockIdx.x] = largest;
 }
 
 /// A block for each operand.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kE4m3Threads)
     find_scales(const std::uint32_t* of_block, int blocks, E4m3Scale* scales) {
   std::uint32_t largest = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kE4m3Threads) {
     const std::uint32_t other =
         of_block[blockIdx.x * static_cast<unsigned>(blocks) + static_cast<unsigned>(i)];
     largest = other > largest ? other : largest;
@@ -115,12 +117,12 @@ __device__ __forceinline__ std::uint32_t codes_of(float first, float second) {
 /// The codes of a run, which starts at a multiple of 16 bytes if it is `aligned`.
 template <bool aligned>
 __device__ __forceinline__ uint2 encode_run(const bfloat16* from, float factor) {
-  float values[kRun];
+  float values[kE4m3Run];
   if constexpr (aligned) {
-    to_floats(load_run<kRun>(from), values);
+    to_floats(load_run<kE4m3Run>(from), values);
   } else {
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) values[i] = to_float(from[i]);
+    for (int i = 0; i < kE4m3Run; ++i) values[i] = to_float(from[i]);
   }
   std::uint32_t codes[4];
 #pragma unroll
@@ -129,36 +131,37 @@ __device__ __forceinline__ uint2 encode_run(const bfloat16* from, float factor) 
 }
 
 template <bool aligned>
-__global__ void __launch_bounds__(kThreads) encode(Runs x, const E4m3Scale* scale, uint2* codes) {
+__global__ void __launch_bounds__(kE4m3Threads) encode(E4m3Runs x, const E4m3Scale* scale, uint2* codes) {
   const float factor = scale->factor;
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t run = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; run < x.runs; run += step)
-    codes[run] = encode_run<aligned>(at<kRun>(x, run), factor);
+  const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
+  for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step)
+    codes[run] = encode_run<aligned>(at<kE4m3Run>(x, run), factor);
 }
 
 /// A block turns a tile. Rows and columns are whole runs.
 template <bool aligned>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kE4m3Threads)
     encode_transposed(Rows<const bfloat16> x, std::int64_t rows, std::int64_t columns, const E4m3Scale* scale,
                       std::uint8_t* codes) {
   // A column's codes are behind one another. 68 bytes from one to the next: whole words, on 17 banks further.
-  constexpr int kPitch = kTile + 4, kRuns = kTile / kRun;
-  __shared__ std::uint32_t words[kTile * kPitch / 4];
+  constexpr int kPitch = kE4m3Tile + 4, kRuns = kE4m3Tile / kE4m3Run;
+  __shared__ std::uint32_t words[kE4m3Tile * kPitch / 4];
   auto* tile = reinterpret_cast<std::uint8_t*>(words);
   const float factor = scale->factor;
-  const std::int64_t first_column = std::int64_t{blockIdx.x} * kTile;
-  const int in_run = static_cast<int>(threadIdx.x) % kRuns * kRun;
-  for (std::int64_t first_row = std::int64_t{blockIdx.y} * kTile; first_row < rows;
-       first_row += std::int64_t{gridDim.y} * kTile) {
-    for (int row = static_cast<int>(threadIdx.x) / kRuns; row < kTile; row += kThreads / kRuns) {
+  const std::int64_t first_column = std::int64_t{blockIdx.x} * kE4m3Tile;
+  const int in_run = static_cast<int>(threadIdx.x) % kRuns * kE4m3Run;
+  for (std::int64_t first_row = std::int64_t{blockIdx.y} * kE4m3Tile; first_row < rows;
+       first_row += std::int64_t{gridDim.y} * kE4m3Tile) {
+    for (int row = static_cast<int>(threadIdx.x) / kRuns; row < kE4m3Tile; row += kE4m3Threads / kRuns) {
       if (first_row + row >= rows || first_column + in_run >= columns) continue;
       const uint2 run = encode_run<aligned>(x.row(first_row + row) + first_column + in_run, factor);
 #pragma unroll
-      for (int i = 0; i < kRun; ++i)
+      for (int i = 0; i < kE4m3Run; ++i)
         tile[(in_run + i) * kPitch + row] = static_cast<std::uint8_t>((i < 4 ? run.x : run.y) >> (i % 4 * 8));
     }
     __syncthreads();
-    for (int column = static_cast<int>(threadIdx.x) / kRuns; column < kTile; column += kThreads / kRuns) {
+    for (int column = static_cast<int>(threadIdx.x) / kRuns; column < kE4m3Tile;
+         column += kE4m3Threads / kRuns) {
       if (first_column + column >= columns || first_row + in_run >= rows) continue;
       const std::uint32_t* from = words + (column * kPitch + in_run) / 4;
       *reinterpret_cast<uint2*>(codes + (first_column + column) * rows + first_row + in_run) =
@@ -169,10 +172,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int width>
-__global__ void __launch_bounds__(kThreads) round_runs(Runs x, const E4m3Scale* scale, bfloat16* to) {
+__global__ void __launch_bounds__(kE4m3Threads) round_runs(E4m3Runs x, const E4m3Scale* scale, bfloat16* to) {
   const float factor = scale->factor, inverse = scale->inverse;
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t run = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; run < x.runs; run += step) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
+  for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step) {
     float values[width];
     to_floats(load_run<width>(at<width>(x, run)), values);
 #pragma unroll
@@ -181,15 +184,16 @@ __global__ void __launch_bounds__(kThreads) round_runs(Runs x, const E4m3Scale* 
   }
 }
 
-dim3 blocks_for(std::int64_t runs, std::int64_t most) {
-  return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(divide_rounding_up(runs, kThreads), 1, most)));
+dim3 e4m3_blocks(std::int64_t runs, std::int64_t most) {
+  return dim3(
+      static_cast<unsigned>(std::clamp<std::int64_t>(divide_rounding_up(runs, kE4m3Threads), 1, most)));
 }
 
 /// Calls body with 8 if the matrix has whole runs, else with 1.
 template <typename Body>
-void with_width(const Matrix& x, const Body& body) {
+void with_e4m3_width(const Matrix& x, const Body& body) {
   if (has_whole_runs(x)) {
-    body(std::integral_constant<int, kRun>());
+    body(std::integral_constant<int, kE4m3Run>());
   } else {
     body(std::integral_constant<int, 1>());
   }
@@ -204,7 +208,7 @@ E4m3Area::E4m3Area(const Product& product, std::byte* base) : bytes(0) {
     return piece;
   };
   largest =
-      reinterpret_cast<std::uint32_t*>(take(2 * kLargestBlocks * static_cast<Bytes>(sizeof(std::uint32_t))));
+      reinterpret_cast<std::uint32_t*>(take(2 * kScaleBlocks * static_cast<Bytes>(sizeof(std::uint32_t))));
   scales = reinterpret_cast<E4m3Scale*>(take(2 * sizeof(E4m3Scale)));
   a = take(product.a.elements() * size_of(DType::bf16));
   b = take(product.b.elements() * size_of(DType::bf16));
@@ -216,24 +220,24 @@ Bytes scratch_on_cuda(const Product& product) {
 
 void find_e4m3_scales(const CudaContext& context, const Product& product, const E4m3Area& area) {
   assert(product.a.dtype == DType::bf16 && product.b.dtype == DType::bf16);
-  with_width(product.a, [&](auto width_a) {
-    with_width(product.b, [&](auto width_b) {
-      const Runs a = runs_of(product.a, width_a), b = runs_of(product.b, width_b);
-      dim3 grid = blocks_for(std::max(a.runs, b.runs), kLargestBlocks);
+  with_e4m3_width(product.a, [&](auto width_a) {
+    with_e4m3_width(product.b, [&](auto width_b) {
+      const E4m3Runs a = e4m3_runs(product.a, width_a), b = e4m3_runs(product.b, width_b);
+      dim3 grid = e4m3_blocks(std::max(a.runs, b.runs), kScaleBlocks);
       const auto blocks = static_cast<int>(grid.x);
       grid.y = 2;
-      launch(find_largest<width_a, width_b>, grid, dim3(kThreads), 0, context.stream, a, b, area.largest);
-      launch(find_scales, dim3(2), dim3(kThreads), 0, context.stream, area.largest, blocks, area.scales);
+      launch(find_largest<width_a, width_b>, grid, dim3(kE4m3Threads), 0, context.stream, a, b, area.largest);
+      launch(find_scales, dim3(2), dim3(kE4m3Threads), 0, context.stream, area.largest, blocks, area.scales);
     });
   });
 }
 
 void round_to_e4m3(const CudaContext& context, const Matrix& x, const E4m3Scale* scale, const Matrix& to) {
   assert(to.contiguous() && to.dtype == DType::bf16);
-  with_width(x, [&](auto width) {
-    const Runs runs = runs_of(x, width);
-    launch(round_runs<width>, blocks_for(runs.runs, kMostBlocks), dim3(kThreads), 0, context.stream, runs,
-           scale, to.row<bfloat16>(0));
+  with_e4m3_width(x, [&](auto width) {
+    const E4m3Runs runs = e4m3_runs(x, width);
+    launch(round_runs<width>, e4m3_blocks(runs.runs, kMostE4m3Blocks), dim3(kE4m3Threads), 0, context.stream,
+           runs, scale, to.row<bfloat16>(0));
   });
 }
 
@@ -242,14 +246,14 @@ void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed
   const bool aligned = has_whole_runs(x);
   if (transposed) {
     constexpr std::int64_t kMostTilesDown = 65535;
-    const dim3 grid(static_cast<unsigned>(divide_rounding_up(x.columns, kTile)),
-                    static_cast<unsigned>(std::min(divide_rounding_up(x.rows, kTile), kMostTilesDown)));
-    return launch(aligned ? encode_transposed<true> : encode_transposed<false>, grid, dim3(kThreads), 0,
+    const dim3 grid(static_cast<unsigned>(divide_rounding_up(x.columns, kE4m3Tile)),
+                    static_cast<unsigned>(std::min(divide_rounding_up(x.rows, kE4m3Tile), kMostTilesDown)));
+    return launch(aligned ? encode_transposed<true> : encode_transposed<false>, grid, dim3(kE4m3Threads), 0,
                   context.stream, rows_of<const bfloat16>(x), x.rows, x.columns, scale, codes);
   }
-  const Runs runs = runs_of(x, kRun);
-  launch(aligned ? encode<true> : encode<false>, blocks_for(runs.runs, kMostBlocks), dim3(kThreads), 0,
-         context.stream, runs, scale, reinterpret_cast<uint2*>(codes));
+  const E4m3Runs runs = e4m3_runs(x, kE4m3Run);
+  launch(aligned ? encode<true> : encode<false>, e4m3_blocks(runs.runs, kMostE4m3Blocks), dim3(kE4m3Threads),
+         0, context.stream, runs, scale, reinterpret_cast<uint2*>(codes));
 }
 
 }  // namespace strata

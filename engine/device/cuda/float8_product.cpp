@@ -10,7 +10,7 @@ namespace strata {
 namespace {
 
 /// cuBLASLt wants sizes, strides and addresses of products of FP8 to be multiples of this, in bytes.
-constexpr std::int64_t kUnit = 16;
+constexpr std::int64_t kFloat8Unit = 16;
 
 /// The problem as cuBLASLt gets it: the depth is contiguous in both operands.
 ColumnMajorProduct with_codes(const Product& product) {
@@ -24,22 +24,59 @@ ColumnMajorProduct with_codes(const Product& product) {
 }
 
 bool has_good_sizes(const ColumnMajorProduct& problem) {
-  return problem.rows % kUnit == 0 && problem.columns % kUnit == 0 && problem.depth % kUnit == 0 &&
-         problem.out.leading * size_of(problem.out.dtype) % kUnit == 0 && problem.out.alignment >= kUnit &&
-         (problem.bias_alignment == 0 || problem.bias_alignment >= kUnit);
+  return problem.rows % kFloat8Unit == 0 && problem.columns % kFloat8Unit == 0 &&
+         problem.depth % kFloat8Unit == 0 &&
+         problem.out.leading * size_of(problem.out.dtype) % kFloat8Unit == 0 &&
+         problem.out.alignment >= kFloat8Unit &&
+         (problem.bias_alignment == 0 || problem.bias_alignment >= kFloat8Unit);
 }
 
 cudaDataType_t out_type(DType dtype) {
   return dtype == DType::fp32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-cublasLtMatrixLayoutOpaque_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                                    std::int64_t leading) {
+cublasLtMatrixLayoutOpaque_t float8_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                                           std::int64_t leading) {
   cublasLtMatrixLayoutOpaque_t result;
   check_cublas(cublasLtMatrixLayoutInit(&result, type, static_cast<std::uint64_t>(rows),
                                         static_cast<std::uint64_t>(columns), leading),
                "a matrix could not be described");
   return result;
+}
+
+cublasLtMatmulDescOpaque_t float8_operation(const ColumnMajorProduct& problem) {
+  cublasLtMatmulDescOpaque_t operation;
+  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "a matrix product could not be described");
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  // Sums are kept with all bits of fp32.
+  set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
+  // Of addresses the heuristics see whether there are any, and how they are aligned.
+  for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
+    set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
+  if (problem.bias_alignment > 0) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type(problem.out.dtype));
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
+  }
+  return operation;
+}
+
+cublasLtMatmulPreferenceOpaque_t float8_preference(const ColumnMajorProduct& problem, Bytes workspace) {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
+  // Partial sums are kept in fp32 and added by a second kernel.
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
+    set(preference, operand, static_cast<std::uint32_t>(kAlignment));
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(preference, operand, static_cast<std::uint32_t>(problem.out.alignment));
+  return preference;
 }
 
 }  // namespace
@@ -101,62 +138,34 @@ CudaFloat8Product::Plan* CudaFloat8Product::plan_for(const ColumnMajorProduct& p
 }
 
 std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const ColumnMajorProduct& problem) {
-  constexpr const char* kInstead = "operands are rounded and multiplied in bf16";
   if (!has_float8_) {
-    slow_paths_.add(fmt::format(
-        "this GPU multiplies no FP8 (compute capability 8.9 and later do), so {} by train.precision fp8; "
-        "train.precision bf16 is faster here",
-        kInstead));
+    slow_paths_.add(
+        "this GPU multiplies no FP8, as those of compute capability 8.9 and later do: train.precision fp8 "
+        "rounds operands and multiplies them in bf16; train.precision bf16 is faster here");
     return nullptr;
   }
   if (!has_good_sizes(problem)) {
     if (!said_sizes_) {
-      slow_paths_.add(
-          fmt::format("{} and others with sizes that are no multiples of {} are not multiplied in "
-                      "FP8: {}; take sizes and tokens that are",
-                      describe(problem), kUnit, kInstead));
+      slow_paths_.add(fmt::format(
+          "{}, and others with sizes that are no multiples of {}, are not multiplied in FP8: their "
+          "operands are rounded and multiplied in bf16",
+          describe(problem), kFloat8Unit));
     }
     said_sizes_ = true;
     return nullptr;
   }
-  auto plan = std::make_unique<Plan>(
-      Plan{.operation = {},
-           .left = layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
-           .right = layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
-           .out = layout(out_type(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
-           .algorithm = {}});
-  cublasLtMatmulDescOpaque_t& operation = plan->operation;
-  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "a matrix product could not be described");
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
-  // Sums are kept with all bits of fp32.
-  set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
-  // Of addresses the heuristics see whether there are any, and how they are aligned.
-  for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
-    set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
-  if (problem.bias_alignment > 0) {
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type(problem.out.dtype));
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
-  }
-  cublasLtMatmulPreferenceOpaque_t preference;
-  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      static_cast<std::uint64_t>(matmul_.workspace_bytes()));
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  for (const auto operand :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
-    set(preference, operand, static_cast<std::uint32_t>(kAlignment));
-  for (const auto operand :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    set(preference, operand, static_cast<std::uint32_t>(problem.out.alignment));
+  auto plan = std::make_unique<Plan>(Plan{
+      .operation = float8_operation(problem),
+      .left = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
+      .right = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
+      .out = float8_layout(out_type(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
+      .algorithm = {}});
+  cublasLtMatmulPreferenceOpaque_t preference = float8_preference(problem, matmul_.workspace_bytes());
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(matmul_.handle(), &operation, &plan->left, &plan->right, &plan->out,
-                                     &plan->out, &preference, 1, &result, &count);
+      cublasLtMatmulAlgoGetHeuristic(matmul_.handle(), &plan->operation, &plan->left, &plan->right,
+                                     &plan->out, &plan->out, &preference, 1, &result, &count);
   if (status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
     plan->algorithm = result.algo;
     return plan;
@@ -165,7 +174,8 @@ std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const Colu
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
     check_cublas(status, "an algorithm for a matrix product cannot be chosen");
   slow_paths_.add(
-      fmt::format("cuBLASLt has no algorithm in FP8 for {}: its {}", describe(problem), kInstead));
+      fmt::format("cuBLASLt has no algorithm in FP8 for {}: its operands are rounded and multiplied in bf16",
+                  describe(problem)));
   return nullptr;
 }
 

@@ -13,7 +13,7 @@ namespace strata {
 struct PrecisionFacts {
   struct Stored {
     std::string checkpoint;  ///< its folder
-    Precision precision;
+    Precision precision = {};
   };
 
   std::optional<Stored> stored;  ///< if the run goes on
@@ -22,7 +22,7 @@ struct PrecisionFacts {
 };
 
 struct PrecisionChoice {
-  Precision precision;
+  Precision precision = {};
   std::string why;  ///< a sentence
   friend bool operator==(const PrecisionChoice&, const PrecisionChoice&) = default;
 };
