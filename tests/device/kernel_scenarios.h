@@ -13,6 +13,7 @@ struct ProductCase {
   bool transpose_b = false;
   bool accumulate = false;
   bool bias = false;
+  bool addend = false;
   std::int64_t padding = 0;
   DType dtype = DType::fp32;
   DType out = DType::fp32;

@@ -75,6 +75,27 @@ TEST_P(Matmul, AddsBiasAndAccumulates) {
   }
 }
 
+TEST_P(Matmul, AddsWhatLiesElsewhere) {
+  for (const DType dtype : kDTypes) {
+    for (const DType out : {DType::fp32, dtype}) {
+      for (const bool bias : {false, true}) {
+        for (const std::int64_t padding : {0, 3, 8}) {
+          for (const auto& [m, n, k] : {std::array{33, 5, 40}, {1, 64, 8}, {600, 100, 9}}) {
+            expect_agrees(matmul_scenario({.m = m,
+                                           .n = n,
+                                           .k = k,
+                                           .bias = bias,
+                                           .addend = true,
+                                           .padding = padding,
+                                           .dtype = dtype,
+                                           .out = out}));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Matmul, CutsALongDepthWithoutLosingAnything) {
   for (const DType dtype : kDTypes) {
     for (const bool accumulate : {false, true}) {

@@ -12,12 +12,13 @@ namespace {
 
 /// What cuBLASLt is asked for, as its documentation says it: column-major operands with leading dimensions.
 void multiply_column_major(const ColumnMajorProduct& problem, const float* left, const float* right,
-                           float* out, const float* bias) {
+                           float* out, const float* bias, const float* addend) {
   for (std::int64_t column = 0; column < problem.columns; ++column) {
     for (std::int64_t row = 0; row < problem.rows; ++row) {
       double sum = bias != nullptr ? bias[row] : 0;
       float& value = out[column * problem.out.leading + row];
       if (problem.accumulate) sum += value;
+      if (addend != nullptr) sum += addend[column * problem.addend.leading + row];
       for (std::int64_t i = 0; i < problem.depth; ++i) {
         const ColumnMajorProduct::Operand &l = problem.left, &r = problem.right;
         sum += static_cast<double>(l.transpose ? left[row * l.leading + i] : left[i * l.leading + row]) *
@@ -35,7 +36,8 @@ class ColumnMajorKernels final : public Kernels {
     const ColumnMajorProduct problem = column_major(product);
     EXPECT_EQ(problem.bias_alignment > 0, static_cast<bool>(product.bias));
     multiply_column_major(problem, product.b.row<float>(0), product.a.row<float>(0),
-                          product.out.row<float>(0), product.bias ? product.bias.row<float>(0) : nullptr);
+                          product.out.row<float>(0), product.bias ? product.bias.row<float>(0) : nullptr,
+                          product.addend ? product.addend.row<float>(0) : nullptr);
   }
 };
 
@@ -52,14 +54,16 @@ TEST(MatmulLayout, TheColumnMajorProductIsTheRowMajorOne) {
        {std::array{1, 1, 1}, {3, 17, 5}, {17, 3, 7}, {8, 8, 8}, {1, 9, 4}, {9, 1, 4}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
-        for (const bool extras : {false, true}) {
+        for (const int added : {0, 1, 2}) {
+          const bool extras = added > 0;
           const Scenario scenario = matmul_scenario({.m = m,
                                                      .n = n,
                                                      .k = k,
                                                      .transpose_a = transpose_a,
                                                      .transpose_b = transpose_b,
-                                                     .accumulate = extras,
+                                                     .accumulate = added == 1,
                                                      .bias = extras,
+                                                     .addend = added == 2,
                                                      .padding = extras ? 3 : 0});
           ColumnMajorKernels column_major_kernels;
           ReferenceKernels reference;

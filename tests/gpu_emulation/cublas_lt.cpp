@@ -50,7 +50,7 @@ struct Preference {
 struct Algorithm {
   std::uint32_t mark = kMark, number = 0;
   std::uint64_t workspace;
-  std::uint32_t alignment_a, alignment_b, alignment_d, alignment_bias;
+  std::uint32_t alignment_a, alignment_b, alignment_c, alignment_d, alignment_bias;
 };
 
 template <typename Opaque, typename Value>
@@ -136,8 +136,8 @@ bool is_aligned(const void* data, std::uint32_t alignment) {
 
 struct Multiplication {
   Operation operation;
-  Layout a_layout, b_layout, d_layout;
-  const void *a, *b;
+  Layout a_layout, b_layout, c_layout, d_layout;
+  const void *a, *b, *c;
   void* d;
   float alpha, beta;
   std::size_t first_of_depth;  ///< where sums begin
@@ -160,7 +160,7 @@ std::string why_refused(const Operation& operation, const Layout& a, const Layou
   }
   if (!is_float8 && d.type != a.type && d.type != CUDA_R_32F)
     return "the output's type does not go with the operands'";
-  if (c != d) return "C and D are laid out differently";
+  if (c.type != d.type || c.rows != d.rows || c.columns != d.columns) return "C is not like D";
   const bool transpose_a = operation.transpose_a == CUBLAS_OP_T,
              transpose_b = operation.transpose_b == CUBLAS_OP_T;
   const std::uint64_t rows = transpose_a ? a.columns : a.rows, depth = transpose_a ? a.rows : a.columns;
@@ -195,7 +195,11 @@ void multiply(const Multiplication& of) {
       const std::int64_t index =
           static_cast<std::int64_t>(column) * of.d_layout.leading + static_cast<std::int64_t>(row);
       float value = alpha * sums[row];
-      if (of.beta != 0) value += of.beta * load(of.d, of.d_layout.type, index);
+      if (of.beta != 0) {
+        value += of.beta * load(of.c, of.c_layout.type,
+                                static_cast<std::int64_t>(column) * of.c_layout.leading +
+                                    static_cast<std::int64_t>(row));
+      }
       if (of.operation.epilogue == CUBLASLT_EPILOGUE_BIAS)
         value += load(of.operation.bias, of.operation.bias_type, static_cast<std::int64_t>(row));
       store(of.d, of.d_layout.type, index, value);
@@ -342,7 +346,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                     .workspace = preference.workspace >> *count,
                     .alignment_a = preference.alignment_a,
                     .alignment_b = preference.alignment_b,
-                    .alignment_d = std::max(preference.alignment_c, preference.alignment_d),
+                    .alignment_c = preference.alignment_c,
+                    .alignment_d = preference.alignment_d,
                     .alignment_bias = has_bias ? static_cast<std::uint32_t>(bias & -bias) : 1});
     results[*count].state = CUBLAS_STATUS_SUCCESS;
   }
@@ -380,26 +385,30 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
   const Multiplication product{.operation = read<Operation>(operation_of),
                                .a_layout = read<Layout>(a_layout),
                                .b_layout = read<Layout>(b_layout),
+                               .c_layout = read<Layout>(c_layout),
                                .d_layout = read<Layout>(d_layout),
                                .a = a,
                                .b = b,
+                               .c = c,
                                .d = d,
                                .alpha = *static_cast<const float*>(alpha),
                                .beta = *static_cast<const float*>(beta),
                                .first_of_depth = algorithm.number};
-  const std::string why = why_refused(product.operation, product.a_layout, product.b_layout,
-                                      read<Layout>(c_layout), product.d_layout);
+  const std::string why =
+      why_refused(product.operation, product.a_layout, product.b_layout, product.c_layout, product.d_layout);
   if (!why.empty()) return refuse(why);
   if (algorithm.mark != kMark) return refuse("the algorithm is none");
-  if (c != d) return refuse("C is not D");
+  if (c == d && product.c_layout != product.d_layout) return refuse("C is D and laid out differently");
+  if (c != d && product.beta == 0) return refuse("C is another matrix than D and not added");
   if (!is_aligned(a, algorithm.alignment_a) || !is_aligned(b, algorithm.alignment_b) ||
-      !is_aligned(d, algorithm.alignment_d) || !is_aligned(product.operation.bias, algorithm.alignment_bias))
+      !is_aligned(c, algorithm.alignment_c) || !is_aligned(d, algorithm.alignment_d) ||
+      !is_aligned(product.operation.bias, algorithm.alignment_bias))
     return refuse("a matrix is less aligned than its algorithm was chosen for");
   if (workspace_bytes < algorithm.workspace || !is_on_device(workspace, workspace_bytes))
     return refuse("the workspace is smaller than its algorithm was chosen for");
   const bool has_bias = product.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (!is_on_device(a, extent(product.a_layout)) || !is_on_device(b, extent(product.b_layout)) ||
-      !is_on_device(d, extent(product.d_layout)) ||
+      !is_on_device(c, extent(product.c_layout)) || !is_on_device(d, extent(product.d_layout)) ||
       (has_bias &&
        !is_on_device(product.operation.bias, product.d_layout.rows * size_of(product.d_layout.type))))
     return refuse("a matrix is not on the device");

@@ -333,7 +333,8 @@ void run_on_cpu(CpuContext& context, const GatedBackward& call) {
       rows, rows_per_task(call.out_gradient.columns), [&](std::int64_t begin, std::int64_t end, int) {
         const auto part = [&](const Matrix& x) { return x.row_slice(begin, end - begin); };
         HWY_DYNAMIC_DISPATCH(gate_backward)
-        (call.kind, part(call.gate_up), part(call.out_gradient), part(call.gate_up_gradient));
+        (call.kind, part(call.gate_up), part(call.out_gradient), part(call.gate_up_gradient),
+         call.out ? part(call.out) : Matrix());
       });
 }
 

@@ -24,10 +24,11 @@ ColumnMajorProduct with_codes(const Product& product) {
 }
 
 bool has_good_sizes(const ColumnMajorProduct& problem) {
+  const auto is_good = [](const ColumnMajorProduct::Operand& operand) {
+    return operand.leading * size_of(operand.dtype) % kFloat8Unit == 0 && operand.alignment >= kFloat8Unit;
+  };
   return problem.rows % kFloat8Unit == 0 && problem.columns % kFloat8Unit == 0 &&
-         problem.depth % kFloat8Unit == 0 &&
-         problem.out.leading * size_of(problem.out.dtype) % kFloat8Unit == 0 &&
-         problem.out.alignment >= kFloat8Unit &&
+         problem.depth % kFloat8Unit == 0 && is_good(problem.out) && is_good(problem.added_to()) &&
          (problem.bias_alignment == 0 || problem.bias_alignment >= kFloat8Unit);
 }
 
@@ -73,9 +74,10 @@ cublasLtMatmulPreferenceOpaque_t float8_preference(const ColumnMajorProduct& pro
   for (const auto operand :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
     set(preference, operand, static_cast<std::uint32_t>(kAlignment));
-  for (const auto operand :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    set(preference, operand, static_cast<std::uint32_t>(problem.out.alignment));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      static_cast<std::uint32_t>(problem.added_to().alignment));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      static_cast<std::uint32_t>(problem.out.alignment));
   return preference;
 }
 
@@ -83,7 +85,7 @@ cublasLtMatmulPreferenceOpaque_t float8_preference(const ColumnMajorProduct& pro
 
 struct CudaFloat8Product::Plan {
   cublasLtMatmulDescOpaque_t operation;
-  cublasLtMatrixLayoutOpaque_t left, right, out;
+  cublasLtMatrixLayoutOpaque_t left, right, added, out;
   cublasLtMatmulAlgo_t algorithm;
 };
 
@@ -103,17 +105,11 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
   Product rest = product;
   rest.rounding = Rounding::none;
   if (product.out.elements() == 0 || product.a.elements() == 0) return matmul_.multiply(context, rest);
-  if (product.addend) {
-    run_on_cuda(context, Cast{product.addend, product.out});
-    Product added = product;
-    added.addend = {};
-    added.accumulate = true;
-    return multiply(context, added);
-  }
   if (product.bias && product.bias.dtype != product.out.dtype) {
-    add_bias_on_cuda(context, product.bias, product.out, product.accumulate);
+    if (product.addend) run_on_cuda(context, Cast{product.addend, product.out});
+    add_bias_on_cuda(context, product.bias, product.out, product.accumulate || product.addend);
     Product added = product;
-    added.bias = {};
+    added.bias = added.addend = {};
     added.accumulate = true;
     return multiply(context, added);
   }
@@ -158,6 +154,8 @@ std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const Colu
       .operation = float8_operation(problem),
       .left = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
       .right = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
+      .added = float8_layout(out_type(problem.out.dtype), problem.rows, problem.columns,
+                             problem.added_to().leading),
       .out = float8_layout(out_type(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
       .algorithm = {}});
   cublasLtMatmulPreferenceOpaque_t preference = float8_preference(problem, matmul_.workspace_bytes());
@@ -165,7 +163,7 @@ std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const Colu
   int count = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(matmul_.handle(), &plan->operation, &plan->left, &plan->right,
-                                     &plan->out, &plan->out, &preference, 1, &result, &count);
+                                     &plan->added, &plan->out, &preference, 1, &result, &count);
   if (status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
     plan->algorithm = result.algo;
     return plan;
@@ -189,9 +187,10 @@ void CudaFloat8Product::run(const CudaContext& context, const Product& product, 
   set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &area.scales[0].inverse);
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   const float one = 1;
-  const float beta = product.accumulate ? 1 : 0;
+  const Matrix& added = product.addend ? product.addend : product.out;
+  const float beta = product.accumulate || product.addend ? 1 : 0;
   check_cublas(cublasLtMatmul(matmul_.handle(), &plan.operation, &one, b, &plan.left, a, &plan.right, &beta,
-                              product.out.data, &plan.out, product.out.data, &plan.out, &plan.algorithm,
+                              added.data, &plan.added, product.out.data, &plan.out, &plan.algorithm,
                               matmul_.workspace(), static_cast<std::size_t>(matmul_.workspace_bytes()),
                               context.stream),
                "a matrix product could not be started");

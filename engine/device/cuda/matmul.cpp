@@ -73,7 +73,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(const ColumnMajorProduct& proble
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       static_cast<std::uint32_t>(problem.right.alignment));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      static_cast<std::uint32_t>(problem.out.alignment));
+      static_cast<std::uint32_t>(problem.added_to().alignment));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
       static_cast<std::uint32_t>(problem.out.alignment));
   return preference;
@@ -83,7 +83,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(const ColumnMajorProduct& proble
 
 struct CudaMatmul::Plan {
   cublasLtMatmulDescOpaque_t operation;
-  cublasLtMatrixLayoutOpaque_t left, right, out;
+  cublasLtMatrixLayoutOpaque_t left, right, added, out;
   /// Nothing: cuBLASLt does not add the bias in this product.
   std::optional<MatmulAlgorithm> algorithm = {};
 };
@@ -102,15 +102,22 @@ void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
   assert(product.a.dtype == product.b.dtype);
   if (product.out.elements() == 0) return;
   const std::optional<Product> part = in_library(product);
-  if (product.bias && !(part && part->bias)) {
-    add_bias_on_cuda(context, product.bias, product.out, product.accumulate);
-  } else if (!part && !product.accumulate) {
-    run_on_cuda(context, Zero{product.out});
-  }
+  if (!part || static_cast<bool>(part->bias) != static_cast<bool>(product.bias))
+    write_what_is_added(context, product);
   if (!part) return;
   Plan& plan = plan_for(column_major(*part));
   check_cublas(static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value())),
                "a matrix product could not be started");
+}
+
+void CudaMatmul::write_what_is_added(const CudaContext& context, const Product& product) {
+  if (product.addend) run_on_cuda(context, Cast{product.addend, product.out});
+  const bool holds = product.accumulate || product.addend;
+  if (product.bias) {
+    add_bias_on_cuda(context, product.bias, product.out, holds);
+  } else if (!holds) {
+    run_on_cuda(context, Zero{product.out});
+  }
 }
 
 std::optional<Product> CudaMatmul::in_library(const Product& product) {
@@ -119,7 +126,7 @@ std::optional<Product> CudaMatmul::in_library(const Product& product) {
   if (!product.bias) return product;
   if (product.bias.dtype == product.out.dtype && plan_for(column_major(product)).algorithm) return product;
   Product rest = product;
-  rest.bias = {};
+  rest.bias = rest.addend = {};
   rest.accumulate = true;
   return rest;
 }
@@ -130,6 +137,7 @@ CudaMatmul::Plan& CudaMatmul::plan_for(const ColumnMajorProduct& problem) {
   auto plan = std::make_unique<Plan>(Plan{.operation = operation_of(problem),
                                           .left = layout(problem.left, problem.rows, problem.depth),
                                           .right = layout(problem.right, problem.depth, problem.columns),
+                                          .added = layout(problem.added_to(), problem.rows, problem.columns),
                                           .out = layout(problem.out, problem.rows, problem.columns)});
   if (const auto found = chosen_.find(problem); found != chosen_.end()) {
     plan->algorithm = found->second;
@@ -149,8 +157,8 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.out, &plan.out,
-                                     &preference, most, results.data(), &count);
+      cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.left, &plan.right, &plan.added,
+                                     &plan.out, &preference, most, results.data(), &count);
   std::vector<MatmulAlgorithm> algorithms;
   if (status == CUBLAS_STATUS_SUCCESS) {
     results.resize(static_cast<std::size_t>(count));
@@ -171,7 +179,7 @@ bool CudaMatmul::takes(const ColumnMajorProduct& problem, const MatmulAlgorithm&
   const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.left, &plan.right,
-                                                        &plan.out, &plan.out, &opaque, &result);
+                                                        &plan.added, &plan.out, &opaque, &result);
   return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
          result.workspaceSize <= static_cast<std::size_t>(workspace_.size());
 }
@@ -184,10 +192,11 @@ int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
                       const MatmulAlgorithm& algorithm) {
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   const float one = 1;
-  const float beta = product.accumulate ? 1 : 0;
+  const Matrix& added = product.addend ? product.addend : product.out;
+  const float beta = product.accumulate || product.addend ? 1 : 0;
   const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   return cublasLtMatmul(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data,
-                        &plan.right, &beta, product.out.data, &plan.out, product.out.data, &plan.out, &opaque,
+                        &plan.right, &beta, added.data, &plan.added, product.out.data, &plan.out, &opaque,
                         workspace_.data(), static_cast<std::size_t>(workspace_.size()), stream);
 }
 

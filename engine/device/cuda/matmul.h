@@ -53,6 +53,8 @@ class CudaMatmul {
 
  private:
   struct Plan;
+  /// All but the product itself.
+  void write_what_is_added(const CudaContext& context, const Product& product);
   Plan& plan_for(const ColumnMajorProduct& problem);
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, Plan& plan, int most);
   /// Returns a cublasStatus_t.

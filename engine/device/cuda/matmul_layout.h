@@ -20,7 +20,8 @@ inline int known_alignment(const void* data) {
   return static_cast<int>(address & -address);
 }
 
-/// out[rows, columns] = left·right (+ out) (+ bias), column-major. Equal problems get the same algorithm.
+/// out[rows, columns] = left·right (+ out, or addend) (+ bias), column-major. Equal problems get the same
+/// algorithm.
 struct ColumnMajorProduct {
   struct Operand {
     DType dtype = DType::fp32;
@@ -34,7 +35,11 @@ struct ColumnMajorProduct {
   bool accumulate = false;
   /// The bias's address is aligned to this; 0: none. The bias has one element for each row, of out's dtype.
   int bias_alignment = 0;
+  /// What is added and lies elsewhere than out; no alignment: nothing.
+  Operand addend = {};
 
+  /// What the product is added to, if it is to anything.
+  const Operand& added_to() const { return addend.alignment > 0 ? addend : out; }
   auto operator<=>(const ColumnMajorProduct&) const = default;
 };
 
@@ -50,7 +55,8 @@ inline ColumnMajorProduct column_major(const Product& product) {
           .right = operand(product.a, product.transpose_a),
           .out = operand(product.out, false),
           .accumulate = product.accumulate,
-          .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0};
+          .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0,
+          .addend = product.addend ? operand(product.addend, false) : ColumnMajorProduct::Operand()};
 }
 
 /// One line that says all of it: equal lines are equal problems.
@@ -60,9 +66,9 @@ inline std::string print(const ColumnMajorProduct& problem) {
     return fmt::format("{}{} by {} at {}", name_of(dtype), transpose ? " transposed" : "", leading,
                        alignment);
   };
-  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment] = problem;
-  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}", rows, depth, columns, text(left),
-                     text(right), accumulate ? "added to" : "to", text(out), bias_alignment);
+  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment, addend] = problem;
+  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}, plus {}", rows, depth, columns, text(left),
+                     text(right), accumulate ? "added to" : "to", text(out), bias_alignment, text(addend));
 }
 
 /// For messages, in the words of Product: "a product of bf16 [3, 5] and [5, 17] (stored transposed) to fp32".

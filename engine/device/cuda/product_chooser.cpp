@@ -47,7 +47,7 @@ Bytes extent(const Matrix& matrix) {
 
 /// The product with its operands one after another in `memory`, no more aligned than they were.
 Product moved_to(std::byte* memory, Product product) {
-  for (Matrix* matrix : {&product.a, &product.b, &product.out, &product.bias}) {
+  for (Matrix* matrix : {&product.a, &product.b, &product.out, &product.bias, &product.addend}) {
     if (!*matrix) continue;
     const int alignment = known_alignment(matrix->data);
     matrix->data = memory + alignment % kAlignment;
@@ -114,7 +114,8 @@ CudaProductChooser::CudaProductChooser(int device, std::unique_ptr<CudaStream> s
 
 Bytes CudaProductChooser::bytes(std::size_t number) const {
   const Product& product = products_[number];
-  return extent(product.a) + extent(product.b) + extent(product.out) + extent(product.bias);
+  return extent(product.a) + extent(product.b) + extent(product.out) + extent(product.bias) +
+         extent(product.addend);
 }
 
 std::string CudaProductChooser::fastest(std::size_t number, std::byte* memory) {
