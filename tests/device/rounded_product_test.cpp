@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/float8.h"
 #include "tests/device/implementations.h"
@@ -110,9 +111,9 @@ TEST_P(RoundedProduct, AgreesForSizesAndLayouts) {
   }
 }
 
-TEST_P(RoundedProduct, AddsBiasAndAccumulates) {
+TEST_P(RoundedProduct, AddsBiasAndWhatIsInTheOutputOrElsewhere) {
   for (const DType out : {DType::fp32, DType::bf16}) {
-    for (const bool accumulate : {false, true}) {
+    for (const auto& [accumulate, addend] : {std::pair{false, false}, {true, false}, {false, true}}) {
       for (const bool bias : {false, true}) {
         for (const std::int64_t n : {5, 64}) {
           expect_agrees(matmul_scenario({.m = 32,
@@ -120,6 +121,7 @@ TEST_P(RoundedProduct, AddsBiasAndAccumulates) {
                                          .k = 48,
                                          .accumulate = accumulate,
                                          .bias = bias,
+                                         .addend = addend,
                                          .dtype = DType::bf16,
                                          .out = out,
                                          .rounding = Rounding::e4m3}));
