@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-RUNS = {"bf16": {"train.precision": "bf16"}, "bf16, other order": {"train.precision": "bf16", "train.microbatch": 2},
+RUNS = {"bf16": {"train.precision": "bf16"},
+        "bf16, other order": {"train.precision": "bf16", "train.microbatch": 2, "train.validation_batches": 16},
         "fp8": {"train.precision": "fp8"}}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
