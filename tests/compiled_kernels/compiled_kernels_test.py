@@ -36,7 +36,13 @@ KERNELS = {
     "cross_entropy_kernel": Limits(1536, stored=2, loaded=6),
     "elementwise_kernel": Limits(1280, stored=2, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=1),
+    "encode": Limits(1536, loaded=1),  # the scale
+    "encode_transposed": Limits(1024, loaded=1),
+    "find_largest": Limits(1536, stored=1, loaded=10),  # an operand whose rows are not aligned, beside one whose rows are
+    "find_scales": Limits(1536),
     "group_rows_kernel": Limits(1536),
+    "head_norm_backward_kernel": Limits(512, stored=1, loaded=1),  # a column's sum; a head's deviation
+    "head_norm_kernel": Limits(1280, stored=1),  # a head's deviation
     "move_entries_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
@@ -44,6 +50,7 @@ KERNELS = {
     "parts_loss_kernel": Limits(1024),
     "positions_gradient_kernel": Limits(512),
     "rope_kernel": Limits(1280),
+    "round_runs": Limits(1536, loaded=2),  # the scale
     "route_backward_kernel": Limits(1536),
     "route_kernel": Limits(1536),
     "row_deviation_kernel": Limits(1536),
@@ -163,7 +170,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--table", action="store_true", help="print a row of Markdown per kernel")
     parser.add_argument("source", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if not os.access(arguments.ptxas, os.X_OK) or not arguments.folder.is_dir():
         print("Skipped: no kernels have been compiled, since this build is without CUDA")
         return 77
