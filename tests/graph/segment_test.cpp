@@ -14,11 +14,11 @@
 namespace strata::test {
 namespace {
 
-constexpr MicrobatchShape kShape{1, 138};  ///< chunks of 64, 64 and 10 rows
-constexpr std::int64_t kColumns = 5, kVocabulary = 67;
+constexpr MicrobatchShape kThreeChunks{1, 138};  ///< chunks of 64, 64 and 10 rows
+constexpr std::int64_t kWidth = 5, kOddVocabulary = 67;
 
 /// Keeps what steps are asked to do to whole gradients.
-class Products final : public Kernels {
+class GradientProducts final : public Kernels {
  public:
   void run(const KernelCall& call) override {
     if (const auto* product = std::get_if<Product>(&call); product != nullptr && product->transpose_a)
@@ -38,9 +38,9 @@ class BegunGradient : public testing::Test {
  protected:
   static UnitBuilder::Built head() {
     UnitBuilder builder("head", "");
-    const Axis hidden("hidden", kColumns);
+    const Axis hidden("hidden", kWidth);
     const TensorView normalised = builder.norm(builder.input(hidden), "norm", {NormKind::rms_norm, 1e-5});
-    const TensorView logits = builder.linear(normalised, {{"lm_head", {"vocabulary", kVocabulary}}});
+    const TensorView logits = builder.linear(normalised, {{"lm_head", {"vocabulary", kOddVocabulary}}});
     builder.take_in_chunks(logits);
     builder.cross_entropy(logits, builder.data(1, "targets", TensorType::int32, {}, token_axis()));
     return builder.finish();
@@ -48,12 +48,12 @@ class BegunGradient : public testing::Test {
 
   /// The gradient that the backward pass makes of `before`.
   std::vector<float> run(const std::vector<float>& before, const BegunGradients& begun) {
-    GuardedMemory input = in_memory(random_values(kShape.tokens() * kColumns, 1), DType::fp32);
+    GuardedMemory input = in_memory(random_values(kThreeChunks.tokens() * kWidth, 1), DType::fp32);
     GuardedMemory parameter = in_memory(random_values(head_.unit.elements, 2), DType::fp32);
     GuardedMemory gradient = in_memory(before, DType::fp32);
     GuardedMemory input_gradient(input.size()), workspace(pass_.workspace_bytes());
-    GuardedMemory losses(kShape.tokens() * size_of(DType::fp32));
-    std::vector<std::int32_t> targets(static_cast<std::size_t>(kShape.tokens()), 3);
+    GuardedMemory losses(kThreeChunks.tokens() * size_of(DType::fp32));
+    std::vector<std::int32_t> targets(static_cast<std::size_t>(kThreeChunks.tokens()), 3);
     UnitMemory memory;
     memory[Region::input] = input.data();
     memory[Region::parameter] = parameter.data();
@@ -69,12 +69,13 @@ class BegunGradient : public testing::Test {
 
   UnitBuilder::Built head_ = head();
   UnitPass pass_ =
-      make_passes(derive(head_.graph),
-                  {.precision = DType::fp32, .microbatch = kShape, .constants = {}, .max_chunk_bytes = 1})
+      make_passes(
+          derive(head_.graph),
+          {.precision = DType::fp32, .microbatch = kThreeChunks, .constants = {}, .max_chunk_bytes = 1})
           .saving_nothing()
           .backward;
   std::vector<float> zeros_ = std::vector<float>(static_cast<std::size_t>(head_.unit.elements));
-  Products kernels_;
+  GradientProducts kernels_;
 };
 
 TEST_F(BegunGradient, IsWhatIsAddedToZeros) {
@@ -90,7 +91,7 @@ TEST_F(BegunGradient, IsOverwrittenByTheFirstProductAndClearedElsewhere) {
   run(zeros_, {.gradient = head_.unit.elements});
   EXPECT_EQ(kernels_.overwritten, 1);
   EXPECT_EQ(kernels_.added, 2);
-  EXPECT_EQ(kernels_.cleared, head_.unit.elements - kColumns * kVocabulary);
+  EXPECT_EQ(kernels_.cleared, head_.unit.elements - kWidth * kOddVocabulary);
 }
 
 /// What was there before joins a gradient that goes on.
@@ -108,7 +109,7 @@ TEST_F(BegunGradient, ComesFromLogitsWithAlignedRows) {
     EXPECT_NE(step.rule->name(), "cross_entropy");
     losses += is_loss ? 1 : 0;
     for (const Segment::PlacedOperand& operand : step.operands) {
-      if (operand.region != Region::workspace || operand.size.columns != kVocabulary) continue;
+      if (operand.region != Region::workspace || operand.size.columns != kOddVocabulary) continue;
       EXPECT_EQ(operand.size.stride, 128);
       EXPECT_EQ(operand.offset % kAlignment, 0);
     }

@@ -414,8 +414,8 @@ TEST(Memory, GivesPlacesOfParametersThatUpdatesMakeToGradients) {
   const Model model = tiny_model(16);
   for (const std::size_t units_on_device : {std::size_t{0}, model.units.size()}) {
     const Tier home = units_on_device == 0 ? Tier::host : Tier::device;
-    const Strategy strategy =
-        tiny_strategy(model, {.precision = DType::bf16, .units_on_device = units_on_device});
+    const Strategy strategy = tiny_strategy(
+        model, {.precision = DType::bf16, .microbatches = 1, .units_on_device = units_on_device});
     const Program plain = keep_resident(lower_training(model, strategy), kDeviceLevel, kUnlimited);
     Bytes parameters = 0;
     for (const Buffer& buffer : plain.buffers) {
