@@ -89,12 +89,11 @@ TEST_P(RoundedProduct, KeepsWhatIsNotFiniteAndScalesByWhatIs) {
 
 /// Sizes that are multiples of 16, as FP8 needs them on a GPU, and others; tiles of 64 with rests.
 TEST_P(RoundedProduct, AgreesForSizesAndLayouts) {
-  for (const auto& [m, n, k] :
-       {std::array{16, 16, 16}, {80, 48, 144}, {208, 64, 80}, {3, 17, 65}, {130, 65, 2}}) {
+  for (const auto& [m, n, k] : {std::array{80, 48, 144}, {144, 64, 80}, {3, 17, 65}, {130, 65, 2}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         for (const DType out : {DType::fp32, DType::bf16}) {
-          for (const std::int64_t padding : {0, 8, 3}) {
+          for (const std::int64_t padding : {8, 3}) {
             expect_agrees(matmul_scenario({.m = m,
                                            .n = n,
                                            .k = k,
