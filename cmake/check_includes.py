@@ -49,10 +49,12 @@ PACKAGES = {
     "CUDA::nvtx3": (r"nvtx3/", {"engine/device/cuda"}),
 }
 # A target and a library whose headers it includes but which it emulates.
-EMULATED = {("cuda_emulation_test", "strata_device_cuda"), ("nccl_emulation_test", "CUDA::cudart_static"),
-            ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "CUDA::cudart_static"),
-            ("gpu_emulation_test", "CUDA::cublasLt"), ("gpu_emulation_test", "CUDA::nvtx3"),
-            ("gpu_emulation_test", "test_devices")}
+EMULATED = {("emulated_kernels", "strata_device_cuda"), ("cuda_emulation_test", "strata_device_cuda"),
+            ("emulated_gpu", "strata_device_cuda"), ("emulated_gpu", "CUDA::cudart_static"),
+            ("emulated_gpu", "CUDA::cublasLt"), ("emulated_gpu", "CUDA::nvtx3"),
+            ("gpu_emulation_test", "strata_device_cuda"), ("gpu_emulation_test", "test_devices"),
+            ("bench_launches", "strata_device_cuda"),
+            ("nccl_emulation_test", "CUDA::cudart_static"), ("nccl_emulation_test", "emulated_gpu")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 WORD = re.compile(r"[\w./:${}<>*-]+")
 
@@ -152,6 +154,7 @@ class Targets:
         elif command == "strata_test":
             target = self.target(name + "_test", file)
             target.sources |= self.glob(folder, name + "/*.cpp") | self.glob(folder, name + "/*/*.cpp")
+            target.sources -= {path(word) for word in rest}  # WITHOUT
             options = {"FILTER", "LAUNCHES", "OPTIONS"}
             depends = [word for word, before in zip(rest, [""] + rest) if word not in options and before not in options]
             target.links |= set(depends) - {"DEPENDS"}

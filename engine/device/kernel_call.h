@@ -30,8 +30,8 @@ std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
-/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype, bf16 if they
-/// are rounded; out: that dtype or fp32.
+/// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype, bf16 if
+/// they are rounded; out: that dtype or fp32.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]

@@ -212,11 +212,15 @@ TEST_P(Agreement, RopeInBothDirections) {
 }
 
 TEST_P(Agreement, HeadNorms) {
-  // On the CUDA device 16 bytes are a lane's, twice; heads of 96 leave lanes idle, of 34 fit none, and the last
-  // ones have more heads than one turn of its blocks.
+  // On the CUDA device 16 bytes are a lane's, twice; heads of 96 leave lanes idle, of 34 fit none, and the
+  // last ones have more heads than one turn of its blocks.
   for (const DType dtype : kDTypes) {
-    for (const HeadNormCase& heads : {HeadNormCase{1, 1, 1, 1, 2}, {2, 17, 1, 2, 34}, {2, 9, 2, 1, 64, 8},
-                                      {2, 5, 3, 3, 96, 8}, {1, 33, 1, 4, 128, 8}, {1, 3, 1, 1, 256, 8},
+    for (const HeadNormCase& heads : {HeadNormCase{1, 1, 1, 1, 2},
+                                      {2, 17, 1, 2, 34},
+                                      {2, 9, 2, 1, 64, 8},
+                                      {2, 5, 3, 3, 96, 8},
+                                      {1, 33, 1, 4, 128, 8},
+                                      {1, 3, 1, 1, 256, 8},
                                       {1, 70, 2, 2, 16, 8}}) {
       for (const bool rotated : {false, true}) {
         HeadNormCase each = heads;
