@@ -13,10 +13,8 @@
 #include <array>
 #include <exception>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
