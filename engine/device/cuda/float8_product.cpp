@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/device/cuda/bias.h"
-#include "engine/device/cuda/cublas_lt_set.h"
+#include "engine/device/cuda/cublas_lt_problem.h"
 #include "engine/device/cuda/e4m3.h"
 
 namespace strata {
@@ -32,53 +32,14 @@ bool has_good_sizes(const ColumnMajorProduct& problem) {
          (problem.bias_alignment == 0 || problem.bias_alignment >= kFloat8Unit);
 }
 
-cudaDataType_t out_type(DType dtype) {
-  return dtype == DType::fp32 ? CUDA_R_32F : CUDA_R_16BF;
-}
-
-cublasLtMatrixLayoutOpaque_t float8_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
-                                           std::int64_t leading) {
-  cublasLtMatrixLayoutOpaque_t result;
-  check_cublas(cublasLtMatrixLayoutInit(&result, type, static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), leading),
-               "a matrix could not be described");
-  return result;
-}
-
 cublasLtMatmulDescOpaque_t float8_operation(const ColumnMajorProduct& problem) {
-  cublasLtMatmulDescOpaque_t operation;
-  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "a matrix product could not be described");
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  cublasLtMatmulDescOpaque_t operation = operation_of(problem);
   // Sums are kept with all bits of fp32.
   set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
   // Of addresses the heuristics see whether there are any, and how they are aligned.
   for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
     set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
-  if (problem.bias_alignment > 0) {
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type(problem.out.dtype));
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
-  }
   return operation;
-}
-
-cublasLtMatmulPreferenceOpaque_t float8_preference(const ColumnMajorProduct& problem, Bytes workspace) {
-  cublasLtMatmulPreferenceOpaque_t preference;
-  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
-  // Partial sums are kept in fp32 and added by a second kernel.
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  for (const auto operand :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
-    set(preference, operand, static_cast<std::uint32_t>(kAlignment));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      static_cast<std::uint32_t>(problem.added_to().alignment));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-      static_cast<std::uint32_t>(problem.out.alignment));
-  return preference;
 }
 
 }  // namespace
@@ -152,13 +113,13 @@ std::unique_ptr<CudaFloat8Product::Plan> CudaFloat8Product::find_plan(const Colu
   }
   auto plan = std::make_unique<Plan>(Plan{
       .operation = float8_operation(problem),
-      .left = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
-      .right = float8_layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
-      .added = float8_layout(out_type(problem.out.dtype), problem.rows, problem.columns,
+      .left = matrix_layout(CUDA_R_8F_E4M3, problem.depth, problem.rows, problem.depth),
+      .right = matrix_layout(CUDA_R_8F_E4M3, problem.depth, problem.columns, problem.depth),
+      .added = matrix_layout(type_of(problem.out.dtype), problem.rows, problem.columns,
                              problem.added_to().leading),
-      .out = float8_layout(out_type(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
+      .out = matrix_layout(type_of(problem.out.dtype), problem.rows, problem.columns, problem.out.leading),
       .algorithm = {}});
-  cublasLtMatmulPreferenceOpaque_t preference = float8_preference(problem, matmul_.workspace_bytes());
+  cublasLtMatmulPreferenceOpaque_t preference = preference_for(problem, matmul_.workspace_bytes());
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
   const cublasStatus_t status =

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "engine/device/cuda/bias.h"
-#include "engine/device/cuda/cublas_lt_set.h"
+#include "engine/device/cuda/cublas_lt_problem.h"
 #include "engine/device/cuda/cuda_error.h"
 #include "engine/device/cuda/scratch_rules.h"
 
@@ -22,61 +22,11 @@ Bytes workspace_bytes_for(int device) {
   return major >= 9 ? kHopperWorkspaceBytes : kWorkspaceBytes;
 }
 
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::fp32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::fp16:
-      return CUDA_R_16F;
-  }
-  return CUDA_R_32F;
-}
-
 /// The layout of an operand of which rows × columns enter the product.
 cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, std::int64_t rows,
                                     std::int64_t columns) {
   if (operand.transpose) std::swap(rows, columns);
-  cublasLtMatrixLayoutOpaque_t result;
-  check_cublas(cublasLtMatrixLayoutInit(&result, type_of(operand.dtype), static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), operand.leading),
-               "a matrix could not be described");
-  return result;
-}
-
-cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
-  cublasLtMatmulDescOpaque_t operation;
-  check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "a matrix product could not be described");
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, problem.left.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, problem.right.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (problem.bias_alignment > 0) {
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(problem.out.dtype));
-    // The heuristics read the alignment off the address: here one of exactly the alignment that every call
-    // has.
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
-  }
-  return operation;
-}
-
-cublasLtMatmulPreferenceOpaque_t preference_for(const ColumnMajorProduct& problem, Bytes workspace) {
-  cublasLtMatmulPreferenceOpaque_t preference;
-  check_cublas(cublasLtMatmulPreferenceInit(&preference), "a matrix product could not be described");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
-  // Partial sums are kept in fp32 and added by a second kernel. "In place" adds in the output's dtype.
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-      static_cast<std::uint32_t>(problem.left.alignment));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-      static_cast<std::uint32_t>(problem.right.alignment));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      static_cast<std::uint32_t>(problem.added_to().alignment));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-      static_cast<std::uint32_t>(problem.out.alignment));
-  return preference;
+  return matrix_layout(type_of(operand.dtype), rows, columns, operand.leading);
 }
 
 }  // namespace
