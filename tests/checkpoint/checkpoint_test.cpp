@@ -185,7 +185,7 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   manifest.erase("manifest_xxh3");
   EXPECT_NO_THROW(parse_manifest(with_checksum(manifest), "manifest.json"));
   nlohmann::json other = manifest;
-  other["precision"] = "fp8";
+  other["precision"] = "fp4";
   refused(with_checksum(other), {"precision is \"fp8\""});
   other = manifest;
   other["update_rule"] = "lion";

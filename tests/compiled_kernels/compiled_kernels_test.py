@@ -34,7 +34,7 @@ KERNELS = {
     "count_digits_kernel": Limits(1536),
     "count_rows_kernel": Limits(1536),
     "cross_entropy_kernel": Limits(1536, stored=2, loaded=6),
-    "elementwise_kernel": Limits(1280, stored=2, loaded=3),  # one element of each operand at the end of a row
+    "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=1),
     "encode": Limits(1536, loaded=1),  # the scale
     "encode_transposed": Limits(1024, loaded=1),
