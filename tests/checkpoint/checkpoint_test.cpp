@@ -186,7 +186,7 @@ TEST_F(Checkpoint, AManifestOfWrongTypesOrTooDeepIsRefused) {
   EXPECT_NO_THROW(parse_manifest(with_checksum(manifest), "manifest.json"));
   nlohmann::json other = manifest;
   other["precision"] = "fp4";
-  refused(with_checksum(other), {"precision is \"fp8\""});
+  refused(with_checksum(other), {"precision is \"fp4\""});
   other = manifest;
   other["update_rule"] = "lion";
   refused(with_checksum(other), {"update_rule is \"lion\""});
