@@ -211,6 +211,7 @@ Finding find_kernels(Device& device, const RunConfig& config, std::int64_t ranks
 std::optional<Finding> find_products(Device& device, const RunConfig& config, std::int64_t ranks) {
   const std::vector<RunConfig> shapes = shapes_of(config, ranks);
   std::vector<Model> models;
+  models.reserve(shapes.size());
   for (const RunConfig& shape : shapes) models.push_back(load_model_of_rank(shape, 0));
   std::vector<ProductsOf> products;
   for (std::size_t i = 0; i < shapes.size(); ++i)
