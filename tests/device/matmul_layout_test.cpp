@@ -44,6 +44,7 @@ class ColumnMajorKernels final : public Kernels {
 std::vector<OperandMemory> run(Kernels& kernels, const Scenario& scenario) {
   std::vector<OperandMemory> operands = scenario.operands;
   std::vector<Matrix> views;
+  views.reserve(operands.size());
   for (OperandMemory& operand : operands) views.push_back(operand.view());
   scenario.call(kernels, views);
   return operands;

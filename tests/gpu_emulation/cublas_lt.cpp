@@ -156,7 +156,7 @@ std::string why_refused(const Operation& operation, const Layout& a, const Layou
   if (a.type != b.type) return "the operands have two types";
   const bool is_float8 = a.type == CUDA_R_8F_E4M3;
   if (is_float8) {
-    if (const std::string why = why_float8_is_refused(operation, a, b, d); !why.empty()) return why;
+    if (std::string why = why_float8_is_refused(operation, a, b, d); !why.empty()) return why;
   }
   if (!is_float8 && d.type != a.type && d.type != CUDA_R_32F)
     return "the output's type does not go with the operands'";

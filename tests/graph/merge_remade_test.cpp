@@ -40,6 +40,7 @@ class MergeRemade : public ::testing::Test {
 
   static std::vector<std::string> names(const std::vector<Node>& nodes) {
     std::vector<std::string> names;
+    names.reserve(nodes.size());
     for (const Node& node : nodes) names.emplace_back(node.rule->name());
     return names;
   }

@@ -19,7 +19,6 @@ constexpr std::uint64_t kGraphs = 200;
 constexpr std::int64_t kExperts = 3;
 /// As if there were two layers: how many a unit has does not matter.
 constexpr BalanceOptions kBalance = {.coefficient = 3, .layers = 2};
-constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 
 TensorView attention(UnitBuilder& builder, const TensorView& x, const std::string& name, bool norms,
                      float soft_cap) {
