@@ -41,7 +41,7 @@ E4m3Runs e4m3_runs(const Matrix& x, int width) {
   return {rows_of<const bfloat16>(x), of_row, x.elements() / width};
 }
 
-/// Of neighbouring elements the first of run `run`.
+/// Where run number `run` of neighbouring elements begins.
 template <int width>
 __device__ __forceinline__ const bfloat16* at(const E4m3Runs& x, std::int64_t run) {
   const std::int64_t row = x.row_of(run);

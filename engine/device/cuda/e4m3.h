@@ -25,7 +25,7 @@ struct E4m3Area {
   Bytes bytes;
 };
 
-/// Of a and b into area.scales.
+/// Writes those of a and b to area.scales.
 void find_e4m3_scales(const CudaContext& context, const Product& product, const E4m3Area& area);
 
 /// to = what a product has instead of x. Both bf16.

@@ -36,7 +36,7 @@ cublasLtMatmulDescOpaque_t float8_operation(const ColumnMajorProduct& problem) {
   cublasLtMatmulDescOpaque_t operation = operation_of(problem);
   // Sums are kept with all bits of fp32.
   set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
-  // Of addresses the heuristics see whether there are any, and how they are aligned.
+  // The heuristics see whether there are addresses, and how these are aligned.
   for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
     set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
   return operation;
