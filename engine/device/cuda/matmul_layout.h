@@ -28,7 +28,8 @@ struct ColumnMajorProduct {
     bool transpose = false;    ///< stored as the transpose of what is multiplied
     std::int64_t leading = 0;  ///< elements from one stored column to the next
     int alignment = 0;         ///< of the address, in bytes
-    auto operator<=>(const Operand&) const = default;
+    // clang-tidy 14 takes the 0 that an order is compared with for a null pointer.
+    auto operator<=>(const Operand&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   std::int64_t rows = 0, columns = 0, depth = 0;
   Operand left, right, out;
@@ -40,7 +41,7 @@ struct ColumnMajorProduct {
 
   /// What the product is added to, if it is to anything.
   const Operand& added_to() const { return addend.alignment > 0 ? addend : out; }
-  auto operator<=>(const ColumnMajorProduct&) const = default;
+  auto operator<=>(const ColumnMajorProduct&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// REQUIRES: a bias has out's dtype.
