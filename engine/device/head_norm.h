@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// Of the heads of a HeadNormForward or HeadNormBackward.
+/// How many heads a HeadNormForward or HeadNormBackward has, those of keys included.
 template <typename Call>
 std::int64_t heads_of(const Call& call) {
   return call.x.columns / call.query_weight.columns;

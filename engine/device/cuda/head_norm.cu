@@ -105,7 +105,7 @@ struct Head {
     }
     return factors;
   }
-  /// Of what rounds to T.
+  /// Turns what is rounded to T already; a direction of -1 turns it back.
   __device__ void rotate(Pairs<width>& pairs, float direction) const {
     if (all.cosine.data == nullptr) return;
     const std::int64_t position = token % all.sequence;

@@ -31,7 +31,7 @@ class CudaProductChooser final : public ProductChooser {
   bool use(std::size_t number, const std::string& algorithm) override;
 
  private:
-  /// Of the product's work, done `times` times in a row.
+  /// What the product takes, made `times` times in a row, in all.
   double seconds_of(const Product& product, const MatmulAlgorithm& algorithm, int times);
 
   int device_;

@@ -27,7 +27,7 @@ class RoundedOperand {
     scale_ = Float8Scale::of(static_cast<float>(largest));
   }
 
-  /// Of what is multiplied.
+  /// What stands there in the product, transposed and rounded.
   double at(std::int64_t row, std::int64_t column) const {
     const double value = transpose_ ? load(matrix_, column, row) : load(matrix_, row, column);
     return rounding_ == Rounding::e4m3 ? scale_.rounded(static_cast<float>(value)) : value;

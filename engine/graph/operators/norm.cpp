@@ -3,6 +3,7 @@
 #include "engine/graph/derivation.h"
 
 namespace strata {
+
 Node NormRule::again(const Node& node) const {
   if (!node[addend]) return node;
   Node norm = node;
