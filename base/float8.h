@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace strata {
 
 /// Storage only: arithmetic happens in float.
@@ -46,6 +48,11 @@ struct float8_e4m3 {
 };
 static_assert(sizeof(float8_e4m3) == 1);
 
+/// A scale as it lies beside codes.
+struct Float8Factors {
+  float factor = 1, inverse = 1;
+};
+
 /// What numbers are multiplied by before they are rounded to e4m3: a power of two, so that taking it back is
 /// exact.
 struct Float8Scale {
@@ -62,6 +69,7 @@ struct Float8Scale {
 
   constexpr float factor() const { return power_of_two(exponent); }
   constexpr float inverse() const { return power_of_two(-exponent); }
+  constexpr Float8Factors factors() const { return {factor(), inverse()}; }
   /// What a product has instead of `value`.
   constexpr float rounded(float value) const {
     return static_cast<float>(float8_e4m3(value * factor())) * inverse();
@@ -72,5 +80,17 @@ struct Float8Scale {
     return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
   }
 };
+
+/// What stands for a code, if the codes' scale has that inverse: a number of bf16, or one NaN for both codes of
+/// one.
+constexpr bfloat16 decoded_float8(std::uint8_t code, float inverse) {
+  float8_e4m3 rounded;
+  rounded.bits = code;
+  bfloat16 value;
+  value.bits = (code & 0x7fU) == 0x7fU ? 0x7fc0U
+                                       : static_cast<std::uint16_t>(
+                                             std::bit_cast<std::uint32_t>(static_cast<float>(rounded) * inverse) >> 16);
+  return value;
+}
 
 }  // namespace strata

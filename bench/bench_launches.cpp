@@ -250,7 +250,7 @@ void print(const std::string& run_file, Counter& counter) {
   const MicrobatchShape shape{config.train.microbatch, config.data.sequence_length};
   const std::int64_t microbatches = config.train.batch / config.train.microbatch;
   const auto compute = unit_compute(model, config.precision(), shape);
-  const std::vector<UnitShare> shares = shares_of(model, Mesh(), 0);
+  const std::vector<UnitShare> shares = shares_of(model, Strategy(), 0);
   const auto blocks = static_cast<std::int64_t>(model.units.size()) - 2;
 
   std::vector<Part> parts;

@@ -6,18 +6,21 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "optim/packing.h"
 #include "optim/split_master.h"
 #include "optim/state_format.h"
 
 namespace strata {
 
-enum class StoredAs : std::uint8_t { floats, bf16, fp16, split_masters };
+enum class StoredAs : std::uint8_t { floats, bf16, fp16, split_masters, packed };
 
 /// A flat array in host memory.
 struct StoredValues {
   StoredAs as = StoredAs::floats;
-  const void* values = nullptr;         ///< floats, bf16 or fp16 values, or Remainders
+  const void* values = nullptr;         ///< floats, bf16 or fp16 values, Remainders, or a packed part
   const bfloat16* parameter = nullptr;  ///< of split masters: their high halves
+  const Packing* packing = nullptr;     ///< of a packed part, and its number
+  std::size_t part = 0;
 
   /// Elements [first, first + count): floats where they are, others in `memory`. REQUIRES: that has room for
   /// them.
@@ -33,6 +36,8 @@ struct StoredValues {
       widen(static_cast<const bfloat16*>(values));
     } else if (as == StoredAs::fp16) {
       widen(static_cast<const float16*>(values));
+    } else if (as == StoredAs::packed) {
+      read_packed(*packing, part, static_cast<const std::byte*>(values), first, out);
     } else {
       std::ranges::transform(std::span(parameter + first, size),
                              std::span(static_cast<const Remainder*>(values) + first, size), out.begin(),

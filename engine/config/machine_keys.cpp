@@ -152,6 +152,26 @@ std::string check_placement(const RunConfig& config) {
   return "";
 }
 
+std::string check_packed(const RunConfig& config) {
+  return config.train.precision.value_or(kFp8) == kFp8
+             ? ""
+             : "fp8 needs train.precision fp8, whose products round these numbers anyway; use precision with any "
+               "other";
+}
+
+std::string check_frozen_as(const RunConfig& config) {
+  if (config.memory.frozen_as == ParameterFormat::precision) return "";
+  return config.train.freeze.empty() ? "says how what train.freeze names is kept, and it names nothing; leave it out"
+                                     : check_packed(config);
+}
+
+std::string check_trained_as(const RunConfig& config) {
+  if (config.memory.trained_as == ParameterFormat::precision) return "";
+  return is_asynchronous(config.parallel.schedule)
+             ? "fp8 goes with no parallel.schedule that keeps versions of its weights; use precision, or 1f1b"
+             : check_packed(config);
+}
+
 std::string check_parameter_placement(const RunConfig& config) {
   const bool away =
       config.memory.parameters == TierChoice::host || config.memory.parameters == TierChoice::nvme;
@@ -203,6 +223,21 @@ void add_memory(std::vector<Key>& keys) {
   using Which = Word<TierChoice>;
   require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
           {"memory.nvme.path", "memory.host", "memory.placement.optimizer_state"}, check_parameter_placement);
+  using Format = Word<ParameterFormat>;
+  require(
+      section.add<Format>(
+          "trained_as", &S::trained_as, "",
+          "How parameters that are trained are kept beside their masters, and travel between tiers and ranks. "
+          "precision: as passes read them. fp8: the matrices of blocks' linear layers as e4m3 with a scale for "
+          "each, or for a rank's part of each; with train.precision fp8 only, whose products round them so anyway. "
+          "So results are those of precision where each rank has whole matrices, and near them elsewhere. What is "
+          "updated on the device of a single rank stays as it is."),
+      {"train.precision", "parallel.schedule"}, check_trained_as);
+  require(section.add<Format>(
+              "frozen_as", &S::frozen_as, "",
+              "Likewise what train.freeze names, which is so on the device, too. Losses are those of precision; a "
+              "checkpoint and an export have the rounded numbers."),
+          {"train.precision", "train.freeze"}, check_frozen_as);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
                                "Where master parameters and the optimizer's moments live, and are updated."),
           {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);

@@ -48,6 +48,8 @@ enum class Decay : std::uint8_t { matrices, all };
 /// How fp32 masters and moments are stored: optim/state_format.h.
 enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
+/// How parameters are kept and travel: as passes read them, or packed.
+enum class ParameterFormat : std::uint8_t { precision, fp8 };
 /// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 
@@ -153,6 +155,7 @@ struct RunConfig {
     Bytes nvme_piece = 32 * MiB;
     TierChoice parameters = TierChoice::automatic, optimizer_state = TierChoice::automatic,
                gradients = TierChoice::automatic, activations = TierChoice::automatic;
+    ParameterFormat trained_as = ParameterFormat::precision, frozen_as = ParameterFormat::precision;
     friend bool operator==(const MemorySection&, const MemorySection&) = default;
   } memory;
 

@@ -73,6 +73,10 @@ struct Words<MomentFormat> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
 };
 template <>
+struct Words<ParameterFormat> {
+  static constexpr std::array<std::string_view, 2> list = {"precision", "fp8"};
+};
+template <>
 struct Words<ReduceDtype> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
 };

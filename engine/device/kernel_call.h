@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/context_part.h"
+#include "base/float8.h"
 #include "base/precision.h"
 #include "engine/device/matrix.h"
 #include "optim/optimizer_state.h"
@@ -629,6 +630,33 @@ struct SumOfSquares {
   }
 };
 
+/// Devices write and read so many codes of FP8 at once: calls have a multiple of it.
+constexpr std::int64_t kCodesAtOnce = 16;
+
+/// codes = x in e4m3, by the scale of x's largest finite magnitude, which goes to `scale`.
+struct EncodeFloat8 {
+  Matrix x;                              ///< bf16 [1, n], at a multiple of 16 bytes
+  std::span<std::uint8_t> codes;         ///< [n], likewise
+  Float8Factors* scale = nullptr;        ///< in the device's memory
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, codes, single(scale));
+  }
+};
+
+/// out = codes / scale, exactly; one NaN for all codes of one.
+struct DecodeFloat8 {
+  std::span<const std::uint8_t> codes;   ///< [n], at a multiple of 16 bytes
+  const Float8Factors* scale = nullptr;  ///< in the device's memory
+  Matrix out;                            ///< bf16 [1, n], likewise
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, codes, single(scale), out);
+  }
+};
+
 /// One call of any kind.
 using KernelCall =
     std::variant<Product, ColumnSum, RowDots, RowDeviation, NormForward, NormBackward, AttentionForward,
@@ -636,6 +664,6 @@ using KernelCall =
                  ActivationBackward, GatedForward, GatedBackward, CrossEntropy, SoftmaxPart, PartsLoss,
                  PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy,
                  RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
-                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares>;
+                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares, EncodeFloat8, DecodeFloat8>;
 
 }  // namespace strata

@@ -126,7 +126,7 @@ void ModelRun::place() {
   on_every_rank(outside(), [&] {
     state_.emplace(*plan_, setup_.model, setup_.memory, setup_.device, rank(), setup_.watchdog_seconds);
   });
-  shares_ = shares_of(setup_.model, strategy.mesh, rank());
+  shares_ = shares_of(setup_.model, strategy, rank());
   saver_.reset();
   if (strategy.saves) saver_.emplace(saver());
   Operations::Setup training =

@@ -12,6 +12,7 @@
 #include "base/watchdog.h"
 #include "engine/plan/lower/regions.h"
 #include "optim/gradient_norm.h"
+#include "optim/packing.h"
 #include "optim/update.h"
 
 namespace strata {
@@ -52,6 +53,10 @@ const UnitPass& pass_of(const UnitPasses::Level& level, Operation operation) {
     default:
       return level.backward;
   }
+}
+
+Matrix row_of(bfloat16* elements, std::int64_t count) {
+  return {elements, DType::bf16, 1, count};
 }
 
 /// Elements of the operand if the instruction writes it and does not read it, or 0.
@@ -161,6 +166,10 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
       return step_scalars(instruction, step);
     case Operation::stash:
       return stash(instruction);
+    case Operation::pack:
+      return pack(instruction);
+    case Operation::unpack:
+      return unpack(instruction);
     case Operation::grad_norm:
       return grad_norm(instruction, step);
     case Operation::adamw:
@@ -437,6 +446,55 @@ void Operations::stash(const Instruction& instruction) {
   });
 }
 
+void Operations::pack(const Instruction& instruction) {
+  const UnitShare& unit = share(instruction);
+  const Packing& packing = unit.trained;
+  const std::size_t part = unit.part_of(packing);
+  const Operand &source = instruction.reads[0], &destination = instruction.writes[0];
+  auto* from = reinterpret_cast<bfloat16*>(address(source.buffer));
+  std::byte* to = address(destination.buffer);
+  if (instruction.lane == Lane::cpu) {
+    meter().touch(from, source.bytes());
+    meter().touch(to, destination.bytes());
+    return workers_.execute([&] { strata::pack(packing, part, from, to); });
+  }
+  for (const PackedStretch& stretch : packing.parts[part]) {
+    const Matrix elements = row_of(from + stretch.first, stretch.count);
+    if (stretch.has_codes()) {
+      kernels_.run(EncodeFloat8{.x = elements,
+                                .codes = {reinterpret_cast<std::uint8_t*>(to + stretch.at),
+                                          static_cast<std::size_t>(stretch.count)},
+                                .scale = reinterpret_cast<Float8Factors*>(to + stretch.factors_at)});
+    } else {
+      kernels_.run(Cast{elements, row_of(reinterpret_cast<bfloat16*>(to + stretch.at), stretch.count)});
+    }
+  }
+}
+
+/// All parts' elements are neighbours.
+void Operations::unpack(const Instruction& instruction) {
+  const Operand& whole = instruction.writes[0];
+  const Packing& packing = share(instruction).packing(whole.role == Role::frozen ? Flat::frozen : Flat::trained);
+  std::byte* packed = address(instruction.reads[0].buffer);
+  auto* elements = reinterpret_cast<bfloat16*>(address(whole.buffer));
+  for (const std::vector<PackedStretch>& part : packing.parts) {
+    for (const PackedStretch& stretch : part) {
+      const Matrix out = row_of(elements + stretch.first, stretch.count);
+      std::byte* from = packed + stretch.at;
+      if (stretch.has_codes()) {
+        kernels_.run(DecodeFloat8{
+            .codes = {reinterpret_cast<const std::uint8_t*>(from), static_cast<std::size_t>(stretch.count)},
+            .scale = reinterpret_cast<const Float8Factors*>(packed + stretch.factors_at),
+            .out = out});
+      } else {
+        kernels_.run(Cast{row_of(reinterpret_cast<bfloat16*>(from), stretch.count), out});
+      }
+    }
+    packed += packing.part_bytes;
+    elements += packing.part_elements;
+  }
+}
+
 void Operations::step_scalars(const Instruction& instruction, std::int64_t step) {
   write_scalars(*instruction.find_operand(Role::step_scalars), std::sqrt(squares(instruction)), 1, step,
                 std::max(instruction.microbatch, 0));
@@ -482,7 +540,9 @@ void Operations::save(const Instruction& instruction, std::int64_t step) {
     const StoredValues stored = {
         .as = stored_as(values->type),
         .values = data,
-        .parameter = parameter == nullptr ? nullptr : parameter + instruction.piece.first};
+        .parameter = parameter == nullptr ? nullptr : parameter + instruction.piece.first,
+        .packing = &share(instruction).frozen,
+        .part = share(instruction).part_of(share(instruction).frozen)};
     setup_.saver->add(step + 1, static_cast<std::size_t>(instruction.unit), instruction.piece, kind, stored);
   };
   add(StateKind::master, Role::master);

@@ -124,6 +124,8 @@ class Operations {
   void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step,
                      std::int64_t update) const;
   void stash(const Instruction& instruction);
+  void pack(const Instruction& instruction);
+  void unpack(const Instruction& instruction);
   void step_scalars(const Instruction& instruction, std::int64_t step);
   void grad_norm(const Instruction& instruction, std::int64_t step);
   void save(const Instruction& instruction, std::int64_t step);

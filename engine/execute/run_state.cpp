@@ -47,6 +47,8 @@ StoredAs stored_as(ElementType type) {
       return StoredAs::fp16;
     case ElementType::low_half:
       return StoredAs::split_masters;
+    case ElementType::packed:
+      return StoredAs::packed;
     default:
       throw std::logic_error(fmt::format("no state is stored as {}", name_of(type)));
   }
@@ -112,7 +114,12 @@ const StatePlace* RunState::find_place(StatePart part) const {
 
 /// The parameter's place that updates write: it has this rank's part.
 BufferId RunState::high_halves(std::size_t unit) const {
-  return std::ranges::find(places_[unit].copies, false, &StatePlace::is_whole)->buffer;
+  const std::vector<StatePlace>& copies = places_[unit].copies;
+  return std::ranges::find_if(copies,
+                              [](const StatePlace& copy) {
+                                return !copy.is_whole && copy.type != ElementType::packed;
+                              })
+      ->buffer;
 }
 
 std::byte* RunState::address(BufferId id) const {
@@ -217,6 +224,9 @@ std::span<const float> RunState::read(std::size_t unit, StateKind kind) {
   if (stored.as == StoredAs::split_masters)
     stored.parameter = reinterpret_cast<const bfloat16*>(read(high_halves(unit), stored_parameter_).data());
   const FlatRange range = saved(unit, flat_of(kind));
+  const Packing packing = stored.as == StoredAs::packed ? packing_of(unit, range.flat) : Packing();
+  stored.packing = &packing;
+  stored.part = packed_part(packing);
   const std::span<float> memory = stored.as == StoredAs::floats ? std::span<float>() : values_of(range.count);
   return stored.read(range.first - held(unit, range.flat).first, range.count, memory);
 }
@@ -233,7 +243,46 @@ void RunState::store(BufferId id, std::span<const float> values, const Convert& 
   if (data == nullptr) write(id, bytes);
 }
 
+Packing RunState::packing_of(std::size_t unit, Flat flat) const {
+  return strata::packing_of(model_, plan_.strategy, unit, flat);
+}
+
+/// The part of what is so packed that this rank has, if ranks have parts.
+std::size_t RunState::packed_part(const Packing& packing) const {
+  return packing.parts.size() <= 1 ? 0 : static_cast<std::size_t>(mesh().shard_rank(rank_));
+}
+
+template <typename Convert>
+void RunState::store_packed(const StatePlace& place, Flat flat, std::span<const float> values,
+                            const Convert& convert) {
+  const Packing packing = packing_of(static_cast<std::size_t>(place.unit), flat);
+  const Bytes part_bytes = packing.part_elements * size_of(DType::bf16);
+  if (stored_parameter_.size() < part_bytes) stored_parameter_ = Arena(part_bytes);
+  const std::span elements(reinterpret_cast<bfloat16*>(stored_parameter_.data()),
+                           static_cast<std::size_t>(packing.part_elements));
+  std::byte* data = address(place.buffer);
+  const std::span<std::byte> bytes =
+      data != nullptr ? std::span(data, static_cast<std::size_t>(buffer(place.buffer).bytes))
+                      : stage(place.buffer, stored_);
+  const std::size_t first = place.is_whole ? 0 : packed_part(packing);
+  const std::size_t last = place.is_whole ? packing.parts.size() : first + 1;
+  std::byte* packed = bytes.data();
+  for (std::size_t part = first; part < last; ++part, packed += packing.part_bytes) {
+    const std::span<const float> mine = values.first(std::min(values.size(), elements.size()));
+    for_ranges(std::ssize(mine), kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+      std::transform(mine.data() + begin, mine.data() + end, elements.data() + begin, convert);
+    });
+    std::fill(elements.begin() + std::ssize(mine), elements.end(), bfloat16(0.0F));
+    pack(packing, part, elements.data(), packed);
+    values = values.subspan(mine.size());
+  }
+  if (data == nullptr) write(place.buffer, bytes);
+}
+
 void RunState::store(const StatePlace& place, std::span<const float> values) {
+  if (place.type == ElementType::packed)
+    return store_packed(place, place.part == StatePart::frozen ? Flat::frozen : Flat::trained, values,
+                        [](float value) { return bfloat16(value); });
   with_storage_type(dtype_of(place.type), [&]<typename T>(T) {
     store<T>(place.buffer, values, [](float value) { return T(value); });
   });
@@ -278,8 +327,11 @@ void RunState::write_copies(std::size_t unit, std::span<const float> whole, std:
   const bool is_split = plan_.strategy.state_format.split_master;
   for (const StatePlace& copy : places_[unit].copies) {
     const std::span<const float> values = copy.is_whole ? whole : shard;
-    if (is_split) {
-      store<bfloat16>(copy.buffer, values, [](float value) { return split_master(value).parameter; });
+    const auto high_half = [](float value) { return split_master(value).parameter; };
+    if (is_split && copy.type == ElementType::packed) {
+      store_packed(copy, Flat::trained, values, high_half);
+    } else if (is_split) {
+      store<bfloat16>(copy.buffer, values, high_half);
     } else {
       store(copy, values);
     }

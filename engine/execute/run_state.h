@@ -92,6 +92,12 @@ class RunState {
   /// Writes a buffer of `convert`ed values, wherever it lives.
   template <typename Stored, typename Convert>
   void store(BufferId id, std::span<const float> values, const Convert& convert);
+  /// How one of a unit's flat parameters is packed, and the part of it that this rank has.
+  Packing packing_of(std::size_t unit, Flat flat) const;
+  std::size_t packed_part(const Packing& packing) const;
+  /// Packs what `convert` makes of the values.
+  template <typename Convert>
+  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values, const Convert& convert);
   /// Rounded to the place's type.
   void store(const StatePlace& place, std::span<const float> values);
   /// `whole` is what is_whole copies get.

@@ -236,9 +236,7 @@ void Trainer::begin_models(const std::vector<TrainListener*>& listeners) {
       const HeldPlace held = place_held(m, place);
       if (holders[held] < 2) continue;
       const auto unit = static_cast<std::size_t>(place.unit);
-      const std::int64_t elements = state.held(unit, Flat::frozen).count;
-      const auto bytes = static_cast<std::size_t>(elements * size_of(place.type));
-      const std::uint64_t hash = hash_bytes(state.read(place.buffer).first(bytes));
+      const std::uint64_t hash = hash_bytes(std::as_bytes(state.read(unit, StateKind::frozen)));
       const Filled& first = filled.try_emplace(held, Filled{m, hash}).first->second;
       if (first.hash == hash) continue;
       throw ConfigError(

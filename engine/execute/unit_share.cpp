@@ -25,13 +25,20 @@ std::vector<Stretch> counted_in(const std::vector<TensorPiece>& pieces) {
 
 }  // namespace
 
-std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int64_t rank) {
+std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, std::int64_t rank) {
+  const Mesh& mesh = strategy.mesh;
   std::vector<UnitShare> shares;
-  for (const Unit& unit : model.units) {
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    const Unit& unit = model.units[u];
     const FlatRange range = shard_of(unit, mesh, mesh.shard_rank(rank));
     const std::vector<TensorPiece> pieces = pieces_in(unit, range);
     shares.push_back({.kind = unit.kind, .first = range.first, .counted = counted_in(pieces), .parts = {}});
     UnitShare& share = shares.back();
+    if (strategy.packed.trained || strategy.packed.frozen) {
+      share.trained = packing_of(model, strategy, u, Flat::trained);
+      share.frozen = packing_of(model, strategy, u, Flat::frozen);
+      share.shard = static_cast<std::size_t>(mesh.shard_rank(rank));
+    }
     if (unit.sparse_row > 0) {
       const TensorSpec& table = unit.tensors.front();
       share.rows = table.is_split() ? table.rows.front() : Stretch{0, table.hf_shape.front()};

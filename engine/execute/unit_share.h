@@ -27,9 +27,15 @@ struct UnitShare {
   std::vector<UpdatedPart> parts;
   /// Those rows that the rank has of a table whose gradient has values in few rows.
   Stretch rows = {};
+  Packing trained = {}, frozen = {};  ///< how its parameters are packed, those of all holders
+  std::size_t shard = 0;              ///< this rank's
+
+  const Packing& packing(Flat flat) const { return flat == Flat::trained ? trained : frozen; }
+  /// The part that this rank has of what is so packed. If there is but one, all ranks have it.
+  std::size_t part_of(const Packing& packed) const { return packed.parts.size() == 1 ? 0 : shard; }
 };
 
 /// By unit.
-std::vector<UnitShare> shares_of(const Model& model, const Mesh& mesh, std::int64_t rank);
+std::vector<UnitShare> shares_of(const Model& model, const Strategy& strategy, std::int64_t rank);
 
 }  // namespace strata

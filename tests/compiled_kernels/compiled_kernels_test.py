@@ -34,6 +34,7 @@ KERNELS = {
     "count_digits_kernel": Limits(1536),
     "count_rows_kernel": Limits(1536),
     "cross_entropy_kernel": Limits(1536, stored=2, loaded=6),
+    "decode": Limits(1536, loaded=1),  # the scale
     "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=1),
     "encode": Limits(1536, loaded=1),  # the scale

@@ -114,7 +114,7 @@ TEST(TensorGroups, JoinEqualNeighboursAndFollowShards) {
     return true;
   };
   // Matrices of a product, and with the sizes of this model of neighbouring ones, too, lie in one stretch.
-  const UnitShare whole = shares_of(plain, {}, 0)[1];
+  const UnitShare whole = shares_of(plain, Strategy(), 0)[1];
   EXPECT_TRUE(is_joined(whole));
   EXPECT_LT(whole.parts.size(), block.tensors.size());
   const Model model = model_of(run_with_groups(folder));
@@ -123,7 +123,7 @@ TEST(TensorGroups, JoinEqualNeighboursAndFollowShards) {
       std::vector<std::size_t> policies(static_cast<std::size_t>(model.units[u].elements),
                                         model.policies.size());
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        const UnitShare share = shares_of(model, {.shard = ranks}, rank)[u];
+        const UnitShare share = shares_of(model, Strategy{.mesh = {.shard = ranks}}, rank)[u];
         EXPECT_TRUE(is_joined(share));
         for (const UpdatedPart& part : share.parts) {
           for (std::int64_t i = part.at; i < part.end(); ++i)

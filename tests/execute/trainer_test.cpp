@@ -185,7 +185,7 @@ TEST(Failure, SurfacesAsOneErrorThatNamesTheInstruction) {
   RunMemory memory({plan.arena_bytes(Tier::device), plan.arena_bytes(Tier::host), 0}, *device, {});
   const LaneStreams streams(*device);
   const UnitCompute compute(model, plan.strategy.precision, plan.strategy.microbatch);
-  const std::vector<UnitShare> shares = shares_of(model, plan.strategy.mesh, 0);
+  const std::vector<UnitShare> shares = shares_of(model, plan.strategy, 0);
   Operations operations(
       {.program = &plan.training.program,
        .compute = &compute,

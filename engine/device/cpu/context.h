@@ -79,5 +79,7 @@ void run_on_cpu(CpuContext& context, const GroupedProduct& product);
 void run_on_cpu(CpuContext& context, const GroupedWeightGradient& product);
 void run_on_cpu(CpuContext& context, const ParameterUpdate& update);
 void run_on_cpu(CpuContext& context, const SumOfSquares& call);
+void run_on_cpu(CpuContext& context, const EncodeFloat8& call);
+void run_on_cpu(CpuContext& context, const DecodeFloat8& call);
 
 }  // namespace strata

@@ -1,11 +1,10 @@
 #include "engine/device/cpu/e4m3.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <limits>
+#include <span>
 
-#include "base/float8.h"
+#include "base/float8_codes.h"
 #include "engine/device/cpu/context.h"
 #include "engine/device/cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -16,30 +15,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
-
-/// The bits of the largest finite magnitude: numbers of bf16 that are not negative stand in the order of
-/// their bits.
-std::int16_t largest_bits(const Matrix& x) {
-  constexpr std::int16_t kMagnitude = 0x7fff, kLargestFinite = 0x7f7f;
-  const hn::ScalableTag<std::int16_t> tag;
-  const auto magnitude = hn::Set(tag, kMagnitude), largest_finite = hn::Set(tag, kLargestFinite);
-  const auto step = static_cast<std::int64_t>(hn::Lanes(tag));
-  auto largest = hn::Zero(tag);
-  std::int16_t largest_of_rest = 0;
-  for (std::int64_t row = 0; row < x.rows; ++row) {
-    const auto* bits = reinterpret_cast<const std::int16_t*>(x.row<const bfloat16>(row));
-    std::int64_t i = 0;
-    for (; i + step <= x.columns; i += step) {
-      const auto each = hn::And(hn::LoadU(tag, bits + i), magnitude);
-      largest = hn::Max(largest, hn::IfThenZeroElse(hn::Gt(each, largest_finite), each));
-    }
-    for (; i < x.columns; ++i) {
-      const auto each = static_cast<std::int16_t>(bits[i] & kMagnitude);
-      if (each <= kLargestFinite) largest_of_rest = std::max(largest_of_rest, each);
-    }
-  }
-  return std::max(largest_of_rest, hn::GetLane(hn::MaxOfLanes(tag, largest)));
-}
 
 /// Float8Scale::rounded().
 struct RoundToE4m3 {
@@ -74,26 +49,52 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace strata {
 
-HWY_EXPORT(largest_bits);
 HWY_EXPORT(round_rows);
+
+namespace {
+
+std::span<bfloat16> numbers(const Matrix& row) {
+  return {row.row<bfloat16>(0), static_cast<std::size_t>(row.columns)};
+}
+
+}  // namespace
 
 void round_to_e4m3(TaskArena& pool, const Matrix& from, const Matrix& to) {
   assert(from.dtype == DType::bf16 && to.dtype == DType::bf16);
   assert(from.rows == to.rows && from.columns == to.columns);
-  std::atomic<std::int16_t> largest = 0;
   const std::int64_t rows = rows_per_task(from.columns);
+  LargestMagnitude largest;
   pool.for_ranges(from.rows, rows, [&](std::int64_t first, std::int64_t last, int) {
-    const std::int16_t own = HWY_DYNAMIC_DISPATCH(largest_bits)(from.row_slice(first, last - first));
-    std::int16_t known = largest;
-    while (known < own && !largest.compare_exchange_weak(known, own)) {
-    }
+    for (std::int64_t row = first; row < last; ++row) largest.raise(numbers(from.row_slice(row, 1)));
   });
-  bfloat16 magnitude;
-  magnitude.bits = static_cast<std::uint16_t>(largest.load());
-  const Float8Scale scale = Float8Scale::of(static_cast<float>(magnitude));
+  const Float8Scale scale = largest.scale();
   pool.for_ranges(from.rows, rows, [&](std::int64_t first, std::int64_t last, int) {
     HWY_DYNAMIC_DISPATCH(round_rows)
     (from.row_slice(first, last - first), to.row_slice(first, last - first), scale);
+  });
+}
+
+void run_on_cpu(CpuContext& context, const EncodeFloat8& call) {
+  assert(call.x.rows == 1 && call.x.columns == std::ssize(call.codes));
+  LargestMagnitude largest;
+  context.pool.for_ranges(call.x.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
+    largest.raise(numbers(call.x.column_slice(first, last - first)));
+  });
+  const Float8Scale scale = largest.scale();
+  *call.scale = scale.factors();
+  context.pool.for_ranges(call.x.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
+    const auto count = static_cast<std::size_t>(last - first);
+    encode_float8(numbers(call.x.column_slice(first, last - first)), scale,
+                  call.codes.subspan(static_cast<std::size_t>(first), count));
+  });
+}
+
+void run_on_cpu(CpuContext& context, const DecodeFloat8& call) {
+  assert(call.out.rows == 1 && call.out.columns == std::ssize(call.codes));
+  context.pool.for_ranges(call.out.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
+    const auto count = static_cast<std::size_t>(last - first);
+    decode_float8(call.codes.subspan(static_cast<std::size_t>(first), count), call.scale->inverse,
+                  numbers(call.out.column_slice(first, last - first)));
   });
 }
 

@@ -31,6 +31,7 @@ Bytes scratch_on_cuda(const HeadNormBackward& norm);
 Bytes scratch_on_cuda(const AttentionBackward& attention);
 Bytes scratch_on_cuda(const EmbeddingBackward& call);
 Bytes scratch_on_cuda(const SumOfSquares& call);
+Bytes scratch_on_cuda(const EncodeFloat8& call);
 template <typename Call>
 Bytes scratch_on_cuda(const Call& /*call*/) {
   return 0;
@@ -74,5 +75,7 @@ void run_on_cuda(const CudaContext& context, const GroupedProduct& product);
 void run_on_cuda(const CudaContext& context, const GroupedWeightGradient& product);
 void run_on_cuda(const CudaContext& context, const ParameterUpdate& update);
 void run_on_cuda(const CudaContext& context, const SumOfSquares& call);
+void run_on_cuda(const CudaContext& context, const EncodeFloat8& call);
+void run_on_cuda(const CudaContext& context, const DecodeFloat8& call);
 
 }  // namespace strata

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kE4m3Threads)
 
 /// A block for each operand.
 __global__ void __launch_bounds__(kE4m3Threads)
-    find_scales(const std::uint32_t* of_block, int blocks, E4m3Scale* scales) {
+    find_scales(const std::uint32_t* of_block, int blocks, Float8Factors* scales) {
   std::uint32_t largest = 0;
   for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kE4m3Threads) {
     const std::uint32_t other =
@@ -131,7 +131,7 @@ __device__ __forceinline__ uint2 encode_run(const bfloat16* from, float factor) 
 }
 
 template <bool aligned>
-__global__ void __launch_bounds__(kE4m3Threads) encode(E4m3Runs x, const E4m3Scale* scale, uint2* codes) {
+__global__ void __launch_bounds__(kE4m3Threads) encode(E4m3Runs x, const Float8Factors* scale, uint2* codes) {
   const float factor = scale->factor;
   const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
   for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step)
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kE4m3Threads) encode(E4m3Runs x, const E4m3Sca
 /// A block turns a tile. Rows and columns are whole runs.
 template <bool aligned>
 __global__ void __launch_bounds__(kE4m3Threads)
-    encode_transposed(Rows<const bfloat16> x, std::int64_t rows, std::int64_t columns, const E4m3Scale* scale,
+    encode_transposed(Rows<const bfloat16> x, std::int64_t rows, std::int64_t columns, const Float8Factors* scale,
                       std::uint8_t* codes) {
   // A column's codes are behind one another. 68 bytes from one to the next: whole words, on 17 banks further.
   constexpr int kPitch = kE4m3Tile + 4, kRuns = kE4m3Tile / kE4m3Run;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kE4m3Threads)
 }
 
 template <int width>
-__global__ void __launch_bounds__(kE4m3Threads) round_runs(E4m3Runs x, const E4m3Scale* scale, bfloat16* to) {
+__global__ void __launch_bounds__(kE4m3Threads) round_runs(E4m3Runs x, const Float8Factors* scale, bfloat16* to) {
   const float factor = scale->factor, inverse = scale->inverse;
   const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
   for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step) {
@@ -182,6 +182,23 @@ __global__ void __launch_bounds__(kE4m3Threads) round_runs(E4m3Runs x, const E4m
     for (int i = 0; i < width; ++i) values[i] = static_cast<float>(float8_e4m3(values[i] * factor)) * inverse;
     store_run(from_floats<bfloat16>(values), to + run * width);
   }
+}
+
+/// The numbers that codes stand for.
+__device__ __forceinline__ Run<bfloat16, kE4m3Run> decode_run(const Run<std::uint8_t, kE4m3Run>& codes,
+                                                              float inverse) {
+  Run<bfloat16, kE4m3Run> numbers;
+#pragma unroll
+  for (int i = 0; i < kE4m3Run; ++i) numbers.values[i] = decoded_float8(codes.values[i], inverse);
+  return numbers;
+}
+
+__global__ void __launch_bounds__(kE4m3Threads)
+    decode(const std::uint8_t* codes, std::int64_t runs, const Float8Factors* scale, bfloat16* to) {
+  const float inverse = scale->inverse;
+  const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
+  for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < runs; run += step)
+    store_run(decode_run(load_run<kE4m3Run>(codes + run * kE4m3Run), inverse), to + run * kE4m3Run);
 }
 
 dim3 e4m3_blocks(std::int64_t runs, std::int64_t most) {
@@ -209,7 +226,7 @@ E4m3Area::E4m3Area(const Product& product, std::byte* base) : bytes(0) {
   };
   largest =
       reinterpret_cast<std::uint32_t*>(take(2 * kScaleBlocks * static_cast<Bytes>(sizeof(std::uint32_t))));
-  scales = reinterpret_cast<E4m3Scale*>(take(2 * sizeof(E4m3Scale)));
+  scales = reinterpret_cast<Float8Factors*>(take(2 * sizeof(Float8Factors)));
   a = take(product.a.elements() * size_of(DType::bf16));
   b = take(product.b.elements() * size_of(DType::bf16));
 }
@@ -232,7 +249,7 @@ void find_e4m3_scales(const CudaContext& context, const Product& product, const 
   });
 }
 
-void round_to_e4m3(const CudaContext& context, const Matrix& x, const E4m3Scale* scale, const Matrix& to) {
+void round_to_e4m3(const CudaContext& context, const Matrix& x, const Float8Factors* scale, const Matrix& to) {
   assert(to.contiguous() && to.dtype == DType::bf16);
   with_e4m3_width(x, [&](auto width) {
     const E4m3Runs runs = e4m3_runs(x, width);
@@ -241,7 +258,7 @@ void round_to_e4m3(const CudaContext& context, const Matrix& x, const E4m3Scale*
   });
 }
 
-void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed, const E4m3Scale* scale,
+void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed, const Float8Factors* scale,
                     std::uint8_t* codes) {
   const bool aligned = has_whole_runs(x);
   if (transposed) {
@@ -254,6 +271,28 @@ void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed
   const E4m3Runs runs = e4m3_runs(x, kE4m3Run);
   launch(aligned ? encode<true> : encode<false>, e4m3_blocks(runs.runs, kMostE4m3Blocks), dim3(kE4m3Threads),
          0, context.stream, runs, scale, reinterpret_cast<uint2*>(codes));
+}
+
+Bytes scratch_on_cuda(const EncodeFloat8& /*call*/) {
+  return kScaleBlocks * static_cast<Bytes>(sizeof(std::uint32_t));
+}
+
+void run_on_cuda(const CudaContext& context, const EncodeFloat8& call) {
+  assert(call.x.rows == 1 && call.x.columns == std::ssize(call.codes) && has_whole_runs(call.x));
+  auto* largest = reinterpret_cast<std::uint32_t*>(context.scratch.at_least(scratch_on_cuda(call)));
+  const E4m3Runs runs = e4m3_runs(call.x, kE4m3Run);
+  const dim3 grid = e4m3_blocks(runs.runs, kScaleBlocks);
+  launch(find_largest<kE4m3Run, kE4m3Run>, grid, dim3(kE4m3Threads), 0, context.stream, runs, runs, largest);
+  launch(find_scales, dim3(1), dim3(kE4m3Threads), 0, context.stream, largest, static_cast<int>(grid.x),
+         call.scale);
+  encode_as_e4m3(context, call.x, false, call.scale, call.codes.data());
+}
+
+void run_on_cuda(const CudaContext& context, const DecodeFloat8& call) {
+  assert(call.out.rows == 1 && call.out.columns == std::ssize(call.codes) && has_whole_runs(call.out));
+  const std::int64_t runs = call.out.columns / kE4m3Run;
+  launch(decode, e4m3_blocks(runs, kMostE4m3Blocks), dim3(kE4m3Threads), 0, context.stream, call.codes.data(),
+         runs, call.scale, call.out.row<bfloat16>(0));
 }
 
 }  // namespace strata

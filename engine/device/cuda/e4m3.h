@@ -1,6 +1,6 @@
 // A product's operands rounded to FP8's e4m3 on a GPU: the scale of each, from its largest finite magnitude,
 // and its numbers, as codes for cuBLASLt or, where that multiplies none, as numbers of bf16. A maximum has no
-// order, so bits depend on none.
+// order, so bits depend on none. Codes of parameters that travel as those are in e4m3.cu, too.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,13 @@
 
 namespace strata {
 
-/// In the device's memory: what an operand is multiplied by before it is rounded, and the inverse.
-struct E4m3Scale {
-  float factor, inverse;
-};
-
 /// Where all of it lies in scratch.
 struct E4m3Area {
   /// With a null base it only says how much that is.
   E4m3Area(const Product& product, std::byte* base);
 
   std::uint32_t* largest;  ///< by operand and block of the kernel that looks for it
-  E4m3Scale* scales;       ///< of a and b
+  Float8Factors* scales;   ///< of a and b
   std::byte *a, *b;        ///< room for each operand in bf16
   Bytes bytes;
 };
@@ -29,12 +24,12 @@ struct E4m3Area {
 void find_e4m3_scales(const CudaContext& context, const Product& product, const E4m3Area& area);
 
 /// to = what a product has instead of x. Both bf16.
-void round_to_e4m3(const CudaContext& context, const Matrix& x, const E4m3Scale* scale, const Matrix& to);
+void round_to_e4m3(const CudaContext& context, const Matrix& x, const Float8Factors* scale, const Matrix& to);
 
 /// The codes of x[rows, columns], row by row without gaps; transposed those of its columns, one after
 /// another. REQUIRES: rows that lie one after another are multiples of 16 long, and so are the others if
 /// transposed.
-void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed, const E4m3Scale* scale,
+void encode_as_e4m3(const CudaContext& context, const Matrix& x, bool transposed, const Float8Factors* scale,
                     std::uint8_t* codes);
 
 }  // namespace strata

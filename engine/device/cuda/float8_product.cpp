@@ -38,7 +38,7 @@ cublasLtMatmulDescOpaque_t float8_operation(const ColumnMajorProduct& problem) {
   set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
   // The heuristics see whether there are addresses, and how these are aligned.
   for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
-    set(operation, scale, static_cast<std::uintptr_t>(alignof(E4m3Scale)));
+    set(operation, scale, static_cast<std::uintptr_t>(alignof(Float8Factors)));
   return operation;
 }
 
@@ -78,7 +78,7 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
   const E4m3Area area(product, context.scratch.at_least(scratch_on_cuda(product)));
   find_e4m3_scales(context, product, area);
   if (plan != nullptr) return run(context, product, area, *plan);
-  const auto rounded = [&](const Matrix& x, const E4m3Scale* scale, std::byte* to) {
+  const auto rounded = [&](const Matrix& x, const Float8Factors* scale, std::byte* to) {
     const Matrix result(to, x.dtype, x.rows, x.columns);
     round_to_e4m3(context, x, scale, result);
     return result;

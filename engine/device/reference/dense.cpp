@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <numbers>
 
@@ -334,6 +336,31 @@ void run_on_reference(const Cast& call) {
 
 void run_on_reference(const Zero& call) {
   for_each_element(call.x, [&](std::int64_t row, std::int64_t column) { store(call.x, row, column, 0); });
+}
+
+void run_on_reference(const EncodeFloat8& call) {
+  const std::int64_t count = std::ssize(call.codes);
+  expect(is_shape(call.x, 1, count) && call.x.dtype == DType::bf16 && count % kCodesAtOnce == 0,
+         "a code for each number of bf16, in whole runs");
+  double largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double magnitude = std::abs(load(call.x, 0, i));
+    if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+  }
+  const Float8Scale scale = Float8Scale::of(static_cast<float>(largest));
+  *call.scale = scale.factors();
+  for (std::int64_t i = 0; i < count; ++i)
+    call.codes[static_cast<std::size_t>(i)] =
+        float8_e4m3(static_cast<float>(load(call.x, 0, i)) * scale.factor()).bits;
+}
+
+void run_on_reference(const DecodeFloat8& call) {
+  const std::int64_t count = std::ssize(call.codes);
+  expect(is_shape(call.out, 1, count) && call.out.dtype == DType::bf16 && count % kCodesAtOnce == 0,
+         "a number of bf16 for each code, in whole runs");
+  for (std::int64_t i = 0; i < count; ++i)
+    call.out.row<bfloat16>(0)[i] =
+        decoded_float8(call.codes[static_cast<std::size_t>(i)], call.scale->inverse);
 }
 
 }  // namespace strata

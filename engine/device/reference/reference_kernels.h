@@ -46,6 +46,8 @@ void run_on_reference(const GroupedProduct& product);
 void run_on_reference(const GroupedWeightGradient& product);
 void run_on_reference(const ParameterUpdate& update);
 void run_on_reference(const SumOfSquares& call);
+void run_on_reference(const EncodeFloat8& call);
+void run_on_reference(const DecodeFloat8& call);
 
 class ReferenceKernels : public Kernels {
  public:

@@ -29,10 +29,12 @@ class LinearRule final : public Operator {
   void differentiate(const Node& node, Derivation& derivation) const override;
 
   WeightOrder order() const { return order_; }
+  /// Of what all three products multiply.
+  Rounding rounding() const { return rounding_; }
 
  private:
   WeightOrder order_;
-  Rounding rounding_;  ///< of what all three products multiply
+  Rounding rounding_;
 };
 
 /// x_gradient = out_gradient · Wᵀ.

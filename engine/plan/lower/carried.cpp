@@ -14,8 +14,7 @@ class KeptOnDevice {
   void keep_stashes() {
     for (std::size_t u = 0; u < step_.units.size(); ++u) {
       if (!strategy_.on_device(static_cast<std::int32_t>(u))) continue;
-      for (UnitValues::Stash& stash : step_.units[u].stashes)
-        keep(strategy_.gathers() ? stash.parameter_shard : stash.parameter);
+      for (ParameterValues& stash : step_.units[u].stashes) keep(stash.kept(strategy_.gathers()));
     }
   }
 

@@ -83,10 +83,9 @@ class Lowering {
       count = visits.size();
       const Visit& visit = visits.front();
       const std::int32_t u = visit.unit;
-      // A gathered parameter serves all visits in a row of a unit in one pass.
+      // A parameter that is gathered or unpacked serves all visits in a row of a unit in one pass.
       const bool has_parameters =
-          !strategy_.gathers() ||
-          (visit.pass == last_visit_.pass && u == last_visit_.unit && visit.stash == last_visit_.stash);
+          visit.pass == last_visit_.pass && u == last_visit_.unit && visit.stash == last_visit_.stash;
       if (visit.message == Message::none) last_visit_ = visit;
       builder_.set_serves(visit.serves);
       switch (visit.pass) {
@@ -97,7 +96,7 @@ class Lowering {
           const std::size_t level = trains ? this->level(u) : 0;
           const UnitPass& pass = pass_of(visit.pass, passes(u).levels[level]);
           if (begins_backward(visit)) begin_gradients(u);
-          if (!has_parameters) gather_parameters(visit, pass);
+          if (!has_parameters) bring_parameters(visit, pass);
           pass_lowering_.run(visits, pass, level);
           break;
         }
@@ -157,23 +156,28 @@ class Lowering {
     return false;
   }
 
-  /// What the pass reads, for the visits in a row that begin with this one.
-  void gather_parameters(const Visit& visit, const UnitPass& pass) {
-    const auto gather = [&](Region region, std::int32_t owner, Value& shard, Value& whole) {
+  /// What the pass reads, for the visits in a row that begin with this one: from other ranks, and unpacked.
+  void bring_parameters(const Visit& visit, const UnitPass& pass) {
+    const auto bring = [&](Region region, std::int32_t owner, Role role, ParameterValues& values) {
       if (!pass.touches(region)) return;
-      builder_.make_resident(whole, false);
-      builder_.all_gather(owner, shard, whole);
+      Value& all = values.is_packed() ? values.packed : values.whole;
+      if (strategy_.gathers()) {
+        builder_.make_resident(all, false);
+        builder_.all_gather(owner, values.kept(true), all);
+      }
+      if (!values.is_packed()) return;
+      builder_.make_resident(values.whole, false);
+      builder_.on_compute(Operation::unpack, owner,
+                          {{Role::source, &all, Access::read}, {role, &values.whole, Access::write}});
     };
-    const auto gather_of = [&](std::int32_t owner, Region parameter, Region frozen) {
+    const auto bring_of = [&](std::int32_t owner, Region parameter, Region frozen) {
       if (owner < 0) return;
       UnitValues& values = unit_values(owner);
-      UnitValues::Stash* const stash = values.stash(visit.stash);
-      gather(parameter, owner, stash != nullptr ? stash->parameter_shard : values.parameter_shard,
-             stash != nullptr ? stash->parameter : values.parameter);
-      gather(frozen, owner, values.frozen_shard, values.frozen);
+      bring(parameter, owner, Role::parameter, values.parameter_of(visit.stash));
+      bring(frozen, owner, Role::frozen, values.frozen);
     };
-    gather_of(visit.unit, Region::parameter, Region::frozen);
-    gather_of(unit(visit.unit).shares, Region::shared_parameter, Region::shared_frozen);
+    bring_of(visit.unit, Region::parameter, Region::frozen);
+    bring_of(unit(visit.unit).shares, Region::shared_parameter, Region::shared_frozen);
   }
 
   void load() {

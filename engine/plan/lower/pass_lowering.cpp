@@ -198,24 +198,19 @@ Value& PassLowering::value_of(Region region, const Visit& visit, VisitMemory& me
   return is_ring(region) ? memory.rings[ring_number(region)] : value_of(region, visit);
 }
 
-Value& PassLowering::parameter_of(std::int32_t u, const Visit& visit) {
-  UnitValues::Stash* const stash = of_unit(u).stash(visit.stash);
-  return stash != nullptr ? stash->parameter : of_unit(u).parameter;
-}
-
 Value& PassLowering::value_of(Region region, const Visit& visit) {
   const std::int32_t u = visit.unit;
   const auto mb = static_cast<std::size_t>(visit.microbatch);
   UnitValues& values = of_unit(u);
   switch (region) {
     case Region::parameter:
-      return parameter_of(u, visit);
+      return values.parameter_of(visit.stash).whole;
     case Region::shared_parameter:
-      return parameter_of(unit(u).shares, visit);
+      return of_unit(unit(u).shares).parameter_of(visit.stash).whole;
     case Region::frozen:
-      return values.frozen;
+      return values.frozen.whole;
     case Region::shared_frozen:
-      return of_unit(unit(u).shares).frozen;
+      return of_unit(unit(u).shares).frozen.whole;
     case Region::gradient:
       return values.gradient;
     case Region::shared_gradient:

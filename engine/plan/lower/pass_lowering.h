@@ -50,7 +50,6 @@ class PassLowering {
   /// What a region is in the visit's pass.
   Value& value_of(Region region, const Visit& visit, VisitMemory& memory);
   Value& value_of(Region region, const Visit& visit);
-  Value& parameter_of(std::int32_t unit, const Visit& visit);
   UnitValues& of_unit(std::int32_t unit) { return step_.units[static_cast<std::size_t>(unit)]; }
   const Unit& unit(std::int32_t u) const { return model_.units[static_cast<std::size_t>(u)]; }
 

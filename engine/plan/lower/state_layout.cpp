@@ -8,11 +8,13 @@ namespace strata {
 std::vector<Value*> StateLayout::state_of(std::int32_t u) {
   UnitValues& values = values_of(u);
   std::vector<Value*> state;
-  if (!strategy_.gathers()) state.push_back(&values.parameter);
+  Value& kept = values.parameter.kept(strategy_.gathers());
+  if (!strategy_.gathers()) state.push_back(&kept);
   state.push_back(&frozen(u));
-  // A rounded shard of a parameter that every rank has whole is of no use after it was gathered.
-  if (strategy_.gathers() || (strategy_.is_sharded() && !strategy_.is_rounded_copy()))
-    state.push_back(&values.parameter_shard);
+  if (strategy_.gathers()) state.push_back(&kept);
+  // What is rounded from a master is of no use after it was packed or gathered.
+  Value& updated = updated_parameter(u);
+  if (&updated != &kept && !strategy_.is_rounded_copy()) state.push_back(&updated);
   for (StatePiece& piece : values.state) {
     if (!strategy_.travels_as_fp32())
       state.push_back(&piece.master);  // in fp32 the parameter is its own master
@@ -33,7 +35,7 @@ void StateLayout::make_persistent() {
   }
   for (std::int32_t u = 0; u < unit_count(); ++u) {
     UnitValues& values = values_of(u);
-    const Value* fetched = strategy_.gathers() ? &values.parameter_shard : &values.parameter;
+    const Value* fetched = &values.parameter.kept(strategy_.gathers());
     for (Value* value : state_of(u)) {
       const bool is_frozen = value == &frozen(u);
       const bool pinned = (value == fetched || is_frozen) && strategy_.pins.parameters;
@@ -64,8 +66,11 @@ void StateLayout::make_home_persistent(Value& value) {
 
 void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value, BufferId buffer,
                              Piece piece) {
-  const bool is_whole = strategy_.is_sharded() && u >= 0 &&
-                        (&value == &values_of(u).parameter || &value == &values_of(u).frozen);
+  const auto is_whole_of = [&](const ParameterValues& values) {
+    return &value == &values.whole || &value == &values.packed;
+  };
+  const bool is_whole =
+      strategy_.is_sharded() && u >= 0 && (is_whole_of(values_of(u).parameter) || is_whole_of(values_of(u).frozen));
   builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
 }
 
@@ -110,12 +115,9 @@ void StateLayout::make_room_for_saving() {
       builder_.program.add({"saved_state", Tier::host, BufferKind::communication, largest, true, -1});
 }
 
-Value& StateLayout::frozen(std::int32_t u) {
-  return strategy_.gathers() ? values_of(u).frozen_shard : values_of(u).frozen;
-}
-
 Value& StateLayout::updated_parameter(std::int32_t u) {
-  return strategy_.is_sharded() ? values_of(u).parameter_shard : values_of(u).parameter;
+  ParameterValues& parameter = values_of(u).parameter;
+  return strategy_.is_sharded() || parameter.is_packed() ? parameter.shard : parameter.whole;
 }
 
 Value& StateLayout::final_gradient(std::int32_t u) {

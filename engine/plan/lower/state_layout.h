@@ -21,7 +21,7 @@ class StateLayout {
   void carry_what_late_updates_read();
 
   /// What the rank keeps of what is frozen.
-  Value& frozen(std::int32_t u);
+  Value& frozen(std::int32_t u) { return values_of(u).frozen.kept(strategy_.gathers()); }
   /// What an update writes.
   Value& updated_parameter(std::int32_t u);
   /// What an update reads.

@@ -130,7 +130,7 @@ void StepBuilder::message(const Visit& visit, StepValues& step) {
       message(visit, visit.pass == Pass::send ? values.gradient : values.received_gradient);
       break;
     case Message::parameter:
-      message(visit, strategy_.gathers() ? values.parameter_shard : values.parameter);
+      message(visit, values.parameter.kept(strategy_.gathers()));
       break;
     case Message::none:
       break;

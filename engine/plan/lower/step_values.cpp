@@ -46,10 +46,24 @@ std::int64_t stashes_of(const Unit& unit, const Strategy& strategy) {
   return unit.elements == 0 || strategy.updates_behind() == 0 ? 0 : strategy.updates();
 }
 
+/// The values of `unit`'s flat parameter, with `whole` elements as passes read them.
+ParameterValues parameter_values(const Unit& unit, const char* name, std::int64_t whole, std::int64_t shard,
+                                 const Packing& packing, const Strategy& strategy) {
+  const auto named = [&](const char* prefix, const char* suffix, ElementType type, std::int64_t elements) {
+    return make_value(fmt::format("{}/{}{}{}", unit.name, prefix, name, suffix), BufferKind::parameter, type,
+                      elements);
+  };
+  const ElementType precision = element_type(strategy.precision);
+  return {.whole = named("", "", precision, whole),
+          .shard = named("", "_shard", precision, shard),
+          .packed = named("packed_", "", ElementType::packed, packing.bytes()),
+          .packed_shard = named("packed_", "_shard", ElementType::packed, packing.part_bytes)};
+}
+
 /// `rows` of its gradient are sent; `scalar_bytes` of its own are what its update needs of a step.
-UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::int64_t rows,
-                     std::int64_t scalar_bytes, const Strategy& strategy, const UnitCompute& compute,
-                     std::int64_t microbatches) {
+UnitValues values_of(const Model& model, std::size_t number, std::int64_t rows, std::int64_t scalar_bytes,
+                     const Strategy& strategy, const UnitCompute& compute, std::int64_t microbatches) {
+  const Unit& unit = model.units[number];
   const auto named = [&](const char* what, BufferKind kind, ElementType type, std::int64_t elements) {
     return make_value(fmt::format("{}/{}", unit.name, what), kind, type, elements);
   };
@@ -60,19 +74,19 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
   const std::int64_t cast = strategy.reduce_dtype == DType::fp32 ? shard : whole;
 
   const std::vector<UnitPasses::Level>& levels = compute.passes(unit).levels;
-  const std::size_t level = std::min(saved_level, levels.size() - 1);
+  const std::size_t level = std::min(strategy.saved_level[number], levels.size() - 1);
   UnitValues values;
-  values.parameter = named("parameter", BufferKind::parameter, precision, whole);
-  values.parameter_shard = named("parameter_shard", BufferKind::parameter, precision, shard);
-  values.frozen = named(
-      "frozen", BufferKind::parameter, precision,
-      strategy.gathers() ? strategy.mesh.gathered_elements(unit.frozen_elements) : unit.frozen_elements);
-  values.frozen_shard = named("frozen_shard", BufferKind::parameter, precision,
-                              strategy.mesh.shard_elements(unit.frozen_elements));
+  values.parameter = parameter_values(unit, "parameter", whole, shard,
+                                      packing_of(model, strategy, number, Flat::trained), strategy);
+  const std::int64_t frozen = unit.frozen_elements;
+  values.frozen =
+      parameter_values(unit, "frozen", strategy.gathers() ? strategy.mesh.gathered_elements(frozen) : frozen,
+                       strategy.mesh.shard_elements(frozen),
+                       packing_of(model, strategy, number, Flat::frozen), strategy);
   values.gradient = named("gradient", BufferKind::gradient, ElementType::fp32, whole);
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
-  values.state = state_of(unit, tier, strategy);
+  values.state = state_of(unit, strategy.state[number], strategy);
   values.gradient.pinned = strategy.pins.gradients;
   for (std::int64_t update = 0; update < strategy.updates(); ++update) {
     const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", update);
@@ -80,15 +94,17 @@ UnitValues values_of(const Unit& unit, Tier tier, std::size_t saved_level, std::
                                       ElementType::fp64, 1));
   }
   for (std::int64_t stash = 0; stash < stashes_of(unit, strategy); ++stash) {
-    const std::string number = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", stash);
+    const std::string suffix = strategy.updates() == 1 ? "" : fmt::format("[mb={}]", stash);
     const auto stashed = [&](const char* what, std::int64_t elements) {
-      Value value = make_value(fmt::format("{}/{}{}", unit.name, what, number), BufferKind::parameter,
+      Value value = make_value(fmt::format("{}/{}{}", unit.name, what, suffix), BufferKind::parameter,
                                precision, elements);
       value.pinned = strategy.pins.parameters;
       return value;
     };
-    values.stashes.push_back(
-        {stashed("stashed_parameter", whole), stashed("stashed_parameter_shard", shard)});
+    values.stashes.push_back({.whole = stashed("stashed_parameter", whole),
+                              .shard = stashed("stashed_parameter_shard", shard),
+                              .packed = {},
+                              .packed_shard = {}});
   }
   values.step_scalars = named("step_scalars", BufferKind::communication, ElementType::byte, scalar_bytes);
   for (std::int64_t mb = 0; mb < microbatches; ++mb) {
@@ -123,9 +139,9 @@ UnitValues values_of_other_stage(UnitValues values, bool is_behind, bool is_copi
   if (is_copied) {
     kept.parameter = std::move(values.parameter);
     kept.frozen = std::move(values.frozen);
-    if (strategy.gathers()) {
-      kept.parameter_shard = std::move(values.parameter_shard);
-      kept.frozen_shard = std::move(values.frozen_shard);
+    if (!strategy.gathers()) {
+      kept.parameter.shard.elements = 0;
+      kept.frozen.shard.elements = 0;
     }
     kept.gradient = std::move(values.gradient);
   }
@@ -158,8 +174,8 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const auto number = static_cast<std::int32_t>(u);
     UnitValues of_unit =
-        values_of(model.units[u], strategy.state[u], strategy.saved_level[u], sent_rows(model, strategy, u),
-                  values.step_scalars.elements, strategy, compute, microbatches);
+        values_of(model, u, sent_rows(model, strategy, u), values.step_scalars.elements, strategy, compute,
+                  microbatches);
     if (!strategy.has(number)) {
       of_unit = values_of_other_stage(std::move(of_unit), number > 0 && strategy.has(number - 1),
                                       strategy.has_copy() && number == strategy.pipeline.copy.unit, strategy);

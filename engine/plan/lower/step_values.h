@@ -19,20 +19,29 @@ struct StatePiece {
   std::vector<OfMoment> moments;  ///< that the rule keeps
 };
 
-/// With one rank in the sharding group a shard is the whole, and `parameter` is the one that is updated. What
-/// a unit does not have, of what is trained or of what is frozen, has no elements.
+/// One of a unit's flat parameters: all of it as passes read it, and what a rank has of it. What a unit does not
+/// have has no elements.
+struct ParameterValues {
+  Value whole, shard;
+  Value packed, packed_shard;  ///< likewise, if it is kept and travels so
+
+  bool is_packed() const { return packed.elements > 0; }
+  /// What a rank has from step to step. Where ranks do not gather, that is the whole.
+  Value& kept(bool gathers) {
+    if (is_packed()) return gathers ? packed_shard : packed;
+    return gathers ? shard : whole;
+  }
+};
+
 struct UnitValues {
-  Value parameter, parameter_shard, frozen, frozen_shard, gradient, reduced_gradient, cast_gradient,
-      step_scalars;
+  ParameterValues parameter, frozen;
+  Value gradient, reduced_gradient, cast_gradient, step_scalars;
   std::vector<Value> norms;  ///< per update of a step
   /// Parameters as they were before an update, by number: of an asynchronous pipeline, if it has updates.
-  struct Stash {
-    Value parameter, parameter_shard;
-  };
-  std::vector<Stash> stashes;
-  /// Null if a pass uses what updates write.
-  Stash* stash(std::int32_t number) {
-    return number < 0 || stashes.empty() ? nullptr : &stashes[static_cast<std::size_t>(number)];
+  std::vector<ParameterValues> stashes;
+  /// Those that a pass uses: a stash, or what updates write.
+  ParameterValues& parameter_of(std::int32_t stash) {
+    return stash < 0 || stashes.empty() ? parameter : stashes[static_cast<std::size_t>(stash)];
   }
   std::vector<StatePiece> state;
   /// What another stage has given of its gradient.

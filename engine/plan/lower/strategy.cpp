@@ -68,6 +68,17 @@ std::int64_t sent_rows(const Model& model, const Strategy& strategy, std::size_t
   return sparse < dense && have_room ? rows : 0;
 }
 
+Packing packing_of(const Model& model, const Strategy& strategy, std::size_t unit, Flat flat) {
+  const bool is_trained = flat == Flat::trained;
+  const bool stays = is_trained && !strategy.is_sharded() && strategy.state[unit] == Tier::device;
+  if (!strategy.packed.has(flat) || stays) return {};
+  const Unit& packed = model.units[unit];
+  const std::int64_t elements = packed.elements_of(flat);
+  // Every rank has all of what is frozen, unless ranks gather it.
+  if (!is_trained && !strategy.gathers()) return packing_of(model, packed, flat, elements, 1);
+  return packing_of(model, packed, flat, strategy.mesh.shard_elements(elements), strategy.mesh.shard);
+}
+
 MicrobatchShape microbatch_of_rank(const RunConfig& config) {
   return {config.train.microbatch, config.data.sequence_length / config.parallel.context};
 }
@@ -105,6 +116,8 @@ Strategy make_strategy(const RunConfig& config, const Model& model, std::int32_t
       .split_master = config.optimizer.master == MasterFormat::split,
       .moments = config.optimizer.moments == MomentFormat::bf16 ? DType::bf16 : DType::fp32,
       .kept = moments_of(model.rule())};
+  strategy.packed = {.trained = config.memory.trained_as == ParameterFormat::fp8,
+                     .frozen = config.memory.frozen_as == ParameterFormat::fp8};
   strategy.microbatch = microbatch_of_rank(config);
   strategy.microbatches = config.microbatches();
   strategy.validation_microbatches = config.train.validate_every > 0 ? config.train.validation_batches : 0;

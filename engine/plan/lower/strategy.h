@@ -9,6 +9,7 @@
 #include "engine/config/run_config.h"
 #include "engine/model/compute.h"
 #include "engine/model/flat_range.h"
+#include "engine/model/packing.h"
 #include "engine/plan/program/program.h"
 #include "optim/state_format.h"
 
@@ -73,6 +74,13 @@ struct PipelinePart {
   }
 };
 
+/// Which flat parameters are kept and travel in their packed form (optim/packing.h), where a unit's has one.
+struct PackedParameters {
+  bool trained = false, frozen = false;
+
+  bool has(Flat flat) const { return flat == Flat::trained ? trained : frozen; }
+};
+
 /// The last of a unit's levels.
 constexpr std::size_t kAllSaved = SIZE_MAX;
 
@@ -87,6 +95,7 @@ struct Strategy {
   DType precision = DType::bf16;       ///< of what is stored
   Rounding rounding = Rounding::none;  ///< what the model's products round
   StateFormat state_format = {};
+  PackedParameters packed;
   bool delays_reduction =
       false;  ///< a unit's gradient goes to other ranks under the next unit's backward pass
   /// Segments of two microbatches' passes take turns, so that one computes while another's values travel
@@ -156,6 +165,10 @@ enum class DataGroup : std::int32_t {
   context    ///< ranks that share sequences, if there are several
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
+
+/// How one of a unit's flat parameters is packed, that of all holders; empty if it is not. What is trained on the
+/// device of a single holder travels nowhere, so it is not.
+Packing packing_of(const Model& model, const Strategy& strategy, std::size_t unit, Flat flat);
 
 /// What a rank of the sharding group has of one of a unit's flat parameters; the last ranks' padding left
 /// out.

@@ -77,8 +77,7 @@ void UpdateLowering::update(const Visit& visit) {
   for (StatePiece& piece : values.state) {
     update(u, piece, scalars);
     const bool is_last = &piece == &values.state.back();
-    if (is_last && strategy_.is_sharded() && !strategy_.gathers())
-      builder_.all_gather(u, values.parameter_shard, values.parameter);
+    if (is_last) share_parameter(u);
     const bool is_last_of_step = visit.microbatch < 0 || visit.microbatch + 1 == strategy_.microbatches;
     if (!strategy_.saves || !is_last_of_step) continue;
     for (const std::vector<Use>& part : state_.saved_parts(u, piece)) save(u, piece.piece, part);
@@ -105,13 +104,30 @@ void UpdateLowering::update(std::int32_t u, StatePiece& piece, Value& scalars) {
   }
 }
 
+void UpdateLowering::share_parameter(std::int32_t u) {
+  ParameterValues& parameter = step_.units[static_cast<std::size_t>(u)].parameter;
+  const bool is_gathered_here = strategy_.is_sharded() && !strategy_.gathers();
+  if (parameter.is_packed()) {
+    Value& packed = strategy_.is_sharded() ? parameter.packed_shard : parameter.packed;
+    const std::vector<Use> uses = {{Role::source, &state_.updated_parameter(u), Access::read},
+                                   {Role::destination, &packed, Access::write}};
+    if (strategy_.on_device(u)) {
+      if (packed.resident < 0) builder_.make_resident(packed, false);
+      builder_.on_compute(Operation::pack, u, uses);
+    } else {
+      builder_.on_host(Operation::pack, Lane::cpu, u, -1, uses);
+    }
+    if (is_gathered_here) builder_.all_gather(u, packed, parameter.packed);
+  } else if (is_gathered_here) {
+    builder_.all_gather(u, parameter.shard, parameter.whole);
+  }
+}
+
 void UpdateLowering::stash(const Visit& visit) {
   const std::int32_t u = visit.unit;
   UnitValues& values = step_.units[static_cast<std::size_t>(u)];
-  UnitValues::Stash& stash = values.stashes[static_cast<std::size_t>(visit.stash)];
-  const bool is_shard = strategy_.gathers();
-  Value& newest = is_shard ? values.parameter_shard : values.parameter;
-  Value& stashed = is_shard ? stash.parameter_shard : stash.parameter;
+  Value& newest = values.parameter.kept(strategy_.gathers());
+  Value& stashed = values.parameter_of(visit.stash).kept(strategy_.gathers());
   const std::vector<Use> uses = {{Role::source, &newest, Access::read},
                                  {Role::destination, &stashed, Access::write}};
   if (newest.resident >= 0) {

@@ -39,6 +39,8 @@ class UpdateLowering {
   bool finishes_in_next_round() const;
   std::vector<Use> norms();
   void update(std::int32_t u, StatePiece& piece, Value& scalars);
+  /// Makes what ranks keep of a unit's parameter from what the update has made on each.
+  void share_parameter(std::int32_t u);
   void save_frozen();  ///< behind all updates
   void finish_checkpoint();
   void save(std::int32_t u, const Piece& piece, const std::vector<Use>& part);

@@ -18,17 +18,18 @@ enum class ElementType : std::uint8_t {
   bf16,
   fp16,
   fp64,
-  low_half  ///< of an fp32 value, whose high half is a bf16 parameter: optim/split_master.h
+  low_half,  ///< of an fp32 value, whose high half is a bf16 parameter: optim/split_master.h
+  packed     ///< bytes of a flat parameter in its packed form: optim/packing.h
 };
 
 constexpr Bytes size_of(ElementType type) {
-  constexpr std::array<Bytes, 7> kSizes = {1, 4, 4, 2, 2, 8, 2};
+  constexpr std::array<Bytes, 8> kSizes = {1, 4, 4, 2, 2, 8, 2, 1};
   return kSizes[static_cast<std::size_t>(type)];
 }
 
 constexpr std::string_view name_of(ElementType type) {
-  constexpr std::array<std::string_view, 7> kNames = {"byte", "int32", "fp32",    "bf16",
-                                                      "fp16", "fp64",  "low_half"};
+  constexpr std::array<std::string_view, 8> kNames = {"byte", "int32", "fp32",     "bf16",
+                                                      "fp16", "fp64",  "low_half", "packed"};
   return kNames[static_cast<std::size_t>(type)];
 }
 

@@ -54,6 +54,8 @@ std::string_view name_of(Operation operation) {
                                                                 "loss",
                                                                 "step_scalars",
                                                                 "stash",
+                                                                "pack",
+                                                                "unpack",
                                                                 "grad_norm",
                                                                 "adamw",
                                                                 "sgd",

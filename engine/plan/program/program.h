@@ -83,6 +83,8 @@ enum class Operation : std::uint8_t {
   loss,               ///< the step's mean loss, from the sums of all ranks
   step_scalars,       ///< learning rate and skip of one unit's update, from its own norm
   stash,              ///< a unit's parameters as they are → a copy for passes behind their next update
+  pack,               ///< the parameters that an update has made → what the rank keeps of them
+  unpack,             ///< what is kept, of all ranks → the parameters that passes read
   grad_norm,          ///< the global norm; if updates wait for it also their scalars
   adamw,              ///< an update of one unit's state
   sgd,                ///< likewise

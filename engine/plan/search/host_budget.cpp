@@ -19,6 +19,9 @@ Bytes scratch_bytes(const RunConfig& config, const Model& model) {
   // As they are stored on a device that the host cannot address; and another rank's, while they are hashed.
   if (config.device.kind != DeviceKind::cpu) bytes += shard * (size_of(DType::fp32) + size_of(DType::bf16));
   if (strategy.mesh.ranks() > 1) bytes += shard * size_of(DType::fp32);
+  // Before it is packed.
+  if (strategy.packed.frozen || strategy.packed.trained)
+    bytes += (strategy.gathers() ? shard : strategy.mesh.gathered_elements(unit)) * size_of(DType::bf16);
   return bytes;
 }
 

@@ -97,6 +97,11 @@ StateBytes state_bytes(const RunConfig& config, const Mesh& mesh) {
           .state = 12 * (zero >= 1 ? shard : 1)};
 }
 
+/// Of an element of most parameters, between ranks.
+Bytes travelling_bytes(const RunConfig& config) {
+  return config.memory.trained_as == ParameterFormat::fp8 ? 1 : size_of(config.precision());
+}
+
 }  // namespace
 
 double LayoutCost::bound() const {
@@ -215,7 +220,7 @@ std::optional<LayoutCost> LayoutCosts::cost_of(const RunConfig& config) {
              exchange_seconds(links_, groups[static_cast<std::size_t>(group)], exchange);
     };
     const auto gathered = [&](std::int64_t elements) {
-      const Bytes bytes = mesh.shard_elements(elements) * size_of(config.precision());
+      const Bytes bytes = mesh.shard_elements(elements) * travelling_bytes(config);
       return collective(DataGroup::shard, sent_in_parts(bytes, mesh.shard));
     };
     const std::int64_t shard = mesh.shard_elements(stage.summed);

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace strata {
 
 PrecisionChoice choose_precision(const RunConfig& config, const PrecisionFacts& facts) {
+  for (const auto& [format, key] : {std::pair{config.memory.trained_as, "memory.trained_as"},
+                                    std::pair{config.memory.frozen_as, "memory.frozen_as"}})
+    if (format == ParameterFormat::fp8) return {kFp8, fmt::format("{} fp8 needs it", key)};
   const bool has_bf16 = facts.stored && facts.stored->precision.storage == DType::bf16;
   if (config.optimizer.master == MasterFormat::split && !has_bf16)
     return {DType::bf16, "optimizer.master split needs it"};

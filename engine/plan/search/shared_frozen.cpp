@@ -24,8 +24,9 @@ std::string source_of(const JointModel& model, const Mesh& mesh, const Unit& uni
   std::error_code error;
   const std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
   std::string text =
-      fmt::format("{}\n{} {} {} {} {} {} {}\n", error ? folder : path.string(), mesh.replicate, mesh.shard,
-                  mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements);
+      fmt::format("{}\n{} {} {} {} {} {} {} {}\n", error ? folder : path.string(), mesh.replicate, mesh.shard,
+                  mesh.pipeline, mesh.tensor, mesh.key_copies, mesh.context, unit.frozen_elements,
+                  model.config->memory.frozen_as == ParameterFormat::fp8);
   for (const TensorSpec& tensor : unit.tensors) {
     if (tensor.flat != Flat::frozen) continue;
     text += fmt::format("{} {} {} {},{},{}\n", tensor.hf_name, tensor.offset, tensor.elements,

@@ -56,6 +56,7 @@ class FactReader {
         if (instruction.piece.first == 0)
           unit.is_made = std::ranges::none_of(instruction.reads, is_parameter);
       }
+      if (instruction.operation == Operation::unpack) read_packed(instruction, unit);
       if (is_pass(instruction)) read_parameters(instruction, unit);
       if (is_backward(instruction.operation)) unit.summed = bytes_of(program_, instruction, Role::gradient);
     }
@@ -134,17 +135,27 @@ class FactReader {
   UnitFacts& unit_of(const Instruction& instruction) const {
     return facts_.units[static_cast<std::size_t>(instruction.unit)];
   }
+  /// What a pass reads: as it is kept.
   void read_parameters(const Instruction& instruction, UnitFacts& unit) const {
-    const Bytes parameter = bytes_of(program_, instruction, Role::parameter);
-    const Bytes frozen = bytes_of(program_, instruction, Role::frozen);
-    unit.parameter = std::max(unit.parameter, parameter);
-    unit.frozen = std::max(unit.frozen, frozen);
-    if (is_backward(instruction.operation) && parameter + frozen > 0) unit.is_read_again = true;
+    const auto read = [&](Role role, Bytes& kept) {
+      const BufferId id = instruction.find(role);
+      if (id < 0) return;
+      if (!unpacked_.contains(id)) kept = std::max(kept, program_.buffer(id).bytes);
+      if (is_backward(instruction.operation)) unit.is_read_again = true;
+    };
+    read(Role::parameter, unit.parameter);
+    read(Role::frozen, unit.frozen);
+  }
+  void read_packed(const Instruction& unpack, UnitFacts& unit) {
+    const bool is_frozen = unpack.find(Role::frozen) >= 0;
+    (is_frozen ? unit.frozen : unit.parameter) = bytes_of(program_, unpack, Role::source);
+    unpacked_.insert(unpack.writes.front().buffer);
   }
 
   StepFacts& facts_;
   const Program& program_;
   InstructionCosts costs_;
+  std::set<BufferId> unpacked_;
 };
 
 }  // namespace
