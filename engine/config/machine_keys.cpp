@@ -160,9 +160,7 @@ std::string check_packed(const RunConfig& config) {
 }
 
 std::string check_frozen_as(const RunConfig& config) {
-  if (config.memory.frozen_as == ParameterFormat::precision) return "";
-  return config.train.freeze.empty() ? "says how what train.freeze names is kept, and it names nothing; leave it out"
-                                     : check_packed(config);
+  return config.memory.frozen_as == ParameterFormat::precision ? "" : check_packed(config);
 }
 
 std::string check_trained_as(const RunConfig& config) {
@@ -237,7 +235,7 @@ void add_memory(std::vector<Key>& keys) {
               "frozen_as", &S::frozen_as, "",
               "Likewise what train.freeze names, which is so on the device, too. Losses are those of precision; a "
               "checkpoint and an export have the rounded numbers."),
-          {"train.precision", "train.freeze"}, check_frozen_as);
+          {"train.precision"}, check_frozen_as);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
                                "Where master parameters and the optimizer's moments live, and are updated."),
           {"memory.nvme.path", "memory.host"}, check_placement<&S::optimizer_state>);

@@ -71,6 +71,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"parallel.sparse_gradients", "false"},
     {"memory.device", "1536MiB"},
     {"memory.host", "1000000001"},
+    {"memory.trained_as", "fp8"},
+    {"memory.frozen_as", "fp8"},
     {"memory.nvme.path", "[/scratch, b]"},
     {"memory.nvme.size", "3GiB"},
     {"memory.nvme.engine", "threads"},
@@ -134,7 +136,8 @@ TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
     // Not with model.architecture, with a pipeline, with optimizer.betas, and with train.precision fp16,
     // which train.loss_scale needs.
     if (path != "model.path" && path != "optimizer.type" && path != "optimizer.momentum" &&
-        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype")
+        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
+        path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -209,6 +212,8 @@ parallel:
 memory:
   device: unlimited
   # host: (not given)
+  trained_as: precision
+  frozen_as: precision
   nvme:
     # path: (not given)
     size: unlimited

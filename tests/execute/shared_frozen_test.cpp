@@ -67,9 +67,18 @@ std::pair<Bytes, Bytes> frozen_bytes(const Program& program) {
   return {named, held};
 }
 
-class SharedFrozen : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(, SharedFrozen, ::testing::Values("device", "host", "nvme"),
-                         [](const auto& info) { return info.param; });
+struct FrozenPlace {
+  std::string tier;
+  bool is_packed = false;
+};
+
+class SharedFrozen : public ::testing::TestWithParam<FrozenPlace> {};
+INSTANTIATE_TEST_SUITE_P(, SharedFrozen,
+                         ::testing::Values(FrozenPlace{"device"}, FrozenPlace{"host"}, FrozenPlace{"nvme"},
+                                           FrozenPlace{"device", true}, FrozenPlace{"host", true}),
+                         [](const auto& info) {
+                           return info.param.tier + (info.param.is_packed ? "_packed" : "");
+                         });
 
 RunConfig::MemorySection memory_of(const std::string& tier, const TemporaryFolder& folder) {
   RunConfig::MemorySection memory = tiny_run(folder.path()).memory;
@@ -87,7 +96,12 @@ RunConfig::MemorySection memory_of(const std::string& tier, const TemporaryFolde
 TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
   const TemporaryFolder folder;
   std::vector<RunConfig> configs = runs(folder);
-  for (RunConfig& config : configs) config.memory = memory_of(GetParam(), folder);
+  for (RunConfig& config : configs) {
+    config.memory = memory_of(GetParam().tier, folder);
+    if (!GetParam().is_packed) continue;
+    config.train.precision = kFp8;
+    config.memory.trained_as = config.memory.frozen_as = ParameterFormat::fp8;
+  }
   const JointOutcome outcome = run_together(configs);
   const Program& program = outcome.plans.front().training.program;
   const auto [named, held] = frozen_bytes(program);
@@ -99,7 +113,7 @@ TEST_P(SharedFrozen, IsHeldOnceAndModelsHaveTheBitsOfTheirRunsAlone) {
   EXPECT_EQ(held, named - layers - layers / 3);
   for (const StatePlace& place : program.state) {
     if (place.part == StatePart::frozen) {
-      EXPECT_EQ(name_of(program.buffer(place.buffer).tier), GetParam());
+      EXPECT_EQ(name_of(program.buffer(place.buffer).tier), GetParam().tier);
     }
   }
   expect_solo_bits(configs, outcome);

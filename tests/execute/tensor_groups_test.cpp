@@ -123,7 +123,9 @@ TEST(TensorGroups, JoinEqualNeighboursAndFollowShards) {
       std::vector<std::size_t> policies(static_cast<std::size_t>(model.units[u].elements),
                                         model.policies.size());
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        const UnitShare share = shares_of(model, Strategy{.mesh = {.shard = ranks}}, rank)[u];
+        Strategy strategy;
+        strategy.mesh.shard = ranks;
+        const UnitShare share = shares_of(model, strategy, rank)[u];
         EXPECT_TRUE(is_joined(share));
         for (const UpdatedPart& part : share.parts) {
           for (std::int64_t i = part.at; i < part.end(); ++i)

@@ -50,6 +50,7 @@ TEST_F(WholeRuns, AskForWhatCudaAndCublasTake) {
     for (const Precision& precision : kPrecisions) {
       config_.train.precision = precision;
       for (const Bytes budget : {kUnlimited, test::smallest_bytes(config_)}) {
+        if (precision == kFp8 && budget == kUnlimited) continue;  // its calls are those of less memory
         SCOPED_TRACE(::testing::Message() << golden.path().filename() << ", " << name_of(precision));
         config_.memory.device = budget;
         const std::int64_t products = counts().products;
@@ -114,6 +115,18 @@ TEST_F(WholeRuns, MultiplyInFp8WhereTheGpuDoesAndSayWhereItDoesNot) {
   const test::RunOutcome of_odd_sizes = run_counted();
   EXPECT_EQ(in_float8, 0);
   EXPECT_THAT(of_odd_sizes.result.slow_paths, Contains(HasSubstr("sizes that are no multiples of 16")));
+}
+
+TEST_F(WholeRuns, HaveTheirBitsWhereParametersTravelAsFp8) {
+  config_.train.precision = kFp8;
+  config_.train.steps = 2;
+  config_.memory.device = test::smallest_bytes(config_);
+  const std::string expected = hash();
+  config_.memory.trained_as = ParameterFormat::fp8;
+  machine().lazy = true;
+  const test::RunOutcome outcome = run();
+  EXPECT_EQ(outcome.result.state_hash, expected);
+  test::expect_the_plan_was_exact(outcome);
 }
 
 TEST_F(WholeRuns, HaveTheirBitsWhetherOrNotCublasAddsABias) {

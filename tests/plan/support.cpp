@@ -117,7 +117,7 @@ SymbolicState final_state(const Program& program, const SymbolicMemory& memory, 
 }  // namespace
 
 Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary,
-                 const std::vector<std::string>& freeze) {
+                 const std::vector<std::string>& freeze, Rounding rounding) {
   Architecture a;
   a.model_type = "llama";
   a.family = Family::llama;
@@ -130,7 +130,7 @@ Model tiny_model(std::int64_t layers, bool tied, std::int64_t vocabulary,
   a.vocabulary = vocabulary;
   a.max_positions = 64;
   a.tied_head = tied;
-  return build_model(a, freeze);
+  return build_model(a, freeze, {}, rounding);
 }
 
 std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options) {
@@ -174,6 +174,7 @@ Strategy tiny_strategy(const Model& model, const StrategyOptions& options) {
   strategy.updates_late = options.updates_late;
   strategy.divides_backward = options.divides_backward;
   strategy.piece_bytes = options.piece_bytes;
+  strategy.packed = options.packed;
   for (std::size_t u = 0; u < options.units_on_device; ++u) strategy.state[u] = Tier::device;
   return strategy;
 }

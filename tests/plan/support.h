@@ -18,7 +18,7 @@ constexpr TierBudgets kNoLimits = {kUnlimited, kUnlimited, kUnlimited};
 
 /// Llama-shaped, a few kilobytes per unit.
 Model tiny_model(std::int64_t layers = 3, bool tied = true, std::int64_t vocabulary = 40,
-                 const std::vector<std::string>& freeze = {});
+                 const std::vector<std::string>& freeze = {}, Rounding rounding = Rounding::none);
 
 struct StrategyOptions {
   Order order = Order::layer_major;
@@ -36,6 +36,7 @@ struct StrategyOptions {
   bool updates_late = false;
   bool divides_backward = false;
   Bytes piece_bytes = kUnlimited;
+  PackedParameters packed = {};  ///< of a model that rounds
 };
 /// Each, and if its updates wait for the norm of all gradients also with late ones.
 std::vector<StrategyOptions> with_late_updates(std::vector<StrategyOptions> options);

@@ -112,6 +112,13 @@ void add_formats(Collector& changes) {
   const RunConfig& run = changes.run();
   if (run.optimizer.master == MasterFormat::fp32 && run.precision() == DType::bf16)
     changes.add("optimizer.master=split", ChangeEffect::rounding);
+  if (run.rounding() == Rounding::e4m3) {
+    const bool is_sharded = run.parallel.data * run.parallel.context > 1 && run.parallel.zero_stage > 0;
+    if (run.memory.trained_as == ParameterFormat::precision && !is_asynchronous(run.parallel.schedule))
+      changes.add("memory.trained_as=fp8", is_sharded ? ChangeEffect::rounding : ChangeEffect::none);
+    if (run.memory.frozen_as == ParameterFormat::precision && !run.train.freeze.empty())
+      changes.add("memory.frozen_as=fp8", ChangeEffect::rounding);
+  }
   if (run.optimizer.moments == MomentFormat::fp32)
     changes.add("optimizer.moments=bf16", ChangeEffect::learning);
   if (run.precision() == DType::fp32) changes.add("train.precision=bf16", ChangeEffect::learning);

@@ -24,7 +24,7 @@
 namespace strata::test {
 namespace {
 
-Model tiny_gpt2(std::int64_t layers) {
+Model tiny_gpt2(std::int64_t layers, Rounding rounding = Rounding::none) {
   Architecture a;
   a.model_type = "gpt2";
   a.family = Family::gpt2;
@@ -36,7 +36,7 @@ Model tiny_gpt2(std::int64_t layers) {
   a.vocabulary = 40;
   a.max_positions = 64;
   a.tied_head = true;
-  return build_model(a);
+  return build_model(a, {}, {}, rounding);
 }
 
 /// Computing, links and drives that take times of one order of magnitude for such models.
@@ -72,7 +72,12 @@ RandomPlan random_plan(std::mt19937& random) {
   options.updates_late = options.clips && number(2) == 0;
   const bool has_drives = number(2) == 0;
   if (has_drives) options.piece_bytes = 2 * KiB;
-  RandomPlan plan{is_gpt2 ? tiny_gpt2(layers) : tiny_model(layers, number(1) == 1), tiny_config(options), {}};
+  options.packed.trained = options.precision == DType::bf16 && number(2) == 0;
+  const Rounding rounding = options.packed.trained ? Rounding::e4m3 : Rounding::none;
+  RandomPlan plan{
+      is_gpt2 ? tiny_gpt2(layers, rounding) : tiny_model(layers, number(1) == 1, 40, {}, rounding),
+      tiny_config(options),
+      {}};
   plan.strategy = tiny_strategy(plan.model, options);
   const std::int64_t units_on_device = number(2) == 0 ? std::ssize(plan.model.units) : number(layers);
   for (std::size_t u = 0; u < plan.model.units.size(); ++u) {

@@ -49,5 +49,15 @@ TEST(AutomaticPrecision, IsBf16WhereAnotherKeyNeedsIt) {
     EXPECT_EQ(choose_precision(config, going_on_in(kFp8)).precision, kFp8);
 }
 
+TEST(AutomaticPrecision, IsFp8WhereParametersAreKeptSo) {
+  RunConfig trained, frozen;
+  trained.memory.trained_as = ParameterFormat::fp8;
+  frozen.memory.frozen_as = ParameterFormat::fp8;
+  for (const PrecisionFacts& facts : {kNewRun, kWithoutBf16, going_on_in(DType::fp32)}) {
+    EXPECT_EQ(choose_precision(trained, facts), (PrecisionChoice{kFp8, "memory.trained_as fp8 needs it"}));
+    EXPECT_EQ(choose_precision(frozen, facts), (PrecisionChoice{kFp8, "memory.frozen_as fp8 needs it"}));
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -1,0 +1,150 @@
+// Which of a model's parameters are packed, and what is made of them again.
+#include "engine/model/packing.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/float8.h"
+#include "engine/device/kernel_call.h"
+#include "engine/model/split_model.h"
+#include "tests/model/tiny_model.h"
+
+namespace strata {
+namespace {
+
+/// Names of tensors that lie in stretches of codes, and of those that don't; all of each.
+struct Names {
+  std::set<std::string> coded, exact;
+};
+
+Names names_in(const Unit& unit, const Packing& packing, Flat flat) {
+  Names names;
+  for (const TensorSpec& tensor : unit.tensors) {
+    if (tensor.flat != flat) continue;
+    bool is_found = false;
+    for (const PackedStretch& stretch : packing.parts.front()) {
+      if (tensor.offset < stretch.first || tensor.offset + tensor.elements > stretch.first + stretch.count) continue;
+      EXPECT_FALSE(std::exchange(is_found, true)) << tensor.hf_name;
+      (stretch.has_codes() ? names.coded : names.exact).insert(tensor.hf_name);
+    }
+    EXPECT_TRUE(is_found) << tensor.hf_name;
+  }
+  return names;
+}
+
+Packing whole(const Model& model, const Unit& unit, Flat flat = Flat::trained) {
+  return packing_of(model, unit, flat, unit.elements_of(flat), 1);
+}
+
+TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
+  for (auto& [name, architecture] : test::tiny_architectures()) {
+    SCOPED_TRACE(name);
+    architecture.intermediate = 32;  // whole runs of codes
+    const Model model = build_model(architecture, {}, {}, Rounding::e4m3);
+    EXPECT_FALSE(whole(model, model.embedding()));
+    EXPECT_FALSE(whole(model, model.head()));
+    EXPECT_FALSE(whole(build_model(architecture), model.units[1]));
+    const Unit& block = model.units[1];
+    const Packing packing = whole(model, block);
+    ASSERT_TRUE(packing);
+    const Names names = names_in(block, packing, Flat::trained);
+    for (const TensorSpec& tensor : block.tensors) {
+      const bool is_expert = tensor.hf_name.find("expert") != std::string::npos;
+      const bool is_router = tensor.hf_name.find(".gate.weight") != std::string::npos;
+      const bool is_matrix = tensor.hf_shape.size() == 2;
+      EXPECT_EQ(names.coded.contains(tensor.hf_name), is_matrix && !is_expert && !is_router) << tensor.hf_name;
+    }
+  }
+}
+
+TEST(Packing, SeesOnlyWhatIsOfItsFlatParameter) {
+  const Architecture architecture = test::tiny_architectures().front().architecture;
+  const Model plain = build_model(architecture, {}, {}, Rounding::e4m3);
+  const std::string frozen = plain.units[1].tensors.back().hf_name;
+  const Model model = build_model(architecture, {frozen}, {}, Rounding::e4m3);
+  const Names trained = names_in(model.units[1], whole(model, model.units[1]), Flat::trained);
+  EXPECT_FALSE(trained.coded.contains(frozen) || trained.exact.contains(frozen));
+}
+
+std::vector<bfloat16> elements_of(std::int64_t count) {
+  std::vector<bfloat16> elements;
+  for (std::int64_t i = 0; i < count; ++i)
+    elements.emplace_back(std::sin(static_cast<float>(i)) * std::ldexp(1.0F, static_cast<int>(i % 13) - 6));
+  return elements;
+}
+
+/// Parts of any length, with padding behind the last.
+TEST(Packing, GivesBackWhatProductsMakeOfCodesAndAllElseAsItWas) {
+  const Model model = build_model(test::tiny_architectures().front().architecture, {}, {}, Rounding::e4m3);
+  const Unit& block = model.units[1];
+  for (const std::int64_t parts : {1, 2, 3, 7}) {
+    const std::int64_t part_elements = align_up((block.elements + parts - 1) / parts, 64);
+    const Packing packing = packing_of(model, block, Flat::trained, part_elements, parts);
+    ASSERT_EQ(std::ssize(packing.parts), parts);
+    const std::vector<bfloat16> elements = elements_of(parts * part_elements);
+    std::vector<std::byte> packed(static_cast<std::size_t>(packing.bytes()));
+    std::int64_t in_stretches = 0;
+    for (std::size_t part = 0; part < packing.parts.size(); ++part) {
+      const bfloat16* own = elements.data() + static_cast<std::int64_t>(part) * part_elements;
+      std::byte* form = packed.data() + static_cast<Bytes>(part) * packing.part_bytes;
+      pack(packing, part, own, form);
+      std::vector<bfloat16> again(static_cast<std::size_t>(part_elements));
+      unpack(packing, part, form, again.data());
+      for (const PackedStretch& stretch : packing.parts[part]) {
+        in_stretches += stretch.count;
+        EXPECT_LE(stretch.at + stretch.count, packing.part_bytes);
+        float largest = 0;
+        for (std::int64_t i = 0; i < stretch.count; ++i)
+          largest = std::max(largest, std::abs(static_cast<float>(own[stretch.first + i])));
+        const Float8Scale scale = Float8Scale::of(largest);
+        for (std::int64_t i = stretch.first; i < stretch.first + stretch.count; ++i) {
+          const auto value = static_cast<float>(own[i]);
+          ASSERT_EQ(static_cast<float>(again[static_cast<std::size_t>(i)]),
+                    stretch.has_codes() ? scale.rounded(value) : value);
+        }
+      }
+      // In pieces, too, as it is saved.
+      for (const std::int64_t piece : {std::int64_t{1}, std::int64_t{100}, part_elements}) {
+        for (std::int64_t first = 0; first < part_elements; first += 97 * piece) {
+          std::vector<float> values(static_cast<std::size_t>(std::min(piece, part_elements - first)));
+          read_packed(packing, part, form, first, values);
+          for (std::size_t i = 0; i < values.size(); ++i)
+            ASSERT_EQ(values[i], static_cast<float>(again[static_cast<std::size_t>(first) + i]));
+        }
+      }
+    }
+    EXPECT_EQ(in_stretches, block.elements);
+  }
+}
+
+/// Each begins where a device may load 16 bytes at once, and has whole runs of codes.
+TEST(Packing, IsAlignedOnRanksThatShareLayersToo) {
+  const std::vector<test::TinyArchitecture> all = test::tiny_architectures();
+  Architecture architecture =
+      std::ranges::find(all, "llama_untied", &test::TinyArchitecture::name)->architecture;
+  architecture.heads = 4;
+  architecture.kv_heads = 2;
+  architecture.intermediate = 16;
+  const Model model = split_model(build_model(architecture, {}, {}, Rounding::e4m3), tensor_split(2, 1));
+  const Unit& block = model.units[1];
+  for (const std::int64_t parts : {1, 3}) {
+    const Packing packing = packing_of(model, block, Flat::trained,
+                                       align_up((block.elements + parts - 1) / parts, 64), parts);
+    ASSERT_TRUE(packing);
+    for (const std::vector<PackedStretch>& part : packing.parts) {
+      for (const PackedStretch& stretch : part) {
+        EXPECT_EQ(stretch.at % kPackedAlignment, 0);
+        EXPECT_EQ(stretch.first * size_of(DType::bf16) % 16, 0);
+        if (stretch.has_codes()) {
+          EXPECT_EQ(stretch.count % kCodesAtOnce, 0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata
