@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "engine/config/words.h"
 #include "engine/report/figures.h"
@@ -36,6 +38,24 @@ Bytes stashed_bytes(const Plan& plan) {
   for (const Instruction& instruction : plan.training.program.instructions)
     if (instruction.operation == Operation::stash) of_step += instruction.writes[0].bytes();
   return of_step / plan.strategy.updates() * plan.strategy.updates_behind();
+}
+
+/// Flat parameters that are kept packed, and what they have as passes read them.
+struct PackedBytes {
+  Bytes packed = 0, whole = 0;
+};
+
+PackedBytes packed_bytes(const Program& program) {
+  PackedBytes bytes;
+  std::set<std::pair<std::int32_t, Role>> counted;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation != Operation::unpack) continue;
+    const Operand& whole = instruction.writes[0];
+    if (!counted.emplace(instruction.unit, whole.role).second) continue;
+    bytes.packed += instruction.reads[0].bytes();
+    bytes.whole += whole.bytes();
+  }
+  return bytes;
 }
 
 /// What an asynchronous schedule does to the run.
@@ -125,6 +145,9 @@ std::string plan_text(const Plan& plan, const Model& model, const MachineRates* 
       model.freezes() ? fmt::format("trained parameter, {} per frozen one", size_of(strategy.precision))
                       : "parameter",
       count_units(plan, true), count_units(plan, false)));
+  if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
+    line(fmt::format("packed   parameters of blocks are kept and travel in {}, in place of {}",
+                     format_bytes(bytes.packed), format_bytes(bytes.whole)));
   if (strategy.gathers()) {
     line(fmt::format(
         "gathered {} of {} units stay whole from one pass to another, so that {} less are sent per step",
@@ -162,6 +185,8 @@ nlohmann::json plan_json(const Plan& plan, const MachineRates* rates) {
                              {"versions", plan.strategy.updates_behind() + 1},
                              {"stashed_bytes", stashed_bytes(plan)}};
   }
+  if (const PackedBytes bytes = packed_bytes(plan.training.program); bytes.packed > 0)
+    json["packed"] = {{"bytes", bytes.packed}, {"unpacked_bytes", bytes.whole}};
   if (plan.strategy.gathers()) {
     json["kept_gathered"] = {{"units", plan.kept_gathered.units}, {"unsent_bytes", plan.kept_gathered.bytes}};
   }

@@ -176,6 +176,23 @@ TEST_F(Output, OfPlanForSeveralRanksSaysWhatStaysGathered) {
               HasSubstr(fmt::format("so that {} less are sent per step", format_bytes(unsent))));
 }
 
+TEST_F(Output, OfPlanSaysWhatPackedParametersTake) {
+  const auto planned = [&](const std::string& format) {
+    Arguments arguments =
+        train("run.yaml", {"train.precision=fp8", "memory.trained_as=" + format, "memory.device=160KiB"});
+    arguments.front() = "plan";
+    return arguments;
+  };
+  const nlohmann::json packed = report(planned("fp8")), plain = report(planned("precision"));
+  EXPECT_FALSE(plain.contains("packed"));
+  const Bytes bytes = packed["packed"]["bytes"], unpacked = packed["packed"]["unpacked_bytes"];
+  EXPECT_LT(bytes, unpacked);
+  EXPECT_LT(packed["traffic"]["h2d"]["planned_bytes"], plain["traffic"]["h2d"]["planned_bytes"]);
+  EXPECT_THAT(strata(planned("fp8")).out,
+              HasSubstr(fmt::format("packed   parameters of blocks are kept and travel in {}, in place of {}",
+                                    format_bytes(bytes), format_bytes(unpacked))));
+}
+
 TEST_F(Output, OfPlanAndTrainSaysWhichTensorsHaveWhichPolicy) {
   Arguments run = train("run.yaml", {"optimizer.groups=[{tensors: '*norm*', lr_factor: 0.5}]"});
   const std::string line =
