@@ -81,15 +81,16 @@ struct Float8Scale {
   }
 };
 
-/// What stands for a code, if the codes' scale has that inverse: a number of bf16, or one NaN for both codes of
-/// one.
+/// What stands for a code, if the codes' scale has that inverse: a number of bf16, or one NaN for both codes
+/// of one.
 constexpr bfloat16 decoded_float8(std::uint8_t code, float inverse) {
   float8_e4m3 rounded;
   rounded.bits = code;
   bfloat16 value;
-  value.bits = (code & 0x7fU) == 0x7fU ? 0x7fc0U
-                                       : static_cast<std::uint16_t>(
-                                             std::bit_cast<std::uint32_t>(static_cast<float>(rounded) * inverse) >> 16);
+  value.bits = (code & 0x7fU) == 0x7fU
+                   ? 0x7fc0U
+                   : static_cast<std::uint16_t>(
+                         std::bit_cast<std::uint32_t>(static_cast<float>(rounded) * inverse) >> 16);
   return value;
 }
 

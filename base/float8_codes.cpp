@@ -48,8 +48,8 @@ HWY_INLINE hn::Vec<WordsOf<Floats>> code_bits(hn::Vec<Floats> value) {
   const auto word = hn::BitCast(words, value);
   const auto magnitude = hn::And(word, hn::Set(words, 0x7fffffffU));
   const auto is_below = [&](std::uint32_t limit) HWY_ATTR {
-    return hn::RebindMask(words, hn::Lt(hn::BitCast(integers, magnitude),
-                                        hn::Set(integers, static_cast<std::int32_t>(limit))));
+    return hn::RebindMask(
+        words, hn::Lt(hn::BitCast(integers, magnitude), hn::Set(integers, static_cast<std::int32_t>(limit))));
   };
   const auto odd = hn::And(hn::ShiftRight<20>(magnitude), hn::Set(words, 1U));
   const auto rebiased =
@@ -72,8 +72,7 @@ void encode_codes(const bfloat16* values, std::size_t count, Float8Scale scale, 
     hn::StoreU(hn::DemoteTo(Codes(), hn::BitCast(hn::RebindToSigned<Floats>(), code_bits(value))), Codes(),
                codes + i);
   }
-  for (; i < count; ++i)
-    codes[i] = float8_e4m3(static_cast<float>(values[i]) * scale.factor()).bits;
+  for (; i < count; ++i) codes[i] = float8_e4m3(static_cast<float>(values[i]) * scale.factor()).bits;
 }
 
 void decode_codes(const std::uint8_t* codes, std::size_t count, float inverse, bfloat16* values) {
@@ -95,8 +94,7 @@ void decode_codes(const std::uint8_t* codes, std::size_t count, float inverse, b
     const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(words, 0x80U)));
     const auto value =
         hn::Mul(hn::BitCast(floats, hn::Or(hn::IfThenElse(is_above(7), normal, subnormal), sign)), scale);
-    const auto bits =
-        hn::IfThenElse(is_above(0x7e), hn::Set(words, 0x7fc00000U), hn::BitCast(words, value));
+    const auto bits = hn::IfThenElse(is_above(0x7e), hn::Set(words, 0x7fc00000U), hn::BitCast(words, value));
     hn::StoreU(low_halves(floats, hn::ShiftRight<16>(bits)), HalvesOf<Floats>(),
                reinterpret_cast<std::uint16_t*>(values + i));
   }

@@ -11,7 +11,8 @@
 
 namespace strata {
 
-/// The largest finite magnitude of values that threads look through, each some of them: a maximum has no order.
+/// The largest finite magnitude of values that threads look through, each some of them: a maximum has no
+/// order.
 class LargestMagnitude {
  public:
   void raise(std::span<const bfloat16> values);

@@ -153,10 +153,10 @@ std::string check_placement(const RunConfig& config) {
 }
 
 std::string check_packed(const RunConfig& config) {
-  return config.train.precision.value_or(kFp8) == kFp8
-             ? ""
-             : "fp8 needs train.precision fp8, whose products round these numbers anyway; use precision with any "
-               "other";
+  return config.train.precision.value_or(kFp8) == kFp8 ? ""
+                                                       : "fp8 needs train.precision fp8, whose products "
+                                                         "round these numbers anyway; use precision with any "
+                                                         "other";
 }
 
 std::string check_frozen_as(const RunConfig& config) {
@@ -222,19 +222,21 @@ void add_memory(std::vector<Key>& keys) {
   require(placement.add<Which>("parameters", &S::parameters, "", "Where parameters live."),
           {"memory.nvme.path", "memory.host", "memory.placement.optimizer_state"}, check_parameter_placement);
   using Format = Word<ParameterFormat>;
-  require(
-      section.add<Format>(
-          "trained_as", &S::trained_as, "",
-          "How parameters that are trained are kept beside their masters, and travel between tiers and ranks. "
-          "precision: as passes read them. fp8: the matrices of blocks' linear layers as e4m3 with a scale for "
-          "each, or for a rank's part of each; with train.precision fp8 only, whose products round them so anyway. "
-          "So results are those of precision where each rank has whole matrices, and near them elsewhere. What is "
-          "updated on the device of a single rank stays as it is."),
-      {"train.precision", "parallel.schedule"}, check_trained_as);
-  require(section.add<Format>(
-              "frozen_as", &S::frozen_as, "",
-              "Likewise what train.freeze names, which is so on the device, too. Losses are those of precision; a "
-              "checkpoint and an export have the rounded numbers."),
+  require(section.add<Format>("trained_as", &S::trained_as, "",
+                              "How parameters that are trained are kept beside their masters, and travel "
+                              "between tiers and ranks. "
+                              "precision: as passes read them. fp8: the matrices of blocks' linear layers as "
+                              "e4m3 with a scale for "
+                              "each, or for a rank's part of each; with train.precision fp8 only, whose "
+                              "products round them so anyway. "
+                              "So results are those of precision where each rank has whole matrices, and "
+                              "near them elsewhere. What is "
+                              "updated on the device of a single rank stays as it is."),
+          {"train.precision", "parallel.schedule"}, check_trained_as);
+  require(section.add<Format>("frozen_as", &S::frozen_as, "",
+                              "Likewise what train.freeze names, which is so on the device, too. Losses are "
+                              "those of precision; a "
+                              "checkpoint and an export have the rounded numbers."),
           {"train.precision"}, check_frozen_as);
   require(placement.add<Which>("optimizer_state", &S::optimizer_state, "",
                                "Where master parameters and the optimizer's moments live, and are updated."),

@@ -635,9 +635,9 @@ constexpr std::int64_t kCodesAtOnce = 16;
 
 /// codes = x in e4m3, by the scale of x's largest finite magnitude, which goes to `scale`.
 struct EncodeFloat8 {
-  Matrix x;                              ///< bf16 [1, n], at a multiple of 16 bytes
-  std::span<std::uint8_t> codes;         ///< [n], likewise
-  Float8Factors* scale = nullptr;        ///< in the device's memory
+  Matrix x;                        ///< bf16 [1, n], at a multiple of 16 bytes
+  std::span<std::uint8_t> codes;   ///< [n], likewise
+  Float8Factors* scale = nullptr;  ///< in the device's memory
 
   template <typename Visit>
   void operands(const Visit& visit) const {
@@ -664,6 +664,7 @@ using KernelCall =
                  ActivationBackward, GatedForward, GatedBackward, CrossEntropy, SoftmaxPart, PartsLoss,
                  PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy,
                  RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
-                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares, EncodeFloat8, DecodeFloat8>;
+                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares,
+                 EncodeFloat8, DecodeFloat8>;
 
 }  // namespace strata

@@ -474,7 +474,8 @@ void Operations::pack(const Instruction& instruction) {
 /// All parts' elements are neighbours.
 void Operations::unpack(const Instruction& instruction) {
   const Operand& whole = instruction.writes[0];
-  const Packing& packing = share(instruction).packing(whole.role == Role::frozen ? Flat::frozen : Flat::trained);
+  const Packing& packing =
+      share(instruction).packing(whole.role == Role::frozen ? Flat::frozen : Flat::trained);
   std::byte* packed = address(instruction.reads[0].buffer);
   auto* elements = reinterpret_cast<bfloat16*>(address(whole.buffer));
   for (const std::vector<PackedStretch>& part : packing.parts) {

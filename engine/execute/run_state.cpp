@@ -115,10 +115,9 @@ const StatePlace* RunState::find_place(StatePart part) const {
 /// The parameter's place that updates write: it has this rank's part.
 BufferId RunState::high_halves(std::size_t unit) const {
   const std::vector<StatePlace>& copies = places_[unit].copies;
-  return std::ranges::find_if(copies,
-                              [](const StatePlace& copy) {
-                                return !copy.is_whole && copy.type != ElementType::packed;
-                              })
+  return std::ranges::find_if(
+             copies,
+             [](const StatePlace& copy) { return !copy.is_whole && copy.type != ElementType::packed; })
       ->buffer;
 }
 

@@ -97,7 +97,8 @@ class RunState {
   std::size_t packed_part(const Packing& packing) const;
   /// Packs what `convert` makes of the values.
   template <typename Convert>
-  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values, const Convert& convert);
+  void store_packed(const StatePlace& place, Flat flat, std::span<const float> values,
+                    const Convert& convert);
   /// Rounded to the place's type.
   void store(const StatePlace& place, std::span<const float> values);
   /// `whole` is what is_whole copies get.

@@ -30,7 +30,7 @@ std::vector<Stretch> rounded_matrices(const UnitGraph& graph, Region region) {
       is_rounded &= rounds_as_weight(node, id);
     }
     const MicrobatchShape any;  // parameters have one size
-    const std::int64_t elements = tensor.rows.in(any) * tensor.columns.in(any);
+    const std::int64_t elements = tensor.rows.in(any)*tensor.columns.in(any);
     if (is_read && is_rounded && elements % kCodesAtOnce == 0) matrices.push_back({tensor.offset, elements});
   }
   std::ranges::sort(matrices, {}, &Stretch::first);

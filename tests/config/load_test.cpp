@@ -288,9 +288,10 @@ TEST(Fp8, IsStoredAsBf16AndGoesWithWhatNeedsThat) {
 }
 
 TEST(Fp8, IsWhatParametersAreKeptAsOnlyWhereProductsRoundThem) {
-  const RunConfig config = parse_run_config(
-      kMinimal + "train: {precision: fp8, freeze: ['*.1.*']}\nmemory: {host: 1GiB, trained_as: fp8, frozen_as: fp8}\n",
-      "run.yaml");
+  const RunConfig config = parse_run_config(kMinimal +
+                                                "train: {precision: fp8, freeze: ['*.1.*']}\nmemory: {host: "
+                                                "1GiB, trained_as: fp8, frozen_as: fp8}\n",
+                                            "run.yaml");
   EXPECT_EQ(config.memory.trained_as, ParameterFormat::fp8);
   EXPECT_EQ(config.memory.frozen_as, ParameterFormat::fp8);
   EXPECT_EQ(parse_run_config(dump(config), "dump.yaml"), config);
@@ -301,8 +302,9 @@ TEST(Fp8, IsWhatParametersAreKeptAsOnlyWhereProductsRoundThem) {
                         "}\nmemory: {frozen_as: fp8}\n"),
                 HasSubstr("memory.frozen_as: fp8 needs train.precision fp8"));
   }
-  EXPECT_THAT(refusal(kMinimal + "memory: {trained_as: fp8}\nparallel: {pipeline: 2, schedule: pipedream_2bw}\n"),
-              HasSubstr("memory.trained_as: fp8 goes with no parallel.schedule that keeps versions"));
+  EXPECT_THAT(
+      refusal(kMinimal + "memory: {trained_as: fp8}\nparallel: {pipeline: 2, schedule: pipedream_2bw}\n"),
+      HasSubstr("memory.trained_as: fp8 goes with no parallel.schedule that keeps versions"));
   EXPECT_THAT(refusal(kMinimal + "memory: {trained_as: int8}\n"),
               HasSubstr("expected precision or fp8, found 'int8'"));
 }

@@ -29,16 +29,16 @@ class Float8Codes : public EveryImplementation {
   /// Operands: numbers, codes, their scale, and what is made of codes.
   std::vector<OperandMemory> run(const OperandMemory& numbers) {
     const std::int64_t count = numbers.columns();
-    const Scenario scenario{
-        "",
-        {numbers, OperandMemory(DType::bf16, 1, count / 2), OperandMemory(DType::fp32, 1, 2),
-         OperandMemory(DType::bf16, 1, count)},
-        [count](Kernels& kernels, const std::vector<Matrix>& x) {
-          const std::span codes(x[1].row<std::uint8_t>(0), static_cast<std::size_t>(count));
-          auto* scale = x[2].row<Float8Factors>(0);
-          kernels.run(EncodeFloat8{.x = x[0], .codes = codes, .scale = scale});
-          kernels.run(DecodeFloat8{.codes = codes, .scale = scale, .out = x[3]});
-        }};
+    const Scenario scenario{"",
+                            {numbers, OperandMemory(DType::bf16, 1, count / 2),
+                             OperandMemory(DType::fp32, 1, 2), OperandMemory(DType::bf16, 1, count)},
+                            [count](Kernels& kernels, const std::vector<Matrix>& x) {
+                              const std::span codes(x[1].row<std::uint8_t>(0),
+                                                    static_cast<std::size_t>(count));
+                              auto* scale = x[2].row<Float8Factors>(0);
+                              kernels.run(EncodeFloat8{.x = x[0], .codes = codes, .scale = scale});
+                              kernels.run(DecodeFloat8{.codes = codes, .scale = scale, .out = x[3]});
+                            }};
     return run_scenario(scenario, implementation());
   }
 };
@@ -49,7 +49,8 @@ TEST_P(Float8Codes, AreThoseOfEveryBf16ToTheBit) {
     const OperandMemory numbers = numbers_up_to(limit);
     float largest = 0;
     for (std::int64_t i = 0; i < numbers.columns(); ++i)
-      if (std::isfinite(numbers.at(0, i))) largest = std::max(largest, std::abs(static_cast<float>(numbers.at(0, i))));
+      if (std::isfinite(numbers.at(0, i)))
+        largest = std::max(largest, std::abs(static_cast<float>(numbers.at(0, i))));
     const Float8Scale scale = Float8Scale::of(largest);
     const std::vector<OperandMemory> result = run(numbers);
     EXPECT_EQ(result[2].at(0, 0), scale.factor());
@@ -61,7 +62,8 @@ TEST_P(Float8Codes, AreThoseOfEveryBf16ToTheBit) {
       const float8_e4m3 code(static_cast<float>(numbers.at(0, i)) * scale.factor());
       wrong_codes += is_nan(code.bits) ? !is_nan(codes[i]) : codes[i] != code.bits;
       const float rounded = scale.rounded(static_cast<float>(numbers.at(0, i)));
-      wrong_numbers += std::isnan(rounded) ? decoded[i].bits != 0x7fc0U : static_cast<float>(decoded[i]) != rounded;
+      wrong_numbers +=
+          std::isnan(rounded) ? decoded[i].bits != 0x7fc0U : static_cast<float>(decoded[i]) != rounded;
     }
     EXPECT_EQ(wrong_codes, 0) << limit;
     EXPECT_EQ(wrong_numbers, 0) << limit;

@@ -47,10 +47,10 @@ class PackedParameters : public ::testing::Test {
         config.memory.device = budget;
         add(run(config));
       }
-      for (const auto& [parameters, state] : {std::pair{TierChoice::device, TierChoice::automatic},
-                                             std::pair{TierChoice::device, TierChoice::host},
-                                             std::pair{TierChoice::host, TierChoice::host},
-                                             std::pair{TierChoice::automatic, TierChoice::device}}) {
+      for (const auto& [parameters, state] :
+           {std::pair{TierChoice::device, TierChoice::automatic},
+            std::pair{TierChoice::device, TierChoice::host}, std::pair{TierChoice::host, TierChoice::host},
+            std::pair{TierChoice::automatic, TierChoice::device}}) {
         on_device(config.memory, parameters, state);
         add(run(config));
       }

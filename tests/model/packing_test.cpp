@@ -26,7 +26,8 @@ Names names_in(const Unit& unit, const Packing& packing, Flat flat) {
     if (tensor.flat != flat) continue;
     bool is_found = false;
     for (const PackedStretch& stretch : packing.parts.front()) {
-      if (tensor.offset < stretch.first || tensor.offset + tensor.elements > stretch.first + stretch.count) continue;
+      if (tensor.offset < stretch.first || tensor.offset + tensor.elements > stretch.first + stretch.count)
+        continue;
       EXPECT_FALSE(std::exchange(is_found, true)) << tensor.hf_name;
       (stretch.has_codes() ? names.coded : names.exact).insert(tensor.hf_name);
     }
@@ -55,7 +56,8 @@ TEST(Packing, IsOfTheMatricesOfBlocksThatProductsRound) {
       const bool is_expert = tensor.hf_name.find("expert") != std::string::npos;
       const bool is_router = tensor.hf_name.find(".gate.weight") != std::string::npos;
       const bool is_matrix = tensor.hf_shape.size() == 2;
-      EXPECT_EQ(names.coded.contains(tensor.hf_name), is_matrix && !is_expert && !is_router) << tensor.hf_name;
+      EXPECT_EQ(names.coded.contains(tensor.hf_name), is_matrix && !is_expert && !is_router)
+          << tensor.hf_name;
     }
   }
 }
@@ -131,8 +133,8 @@ TEST(Packing, IsAlignedOnRanksThatShareLayersToo) {
   const Model model = split_model(build_model(architecture, {}, {}, Rounding::e4m3), tensor_split(2, 1));
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 3}) {
-    const Packing packing = packing_of(model, block, Flat::trained,
-                                       align_up((block.elements + parts - 1) / parts, 64), parts);
+    const Packing packing =
+        packing_of(model, block, Flat::trained, align_up((block.elements + parts - 1) / parts, 64), parts);
     ASSERT_TRUE(packing);
     for (const std::vector<PackedStretch>& part : packing.parts) {
       for (const PackedStretch& stretch : part) {

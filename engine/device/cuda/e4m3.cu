@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(kE4m3Threads) encode(E4m3Runs x, const Float8F
 /// A block turns a tile. Rows and columns are whole runs.
 template <bool aligned>
 __global__ void __launch_bounds__(kE4m3Threads)
-    encode_transposed(Rows<const bfloat16> x, std::int64_t rows, std::int64_t columns, const Float8Factors* scale,
-                      std::uint8_t* codes) {
+    encode_transposed(Rows<const bfloat16> x, std::int64_t rows, std::int64_t columns,
+                      const Float8Factors* scale, std::uint8_t* codes) {
   // A column's codes are behind one another. 68 bytes from one to the next: whole words, on 17 banks further.
   constexpr int kPitch = kE4m3Tile + 4, kRuns = kE4m3Tile / kE4m3Run;
   __shared__ std::uint32_t words[kE4m3Tile * kPitch / 4];
@@ -172,7 +172,8 @@ __global__ void __launch_bounds__(kE4m3Threads)
 }
 
 template <int width>
-__global__ void __launch_bounds__(kE4m3Threads) round_runs(E4m3Runs x, const Float8Factors* scale, bfloat16* to) {
+__global__ void __launch_bounds__(kE4m3Threads)
+    round_runs(E4m3Runs x, const Float8Factors* scale, bfloat16* to) {
   const float factor = scale->factor, inverse = scale->inverse;
   const std::int64_t step = std::int64_t{gridDim.x} * kE4m3Threads;
   for (std::int64_t run = std::int64_t{blockIdx.x} * kE4m3Threads + threadIdx.x; run < x.runs; run += step) {
@@ -249,7 +250,8 @@ void find_e4m3_scales(const CudaContext& context, const Product& product, const 
   });
 }
 
-void round_to_e4m3(const CudaContext& context, const Matrix& x, const Float8Factors* scale, const Matrix& to) {
+void round_to_e4m3(const CudaContext& context, const Matrix& x, const Float8Factors* scale,
+                   const Matrix& to) {
   assert(to.contiguous() && to.dtype == DType::bf16);
   with_e4m3_width(x, [&](auto width) {
     const E4m3Runs runs = e4m3_runs(x, width);

@@ -69,8 +69,8 @@ void StateLayout::note_state(StatePart part, std::int32_t u, const Value& value,
   const auto is_whole_of = [&](const ParameterValues& values) {
     return &value == &values.whole || &value == &values.packed;
   };
-  const bool is_whole =
-      strategy_.is_sharded() && u >= 0 && (is_whole_of(values_of(u).parameter) || is_whole_of(values_of(u).frozen));
+  const bool is_whole = strategy_.is_sharded() && u >= 0 &&
+                        (is_whole_of(values_of(u).parameter) || is_whole_of(values_of(u).frozen));
   builder_.program.state.push_back({part, u, is_whole, value.type, buffer, piece});
 }
 

@@ -79,10 +79,9 @@ UnitValues values_of(const Model& model, std::size_t number, std::int64_t rows, 
   values.parameter = parameter_values(unit, "parameter", whole, shard,
                                       packing_of(model, strategy, number, Flat::trained), strategy);
   const std::int64_t frozen = unit.frozen_elements;
-  values.frozen =
-      parameter_values(unit, "frozen", strategy.gathers() ? strategy.mesh.gathered_elements(frozen) : frozen,
-                       strategy.mesh.shard_elements(frozen),
-                       packing_of(model, strategy, number, Flat::frozen), strategy);
+  values.frozen = parameter_values(
+      unit, "frozen", strategy.gathers() ? strategy.mesh.gathered_elements(frozen) : frozen,
+      strategy.mesh.shard_elements(frozen), packing_of(model, strategy, number, Flat::frozen), strategy);
   values.gradient = named("gradient", BufferKind::gradient, ElementType::fp32, whole);
   values.reduced_gradient = named("reduced_gradient", BufferKind::gradient, reduced, shard);
   values.cast_gradient = named("cast_gradient", BufferKind::gradient, precision, cast);
@@ -173,9 +172,8 @@ StepValues make_step_values(const Model& model, const Strategy& strategy, const 
   values.step_scalars = plain("step_scalars", StepScalars::bytes(model.policies.size()));
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     const auto number = static_cast<std::int32_t>(u);
-    UnitValues of_unit =
-        values_of(model, u, sent_rows(model, strategy, u), values.step_scalars.elements, strategy, compute,
-                  microbatches);
+    UnitValues of_unit = values_of(model, u, sent_rows(model, strategy, u), values.step_scalars.elements,
+                                   strategy, compute, microbatches);
     if (!strategy.has(number)) {
       of_unit = values_of_other_stage(std::move(of_unit), number > 0 && strategy.has(number - 1),
                                       strategy.has_copy() && number == strategy.pipeline.copy.unit, strategy);

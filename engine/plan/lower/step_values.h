@@ -19,8 +19,8 @@ struct StatePiece {
   std::vector<OfMoment> moments;  ///< that the rule keeps
 };
 
-/// One of a unit's flat parameters: all of it as passes read it, and what a rank has of it. What a unit does not
-/// have has no elements.
+/// One of a unit's flat parameters: all of it as passes read it, and what a rank has of it. What a unit does
+/// not have has no elements.
 struct ParameterValues {
   Value whole, shard;
   Value packed, packed_shard;  ///< likewise, if it is kept and travels so

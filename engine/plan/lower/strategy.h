@@ -166,8 +166,8 @@ enum class DataGroup : std::int32_t {
 };
 std::vector<RankGroup> groups_of(const Mesh& mesh);
 
-/// How one of a unit's flat parameters is packed, that of all holders; empty if it is not. What is trained on the
-/// device of a single holder travels nowhere, so it is not.
+/// How one of a unit's flat parameters is packed, that of all holders; empty if it is not. What is trained on
+/// the device of a single holder travels nowhere, so it is not.
 Packing packing_of(const Model& model, const Strategy& strategy, std::size_t unit, Flat flat);
 
 /// What a rank of the sharding group has of one of a unit's flat parameters; the last ranks' padding left

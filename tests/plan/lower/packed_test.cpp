@@ -1,5 +1,5 @@
-// Programs whose parameters are kept in fewer bytes than passes read, on the symbolic machine: all passes keep
-// their meaning, and what travels is what is kept.
+// Programs whose parameters are kept in fewer bytes than passes read, on the symbolic machine: all passes
+// keep their meaning, and what travels is what is kept.
 #include <gtest/gtest.h>
 
 #include "engine/plan/passes/prefetch.h"
@@ -26,7 +26,8 @@ std::vector<StrategyOptions> packed_options() {
   for (const Order order : {Order::layer_major, Order::microbatch_major}) {
     for (const PackedParameters packed : {PackedParameters{true, true}, PackedParameters{false, true}})
       options.push_back({.order = order, .microbatches = 2, .packed = packed});
-    options.push_back({.order = order, .microbatches = 2, .units_on_device = 2, .clips = false, .packed = {true, true}});
+    options.push_back(
+        {.order = order, .microbatches = 2, .units_on_device = 2, .clips = false, .packed = {true, true}});
     options.push_back({.order = order,
                        .microbatches = 2,
                        .pins = {.parameters = true},
@@ -52,7 +53,8 @@ TEST(PackedPrograms, KeepTheirMeaningAtEveryBudgetInAnyInterleaving) {
     const auto expected = run_in_order(plain, 3);
     const Bytes smallest = near_bytes(plain, kDeviceLevel).smallest;
     for (const Bytes budget : {smallest, smallest + smallest / 3, kUnlimited}) {
-      const Program placed = place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
+      const Program placed =
+          place(prefetch(keep_resident(plain, kDeviceLevel, budget), kDeviceLevel, budget));
       verify(placed, kNoLimits);
       EXPECT_EQ(run_in_order(placed, 3), expected);
       EXPECT_EQ(run_in_random_order(placed, 3, 1), expected);
@@ -78,7 +80,8 @@ TEST(PackedPrograms, SendAndCopyOnlyWhatIsPacked) {
   }
 }
 
-/// Between its last backward pass and its update nothing of it is there, as of a parameter that is not packed.
+/// Between its last backward pass and its update nothing of it is there, as of a parameter that is not
+/// packed.
 TEST(PackedPrograms, RenewWhatUpdatesMake) {
   const Model model = tiny_model(2, true, 40, {}, Rounding::e4m3);
   const Program program = lower_training(model, tiny_strategy(model, {.packed = {.trained = true}}));
