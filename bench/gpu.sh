@@ -9,6 +9,8 @@
 #   ceilings   what the machine can do: matrix products, copies, host memory, disk
 #   kernels    every kernel, held against the ceilings
 #   train      GPT-2 124M and Llama 1.5B and 3B in the GPU's memory, beside PyTorch
+#   choices    Llama 1.5B as it is, with products timed (device.product_table), in FP8 and with both; 8 blocks of Llama 8B in FP8 with
+#              a budget of 12 GiB, whose parameters travel in bf16 and packed
 #   offload    Llama 8B with device budgets of 80, 48, 24 and 12 GiB, beside PyTorch FSDP2 with CPU offload
 #   largest    the largest Llama with 8B's blocks that trains
 # Programs: those of BUNDLE if one is named; of the bundle that this script lies in; of build/, built where it is missing.
@@ -27,7 +29,7 @@ json_awk=$script_folder/json.awk
 
 part_seconds=${PART_SECONDS:-480}
 python=${PYTHON:-python3}
-all_parts=(tests sanitizer ranks ceilings kernels train offload largest)
+all_parts=(tests sanitizer ranks ceilings kernels train choices offload largest)
 cuda_tests='*Cuda*:*cuda*:*Gpu*:*GPU*'
 dry=0
 launch=()  # what starts a program as ranks that share the GPU; empty where it runs by itself
@@ -450,6 +452,33 @@ llama-1.5b 8 4 2
 llama-3b 8 4 2 1"
 }
 
+packed_runs() {
+  local format settings
+  settings="--set train.precision=fp8 --set memory.device=12GiB --set memory.host=${host_gib}GiB --set train.batch=8"
+  for format in precision fp8; do
+    echo "8 blocks of 8B in 12 GiB, fp8, parameters as $format|llama-8b|$settings --set model.config.num_hidden_layers=8" \
+      "--set memory.trained_as=$format"
+  done
+}
+
+# The first run with a table times products, and the second must have its bits.
+part_choices() {
+  local name settings run first again table=$work/products
+  while IFS='|' read -r name run settings; do
+    # shellcheck disable=SC2086  # the settings are words
+    skipped choices "$name" || train_strata choices "$name" "$run" $settings
+  done <<<"1.5B, products as proposed|llama-1.5b|
+1.5B, products timed|llama-1.5b|--set device.product_table=$table
+1.5B, products timed before|llama-1.5b|--set device.product_table=$table
+1.5B, fp8|llama-1.5b|--set train.precision=fp8
+1.5B, fp8, products timed|llama-1.5b|--set train.precision=fp8 --set device.product_table=$table
+$(packed_runs)"
+  first=$(field choices "1.5B, products timed" state_hash) again=$(field choices "1.5B, products timed before" state_hash)
+  [ -n "$again" ] && [ "$first" != "$again" ] || return 0
+  say "1.5B has other bits when its products are looked up than when they are timed: $again, and $first"
+  failed=1
+}
+
 plan() { ours "$strata" plan "$script_folder/runs/$1.yaml" --json - "${@:2}" 2>/dev/null; }
 
 # Blocks of the 8B shape that the host can hold, with the smallest device budget and for PyTorch too.
@@ -544,6 +573,8 @@ part_text() {
       "measures at its start, PyTorch's too. PyTorch: fp32 weights, bf16 autocast, SDPA, torch.compile of the whole model," \
       "fused AdamW, 16 bytes of state per parameter, the largest microbatch that fits." ;;
     ranks) say "Processes that share one GPU and exchange values over sockets; trained is bench/runs/llama-sparse.yaml." ;;
+    choices) say "Sequence 2048, random weights, medians of steps. The state hashes of both runs with products timed are equal, and" \
+      "so are those of the two with a budget." ;;
     offload) say "Sequence 2048, random weights, medians of steps. FSDP2: fully_shard per block, CPUOffloadPolicy, all of the" \
       "GPU's memory, microbatches of 8, compiled blocks that recompute, gradients summed on the GPU; its ratio is to strata" \
       "with 24 GiB." ;;
@@ -562,6 +593,7 @@ part_table() {
     kernels) table kernels 'kernel|name' 'ms|milliseconds|%.4f' 'TFLOP/s|flops|%.1f|1e12' 'GB/s|rate|%.0f|1e9' \
       'of the ceiling|of_ceiling|%.3f' ;;
     train) table train "${training_columns[@]}" 'microbatch|microbatch' ;;
+    choices) table choices "${training_columns[@]}" 'h2d GB/s|h2d_rate|%.1f|1e9' ;;
     offload) table offload "${training_columns[@]}" 'h2d GB/s|h2d_rate|%.1f|1e9' 'd2h GB/s|d2h_rate|%.1f|1e9' ;;
     largest) table largest 'run|name' 's/step|step_seconds|%.2f' \
       'device GiB|device_bytes|%.2f|1073741824' 'host GiB|host_bytes|%.2f|1073741824' 'loss|loss|%.4f' ;;

@@ -96,6 +96,27 @@ TEST_F(ProductChoice, IsTheFastestAlgorithm) {
   EXPECT_NE(proposed.state_hash, timed.state_hash);
 }
 
+/// In codes on one GPU, of rounded operands on another, which have the same names in bf16.
+TEST_F(ProductChoice, IsMadeForProductsInFp8AsTheyAreMultiplied) {
+  config_.train.precision = kFp8;
+  const auto in_codes = [&] {
+    const ProductTable table = this->table();
+    return std::ranges::count_if(table.algorithms,
+                                 [](const auto& entry) { return entry.first.ends_with(", in e4m3"); });
+  };
+  run();
+  EXPECT_GE(in_codes(), 4 * 3);  // products of a block, each with two gradients
+  const std::int64_t before = counts().first_proposals;
+  EXPECT_EQ(run().products.timed, 0);
+  EXPECT_EQ(counts().first_proposals, before);
+  EXPECT_THAT(table().algorithms, Each(Pair(HasSubstr("emulated GPU"), StartsWith(begin_of(3)))));
+  std::filesystem::remove(table_);
+  machine().compute_capability = 80;
+  run();
+  EXPECT_EQ(in_codes(), 0);
+  EXPECT_EQ(run().products.timed, 0);
+}
+
 TEST_F(ProductChoice, StaysForEveryLaterRun) {
   const TrainResult first = run();
   const std::int64_t proposals = counts().proposals;

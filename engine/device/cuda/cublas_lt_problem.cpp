@@ -36,6 +36,13 @@ cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
     // has.
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
   }
+  if (problem.of_codes) {
+    // Sums are kept with all bits of fp32.
+    set(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{0});
+    // The heuristics see whether there are addresses, and how these are aligned.
+    for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
+      set(operation, scale, static_cast<std::uintptr_t>(alignof(Float8Factors)));
+  }
   return operation;
 }
 

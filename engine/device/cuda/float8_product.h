@@ -4,7 +4,7 @@
 #pragma once
 
 #include <map>
-#include <memory>
+#include <optional>
 
 #include "engine/device/cuda/matmul.h"
 #include "engine/device/slow_paths.h"
@@ -19,22 +19,25 @@ class CudaFloat8Product {
   /// Uses the workspace of `matmul`, and says in `slow_paths` what is not multiplied in FP8. Both outlive
   /// this object.
   CudaFloat8Product(int device, CudaMatmul& matmul, SlowPaths& slow_paths);
-  ~CudaFloat8Product();
 
   /// REQUIRES: product.rounding is e4m3.
   void multiply(const CudaContext& context, const Product& product);
 
+  /// What cuBLASLt computes of such a product: one of codes, or of rounded operands; nothing if there is
+  /// nothing to multiply. Its operands are somewhere, aligned as scratch is.
+  std::optional<Product> in_library(const Product& product);
+
  private:
-  struct Plan;
-  /// Null if such a product is not multiplied in FP8.
-  Plan* plan_for(const ColumnMajorProduct& problem);
-  std::unique_ptr<Plan> find_plan(const ColumnMajorProduct& problem);
-  void run(const CudaContext& context, const Product& product, const E4m3Area& area, Plan& plan);
+  /// With the bias in place, if cuBLASLt does not add it.
+  static bool adds_bias(const Product& product);
+  /// Whether such a product of codes is multiplied in FP8. If not, that has been said.
+  bool is_in_float8(const Product& of_codes);
+  bool find_whether_in_float8(const Product& of_codes);
 
   CudaMatmul& matmul_;
   SlowPaths& slow_paths_;
   bool has_float8_ = false, said_sizes_ = false;
-  std::map<ColumnMajorProduct, std::unique_ptr<Plan>> plans_;
+  std::map<ColumnMajorProduct, bool> in_float8_;
 };
 
 }  // namespace strata

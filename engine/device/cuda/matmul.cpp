@@ -24,9 +24,9 @@ Bytes workspace_bytes_for(int device) {
 
 /// The layout of an operand of which rows × columns enter the product.
 cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, std::int64_t rows,
-                                    std::int64_t columns) {
+                                    std::int64_t columns, bool is_code = false) {
   if (operand.transpose) std::swap(rows, columns);
-  return matrix_layout(type_of(operand.dtype), rows, columns, operand.leading);
+  return matrix_layout(is_code ? CUDA_R_8F_E4M3 : type_of(operand.dtype), rows, columns, operand.leading);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, 
 struct CudaMatmul::Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t left, right, added, out;
-  /// Nothing: cuBLASLt does not add the bias in this product.
+  /// Nothing: cuBLASLt does not add the bias in this product, or does not multiply these codes.
   std::optional<MatmulAlgorithm> algorithm = {};
 };
 
@@ -56,8 +56,21 @@ void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
     write_what_is_added(context, product);
   if (!part) return;
   Plan& plan = plan_for(column_major(*part));
-  check_cublas(static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value())),
-               "a matrix product could not be started");
+  check_cublas(
+      static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value(), nullptr)),
+      "a matrix product could not be started");
+}
+
+bool CudaMatmul::multiplies_codes(const Product& product) {
+  return plan_for(column_major(product)).algorithm.has_value();
+}
+
+void CudaMatmul::multiply_codes(const CudaContext& context, const Product& product,
+                                const Float8Factors* scales) {
+  Plan& plan = plan_for(column_major(product));
+  check_cublas(
+      static_cast<cublasStatus_t>(start(context.stream, product, plan, plan.algorithm.value(), scales)),
+      "a matrix product could not be started");
 }
 
 void CudaMatmul::write_what_is_added(const CudaContext& context, const Product& product) {
@@ -84,11 +97,12 @@ std::optional<Product> CudaMatmul::in_library(const Product& product) {
 CudaMatmul::Plan& CudaMatmul::plan_for(const ColumnMajorProduct& problem) {
   std::unique_ptr<Plan>& known = plans_[problem];
   if (known) return *known;
-  auto plan = std::make_unique<Plan>(Plan{.operation = operation_of(problem),
-                                          .left = layout(problem.left, problem.rows, problem.depth),
-                                          .right = layout(problem.right, problem.depth, problem.columns),
-                                          .added = layout(problem.added_to(), problem.rows, problem.columns),
-                                          .out = layout(problem.out, problem.rows, problem.columns)});
+  auto plan = std::make_unique<Plan>(
+      Plan{.operation = operation_of(problem),
+           .left = layout(problem.left, problem.rows, problem.depth, problem.of_codes),
+           .right = layout(problem.right, problem.depth, problem.columns, problem.of_codes),
+           .added = layout(problem.added_to(), problem.rows, problem.columns),
+           .out = layout(problem.out, problem.rows, problem.columns)});
   if (const auto found = chosen_.find(problem); found != chosen_.end()) {
     plan->algorithm = found->second;
   } else if (const std::vector<MatmulAlgorithm> first = proposals(problem, *plan, 1); !first.empty()) {
@@ -120,7 +134,8 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   cudaGetLastError();
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
     check_cublas(status, "an algorithm for a matrix product cannot be chosen");
-  if (problem.bias_alignment == 0) throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
+  if (problem.bias_alignment == 0 && !problem.of_codes)
+    throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
   return algorithms;
 }
 
@@ -134,12 +149,17 @@ bool CudaMatmul::takes(const ColumnMajorProduct& problem, const MatmulAlgorithm&
          result.workspaceSize <= static_cast<std::size_t>(workspace_.size());
 }
 
-bool CudaMatmul::multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm) {
-  return start(stream, product, plan_for(column_major(product)), algorithm) == CUBLAS_STATUS_SUCCESS;
+bool CudaMatmul::multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm,
+                             const Float8Factors* scales) {
+  return start(stream, product, plan_for(column_major(product)), algorithm, scales) == CUBLAS_STATUS_SUCCESS;
 }
 
 int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
-                      const MatmulAlgorithm& algorithm) {
+                      const MatmulAlgorithm& algorithm, const Float8Factors* scales) {
+  if (product.rounding == Rounding::e4m3) {  // b is the left operand
+    set(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[1].inverse);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[0].inverse);
+  }
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
   const float one = 1;
   const Matrix& added = product.addend ? product.addend : product.out;

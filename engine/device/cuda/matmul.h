@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt, with fp32 accumulation and no TF32. The algorithm for a problem is the
-// one that was chosen for it (product_chooser.h), or the first of cuBLASLt's heuristics, which measure
-// nothing, and is kept; it never adds with atomics. So the same problem gives the same bits.
+// Matrix products through cuBLASLt, with fp32 accumulation and no TF32, also of codes of e4m3. The algorithm
+// for a problem is the one that was chosen for it (product_chooser.h), or the first of cuBLASLt's heuristics,
+// which measure nothing, and is kept; it never adds with atomics. So the same problem gives the same bits.
 #pragma once
 
 #include <array>
@@ -35,21 +35,26 @@ class CudaMatmul {
   /// Throws DeviceError if cuBLASLt has no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
+  /// Whether cuBLASLt multiplies such codes.
+  bool multiplies_codes(const Product& product);
+  /// Of a product that rounds, whose a and b stand where their codes are: the depth of both is contiguous.
+  /// `scales`: of a and b, in the device's memory. REQUIRES: multiplies_codes().
+  void multiply_codes(const CudaContext& context, const Product& product, const Float8Factors* scales);
+
   /// What cuBLASLt computes of a product: all of it, or what is added to a bias that is already in place;
   /// nothing if there is nothing to multiply.
   std::optional<Product> in_library(const Product& product);
-  /// At most `most`, the best first by cuBLASLt's heuristics. None only if it does not add the bias.
+  /// At most `most`, the best first by cuBLASLt's heuristics. None only if it does not add the bias, or
+  /// multiply the codes.
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, int most);
   /// Whether the algorithm is one for this problem, and needs no more than the workspace.
   bool takes(const ColumnMajorProduct& problem, const MatmulAlgorithm& algorithm);
-  /// False if it cannot be started. REQUIRES: in_library() has given the product.
-  bool multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm);
+  /// False if it cannot be started. `scales`: as multiply_codes() has them, if the product rounds. REQUIRES:
+  /// in_library() has given the product, or it is one of codes.
+  bool multiply_by(CUstream_st* stream, const Product& product, const MatmulAlgorithm& algorithm,
+                   const Float8Factors* scales = nullptr);
 
   Bytes workspace_bytes() const { return workspace_.size(); }
-
-  // For other products on the same stream.
-  cublasLtContext* handle() const { return handle_; }
-  std::byte* workspace() const { return workspace_.data(); }
 
  private:
   struct Plan;
@@ -58,7 +63,8 @@ class CudaMatmul {
   Plan& plan_for(const ColumnMajorProduct& problem);
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, Plan& plan, int most);
   /// Returns a cublasStatus_t.
-  int start(CUstream_st* stream, const Product& product, Plan& plan, const MatmulAlgorithm& algorithm);
+  int start(CUstream_st* stream, const Product& product, Plan& plan, const MatmulAlgorithm& algorithm,
+            const Float8Factors* scales);
 
   const MatmulAlgorithms& chosen_;
   cublasLtContext* handle_ = nullptr;

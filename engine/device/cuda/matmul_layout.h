@@ -38,26 +38,35 @@ struct ColumnMajorProduct {
   int bias_alignment = 0;
   /// What is added and lies elsewhere than out; no alignment: nothing.
   Operand addend = {};
+  /// left and right are codes of e4m3, each with a scale: bytes, with the depth contiguous in both.
+  bool of_codes = false;
 
   /// What the product is added to, if it is to anything.
   const Operand& added_to() const { return addend.alignment > 0 ? addend : out; }
   auto operator<=>(const ColumnMajorProduct&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// REQUIRES: a bias has out's dtype.
+/// If the product rounds, a and b stand where their codes are. REQUIRES: a bias has out's dtype.
 inline ColumnMajorProduct column_major(const Product& product) {
+  const bool of_codes = product.rounding == Rounding::e4m3;
+  const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
   const auto operand = [](const Matrix& matrix, bool transpose) {
     return ColumnMajorProduct::Operand{matrix.dtype, transpose, matrix.stride, known_alignment(matrix.data)};
   };
+  const auto factor = [&](const Matrix& matrix, bool transpose, bool is_left) {
+    return of_codes ? ColumnMajorProduct::Operand{matrix.dtype, is_left, depth, known_alignment(matrix.data)}
+                    : operand(matrix, transpose);
+  };
   return {.rows = product.out.columns,
           .columns = product.out.rows,
-          .depth = product.transpose_a ? product.a.rows : product.a.columns,
-          .left = operand(product.b, product.transpose_b),
-          .right = operand(product.a, product.transpose_a),
+          .depth = depth,
+          .left = factor(product.b, product.transpose_b, true),
+          .right = factor(product.a, product.transpose_a, false),
           .out = operand(product.out, false),
           .accumulate = product.accumulate,
           .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0,
-          .addend = product.addend ? operand(product.addend, false) : ColumnMajorProduct::Operand()};
+          .addend = product.addend ? operand(product.addend, false) : ColumnMajorProduct::Operand(),
+          .of_codes = of_codes};
 }
 
 /// One line that says all of it: equal lines are equal problems.
@@ -67,9 +76,11 @@ inline std::string print(const ColumnMajorProduct& problem) {
     return fmt::format("{}{} by {} at {}", name_of(dtype), transpose ? " transposed" : "", leading,
                        alignment);
   };
-  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment, addend] = problem;
-  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}, plus {}", rows, depth, columns, text(left),
-                     text(right), accumulate ? "added to" : "to", text(out), bias_alignment, text(addend));
+  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment, addend, of_codes] =
+      problem;
+  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}, plus {}{}", rows, depth, columns,
+                     text(left), text(right), accumulate ? "added to" : "to", text(out), bias_alignment,
+                     text(addend), of_codes ? ", in e4m3" : "");
 }
 
 /// For messages, in the words of Product: "a product of bf16 [3, 5] and [5, 17] (stored transposed) to fp32".

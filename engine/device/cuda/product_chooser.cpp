@@ -24,36 +24,27 @@ constexpr int kMostTimes = 50;
 /// Keeps what cuBLASLt computes of the products that it gets, each once.
 class CollectedProducts final : public Kernels {
  public:
-  explicit CollectedProducts(CudaMatmul& matmul) : matmul_(matmul) {}
+  CollectedProducts(int device, CudaMatmul& matmul) : matmul_(matmul), float8_(device, matmul, unsaid_) {}
   std::vector<Product> take() { return std::move(products_); }
 
   void run(const KernelCall& call) override {
     const auto* product = std::get_if<Product>(&call);
-    // Products in FP8 are computed by what is proposed first.
-    if (product == nullptr || product->rounding != Rounding::none) return;
-    const std::optional<Product> part = matmul_.in_library(*product);
+    if (product == nullptr) return;
+    const bool rounds = product->rounding == Rounding::e4m3;
+    const std::optional<Product> part = rounds ? float8_.in_library(*product) : matmul_.in_library(*product);
     if (part && known_.insert(column_major(*part)).second) products_.push_back(*part);
   }
 
  private:
   CudaMatmul& matmul_;
+  SlowPaths unsaid_;  ///< the run's own kernels say it
+  CudaFloat8Product float8_;
   std::set<ColumnMajorProduct> known_;
   std::vector<Product> products_;
 };
 
 Bytes extent(const Matrix& matrix) {
   return align_up(matrix.rows * matrix.stride * size_of(matrix.dtype)) + kAlignment;
-}
-
-/// The product with its operands one after another in `memory`, no more aligned than they were.
-Product moved_to(std::byte* memory, Product product) {
-  for (Matrix* matrix : {&product.a, &product.b, &product.out, &product.bias, &product.addend}) {
-    if (!*matrix) continue;
-    const int alignment = known_alignment(matrix->data);
-    matrix->data = memory + alignment % kAlignment;
-    memory += extent(*matrix);
-  }
-  return product;
 }
 
 /// The part of every name that says what computes.
@@ -105,7 +96,7 @@ std::size_t fastest_of(const std::vector<std::vector<double>>& seconds) {
 CudaProductChooser::CudaProductChooser(int device, std::unique_ptr<CudaStream> stream,
                                        MatmulAlgorithms& chosen, const CallsOfRun& calls)
     : device_(device), stream_(std::move(stream)), chosen_(chosen), matmul_(device, none_chosen_) {
-  CollectedProducts collected(matmul_);
+  CollectedProducts collected(device, matmul_);
   calls(collected);
   products_ = collected.take();
   const std::string of_device = name_of_device(device, matmul_.workspace_bytes());
@@ -115,17 +106,30 @@ CudaProductChooser::CudaProductChooser(int device, std::unique_ptr<CudaStream> s
 Bytes CudaProductChooser::bytes(std::size_t number) const {
   const Product& product = products_[number];
   return extent(product.a) + extent(product.b) + extent(product.out) + extent(product.bias) +
-         extent(product.addend);
+         extent(product.addend) + kAlignment;
+}
+
+/// One after another, no more aligned than they were, and behind them scales.
+CudaProductChooser::Placed CudaProductChooser::placed(std::byte* memory, Product product) {
+  for (Matrix* matrix : {&product.a, &product.b, &product.out, &product.bias, &product.addend}) {
+    if (!*matrix) continue;
+    const int alignment = known_alignment(matrix->data);
+    matrix->data = memory + alignment % kAlignment;
+    memory += extent(*matrix);
+  }
+  return {product, reinterpret_cast<const Float8Factors*>(memory)};
+}
+
+bool CudaProductChooser::multiply(const Placed& placed, const MatmulAlgorithm& algorithm) {
+  return matmul_.multiply_by(stream_->handle(), placed.product, algorithm, placed.scales);
 }
 
 std::string CudaProductChooser::fastest(std::size_t number, std::byte* memory) {
   use_device(device_);
-  const Product product = moved_to(memory, products_[number]);
-  std::vector<MatmulAlgorithm> algorithms = matmul_.proposals(column_major(product), kProposals);
+  const Placed product = placed(memory, products_[number]);
+  std::vector<MatmulAlgorithm> algorithms = matmul_.proposals(column_major(product.product), kProposals);
   const MatmulAlgorithm first = algorithms.front();
-  std::erase_if(algorithms, [&](const MatmulAlgorithm& algorithm) {
-    return !matmul_.multiply_by(stream_->handle(), product, algorithm);
-  });
+  std::erase_if(algorithms, [&](const MatmulAlgorithm& algorithm) { return !multiply(product, algorithm); });
   if (algorithms.size() < 2) return to_text(algorithms.empty() ? first : algorithms.front());
   const double once = seconds_of(product, algorithms.front(), 1);
   const int times =
@@ -138,12 +142,12 @@ std::string CudaProductChooser::fastest(std::size_t number, std::byte* memory) {
   return to_text(algorithms[fastest_of(seconds)]);
 }
 
-double CudaProductChooser::seconds_of(const Product& product, const MatmulAlgorithm& algorithm, int times) {
+double CudaProductChooser::seconds_of(const Placed& placed, const MatmulAlgorithm& algorithm, int times) {
   constexpr double kLongestSeconds = 120;
   const std::unique_ptr<Event> start = stream_->make_event(), end = stream_->make_event();
   stream_->record(*start);
   for (int i = 0; i < times; ++i) {
-    if (!matmul_.multiply_by(stream_->handle(), product, algorithm))
+    if (!multiply(placed, algorithm))
       throw DeviceError("a matrix product that was computed before could not be started again");
   }
   stream_->record(*end);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_stream.h"
-#include "engine/device/cuda/matmul.h"
+#include "engine/device/cuda/float8_product.h"
 #include "engine/device/product_chooser.h"
 
 namespace strata {
@@ -31,8 +31,16 @@ class CudaProductChooser final : public ProductChooser {
   bool use(std::size_t number, const std::string& algorithm) override;
 
  private:
+  /// A product of the run whose operands lie in memory that was given for it.
+  struct Placed {
+    Product product;
+    const Float8Factors* scales = nullptr;  ///< of operands that are codes
+  };
+  static Placed placed(std::byte* memory, Product product);
+  /// False if it cannot be started.
+  bool multiply(const Placed& placed, const MatmulAlgorithm& algorithm);
   /// What the product takes, made `times` times in a row, in all.
-  double seconds_of(const Product& product, const MatmulAlgorithm& algorithm, int times);
+  double seconds_of(const Placed& placed, const MatmulAlgorithm& algorithm, int times);
 
   int device_;
   std::unique_ptr<CudaStream> stream_;
@@ -40,7 +48,7 @@ class CudaProductChooser final : public ProductChooser {
   const MatmulAlgorithms none_chosen_ = {};
   CudaMatmul matmul_;
   std::vector<std::string> names_;
-  std::vector<Product> products_;  ///< as the run makes them
+  std::vector<Product> products_;  ///< as the run makes them; of codes if they are multiplied so
 };
 
 }  // namespace strata
