@@ -87,10 +87,10 @@ __device__ void add_to_softmax(const Shape& shape, int query_first, int key_firs
   }
 }
 
-template <typename T, typename Out>
+template <typename T>
 struct ForwardOperands {
   Operand<const T> query, key, value;
-  Operand<Out> out;
+  Result<T> out;
   Rows<float> log_sum_exp;
   Operand<const float> before;  ///< null: none
   Rows<const float> log_sum_exp_before;
@@ -117,9 +117,9 @@ __device__ void continue_from(const Head<const float>& before, const float* log_
   }
 }
 
-template <typename T, typename Out, int slices>
+template <typename T, int slices>
 __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
-    attention_kernel(Shape shape, ForwardOperands<T, Out> x) {
+    attention_kernel(Shape shape, ForwardOperands<T> x) {
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
@@ -161,31 +161,27 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   }
 }
 
-/// `Query` and `Key`: of the gradients of queries, and of keys and values.
-template <typename T, typename Query, typename Key>
+template <typename T>
 struct BackwardOperands {
   Operand<const T> query, key, value, out, out_gradient;
   Rows<const float> log_sum_exp;
-  Operand<Query> query_gradient;
-  Operand<Key> key_gradient, value_gradient;
+  Result<T> query_gradient, key_gradient, value_gradient;
   Operand<const float> query_gradient_before;  ///< null: none
   float* projection;                           ///< [batch · heads, sequence]: out · out_gradient
 };
 
 /// Scalars of a query that the backward kernels need.
 struct QueryStatistics {
-  template <typename T, typename Query, typename Key>
-  __device__ QueryStatistics(const BackwardOperands<T, Query, Key>& x, const Shape& shape, int batch,
-                             int head)
+  template <typename T>
+  __device__ QueryStatistics(const BackwardOperands<T>& x, const Shape& shape, int batch, int head)
       : log_sum_exp(x.log_sum_exp.row(batch * shape.heads + head)),
         projection(x.projection + (std::int64_t{batch} * shape.heads + head) * shape.sequence) {}
   const float *log_sum_exp, *projection;
 };
 
 /// A warp per token and head.
-template <typename T, typename Query, typename Key>
-__global__ void __launch_bounds__(kThreads)
-    out_projection_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
+template <typename T>
+__global__ void __launch_bounds__(kThreads) out_projection_kernel(Shape shape, BackwardOperands<T> x) {
   const std::int64_t index = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (index >= std::int64_t{shape.batch} * shape.sequence * shape.heads) return;
   const std::int64_t row = index / shape.heads, head = index % shape.heads;
@@ -235,9 +231,9 @@ struct Weight {
   float value, slope = 1;
 };
 
-template <typename T, typename Query, typename Key, int slices>
+template <typename T, int slices>
 __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
-    query_gradient_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
+    query_gradient_kernel(Shape shape, BackwardOperands<T> x) {
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
@@ -281,9 +277,8 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
 
 /// Scores are transposed here: rows are keys. A key/value head collects from all the query heads that read
 /// it, in order.
-template <typename T, typename Query, typename Key, int slices>
-__global__ void __launch_bounds__(kThreads)
-    key_value_gradient_kernel(Shape shape, BackwardOperands<T, Query, Key> x) {
+template <typename T, int slices>
+__global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shape, BackwardOperands<T> x) {
   __shared__ Shared shared;
   const int kv_heads = shape.heads / shape.group;
   const Place place(shape, kv_heads);
@@ -360,13 +355,10 @@ Operand<T> operand(const Matrix& x, const Shape& shape) {
   return {rows.data, rows.stride, shape.dimension % kLoaded == 0 && is_aligned<16 / sizeof(T)>(rows)};
 }
 
-/// Calls call(element) with the type of what is written: that of the operands, or fp32.
-template <typename T, typename Call>
-void with_type_or_fp32(T element, const Matrix& written, const Call& call) {
-  if constexpr (!std::is_same_v<T, float>) {
-    if (written.dtype == DType::fp32) return call(float());
-  }
-  call(element);
+template <typename T>
+Result<T> result(const Matrix& x) {
+  const bool in_fp32 = x.dtype == DType::fp32;
+  return {in_fp32 ? nullptr : rows_of<T>(x).data, in_fp32 ? rows_of<float>(x).data : nullptr, x.stride};
 }
 
 /// A block for each tile of `heads` heads.
@@ -389,52 +381,52 @@ void with_slices(std::int64_t dimension, const Call& call) {
   }
 }
 
-template <typename T, typename Out>
+template <typename T>
 void attention_of_type(const CudaContext& context, const AttentionForward& call) {
   const Shape shape = shape_of(call.shape);
-  ForwardOperands<T, Out> x = {.query = operand<const T>(call.query, shape),
-                               .key = operand<const T>(call.key, shape),
-                               .value = operand<const T>(call.value, shape),
-                               .out = operand<Out>(call.out, shape),
-                               .log_sum_exp = rows_of<float>(call.log_sum_exp),
-                               .before = {},
-                               .log_sum_exp_before = {}};
+  ForwardOperands<T> x = {.query = operand<const T>(call.query, shape),
+                          .key = operand<const T>(call.key, shape),
+                          .value = operand<const T>(call.value, shape),
+                          .out = result<T>(call.out),
+                          .log_sum_exp = rows_of<float>(call.log_sum_exp),
+                          .before = {},
+                          .log_sum_exp_before = {}};
   if (call.before) {
     x.before = operand<const float>(call.before, shape);
     x.log_sum_exp_before = rows_of<const float>(call.log_sum_exp_before);
   }
   with_slices(shape.dimension, [&](auto slices) {
-    launch(attention_kernel<T, Out, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
+    launch(attention_kernel<T, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
            shape, x);
   });
 }
 
-template <typename T, typename Query, typename Key>
+template <typename T>
 void attention_backward_of_type(const CudaContext& context, const AttentionBackward& call) {
   const Shape shape = shape_of(call.shape);
   const std::int64_t statistics = call.shape.batch * call.shape.heads * call.shape.sequence;
   std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
-  BackwardOperands<T, Query, Key> x = {.query = operand<const T>(call.query, shape),
-                                       .key = operand<const T>(call.key, shape),
-                                       .value = operand<const T>(call.value, shape),
-                                       .out = operand<const T>(call.out, shape),
-                                       .out_gradient = operand<const T>(call.out_gradient, shape),
-                                       .log_sum_exp = rows_of<const float>(call.log_sum_exp),
-                                       .query_gradient = operand<Query>(call.query_gradient, shape),
-                                       .key_gradient = operand<Key>(call.key_gradient, shape),
-                                       .value_gradient = operand<Key>(call.value_gradient, shape),
-                                       .query_gradient_before = {},
-                                       .projection = reinterpret_cast<float*>(scratch)};
+  BackwardOperands<T> x = {.query = operand<const T>(call.query, shape),
+                           .key = operand<const T>(call.key, shape),
+                           .value = operand<const T>(call.value, shape),
+                           .out = operand<const T>(call.out, shape),
+                           .out_gradient = operand<const T>(call.out_gradient, shape),
+                           .log_sum_exp = rows_of<const float>(call.log_sum_exp),
+                           .query_gradient = result<T>(call.query_gradient),
+                           .key_gradient = result<T>(call.key_gradient),
+                           .value_gradient = result<T>(call.value_gradient),
+                           .query_gradient_before = {},
+                           .projection = reinterpret_cast<float*>(scratch)};
   if (call.query_gradient_before)
     x.query_gradient_before = operand<const float>(call.query_gradient_before, shape);
-  launch(out_projection_kernel<T, Query, Key>,
+  launch(out_projection_kernel<T>,
          dim3(static_cast<unsigned>(divide_rounding_up(statistics, kThreads / kWarp))), dim3(kThreads), 0,
          context.stream, shape, x);
   with_slices(shape.dimension, [&](auto slices) {
-    launch(query_gradient_kernel<T, Query, Key, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0,
-           context.stream, shape, x);
-    launch(key_value_gradient_kernel<T, Query, Key, slices()>, grid_of(shape, shape.heads / shape.group),
-           dim3(kThreads), 0, context.stream, shape, x);
+    launch(query_gradient_kernel<T, slices()>, grid_of(shape, shape.heads), dim3(kThreads), 0, context.stream,
+           shape, x);
+    launch(key_value_gradient_kernel<T, slices()>, grid_of(shape, shape.heads / shape.group), dim3(kThreads),
+           0, context.stream, shape, x);
   });
 }
 
@@ -442,10 +434,8 @@ void attention_backward_of_type(const CudaContext& context, const AttentionBackw
 
 void run_on_cuda(const CudaContext& context, const AttentionForward& call) {
   if (call.out.rows == 0) return;
-  with_storage_type(call.query.dtype, [&](auto element) {
-    with_type_or_fp32(element, call.out,
-                      [&](auto out) { attention_of_type<decltype(element), decltype(out)>(context, call); });
-  });
+  with_storage_type(call.query.dtype,
+                    [&](auto element) { attention_of_type<decltype(element)>(context, call); });
 }
 
 Bytes scratch_on_cuda(const AttentionBackward& call) {
@@ -455,13 +445,8 @@ Bytes scratch_on_cuda(const AttentionBackward& call) {
 
 void run_on_cuda(const CudaContext& context, const AttentionBackward& call) {
   if (call.out.rows == 0) return;
-  with_storage_type(call.query.dtype, [&](auto element) {
-    with_type_or_fp32(element, call.query_gradient, [&](auto query) {
-      with_type_or_fp32(element, call.key_gradient, [&](auto key) {
-        attention_backward_of_type<decltype(element), decltype(query), decltype(key)>(context, call);
-      });
-    });
-  });
+  with_storage_type(call.query.dtype,
+                    [&](auto element) { attention_backward_of_type<decltype(element)>(context, call); });
 }
 
 }  // namespace strata

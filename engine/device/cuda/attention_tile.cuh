@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/device/cuda/element.cuh"
 #include "engine/device/cuda/launch.cuh"
@@ -64,6 +65,39 @@ template <typename T>
 __device__ Head<T> head_of(const Operand<T>& x, const Shape& shape, std::int64_t batch, std::int64_t head) {
   return {x.data + batch * shape.sequence * x.stride + head * shape.dimension, x.stride, shape.sequence,
           shape.dimension, x.vectors};
+}
+
+/// What is written: numbers of T, or of fp32. A type of its own for each would be compiled with all others'.
+template <typename T>
+struct Result {
+  T* data;         ///< or null
+  float* in_fp32;  ///< likewise
+  std::int64_t stride;
+};
+
+template <typename T>
+struct ResultHead {
+  T* data;
+  float* in_fp32;
+  std::int64_t stride;
+  int rows, columns;
+
+  __device__ void store(int row, int column, float value) const {
+    const std::int64_t place = row * stride + column;
+    if (std::is_same_v<T, float> || in_fp32 != nullptr) {
+      in_fp32[place] = value;
+    } else {
+      data[place] = from_float<T>(value);
+    }
+  }
+};
+
+template <typename T>
+__device__ ResultHead<T> head_of(const Result<T>& x, const Shape& shape, std::int64_t batch,
+                                 std::int64_t head) {
+  const std::int64_t place = batch * shape.sequence * x.stride + head * shape.dimension;
+  return {x.data == nullptr ? nullptr : x.data + place, x.in_fp32 == nullptr ? nullptr : x.in_fp32 + place,
+          x.stride, shape.sequence, shape.dimension};
 }
 
 /// What a block computes: one tile of one of `heads` heads. Blocks with the same `tile` are neighbours.
@@ -207,18 +241,17 @@ __device__ void add_weighted_rows(const Head<const T>& x, int first_row, Shared&
 
 /// The tile's rows of x = factors · sums.
 template <int slices, typename T>
-__device__ void store_rows(const Sums<slices>& sums, const float (&factors)[kMine], const Head<T>& x,
+__device__ void store_rows(const Sums<slices>& sums, const float (&factors)[kMine], const ResultHead<T>& x,
                            int first_row) {
 #pragma unroll
   for (int s = 0; s < slices; ++s) {
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       if (first_row + my_row(i) >= x.rows) continue;
-      T* row = x.data + (first_row + my_row(i)) * x.stride;
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         const int column = s * kSlice + my_slice_column() + j;
-        if (column < x.columns) row[column] = from_float<T>(sums[s][i][j] * factors[i]);
+        if (column < x.columns) x.store(first_row + my_row(i), column, sums[s][i][j] * factors[i]);
       }
     }
   }
