@@ -169,7 +169,7 @@ void Executor::run_lane(std::size_t lane) {
   lanes_[lane].doing = Doing::nothing;
   lanes_[lane].finished = true;
   if (kLanes[lane] != Lane::save) idle_ = Clock::now();
-  progress_.notify_all();
+  wake_all();
 }
 
 void Executor::run_rounds(std::size_t lane) {
@@ -183,7 +183,7 @@ void Executor::run_rounds(std::size_t lane) {
       const std::lock_guard lock(mutex_);
       ++lanes_[lane].issued;
       if (turns_[static_cast<std::size_t>(index)]) ++turns_taken_;
-      progress_.notify_all();
+      wake_ready();
     }
     end_round(lane);
   }
@@ -374,7 +374,7 @@ bool Executor::is_over(std::int64_t round) const {
 void Executor::end_after(std::size_t model, std::int64_t step) {
   const std::lock_guard lock(mutex_);
   last_[model] = std::min(last_[model], step);
-  progress_.notify_all();
+  wake_all();
 }
 
 void Executor::end_soon(std::size_t model, std::int64_t step) {
@@ -382,7 +382,7 @@ void Executor::end_soon(std::size_t model, std::int64_t step) {
   const std::int64_t round = step - rounds_.models[model].steps.first;
   for (std::size_t m = 0; m < last_.size(); ++m)
     last_[m] = std::min(last_[m], rounds_.models[m].steps.first + round + 1);
-  progress_.notify_all();
+  wake_all();
 }
 
 /// Whether the instruction is to be performed; if its effect is to decide its step, that is decided then.
@@ -439,12 +439,24 @@ bool Executor::wait_until_ready(std::size_t lane, std::int32_t index, std::int64
     state.since = Clock::now();
     do {
       check_deadlock();
-      progress_.wait(lock);
+      progress_[lane].wait(lock);
     } while (!is_over(round) && !ready(index, round));
   }
   state.doing = Doing::performing;
   state.since = Clock::now();
   return !is_over(round);
+}
+
+void Executor::wake_ready() {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const LaneState& state = lanes_[lane];
+    if (state.waits() && (is_over(state.round) || ready(state.index, state.round)))
+      progress_[lane].notify_one();
+  }
+}
+
+void Executor::wake_all() {
+  for (std::condition_variable& lane : progress_) lane.notify_one();
 }
 
 /// A program whose dependencies follow program order cannot deadlock; a defect that makes it do so shows here
@@ -467,7 +479,7 @@ void Executor::check_deadlock() {
 void Executor::fail(const std::exception& error) {
   {
     const std::lock_guard lock(mutex_);
-    progress_.notify_all();
+    wake_all();
     if (error_) return;
     error_ = std::current_exception();
   }

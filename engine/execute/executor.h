@@ -133,6 +133,10 @@ class Executor {
   bool has_its_turn(std::int32_t index, std::int64_t round) const;
   bool is_abandoned(std::size_t model, std::int64_t step) const;
   bool is_over(std::int64_t round) const;
+  /// Wakes the lanes that need wait no longer: few do after one instruction, and the others' threads would only
+  /// go back to sleep. REQUIRES: mutex_ is held.
+  void wake_ready();
+  void wake_all();
   void check_deadlock();
   void fail(const std::exception& error);
   void add_busy(std::size_t lane, double seconds);
@@ -175,7 +179,7 @@ class Executor {
   const PacingClock pacing_ = PacingClock::steady();
 
   mutable std::mutex mutex_;
-  std::condition_variable progress_;
+  std::array<std::condition_variable, kLanes.size()> progress_;  ///< by lane: it may go on
   std::array<LaneState, kLanes.size()> lanes_;
   std::int64_t turns_taken_ = 0;         ///< over all rounds of this run
   std::vector<std::int64_t> committed_;  ///< by model: latest step that will be finished whatever happens
