@@ -160,7 +160,7 @@ class OneFault : public IoFaults {
 };
 
 /// Operations of a short run fail in their turn: the run gives the same bits or one clear error, and the
-/// checkpoint that it had saved before continues to the same bits. Every seventh here;
+/// checkpoint that it had saved before continues to the same bits. Every thirteenth here;
 /// tests/faults/every_operation.sh takes all, of more steps.
 TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   const TemporaryFolder folder;
@@ -179,7 +179,7 @@ TEST(NvmeFaults, OfAnyOperationLoseNothing) {
   config.checkpoint.path = (folder.path() / "checkpoints").string();
   config.checkpoint.every = 1;
   std::int64_t failed = 0, untouched = 0;
-  for (std::int64_t index = 0; index < none.count(); index += all ? 1 : 7) {
+  for (std::int64_t index = 0; index < none.count(); index += all ? 1 : 13) {
     for (const BlockFault& fault : {BlockFault{.error = EIO}, BlockFault{.error = ENOSPC},
                                     BlockFault{.limit = 512}, BlockFault{.flipped_bit = 77}}) {
       OneFault faults(index, fault);
