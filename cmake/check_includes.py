@@ -14,7 +14,7 @@ import sys
 
 LAYERS = [
     {"base"},
-    {"optim", "offload", "collectives", "engine/config"},
+    {"optim", "offload", "collectives", "engine/config", "engine/text"},
     {"engine/device"},
     {"engine/device/cpu", "engine/device/cuda", "engine/device/reference"},
     {"engine/graph"},
@@ -42,6 +42,8 @@ PACKAGES = {
     "PkgConfig::hwloc": (r"hwloc\.h", {"base", "engine/device/cuda"}),
     "PkgConfig::xxhash": (r"xxhash\.h", {"base"}),
     "PkgConfig::liburing": (r"liburing\.h", {"offload"}),
+    "PkgConfig::oniguruma": (r"oniguruma\.h", {"engine/text"}),
+    "ICU::uc": (r"unicode/", {"engine/text"}),
     "MPI::MPI_C": (r"mpi\.h", {"collectives"}),
     "benchmark::benchmark": (r"benchmark/", set()),
     "CUDA::cudart_static": (r"cuda_runtime", {"engine/device/cuda"}),

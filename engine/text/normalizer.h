@@ -1,0 +1,22 @@
+// The file's normalizer: what becomes of a text before it is cut. A value; call it from any thread.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/text/json_field.h"
+
+namespace strata {
+
+struct NormalizedText {
+  std::string text;
+  /// Whether it begins with the first character of the text that is encoded. Not so if that was removed.
+  bool is_first = false;
+};
+
+using Normalize = std::function<void(NormalizedText&)>;
+
+/// Throws ConfigError for a normalizer or a setting that is not supported.
+Normalize read_normalizer(const JsonField& field);
+
+}  // namespace strata

@@ -1,0 +1,17 @@
+#include "engine/text/pieces.h"
+
+namespace strata {
+
+void Pieces::clear() {
+  text_.clear();
+  pieces_.clear();
+}
+
+void Pieces::add(std::string_view text, bool is_first, std::int32_t id) {
+  if (text.empty() && id == Piece::kNoId) return;
+  const std::size_t begin = text_.size();
+  text_.append(text);
+  pieces_.push_back({begin, text_.size(), id, is_first});
+}
+
+}  // namespace strata

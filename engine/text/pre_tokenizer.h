@@ -1,0 +1,25 @@
+// The file's pre-tokenizer: how a normalized text is cut into the words that the model sees. A value; call it
+// from any thread, each with pieces of its own.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/text/json_field.h"
+#include "engine/text/pieces.h"
+
+namespace strata {
+
+using PreTokenize = std::function<void(Pieces&)>;
+
+struct PreTokenizer {
+  std::vector<PreTokenize> steps;  ///< in order
+  /// Whether the model sees the words' bytes as characters (byte_characters.h). Writing them so is left to
+  /// whoever calls the model, who mostly knows a word's ids already.
+  bool ends_in_byte_characters = false;
+};
+
+/// Throws ConfigError for a pre-tokenizer or a setting that is not supported.
+PreTokenizer read_pre_tokenizer(const JsonField& field);
+
+}  // namespace strata
