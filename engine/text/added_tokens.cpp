@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-AddedToken read_token(const JsonField& field) {
+AddedToken read_added_token(const JsonField& field) {
   field.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   return {.text = field.at("content").text(),
           .id = field.at("id").id(),
@@ -47,7 +47,7 @@ std::size_t behind_whitespace(std::string_view text, std::size_t begin) {
 AddedTokens::AddedTokens(const JsonField& field, const Vocabulary& vocabulary, const Normalize& normalize) {
   auto next_id = static_cast<std::int32_t>(vocabulary.size());
   for (const JsonField& element : field.elements()) {
-    AddedToken token = read_token(element);
+    AddedToken token = read_added_token(element);
     if (token.text.empty()) continue;
     const auto known = by_text_.find(token.text);
     const auto in_model = vocabulary.id(token.text);

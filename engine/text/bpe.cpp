@@ -28,7 +28,7 @@ BpeSettings read_settings(const JsonField& field) {
   return settings;
 }
 
-std::uint64_t pair(char32_t left, char32_t right) {
+std::uint64_t neighbours(char32_t left, char32_t right) {
   return static_cast<std::uint64_t>(left) << 32 | right;
 }
 
@@ -88,12 +88,13 @@ void Bpe::insert_merge(const JsonField& field, std::size_t index, std::string_vi
   }
   std::string merged(left);
   merged.append(right.substr(prefix));
-  for (const std::string_view token : {left, right}) {
-    const bool is_byte =
-        settings_.byte_fallback && std::ranges::find(ids_of_bytes_, id_of(token)) != ids_of_bytes_.end();
-    if (is_byte || token == settings_.unk_token) merges_unknown_ = true;
-  }
-  merges_.insert(id_of(left), id_of(right), {static_cast<std::uint32_t>(index), id_of(merged)});
+  const std::int32_t left_id = id_of(left), right_id = id_of(right);
+  const auto is_byte = [this](std::int32_t id) {
+    return std::ranges::find(ids_of_bytes_, id) != ids_of_bytes_.end();
+  };
+  if (settings_.byte_fallback && (is_byte(left_id) || is_byte(right_id))) merges_unknown_ = true;
+  if (left == settings_.unk_token || right == settings_.unk_token) merges_unknown_ = true;
+  merges_.insert(left_id, right_id, {static_cast<std::uint32_t>(index), id_of(merged)});
   merged_.push_back(std::move(merged));
 }
 
@@ -106,7 +107,7 @@ void Bpe::note_neighbours() {
     for (const std::string& merged : merged_) {
       std::optional<char32_t> last;
       for_each_character(merged, [&](char32_t c, std::size_t, std::size_t) {
-        if (last) merged_neighbours_.insert(pair(*last, c));
+        if (last) merged_neighbours_.insert(neighbours(*last, c));
         last = c;
       });
     }
@@ -126,7 +127,7 @@ std::size_t Bpe::independent_beginning(std::string_view word) const {
   for (std::size_t i = character_bytes(word[0]); i < word.size(); i += character_bytes(word[i])) {
     const char32_t c = code_point_at(word, i);
     const bool is_known = id_of_character(c).has_value();
-    if (is_known && is_last_known && !merged_neighbours_.contains(pair(last, c))) return i;
+    if (is_known && is_last_known && !merged_neighbours_.contains(neighbours(last, c))) return i;
     last = c;
     is_last_known = is_known;
   }

@@ -38,13 +38,13 @@ std::string decode_base64(const JsonField& field) {
 bool has_leaf(std::uint32_t unit) {
   return (unit >> 8 & 1) != 0;
 }
-std::uint32_t value(std::uint32_t unit) {
+std::uint32_t leaf_value(std::uint32_t unit) {
   return unit & 0x7fffffff;
 }
-std::uint32_t label(std::uint32_t unit) {
+std::uint32_t unit_label(std::uint32_t unit) {
   return unit & 0x800000ff;
 }
-std::uint32_t offset(std::uint32_t unit) {
+std::uint32_t unit_offset(std::uint32_t unit) {
   return unit >> 10 << ((unit & 0x200) >> 6);
 }
 
@@ -68,17 +68,17 @@ Charsmap::Charsmap(const JsonField& field) {
 }
 
 std::optional<std::string_view> Charsmap::replacement(std::string_view chunk) const {
-  std::uint32_t node = offset(trie_[0]);
+  std::uint32_t node = unit_offset(trie_[0]);
   for (const char byte : chunk) {
     const auto step = static_cast<unsigned char>(byte);
     if (step == 0) return std::nullopt;
     node ^= step;
-    if (node >= trie_.size() || label(trie_[node]) != step) return std::nullopt;
+    if (node >= trie_.size() || unit_label(trie_[node]) != step) return std::nullopt;
     const std::uint32_t unit = trie_[node];
-    node ^= offset(unit);
+    node ^= unit_offset(unit);
     if (!has_leaf(unit)) continue;
     if (node >= trie_.size()) return std::nullopt;
-    const std::uint32_t begin = value(trie_[node]);
+    const std::uint32_t begin = leaf_value(trie_[node]);
     const bool is_inside_character = begin < replacements_.size() && (replacements_[begin] & 0xc0) == 0x80;
     if (begin > replacements_.size() || is_inside_character) return std::nullopt;
     const std::string_view rest = std::string_view(replacements_).substr(begin);

@@ -34,7 +34,7 @@ Decode by_token(std::function<void(std::string&)> change) {
   };
 }
 
-Decode read_sequence(const JsonField& field) {
+Decode read_sequence_decoder(const JsonField& field) {
   field.allow_only({"type", "decoders"});
   std::vector<Decode> steps;
   for (const JsonField& step : field.at("decoders").elements()) steps.push_back(read_decoder(step));
@@ -62,7 +62,7 @@ std::optional<std::string> bytes_of(std::string_view token) {
   return bytes;
 }
 
-Decode read_byte_level(const JsonField& field) {
+Decode read_byte_level_decoder(const JsonField& field) {
   // A decoder has the settings of the pre-tokenizer of this name, but they mean nothing to it.
   field.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   return [](std::vector<std::string>& tokens) {
@@ -75,7 +75,7 @@ Decode read_byte_level(const JsonField& field) {
   };
 }
 
-Decode read_metaspace(const JsonField& field) {
+Decode read_metaspace_decoder(const JsonField& field) {
   return [metaspace = Metaspace(field)](std::vector<std::string>& tokens) {
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = metaspace.unmarked(tokens[i], i == 0);
   };
@@ -116,17 +116,17 @@ void join_fallback_bytes(std::vector<std::string>& tokens) {
   tokens = std::move(joined);
 }
 
-Decode read_byte_fallback(const JsonField& field) {
+Decode read_byte_fallback_decoder(const JsonField& field) {
   field.allow_only({"type"});
   return join_fallback_bytes;
 }
 
-Decode read_fuse(const JsonField& field) {
+Decode read_fuse_decoder(const JsonField& field) {
   field.allow_only({"type"});
   return join;
 }
 
-Decode read_strip(const JsonField& field) {
+Decode read_strip_decoder(const JsonField& field) {
   field.allow_only({"type", "content", "start", "stop"});
   std::string content;
   append_character(content, field.at("content").character());
@@ -143,7 +143,7 @@ Decode read_strip(const JsonField& field) {
       });
 }
 
-Decode read_replace(const JsonField& field) {
+Decode read_replace_decoder(const JsonField& field) {
   field.allow_only({"type", "pattern", "content"});
   return by_token(
       [pattern = Pattern(field.at("pattern")), content = field.at("content").text()](std::string& token) {
@@ -161,7 +161,7 @@ void clean_up(std::string& text) {
   for (const auto& [from, to] : kRules) replace_all(text, from, to);
 }
 
-Decode read_word_piece(const JsonField& field) {
+Decode read_word_piece_decoder(const JsonField& field) {
   field.allow_only({"type", "prefix", "cleanup"});
   return [prefix = field.at("prefix").text(),
           cleanup = field.at("cleanup").flag()](std::vector<std::string>& tokens) {
@@ -177,14 +177,14 @@ Decode read_word_piece(const JsonField& field) {
   };
 }
 
-Decode read_bpe(const JsonField& field) {
+Decode read_bpe_decoder(const JsonField& field) {
   field.allow_only({"type", "suffix"});
   return [suffix = field.at("suffix").text()](std::vector<std::string>& tokens) {
     for (std::string& token : tokens) replace_all(token, suffix, &token == &tokens.back() ? "" : " ");
   };
 }
 
-Decode read_ctc(const JsonField& field) {
+Decode read_ctc_decoder(const JsonField& field) {
   field.allow_only({"type", "pad_token", "word_delimiter_token", "cleanup"});
   return [pad = field.at("pad_token").text(), delimiter = field.at("word_delimiter_token").text(),
           cleanup = field.at("cleanup").flag()](std::vector<std::string>& tokens) {
@@ -199,24 +199,24 @@ Decode read_ctc(const JsonField& field) {
   };
 }
 
-using Reader = Decode (*)(const JsonField&);
-const std::map<std::string, Reader>& readers() {
-  static const std::map<std::string, Reader> readers{
-      {"Sequence", read_sequence},   {"ByteLevel", read_byte_level},
-      {"Metaspace", read_metaspace}, {"ByteFallback", read_byte_fallback},
-      {"Fuse", read_fuse},           {"Strip", read_strip},
-      {"Replace", read_replace},     {"WordPiece", read_word_piece},
-      {"BPEDecoder", read_bpe},      {"CTC", read_ctc},
+using DecoderReader = Decode (*)(const JsonField&);
+const std::map<std::string, DecoderReader>& decoder_readers() {
+  static const std::map<std::string, DecoderReader> known{
+      {"Sequence", read_sequence_decoder},   {"ByteLevel", read_byte_level_decoder},
+      {"Metaspace", read_metaspace_decoder}, {"ByteFallback", read_byte_fallback_decoder},
+      {"Fuse", read_fuse_decoder},           {"Strip", read_strip_decoder},
+      {"Replace", read_replace_decoder},     {"WordPiece", read_word_piece_decoder},
+      {"BPEDecoder", read_bpe_decoder},      {"CTC", read_ctc_decoder},
   };
-  return readers;
+  return known;
 }
 
 }  // namespace
 
 Decode read_decoder(const JsonField& field) {
   const std::string type = field.at("type").text();
-  const auto reader = readers().find(type);
-  if (reader == readers().end()) field.refuse(fmt::format("decoder '{}' is not supported", type));
+  const auto reader = decoder_readers().find(type);
+  if (reader == decoder_readers().end()) field.refuse(fmt::format("decoder '{}' is not supported", type));
   return reader->second(field);
 }
 

@@ -51,14 +51,14 @@ Normalize in_order(std::vector<Normalize> steps) {
   };
 }
 
-Normalize read_sequence(const JsonField& field) {
+Normalize read_sequence_normalizer(const JsonField& field) {
   field.allow_only({"type", "normalizers"});
   std::vector<Normalize> steps;
   for (const JsonField& step : field.at("normalizers").elements()) steps.push_back(read_normalizer(step));
   return in_order(std::move(steps));
 }
 
-Normalize read_strip(const JsonField& field) {
+Normalize read_strip_normalizer(const JsonField& field) {
   field.allow_only({"type", "strip_left", "strip_right"});
   return [left = field.at("strip_left").flag(),
           right = field.at("strip_right").flag()](NormalizedText& normalized) {
@@ -75,7 +75,7 @@ Normalize read_strip(const JsonField& field) {
   };
 }
 
-Normalize read_replace(const JsonField& field) {
+Normalize read_replace_normalizer(const JsonField& field) {
   field.allow_only({"type", "pattern", "content"});
   return [pattern = Pattern(field.at("pattern")),
           content = field.at("content").text()](NormalizedText& normalized) {
@@ -86,7 +86,7 @@ Normalize read_replace(const JsonField& field) {
   };
 }
 
-Normalize read_prepend(const JsonField& field) {
+Normalize read_prepend_normalizer(const JsonField& field) {
   field.allow_only({"type", "prepend"});
   return [prepend = field.at("prepend").text()](NormalizedText& normalized) {
     if (!normalized.text.empty()) normalized.text.insert(0, prepend);
@@ -101,7 +101,7 @@ Normalize to_byte_characters() {
   };
 }
 
-Normalize read_precompiled(const JsonField& field) {
+Normalize read_precompiled_normalizer(const JsonField& field) {
   field.allow_only({"type", "precompiled_charsmap"});
   return [charsmap = Charsmap(field.at("precompiled_charsmap"))](NormalizedText& normalized) {
     std::string text;
@@ -141,7 +141,7 @@ Normalize clean_text() {
   });
 }
 
-Normalize read_bert(const JsonField& field) {
+Normalize read_bert_normalizer(const JsonField& field) {
   field.allow_only({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
   const bool lowercase = field.at("lowercase").flag();
   std::vector<Normalize> steps;
@@ -162,10 +162,10 @@ Normalize read_bert(const JsonField& field) {
   return in_order(std::move(steps));
 }
 
-using Reader = Normalize (*)(const JsonField&);
-const std::map<std::string, Reader>& readers() {
-  static const std::map<std::string, Reader> readers{
-      {"Sequence", read_sequence},
+using NormalizerReader = Normalize (*)(const JsonField&);
+const std::map<std::string, NormalizerReader>& normalizer_readers() {
+  static const std::map<std::string, NormalizerReader> known{
+      {"Sequence", read_sequence_normalizer},
       {"NFC", [](const JsonField& field) { return read_only_type(field, in_form(NormalForm::nfc)); }},
       {"NFD", [](const JsonField& field) { return read_only_type(field, in_form(NormalForm::nfd)); }},
       {"NFKC", [](const JsonField& field) { return read_only_type(field, in_form(NormalForm::nfkc)); }},
@@ -175,25 +175,26 @@ const std::map<std::string, Reader>& readers() {
          return read_only_type(field,
                                by_character([](char32_t c, std::string& out) { append_lower_case(out, c); }));
        }},
-      {"Strip", read_strip},
+      {"Strip", read_strip_normalizer},
       {"StripAccents",
        [](const JsonField& field) { return read_only_type(field, without(is_combining_mark)); }},
-      {"Replace", read_replace},
-      {"Prepend", read_prepend},
+      {"Replace", read_replace_normalizer},
+      {"Prepend", read_prepend_normalizer},
       {"ByteLevel", [](const JsonField& field) { return read_only_type(field, to_byte_characters()); }},
-      {"Precompiled", read_precompiled},
-      {"BertNormalizer", read_bert},
+      {"Precompiled", read_precompiled_normalizer},
+      {"BertNormalizer", read_bert_normalizer},
       {"Nmt", [](const JsonField& field) { return read_only_type(field, nmt()); }},
   };
-  return readers;
+  return known;
 }
 
 }  // namespace
 
 Normalize read_normalizer(const JsonField& field) {
   const std::string type = field.at("type").text();
-  const auto reader = readers().find(type);
-  if (reader == readers().end()) field.refuse(fmt::format("normalizer '{}' is not supported", type));
+  const auto reader = normalizer_readers().find(type);
+  if (reader == normalizer_readers().end())
+    field.refuse(fmt::format("normalizer '{}' is not supported", type));
   return reader->second(field);
 }
 

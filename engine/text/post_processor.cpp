@@ -13,7 +13,7 @@ std::vector<std::int32_t> read_ids(const JsonField& special_tokens, const std::s
   return ids;
 }
 
-Template read_template(const JsonField& field) {
+Template read_template_processor(const JsonField& field) {
   field.allow_only({"type", "single", "pair", "special_tokens"});
   Template parts;
   for (const JsonField& part : field.at("single").elements()) {
@@ -29,29 +29,31 @@ Template read_template(const JsonField& field) {
 }
 
 /// ["[SEP]", 102].
-std::int32_t read_token(const JsonField& field) {
+std::int32_t read_id_of_token(const JsonField& field) {
   const auto elements = field.elements();
   if (elements.size() != 2) field.refuse("a token is ['text', id]");
   return elements[1].id();
 }
 
-Template read_bert(const JsonField& field) {
+Template read_bert_processor(const JsonField& field) {
   field.allow_only({"type", "sep", "cls"});
-  return {{false, {read_token(field.at("cls"))}}, {true, {}}, {false, {read_token(field.at("sep"))}}};
+  return {
+      {false, {read_id_of_token(field.at("cls"))}}, {true, {}}, {false, {read_id_of_token(field.at("sep"))}}};
 }
 
-Template read_roberta(const JsonField& field) {
+Template read_roberta_processor(const JsonField& field) {
   field.allow_only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
-  return {{false, {read_token(field.at("cls"))}}, {true, {}}, {false, {read_token(field.at("sep"))}}};
+  return {
+      {false, {read_id_of_token(field.at("cls"))}}, {true, {}}, {false, {read_id_of_token(field.at("sep"))}}};
 }
 
 /// It moves offsets, of which there are none here.
-Template read_byte_level(const JsonField& field) {
+Template read_byte_level_processor(const JsonField& field) {
   field.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   return plain_template();
 }
 
-Template read_sequence(const JsonField& field) {
+Template read_sequence_processor(const JsonField& field) {
   field.allow_only({"type", "processors"});
   Template made = plain_template();
   for (const JsonField& element : field.at("processors").elements()) {
@@ -72,11 +74,11 @@ Template plain_template() {
 
 Template read_post_processor(const JsonField& field) {
   const std::string type = field.at("type").text();
-  if (type == "TemplateProcessing") return read_template(field);
-  if (type == "BertProcessing") return read_bert(field);
-  if (type == "RobertaProcessing") return read_roberta(field);
-  if (type == "ByteLevel") return read_byte_level(field);
-  if (type == "Sequence") return read_sequence(field);
+  if (type == "TemplateProcessing") return read_template_processor(field);
+  if (type == "BertProcessing") return read_bert_processor(field);
+  if (type == "RobertaProcessing") return read_roberta_processor(field);
+  if (type == "ByteLevel") return read_byte_level_processor(field);
+  if (type == "Sequence") return read_sequence_processor(field);
   field.refuse(fmt::format("post-processor '{}' is not supported", type));
 }
 

@@ -42,7 +42,7 @@ void write_byte_characters(Pieces& pieces) {
   pieces.rewrite([](std::string_view text, bool, std::string& out) { append_byte_characters(text, out); });
 }
 
-PreTokenizer read_byte_level(const JsonField& field) {
+PreTokenizer read_byte_level_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   PreTokenizer made{.steps = {}, .ends_in_byte_characters = true};
   if (field.at("add_prefix_space").flag()) {
@@ -71,20 +71,20 @@ PreTokenizer read_byte_level(const JsonField& field) {
   return made;
 }
 
-PreTokenizer read_split(const JsonField& field) {
+PreTokenizer read_split_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "pattern", "behavior", "invert"});
   return {{cut_at([pattern = Pattern(field.at("pattern"))](
                       std::string_view text, std::vector<Stretch>& out) { pattern.find(text, out); },
                   read_behavior(field.at("behavior")), field.at("invert").flag())}};
 }
 
-PreTokenizer read_digits(const JsonField& field) {
+PreTokenizer read_digits_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "individual_digits"});
   const bool individual = field.at("individual_digits").flag();
   return {{cut_at_characters(is_numeric, individual ? SplitBehavior::isolated : SplitBehavior::contiguous)}};
 }
 
-PreTokenizer read_punctuation(const JsonField& field) {
+PreTokenizer read_punctuation_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "behavior"});
   const auto behavior = field.find("behavior");
   return {{cut_at_characters(is_punctuation, behavior ? read_behavior(*behavior) : SplitBehavior::isolated)}};
@@ -106,30 +106,30 @@ void find_words(std::string_view text, std::vector<Stretch>& stretches) {
   });
 }
 
-PreTokenizer read_whitespace(const JsonField& field) {
+PreTokenizer read_whitespace_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type"});
   return {{cut_at(find_words, SplitBehavior::removed)}};
 }
 
-PreTokenizer read_whitespace_split(const JsonField& field) {
+PreTokenizer read_whitespace_split_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type"});
   return {{cut_at_characters(is_whitespace, SplitBehavior::removed)}};
 }
 
-PreTokenizer read_bert(const JsonField& field) {
+PreTokenizer read_bert_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type"});
   return {{cut_at_characters(is_whitespace, SplitBehavior::removed),
            cut_at_characters(is_punctuation, SplitBehavior::isolated)}};
 }
 
-PreTokenizer read_delimiter(const JsonField& field) {
+PreTokenizer read_delimiter_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "delimiter"});
   return {{cut_at_characters(
       [delimiter = field.at("delimiter").character()](char32_t c) { return c == delimiter; },
       SplitBehavior::removed)}};
 }
 
-PreTokenizer read_metaspace(const JsonField& field) {
+PreTokenizer read_metaspace_pre_tokenizer(const JsonField& field) {
   const Metaspace metaspace(field);
   PreTokenizer made;
   made.steps.push_back([metaspace](Pieces& pieces) {
@@ -144,7 +144,7 @@ PreTokenizer read_metaspace(const JsonField& field) {
   return made;
 }
 
-PreTokenizer read_sequence(const JsonField& field) {
+PreTokenizer read_sequence_pre_tokenizer(const JsonField& field) {
   field.allow_only({"type", "pretokenizers"});
   PreTokenizer made;
   for (const JsonField& element : field.at("pretokenizers").elements()) {
@@ -156,29 +156,30 @@ PreTokenizer read_sequence(const JsonField& field) {
   return made;
 }
 
-using Reader = PreTokenizer (*)(const JsonField&);
-const std::map<std::string, Reader>& readers() {
-  static const std::map<std::string, Reader> readers{
-      {"Sequence", read_sequence},
-      {"ByteLevel", read_byte_level},
-      {"Split", read_split},
-      {"Digits", read_digits},
-      {"Punctuation", read_punctuation},
-      {"Whitespace", read_whitespace},
-      {"WhitespaceSplit", read_whitespace_split},
-      {"BertPreTokenizer", read_bert},
-      {"CharDelimiterSplit", read_delimiter},
-      {"Metaspace", read_metaspace},
+using PreTokenizerReader = PreTokenizer (*)(const JsonField&);
+const std::map<std::string, PreTokenizerReader>& pre_tokenizer_readers() {
+  static const std::map<std::string, PreTokenizerReader> known{
+      {"Sequence", read_sequence_pre_tokenizer},
+      {"ByteLevel", read_byte_level_pre_tokenizer},
+      {"Split", read_split_pre_tokenizer},
+      {"Digits", read_digits_pre_tokenizer},
+      {"Punctuation", read_punctuation_pre_tokenizer},
+      {"Whitespace", read_whitespace_pre_tokenizer},
+      {"WhitespaceSplit", read_whitespace_split_pre_tokenizer},
+      {"BertPreTokenizer", read_bert_pre_tokenizer},
+      {"CharDelimiterSplit", read_delimiter_pre_tokenizer},
+      {"Metaspace", read_metaspace_pre_tokenizer},
   };
-  return readers;
+  return known;
 }
 
 }  // namespace
 
 PreTokenizer read_pre_tokenizer(const JsonField& field) {
   const std::string type = field.at("type").text();
-  const auto reader = readers().find(type);
-  if (reader == readers().end()) field.refuse(fmt::format("pre-tokenizer '{}' is not supported", type));
+  const auto reader = pre_tokenizer_readers().find(type);
+  if (reader == pre_tokenizer_readers().end())
+    field.refuse(fmt::format("pre-tokenizer '{}' is not supported", type));
   return reader->second(field);
 }
 

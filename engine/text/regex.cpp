@@ -1,6 +1,7 @@
 #include "engine/text/regex.h"
 
 #include <fmt/format.h>
+#define ONIG_ESCAPE_UCHAR_COLLISION  // UChar is ICU's
 #include <oniguruma.h>
 
 #include <mutex>
@@ -16,7 +17,7 @@ const OnigUChar* bytes(const char* text) {
   return reinterpret_cast<const OnigUChar*>(text);
 }
 
-std::string reason(int status, OnigErrorInfo* info = nullptr) {
+std::string onig_reason(int status, OnigErrorInfo* info = nullptr) {
   OnigUChar text[ONIG_MAX_ERROR_MESSAGE_LEN];
   const int length = onig_error_code_to_str(text, status, info);
   return {reinterpret_cast<const char*>(text), static_cast<std::size_t>(length)};
@@ -52,7 +53,7 @@ Regex::Regex(std::string_view pattern) {
   const OnigUChar* begin = bytes(pattern.data());
   const int status = onig_new(&regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                               ONIG_SYNTAX_DEFAULT, &info);
-  if (status != ONIG_NORMAL) throw std::invalid_argument(reason(status, &info));
+  if (status != ONIG_NORMAL) throw std::invalid_argument(onig_reason(status, &info));
   regex_ = std::shared_ptr<re_pattern_buffer>(regex, Free());
 }
 
@@ -73,7 +74,7 @@ void Regex::for_each_match(std::string_view text,
     if (status < 0) {
       throw ConfigError(
           fmt::format("a regular expression of the tokenizer gives up on a text of {} bytes: {}", text.size(),
-                      reason(status)));
+                      onig_reason(status)));
     }
     const auto match_begin = static_cast<std::size_t>(found.region->beg[0]);
     const auto match_end = static_cast<std::size_t>(found.region->end[0]);
