@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "engine/text/regex_properties.h"
 #include "engine/text/utf8.h"
 
 namespace strata {
@@ -28,6 +29,7 @@ void initialize_once() {
   std::call_once(once, [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     onig_initialize(encodings, 1);
+    define_regex_properties();
   });
 }
 
