@@ -46,7 +46,8 @@ Decode read_sequence_decoder(const JsonField& field) {
 void join(std::vector<std::string>& tokens) {
   std::string text;
   for (const std::string& token : tokens) text += token;
-  tokens.assign(1, std::move(text));
+  tokens.clear();
+  tokens.push_back(std::move(text));
 }
 
 /// The bytes that a token's characters stand for; nothing if one stands for none.
@@ -188,7 +189,7 @@ Decode read_ctc_decoder(const JsonField& field) {
   field.allow_only({"type", "pad_token", "word_delimiter_token", "cleanup"});
   return [pad = field.at("pad_token").text(), delimiter = field.at("word_delimiter_token").text(),
           cleanup = field.at("cleanup").flag()](std::vector<std::string>& tokens) {
-    tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
     for (std::string& token : tokens) {
       replace_all(token, pad, "");
       if (!cleanup) continue;

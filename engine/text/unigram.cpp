@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -15,6 +18,28 @@ namespace {
 /// unigram_model.cc, kUnkPenalty).
 constexpr double kUnknownPenalty = 10.0;
 
+/// The original's JSON reader divides the digits by a power of ten, which may miss the nearest number by a
+/// bit (serde_json without float_roundtrip), and of two ways to write a word that score alike up to such a
+/// bit it takes the better one. The shortest digits of a score are those that files have.
+double as_the_original_reads(double score) {
+  std::array<char, 32> text;
+  const auto end =
+      std::to_chars(text.begin(), text.end(), std::abs(score), std::chars_format::scientific).ptr;
+  const char* mark = std::find(text.begin(), end, 'e');
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  std::from_chars(mark[1] == '+' ? mark + 2 : mark + 1, end, exponent);
+  for (const char* each = text.begin(); each != mark; ++each) {
+    if (*each == '.') continue;
+    digits = 10 * digits + static_cast<std::uint64_t>(*each - '0');
+    if (each != text.begin()) --exponent;
+  }
+  const double power = std::pow(10.0, std::abs(exponent));
+  const double read =
+      exponent < 0 ? static_cast<double>(digits) / power : static_cast<double>(digits) * power;
+  return std::copysign(read, score);
+}
+
 Vocabulary read_vocabulary(const JsonField& field, std::vector<double>& scores) {
   if (!field.value().is_array()) field.refuse("a list of tokens and scores is expected here");
   std::vector<std::string> tokens;
@@ -22,7 +47,7 @@ Vocabulary read_vocabulary(const JsonField& field, std::vector<double>& scores) 
     const bool fits = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
     if (!fits) field.refuse_below(fmt::format("[{}]", tokens.size()), "a token is ['text', score]");
     tokens.push_back(entry[0].get<std::string>());
-    scores.push_back(entry[1].get<double>());
+    scores.push_back(as_the_original_reads(entry[1].get<double>()));
   }
   return Vocabulary(std::move(tokens));
 }

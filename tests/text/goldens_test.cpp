@@ -78,7 +78,7 @@ TEST_P(Goldens, VocabulariesHaveTheirSize) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Goldens,
                          testing::Values("gpt2", "roberta", "llama3", "qwen2", "llama2", "mistral", "gemma",
-                                         "t5", "xlm_r", "unigram_bytes", "bert", "clip", "mixed"),
+                                         "t5", "xlm_r", "unigram_bytes", "ties", "bert", "clip", "mixed"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Normalizers, GiveTheTextsOfTheOriginal) {

@@ -7,6 +7,7 @@ cases runs this: training is not reproducible to the bit, so all files change.""
 import io
 import json
 import pathlib
+import random
 
 import sentencepiece
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
@@ -218,6 +219,28 @@ def unigram_bytes():
     return Tokenizer.from_str(json.dumps(made))
 
 
+TIES = [chr(0x100 + i) + chr(0x200 + i) * 4 for i in range(20)]
+
+
+def ties():
+    """Unigrams of which a text may be written in two ways, x a aaa or x aaa a, whose scores are the same or differ in
+    their last bits by how a score's digits are read: as the nearest number, or by a division."""
+    rng = random.Random(1)
+    tokens = [("<unk>", 0.0)]
+    for text in TIES:
+        while True:
+            scores = [-rng.uniform(*limits) for limits in ((5, 15), (9, 15), (9, 15))]
+            read = [-float(repr(-score).replace(".", "")) / 10.0 ** len(repr(score).partition(".")[2])
+                    for score in scores]
+            if (scores[0] + scores[1]) + scores[2] >= (scores[0] + scores[2]) + scores[1] and \
+                    (read[0] + read[1]) + read[2] < (read[0] + read[2]) + read[1]:
+                break
+        tokens += zip((text[0], text[1], text[2:]), scores)
+    tokenizer = Tokenizer(models.Unigram(tokens, unk_id=0, byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
 def bert():
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=50))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -263,7 +286,7 @@ def mixed():
     return tokenizer
 
 
-FAMILIES = [gpt2, roberta, llama3, qwen2, llama2, mistral, gemma, t5, xlm_r, unigram_bytes, bert, clip, mixed]
+FAMILIES = [gpt2, roberta, llama3, qwen2, llama2, mistral, gemma, t5, xlm_r, unigram_bytes, ties, bert, clip, mixed]
 
 NORMALIZERS = [
     normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(),
@@ -302,6 +325,8 @@ DECODERS = [
 
 def texts_of(tokenizer):
     added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    if not added:
+        return TIES
     return TEXTS + [around.format(token, token) for token in added[-7:] for around in AROUND]
 
 
@@ -341,9 +366,10 @@ def decoded(decoder, tokens):
 def main():
     GOLDENS.mkdir(exist_ok=True)
     for family in FAMILIES:
-        tokenizer = family()
+        file = family().to_str()
+        tokenizer = Tokenizer.from_str(file)  # whose scores may differ from the family's in their last bits
         name = family.__name__
-        write(f"{name}.tokenizer.json", json.loads(tokenizer.to_str()))
+        write(f"{name}.tokenizer.json", json.loads(file))
         vocabulary = tokenizer.get_vocab()
         write(f"{name}.cases.json", {"vocabulary_size": len(vocabulary), "end": max(vocabulary.values()) + 1,
                                      "cases": cases_of(tokenizer)})

@@ -42,8 +42,8 @@ class Tokenizers : public testing::TestWithParam<const char*> {};
 TEST_P(Tokenizers, GiveTheSameIdsFromManyThreads) {
   const TextTokenizer tokenizer = read(GetParam());
   std::mt19937 random(1);
-  std::vector<std::string> texts;
-  for (int i = 0; i < 200; ++i) texts.push_back(random_text(random, 40));
+  std::vector<std::string> texts(200);
+  for (std::string& text : texts) text = random_text(random, 40);
   const auto encode_all = [&] {
     std::vector<Ids> ids(texts.size());
     for (std::size_t i = 0; i < texts.size(); ++i) tokenizer.encode(texts[i], ids[i], AddSpecial::yes);
@@ -52,6 +52,7 @@ TEST_P(Tokenizers, GiveTheSameIdsFromManyThreads) {
   std::vector<std::vector<Ids>> of_threads(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(of_threads.size());
     for (std::vector<Ids>& ids : of_threads) threads.emplace_back([&] { ids = encode_all(); });
   }
   for (const std::vector<Ids>& ids : of_threads) EXPECT_EQ(ids, encode_all());
@@ -146,8 +147,8 @@ TEST(ByteTrie, FindsTheKeysThatATextBeginsWith) {
     for (char& c : text) c = static_cast<char>("ab\xff"[random() % 3]);
     return text;
   };
-  std::vector<std::string> keys;
-  for (int i = 0; i < 60; ++i) keys.push_back(word());
+  std::vector<std::string> keys(60);
+  for (std::string& key : keys) key = word();
   std::vector<std::pair<std::string_view, std::int32_t>> entries;
   for (std::size_t i = 0; i < keys.size(); ++i) entries.emplace_back(keys[i], static_cast<std::int32_t>(i));
   const ByteTrie trie(entries);
