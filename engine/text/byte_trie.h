@@ -16,7 +16,7 @@ class ByteTrie {
   static constexpr std::int32_t kNone = -1;
 
   ByteTrie() : ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>>()) {}
-  /// Of equal keys the last counts. REQUIRES: no key is empty; values are not negative.
+  /// The last of equal keys counts. REQUIRES: no key is empty; values are not negative.
   explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> keys);
 
   /// Calls `use(bytes, value)` for each key that `text` begins with, shortest first.

@@ -30,7 +30,7 @@ constexpr CharacterRange kNewer[] = {
     {0x1fa8f, 0x1fa8f, "S"},  {0x1fabe, 0x1fabe, "S"},  {0x1fac6, 0x1fac6, "S"},  {0x1fadc, 0x1fadc, "S"},
     {0x1fadf, 0x1fadf, "S"},  {0x1fae9, 0x1fae9, "S"},  {0x1fbcb, 0x1fbef, "S"},  {0x2ebf0, 0x2ee5d, "Lo"}};
 
-// Of Unicode 17.
+// These are of Unicode 17.
 constexpr CharacterRange kNewerNumeric[] = {{0x11de0, 0x11de9, "Nd"}, {0x16ff4, 0x16ff6, "Nl"}};
 
 struct LowerCase {
