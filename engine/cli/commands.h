@@ -64,4 +64,15 @@ struct ExportCommand : RunFileCommand {
 };
 int run_export(const ExportCommand& command);
 
+/// Text as a file of token ids, which needs no run.
+struct TokenizeCommand {
+  std::string tokenizer;  ///< a model's folder, or its tokenizer.json
+  std::string prefix;     ///< of the files to write
+  std::vector<std::string> texts;
+  std::string end;           ///< the token behind each text; empty: the folder's eos_token
+  bool has_no_end = false;   ///< there is none
+  std::int64_t threads = 0;  ///< 0: one per core
+};
+int run_tokenize(const TokenizeCommand& command);
+
 }  // namespace strata

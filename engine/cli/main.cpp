@@ -130,6 +130,23 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_val("fp32");
 
+  TokenizeCommand tokenize;
+  CLI::App* tokenize_app = app.add_subcommand(
+      "tokenize", "write text files as a file of token ids, for data.path with data.tokenizer none");
+  tokenize_app
+      ->add_option("tokenizer", tokenize.tokenizer, "a model's Hugging Face folder, or a tokenizer.json")
+      ->required();
+  tokenize_app->add_option("prefix", tokenize.prefix, "the files to write are PREFIX.bin and PREFIX.idx")
+      ->required();
+  tokenize_app->add_option("texts", tokenize.texts, "files of UTF-8 text, or patterns as in data.path")
+      ->required();
+  CLI::Option* end = tokenize_app->add_option(
+      "--end", tokenize.end,
+      "the token behind each text; left out: eos_token of the folder's tokenizer_config.json");
+  tokenize_app->add_flag("--no-end", tokenize.has_no_end, "put no token behind texts")->excludes(end);
+  tokenize_app->add_option("--threads", tokenize.threads, "texts that are encoded at once; 0: one per core")
+      ->check(CLI::Range(0, 4096));
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -142,6 +159,7 @@ int run(int argc, char** argv) {
   if (profile_app->parsed()) return run_profile(profile);
   if (explain_app->parsed()) return run_explain(explain);
   if (doctor_app->parsed()) return run_doctor(doctor);
+  if (tokenize_app->parsed()) return run_tokenize(tokenize);
   return run_export(export_command);
 }
 

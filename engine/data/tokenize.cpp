@@ -1,0 +1,161 @@
+#include "engine/data/tokenize.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/task_arena.h"
+#include "engine/data/mapped_file.h"
+
+namespace strata {
+namespace {
+
+/// Texts that are encoded before any of them is written: enough for all threads, and few enough for memory.
+constexpr Bytes kBatchBytes = 64 * MiB;
+
+template <typename T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+/// A file that gets its name when it is whole, and is gone if it never is.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path) : path_(path), writer_(FileSystem::real(), path + ".tmp") {}
+  ~NewFile() {
+    if (!is_named_) remove_quietly(FileSystem::real(), writer_.path());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) { writer_.write(bytes); }
+  template <typename T>
+  void write_value(const T& value) {
+    write(std::as_bytes(std::span(&value, 1)));
+  }
+  void finish() { writer_.finish(); }
+  void name() {
+    FileSystem::real().rename(writer_.path(), path_);
+    is_named_ = true;
+  }
+
+ private:
+  std::string path_;
+  FileWriter writer_;
+  bool is_named_ = false;
+};
+
+/// Megatron's pair of files (core/datasets/indexed_dataset.py), with a sequence for each document.
+class IndexedTokens {
+ public:
+  IndexedTokens(const std::string& prefix, std::int32_t end_of_ids)
+      : is_narrow_(end_of_ids <= kNarrowIds), data_(prefix + ".bin"), index_(prefix + ".idx") {}
+
+  void add(std::span<const std::int32_t> ids) {
+    if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+      throw ConfigError("a text has more than 2^31 tokens, which the format cannot say: cut it");
+    lengths_.push_back(static_cast<std::int32_t>(ids.size()));
+    if (is_narrow_) {
+      narrow_.assign(ids.begin(), ids.end());
+      data_.write(bytes_of(narrow_));
+    } else {
+      data_.write(std::as_bytes(ids));
+    }
+  }
+
+  void finish() {
+    constexpr std::uint8_t kUint16 = 8, kInt32 = 4;
+    const auto documents = static_cast<std::uint64_t>(lengths_.size());
+    const std::int64_t id_bytes = is_narrow_ ? 2 : 4;
+    index_.write(std::as_bytes(std::span("MMIDIDX\0", 9)));
+    index_.write_value(std::uint64_t{1});
+    index_.write_value(is_narrow_ ? kUint16 : kInt32);
+    index_.write_value(documents);
+    index_.write_value(documents + 1);
+    index_.write(bytes_of(lengths_));
+    std::vector<std::int64_t> places;
+    std::int64_t place = 0;
+    for (const std::int32_t length : lengths_) {
+      places.push_back(place);
+      place += length * id_bytes;
+    }
+    index_.write(bytes_of(places));
+    places.clear();
+    for (std::uint64_t document = 0; document <= documents; ++document)
+      places.push_back(static_cast<std::int64_t>(document));
+    index_.write(bytes_of(places));
+    data_.finish();
+    index_.finish();
+    data_.name();
+    index_.name();
+  }
+
+ private:
+  static constexpr std::int32_t kNarrowIds = 1 << 16;
+  bool is_narrow_;
+  NewFile data_, index_;
+  std::vector<std::int32_t> lengths_;  ///< in ids
+  std::vector<std::uint16_t> narrow_;
+};
+
+void refuse_what_is_there(const std::string& prefix) {
+  for (const char* extension : {".bin", ".idx", ".bin.tmp", ".idx.tmp"}) {
+    if (is_there(prefix + extension))
+      throw ConfigError(
+          fmt::format("{}{} exists already: remove it, or choose another name", prefix, extension));
+  }
+}
+
+void encode(const TextTokenizer& tokenizer, const MappedFile& text, const TokenizeOptions& options,
+            std::vector<std::int32_t>& ids) {
+  ids.clear();
+  if (text.bytes().empty()) return;
+  try {
+    tokenizer.encode({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}, ids,
+                     AddSpecial::no);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", text.path(), error.what()));
+  }
+  if (options.end) ids.push_back(*options.end);
+}
+
+}  // namespace
+
+TokenizeProgress tokenize_files(const TextTokenizer& tokenizer, std::span<const std::string> files,
+                                const std::string& prefix, const TokenizeOptions& options,
+                                const std::function<void(const TokenizeProgress&)>& on_progress) {
+  refuse_what_is_there(prefix);
+  TokenizeProgress progress;
+  for (const std::string& file : files)
+    progress.all_bytes += static_cast<Bytes>(MappedFile(file).bytes().size());
+  IndexedTokens out(prefix, tokenizer.end_of_ids());
+  TaskArena workers(options.threads);
+  std::vector<std::vector<std::int32_t>> ids;
+  for (std::size_t first = 0, last = 0; first < files.size(); first = last) {
+    std::deque<MappedFile> texts;
+    Bytes bytes = 0;
+    for (; last < files.size() && bytes < kBatchBytes; ++last)
+      bytes += static_cast<Bytes>(texts.emplace_back(files[last]).bytes().size());
+    ids.resize(texts.size());
+    workers.for_each(std::ssize(texts), [&](std::int64_t i, int) {
+      const auto number = static_cast<std::size_t>(i);
+      encode(tokenizer, texts[number], options, ids[number]);
+    });
+    for (const std::vector<std::int32_t>& own : ids) {
+      if (own.empty()) continue;
+      out.add(own);
+      ++progress.documents;
+      progress.tokens += std::ssize(own);
+    }
+    progress.bytes += bytes;
+    if (on_progress) on_progress(progress);
+  }
+  out.finish();
+  return progress;
+}
+
+}  // namespace strata

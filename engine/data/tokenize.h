@@ -1,0 +1,34 @@
+// Text files as a file of token ids, each text a document: what training then reads without a tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "engine/text/tokenizer.h"
+
+namespace strata {
+
+struct TokenizeOptions {
+  std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
+  int threads = 1;
+};
+
+/// What is done so far.
+struct TokenizeProgress {
+  std::int64_t documents = 0, tokens = 0;
+  Bytes bytes = 0, all_bytes = 0;  ///< of text
+};
+
+/// Writes `prefix`.bin and `prefix`.idx, Megatron's format, of 2-byte ids if the tokenizer has none beyond,
+/// else of 4 bytes; empty files are no documents. Several texts are encoded at once, each by one thread, and
+/// the result does not depend on how many. What is there is refused, and both files get their names when they
+/// are whole. Calls `on_progress` on the calling thread, after each few texts. Throws ConfigError, IoError.
+TokenizeProgress tokenize_files(const TextTokenizer& tokenizer, std::span<const std::string> files,
+                                const std::string& prefix, const TokenizeOptions& options,
+                                const std::function<void(const TokenizeProgress&)>& on_progress = {});
+
+}  // namespace strata

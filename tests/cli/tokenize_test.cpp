@@ -1,0 +1,56 @@
+// strata tokenize, as a user runs it.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/cli/workspace.h"
+#include "tests/support/source_folder.h"
+
+namespace strata::test {
+namespace {
+
+class TokenizeCommands : public Workspace {
+ protected:
+  TokenizeCommands() {
+    std::filesystem::create_directory(path("model"));
+    std::filesystem::copy_file(source_folder() / "tests/text/goldens/gpt2.tokenizer.json",
+                               path("model/tokenizer.json"));
+  }
+};
+
+TEST_F(TokenizeCommands, MakeWhatTrainingReads) {
+  write("model/tokenizer_config.json", R"({"eos_token": {"content": "<|endoftext|>"}})");
+  const Outcome made = strata({"tokenize", "model", "tokens", "corpus.txt", "run.*"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out, ::testing::HasSubstr("wrote tokens.bin and tokens.idx: "));
+  EXPECT_THAT(made.out, ::testing::HasSubstr(" of 2 texts"));
+  const nlohmann::json trained =
+      report(train("run.yaml", {"data.path=tokens", "data.tokenizer=none", "model.config.vocab_size=400"}));
+  EXPECT_GT(trained["tokens_per_second"], 0);
+}
+
+TEST_F(TokenizeCommands, AskWhichTokenEndsATextIfNothingSays) {
+  const Arguments plain = {"tokenize", "model", "tokens", "corpus.txt"};
+  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json names no eos_token", "--end", "--no-end"});
+  Arguments other = plain, none = plain;
+  other.insert(other.end(), {"--end", "<|nothing|>"});
+  expect_sentence(strata(other), 2, {"the tokenizer has no token '<|nothing|>'"});
+  none.emplace_back("--no-end");
+  EXPECT_EQ(strata(none).status, 0);
+  expect_sentence(strata(none), 2, {"tokens.bin exists already"});
+  write("model/tokenizer_config.json", R"({"eos_token": 7})");
+  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: expected a text"});
+}
+
+TEST_F(TokenizeCommands, SayWhatIsMissingOrDamaged) {
+  expect_sentence(strata({"tokenize", "model", "tokens", "nowhere*", "--no-end"}), 2,
+                  {"no file matches nowhere*"});
+  expect_sentence(strata({"tokenize", "nothing", "tokens", "corpus.txt", "--no-end"}), 2,
+                  {"nothing is not there: name a model's folder"});
+  write("model/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}})");
+  expect_sentence(strata({"tokenize", "model", "tokens", "corpus.txt", "--no-end"}), 2,
+                  {"model/tokenizer.json", "merges"});
+}
+
+}  // namespace
+}  // namespace strata::test
