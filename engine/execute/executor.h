@@ -133,8 +133,8 @@ class Executor {
   bool has_its_turn(std::int32_t index, std::int64_t round) const;
   bool is_abandoned(std::size_t model, std::int64_t step) const;
   bool is_over(std::int64_t round) const;
-  /// Wakes the lanes that need wait no longer: few do after one instruction, and the others' threads would only
-  /// go back to sleep. REQUIRES: mutex_ is held.
+  /// Wakes the lanes that need wait no longer: few do after one instruction, and the others' threads would
+  /// only go back to sleep. REQUIRES: mutex_ is held.
   void wake_ready();
   void wake_all();
   void check_deadlock();

@@ -87,8 +87,9 @@ TEST_F(Tokenize, SaysWhichTextItCannotEncodeAndLeavesNothing) {
   const TextTokenizer tokenizer = TextTokenizer::parse(
       R"({"model": {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": null}})", "tokenizer.json");
   const std::string file = corpus_.write("strange", "aaz"), prefix = corpus_.path("tokens");
-  EXPECT_THAT(refusal([&] { tokenize_files(tokenizer, std::vector{file}, prefix, {.end = {}, .threads = 2}); }),
-              HasSubstr(file + ": "));
+  EXPECT_THAT(
+      refusal([&] { tokenize_files(tokenizer, std::vector{file}, prefix, {.end = {}, .threads = 2}); }),
+      HasSubstr(file + ": "));
   for (const char* extension : {".bin", ".idx", ".bin.tmp", ".idx.tmp"})
     EXPECT_FALSE(is_there(prefix + extension)) << extension;
 }
