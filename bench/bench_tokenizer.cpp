@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "engine/text/tokenizer.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -20,7 +20,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 void run(const char* tokenizer_file, const char* documents_file, const char* ids_file) {
   const auto begin = std::chrono::steady_clock::now();
-  const TextTokenizer tokenizer = TextTokenizer::read(tokenizer_file);
+  const Tokenizer tokenizer = Tokenizer::read(tokenizer_file);
   const double read_seconds = seconds_since(begin);
   const std::string text = read_file(documents_file);
   std::vector<std::int32_t> ids, out;
@@ -47,7 +47,7 @@ void run(const char* tokenizer_file, const char* documents_file, const char* ids
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::text
 
 int main(int count, char** arguments) {
   if (count < 3) {
@@ -55,7 +55,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   try {
-    strata::run(arguments[1], arguments[2], count > 3 ? arguments[3] : nullptr);
+    strata::text::run(arguments[1], arguments[2], count > 3 ? arguments[3] : nullptr);
   } catch (const strata::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

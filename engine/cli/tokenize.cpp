@@ -39,7 +39,7 @@ std::string end_token_of(const fs::path& folder) {
   return text->get<std::string>();
 }
 
-std::optional<std::int32_t> find_end(const TokenizeCommand& command, const TextTokenizer& tokenizer,
+std::optional<std::int32_t> find_end(const TokenizeCommand& command, const text::Tokenizer& tokenizer,
                                      const fs::path& folder) {
   if (command.has_no_end) return std::nullopt;
   const std::string token = command.end.empty() ? end_token_of(folder) : command.end;
@@ -93,7 +93,7 @@ int run_tokenize(const TokenizeCommand& command) {
   if (!is_there(file))
     throw ConfigError(fmt::format(
         "{} is not there: name a model's folder that has a tokenizer.json, or such a file", file.string()));
-  const TextTokenizer tokenizer = TextTokenizer::read(file);
+  const text::Tokenizer tokenizer = text::Tokenizer::read(file);
   TokenizeOptions options;
   options.end = find_end(command, tokenizer, file.parent_path());
   options.threads = static_cast<int>(command.threads > 0 ? command.threads

@@ -110,13 +110,13 @@ void refuse_what_is_there(const std::string& prefix) {
   }
 }
 
-void encode(const TextTokenizer& tokenizer, const MappedFile& text, const TokenizeOptions& options,
+void encode(const text::Tokenizer& tokenizer, const MappedFile& text, const TokenizeOptions& options,
             std::vector<std::int32_t>& ids) {
   ids.clear();
   if (text.bytes().empty()) return;
   try {
     tokenizer.encode({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}, ids,
-                     AddSpecial::no);
+                     text::AddSpecial::no);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", text.path(), error.what()));
   }
@@ -125,7 +125,7 @@ void encode(const TextTokenizer& tokenizer, const MappedFile& text, const Tokeni
 
 }  // namespace
 
-TokenizeProgress tokenize_files(const TextTokenizer& tokenizer, std::span<const std::string> files,
+TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress) {
   refuse_what_is_there(prefix);

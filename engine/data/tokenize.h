@@ -27,7 +27,7 @@ struct TokenizeProgress {
 /// else of 4 bytes; empty files are no documents. Several texts are encoded at once, each by one thread, and
 /// the result does not depend on how many. What is there is refused, and both files get their names when they
 /// are whole. Calls `on_progress` on the calling thread, after each few texts. Throws ConfigError, IoError.
-TokenizeProgress tokenize_files(const TextTokenizer& tokenizer, std::span<const std::string> files,
+TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress = {});
 

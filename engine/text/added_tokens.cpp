@@ -8,7 +8,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 AddedToken read_added_token(const JsonField& field) {
@@ -134,4 +134,4 @@ void AddedTokens::split(std::string_view text, bool in_normalized,
   if (written < text.size()) use_range(written, text.size(), Piece::kNoId);
 }
 
-}  // namespace strata
+}  // namespace strata::text

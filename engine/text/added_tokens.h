@@ -16,7 +16,7 @@
 #include "engine/text/normalizer.h"
 #include "engine/text/vocabulary.h"
 
-namespace strata {
+namespace strata::text {
 
 /// An entry of the file's list, with the id that it gets.
 struct AddedToken {
@@ -64,4 +64,4 @@ class AddedTokens {
   bool has_raw_ = false, has_normalized_ = false;
 };
 
-}  // namespace strata
+}  // namespace strata::text

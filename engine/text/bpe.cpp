@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 BpeSettings read_settings(const JsonField& field) {
@@ -194,4 +194,4 @@ void Bpe::encode(std::string_view word, std::vector<std::int32_t>& ids) const {
   merge_all(merges_, ids, begin);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -12,7 +12,7 @@
 #include "engine/text/model.h"
 #include "engine/text/pair_table.h"
 
-namespace strata {
+namespace strata::text {
 
 /// The file's settings, under the names that it has for them.
 struct BpeSettings {
@@ -55,4 +55,4 @@ class Bpe : public Model {
 /// Joins the ids from `begin` on by their merges.
 void merge_all(const PairTable& merges, std::vector<std::int32_t>& ids, std::size_t begin);
 
-}  // namespace strata
+}  // namespace strata::text

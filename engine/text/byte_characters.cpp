@@ -5,7 +5,7 @@
 
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 constexpr bool is_its_own(unsigned byte) {
@@ -38,4 +38,4 @@ std::optional<char> byte_of_character(char32_t c) {
   return static_cast<char>(kTable.bytes[c]);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata {
+namespace strata::text {
 
 /// Each byte of the text as its character.
 void append_byte_characters(std::string_view text, std::string& out);
@@ -15,4 +15,4 @@ void append_byte_characters(std::string_view text, std::string& out);
 /// The byte that is written as `c`, if one is.
 std::optional<char> byte_of_character(char32_t c);
 
-}  // namespace strata
+}  // namespace strata::text

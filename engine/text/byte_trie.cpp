@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-namespace strata {
+namespace strata::text {
 
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> keys) : nodes_(1), labels_(1) {
   std::ranges::stable_sort(keys, {}, [](const auto& key) { return key.first; });
@@ -41,4 +41,4 @@ std::int32_t ByteTrie::child(const Node& node, std::uint8_t byte) const {
   return static_cast<std::int32_t>(found - labels_.begin());
 }
 
-}  // namespace strata
+}  // namespace strata::text

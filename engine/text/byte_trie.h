@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace strata {
+namespace strata::text {
 
 class ByteTrie {
  public:
@@ -49,4 +49,4 @@ class ByteTrie {
   std::vector<std::uint8_t> labels_;  ///< the byte that leads to each node
 };
 
-}  // namespace strata
+}  // namespace strata::text

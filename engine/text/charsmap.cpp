@@ -7,7 +7,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// Longer grapheme clusters are replaced character by character.
@@ -107,4 +107,4 @@ void Charsmap::append_normalized(std::string_view text, std::string& out) const 
   });
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -10,7 +10,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 class Charsmap {
  public:
@@ -29,4 +29,4 @@ class Charsmap {
   std::string replacements_;  ///< each ends with a zero byte
 };
 
-}  // namespace strata
+}  // namespace strata::text

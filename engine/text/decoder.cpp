@@ -11,7 +11,7 @@
 #include "engine/text/pattern.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
@@ -221,4 +221,4 @@ Decode read_decoder(const JsonField& field) {
   return reader->second(field);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 /// Changes the list of texts, which are joined behind the last decoder.
 using Decode = std::function<void(std::vector<std::string>&)>;
@@ -15,4 +15,4 @@ using Decode = std::function<void(std::vector<std::string>&)>;
 /// Throws ConfigError for a decoder or a setting that is not supported.
 Decode read_decoder(const JsonField& field);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 
 JsonField::JsonField(const nlohmann::json& value, std::string file, std::string place)
     : value_(&value), file_(std::move(file)), place_(std::move(place)) {}
@@ -89,4 +89,4 @@ std::string JsonField::text(std::string_view key, std::string_view otherwise) co
   return field ? field->text() : std::string(otherwise);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strata {
+namespace strata::text {
 
 class JsonField {
  public:
@@ -49,4 +49,4 @@ class JsonField {
   std::string file_, place_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

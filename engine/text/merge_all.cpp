@@ -5,7 +5,7 @@
 
 #include "engine/text/bpe.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// Up to here, looking at all pairs is faster than keeping a heap.
@@ -121,4 +121,4 @@ void merge_all(const PairTable& merges, std::vector<std::int32_t>& ids, std::siz
   ids.resize(begin + word.write(ids.data() + begin));
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 
 Metaspace::Metaspace(const JsonField& field)
     : mark_(field.at("replacement").character()), split_(field.flag("split", true)) {
@@ -51,4 +51,4 @@ std::string Metaspace::unmarked(std::string_view token, bool is_first) const {
   return text;
 }
 
-}  // namespace strata
+}  // namespace strata::text

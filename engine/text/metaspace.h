@@ -7,7 +7,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 class Metaspace {
  public:
@@ -31,4 +31,4 @@ class Metaspace {
   bool split_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

@@ -6,7 +6,7 @@
 #include "engine/text/unigram.h"
 #include "engine/text/word_piece.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// Files from before models had a type.
@@ -28,4 +28,4 @@ std::unique_ptr<Model> read_model(const JsonField& field) {
   field.refuse(fmt::format("model '{}' is not supported; BPE, Unigram and WordPiece are", type));
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -11,7 +11,7 @@
 #include "engine/text/json_field.h"
 #include "engine/text/vocabulary.h"
 
-namespace strata {
+namespace strata::text {
 
 class Model {
  public:
@@ -29,4 +29,4 @@ class Model {
 /// Throws ConfigError for a model or a setting that is not supported, and for a damaged vocabulary.
 std::unique_ptr<Model> read_model(const JsonField& field);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <span>
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 constexpr CharacterRange kNewer[] = {
@@ -71,4 +71,4 @@ char32_t newer_lower_case(char32_t c) {
   return found == nullptr ? c : found->lower + (c - found->first);
 }
 
-}  // namespace strata
+}  // namespace strata::text

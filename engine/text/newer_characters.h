@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace strata {
+namespace strata::text {
 
 struct CharacterRange {
   char32_t first, last;
@@ -21,4 +21,4 @@ bool is_newer_word(char32_t c);
 /// `c` itself if it is no newer capital.
 char32_t newer_lower_case(char32_t c);
 
-}  // namespace strata
+}  // namespace strata::text

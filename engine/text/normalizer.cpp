@@ -12,7 +12,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// A normalizer that writes a text anew, character by character.
@@ -198,4 +198,4 @@ Normalize read_normalizer(const JsonField& field) {
   return reader->second(field);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -6,7 +6,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 struct NormalizedText {
   std::string text;
@@ -19,4 +19,4 @@ using Normalize = std::function<void(NormalizedText&)>;
 /// Throws ConfigError for a normalizer or a setting that is not supported.
 Normalize read_normalizer(const JsonField& field);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata {
+namespace strata::text {
 
 struct Merge {
   static constexpr std::uint32_t kNone = 0xffffffff;
@@ -54,4 +54,4 @@ class PairTable {
   std::vector<Slot> slots_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

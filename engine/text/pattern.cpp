@@ -7,7 +7,7 @@
 
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 Regex read_regex(const JsonField& field) {
@@ -127,4 +127,4 @@ void apply(SplitBehavior behavior, std::vector<Stretch>& stretches,
   }
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -12,7 +12,7 @@
 #include "engine/text/json_field.h"
 #include "engine/text/regex.h"
 
-namespace strata {
+namespace strata::text {
 
 /// A stretch of a text that matches, or one between two matches.
 struct Stretch {
@@ -57,4 +57,4 @@ void find_characters(std::string_view text, const std::function<bool(char32_t)>&
 void apply(SplitBehavior behavior, std::vector<Stretch>& stretches,
            const std::function<void(std::size_t, std::size_t)>& keep);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -1,6 +1,6 @@
 #include "engine/text/pieces.h"
 
-namespace strata {
+namespace strata::text {
 
 void Pieces::clear() {
   text_.clear();
@@ -14,4 +14,4 @@ void Pieces::add(std::string_view text, bool is_first, std::int32_t id) {
   pieces_.push_back({begin, text_.size(), id, is_first});
 }
 
-}  // namespace strata
+}  // namespace strata::text

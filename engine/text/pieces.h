@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata {
+namespace strata::text {
 
 struct Piece {
   static constexpr std::int32_t kNoId = -1;
@@ -66,4 +66,4 @@ class Pieces {
   std::vector<Piece> pieces_, next_pieces_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 std::vector<std::int32_t> read_ids(const JsonField& special_tokens, const std::string& name) {
@@ -82,4 +82,4 @@ Template read_post_processor(const JsonField& field) {
   field.refuse(fmt::format("post-processor '{}' is not supported", type));
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -6,7 +6,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 /// A part of what is encoded: special tokens, or the text's ids.
 struct TemplatePart {
@@ -23,4 +23,4 @@ Template plain_template();
 /// that is not supported.
 Template read_post_processor(const JsonField& field);
 
-}  // namespace strata
+}  // namespace strata::text

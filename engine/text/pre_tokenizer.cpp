@@ -12,7 +12,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// Cuts each piece into the stretches that `find(text, stretches)` gives.
@@ -183,4 +183,4 @@ PreTokenizer read_pre_tokenizer(const JsonField& field) {
   return reader->second(field);
 }
 
-}  // namespace strata
+}  // namespace strata::text

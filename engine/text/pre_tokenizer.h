@@ -8,7 +8,7 @@
 #include "engine/text/json_field.h"
 #include "engine/text/pieces.h"
 
-namespace strata {
+namespace strata::text {
 
 using PreTokenize = std::function<void(Pieces&)>;
 
@@ -22,4 +22,4 @@ struct PreTokenizer {
 /// Throws ConfigError for a pre-tokenizer or a setting that is not supported.
 PreTokenizer read_pre_tokenizer(const JsonField& field);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -11,7 +11,7 @@
 #include "engine/text/regex_properties.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 const OnigUChar* bytes(const char* text) {
@@ -89,4 +89,4 @@ void Regex::for_each_match(std::string_view text,
   }
 }
 
-}  // namespace strata
+}  // namespace strata::text

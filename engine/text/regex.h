@@ -9,7 +9,7 @@
 
 struct re_pattern_buffer;  // Oniguruma's regex_t
 
-namespace strata {
+namespace strata::text {
 
 class Regex {
  public:
@@ -27,4 +27,4 @@ class Regex {
   std::shared_ptr<re_pattern_buffer> regex_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

@@ -13,7 +13,7 @@
 
 #include "engine/text/newer_characters.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// \p{...} of these names; Oniguruma lets 20 be defined.
@@ -66,4 +66,4 @@ void define_regex_properties() {
   define("Han", han);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -18,7 +18,7 @@
 #include "engine/text/utf8.h"
 #include "engine/text/word_cache.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// The largest files have vocabularies of 262,144 tokens and half a million merges, each of which is a list.
@@ -28,7 +28,7 @@ constexpr std::size_t kMostTextBytes = (std::size_t{1} << 31) - 1;  // ICU count
 }  // namespace
 
 /// What one call of encode() needs besides the file, kept for later calls.
-class TextTokenizer::Encoder {
+class Tokenizer::Encoder {
  public:
   void encode(const Parts& parts, std::string_view text, std::vector<std::int32_t>& ids);
 
@@ -46,7 +46,7 @@ class TextTokenizer::Encoder {
   WordCache cache_;
 };
 
-struct TextTokenizer::Parts {
+struct Tokenizer::Parts {
   Normalize normalize;  ///< empty: texts stay as they are
   PreTokenizer pre_tokenizer;
   std::unique_ptr<Model> model;
@@ -61,7 +61,7 @@ struct TextTokenizer::Parts {
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
 };
 
-TextTokenizer::Parts::Parts(const JsonField& field) {
+Tokenizer::Parts::Parts(const JsonField& field) {
   field.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                     "post_processor", "decoder", "model"});
   if (const auto version = field.find("version"); version && version->text() != "1.0") {
@@ -76,7 +76,7 @@ TextTokenizer::Parts::Parts(const JsonField& field) {
   if (const auto part = field.find("decoder")) decode = read_decoder(*part);
 }
 
-void TextTokenizer::Encoder::normalize(const Parts& parts, std::string_view text) {
+void Tokenizer::Encoder::normalize(const Parts& parts, std::string_view text) {
   pieces_.clear();
   parts.added.split(text, false, [&](std::string_view part, std::int32_t id) {
     const bool is_first = part.data() == text.data();
@@ -94,22 +94,22 @@ void TextTokenizer::Encoder::normalize(const Parts& parts, std::string_view text
   });
 }
 
-bool TextTokenizer::Encoder::append_known(std::string_view word, std::vector<std::int32_t>& ids) const {
+bool Tokenizer::Encoder::append_known(std::string_view word, std::vector<std::int32_t>& ids) const {
   const auto known = cache_.find(word);
   ids.insert(ids.end(), known.begin(), known.end());
   return !known.empty();
 }
 
 /// `key` is what the word is known by: the word, or the bytes of which it is the characters.
-void TextTokenizer::Encoder::append_unknown(const Model& model, std::string_view word, std::string_view key,
-                                            std::vector<std::int32_t>& ids) {
+void Tokenizer::Encoder::append_unknown(const Model& model, std::string_view word, std::string_view key,
+                                        std::vector<std::int32_t>& ids) {
   const std::size_t begin = ids.size();
   model.encode(word, ids);
   if (ids.size() > begin) cache_.insert(key, std::span(ids).subspan(begin));
 }
 
-void TextTokenizer::Encoder::append_ids(const Parts& parts, std::string_view word,
-                                        std::vector<std::int32_t>& ids) {
+void Tokenizer::Encoder::append_ids(const Parts& parts, std::string_view word,
+                                    std::vector<std::int32_t>& ids) {
   if (append_known(word, ids)) return;
   if (parts.pre_tokenizer.ends_in_byte_characters) {
     byte_characters_.clear();
@@ -126,13 +126,12 @@ void TextTokenizer::Encoder::append_ids(const Parts& parts, std::string_view wor
 }
 
 /// `part` is a word, or a part of one that is independent of the rest.
-void TextTokenizer::Encoder::append_part(const Model& model, std::string_view part,
-                                         std::vector<std::int32_t>& ids) {
+void Tokenizer::Encoder::append_part(const Model& model, std::string_view part,
+                                     std::vector<std::int32_t>& ids) {
   if (!append_known(part, ids)) append_unknown(model, part, part, ids);
 }
 
-void TextTokenizer::Encoder::encode(const Parts& parts, std::string_view text,
-                                    std::vector<std::int32_t>& ids) {
+void Tokenizer::Encoder::encode(const Parts& parts, std::string_view text, std::vector<std::int32_t>& ids) {
   normalize(parts, text);
   for (const PreTokenize& step : parts.pre_tokenizer.steps) step(pieces_);
   for (const Piece& piece : pieces_.list()) {
@@ -144,7 +143,7 @@ void TextTokenizer::Encoder::encode(const Parts& parts, std::string_view text,
   }
 }
 
-void TextTokenizer::Parts::encode(std::string_view text, std::vector<std::int32_t>& ids) {
+void Tokenizer::Parts::encode(std::string_view text, std::vector<std::int32_t>& ids) {
   std::unique_ptr<Encoder> encoder;
   {
     const std::lock_guard lock(mutex);
@@ -159,23 +158,22 @@ void TextTokenizer::Parts::encode(std::string_view text, std::vector<std::int32_
   idle.push_back(std::move(encoder));
 }
 
-TextTokenizer::TextTokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-TextTokenizer::TextTokenizer(TextTokenizer&&) noexcept = default;
-TextTokenizer& TextTokenizer::operator=(TextTokenizer&&) noexcept = default;
-TextTokenizer::~TextTokenizer() = default;
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
 
-TextTokenizer TextTokenizer::read(const std::filesystem::path& file) {
+Tokenizer Tokenizer::read(const std::filesystem::path& file) {
   const nlohmann::json json = read_json_object(file, kBudget);
-  return TextTokenizer(std::make_unique<Parts>(JsonField(json, file.string())));
+  return Tokenizer(std::make_unique<Parts>(JsonField(json, file.string())));
 }
 
-TextTokenizer TextTokenizer::parse(std::string_view json, const std::string& name) {
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
   const nlohmann::json parsed = parse_json(json, name, kBudget);
-  return TextTokenizer(std::make_unique<Parts>(JsonField(parsed, name)));
+  return Tokenizer(std::make_unique<Parts>(JsonField(parsed, name)));
 }
 
-void TextTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids,
-                           AddSpecial add_special) const {
+void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, AddSpecial add_special) const {
   if (text.size() > kMostTextBytes) {
     throw ConfigError(fmt::format("a text of {} bytes is longer than the {} that are encoded at once: cut it",
                                   text.size(), kMostTextBytes));
@@ -191,7 +189,7 @@ void TextTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids
   }
 }
 
-std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
   std::vector<std::string> tokens;
   for (const std::int32_t id : ids) {
     auto token = parts_->added.decoded(id);
@@ -207,25 +205,25 @@ std::string TextTokenizer::decode(std::span<const std::int32_t> ids, bool skip_s
   return text;
 }
 
-std::size_t TextTokenizer::vocabulary_size() const {
+std::size_t Tokenizer::vocabulary_size() const {
   const auto is_new = [this](const AddedToken& token) { return !parts_->model->vocabulary().id(token.text); };
   return parts_->model->vocabulary().size() +
          static_cast<std::size_t>(std::ranges::count_if(parts_->added.list(), is_new));
 }
 
-std::int32_t TextTokenizer::end_of_ids() const {
+std::int32_t Tokenizer::end_of_ids() const {
   std::int32_t end = parts_->model->vocabulary().end();
   for (const AddedToken& token : parts_->added.list()) end = std::max(end, token.id + 1);
   return end;
 }
 
-std::optional<std::int32_t> TextTokenizer::id_of(std::string_view token) const {
+std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
   const auto added = parts_->added.id(token);
   return added ? added : parts_->model->vocabulary().id(token);
 }
 
-const std::vector<AddedToken>& TextTokenizer::added_tokens() const {
+const std::vector<AddedToken>& Tokenizer::added_tokens() const {
   return parts_->added.list();
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -15,22 +15,22 @@
 
 #include "engine/text/added_tokens.h"
 
-namespace strata {
+namespace strata::text {
 
 /// Whether the post-processor's special tokens, a text's begin and end say, are put around a text.
 enum class AddSpecial : std::uint8_t { no, yes };
 
-class TextTokenizer {
+class Tokenizer {
  public:
   /// Throws ConfigError that names the file and the place in it for what is damaged or not supported, IoError
   /// if it cannot be read.
-  static TextTokenizer read(const std::filesystem::path& file);
+  static Tokenizer read(const std::filesystem::path& file);
   /// Likewise from a file's text; `name` is the file's, for errors.
-  static TextTokenizer parse(std::string_view json, const std::string& name);
+  static Tokenizer parse(std::string_view json, const std::string& name);
 
-  TextTokenizer(TextTokenizer&&) noexcept;
-  TextTokenizer& operator=(TextTokenizer&&) noexcept;
-  ~TextTokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
 
   /// Appends the text's ids. Special tokens' texts within the text become their ids. Bytes that are no UTF-8
   /// are taken for U+FFFD, one for each longest beginning of a character, as Python's errors='replace' does.
@@ -53,9 +53,9 @@ class TextTokenizer {
  private:
   struct Parts;
   class Encoder;
-  explicit TextTokenizer(std::unique_ptr<Parts> parts);
+  explicit Tokenizer(std::unique_ptr<Parts> parts);
 
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

@@ -15,7 +15,7 @@
 #include "engine/text/newer_characters.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 // The original's crates have tables of these versions of Unicode, and characters that are newer are
@@ -157,4 +157,4 @@ void for_each_grapheme(std::string_view text, const std::function<void(std::stri
   utext_close(&unicode_text);
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata {
+namespace strata::text {
 
 /// White_Space, as char::is_whitespace has it.
 bool is_whitespace(char32_t c);
@@ -34,4 +34,4 @@ void append_lower_case(std::string& text, char32_t c);
 /// Calls `use` with each grapheme cluster, in order. REQUIRES: valid UTF-8.
 void for_each_grapheme(std::string_view text, const std::function<void(std::string_view)>& use);
 
-}  // namespace strata
+}  // namespace strata::text

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 /// How much less than the least likely token an unknown character is worth (sentencepiece,
@@ -134,4 +134,4 @@ void Unigram::encode(std::string_view word, std::vector<std::int32_t>& ids) cons
   for (std::size_t i = parts.size(); i-- > 0;) append(parts[i], ids);
 }
 
-}  // namespace strata
+}  // namespace strata::text

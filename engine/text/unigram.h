@@ -9,7 +9,7 @@
 #include "engine/text/byte_trie.h"
 #include "engine/text/model.h"
 
-namespace strata {
+namespace strata::text {
 
 class Unigram : public Model {
  public:
@@ -40,4 +40,4 @@ class Unigram : public Model {
   std::vector<std::int32_t> ids_of_bytes_;  ///< <0x00> to <0xFF>; negative: none
 };
 
-}  // namespace strata
+}  // namespace strata::text

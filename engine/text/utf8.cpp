@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 unsigned byte_at(std::string_view text, std::size_t i) {
@@ -112,4 +112,4 @@ std::string_view make_valid(std::string_view text, std::string& buffer) {
   return buffer.append(text.substr(copied));
 }
 
-}  // namespace strata
+}  // namespace strata::text

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata {
+namespace strata::text {
 
 /// The bytes of the character that begins with this byte. REQUIRES: the byte begins one.
 constexpr std::size_t character_bytes(char first) {
@@ -43,4 +43,4 @@ void for_each_character(std::string_view text, const Use& use) {
   }
 }
 
-}  // namespace strata
+}  // namespace strata::text

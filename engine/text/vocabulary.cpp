@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 std::int64_t read_id(const JsonField& field, const std::string& token, const nlohmann::json& value) {
@@ -68,4 +68,4 @@ std::optional<std::string_view> Vocabulary::token(std::int32_t id) const {
   return tokens_[static_cast<std::size_t>(id)];
 }
 
-}  // namespace strata
+}  // namespace strata::text

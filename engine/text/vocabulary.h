@@ -11,7 +11,7 @@
 
 #include "engine/text/json_field.h"
 
-namespace strata {
+namespace strata::text {
 
 class Vocabulary {
  public:
@@ -40,4 +40,4 @@ class Vocabulary {
   std::unordered_map<std::string_view, std::int32_t> ids_;  ///< refers to tokens_
 };
 
-}  // namespace strata
+}  // namespace strata::text

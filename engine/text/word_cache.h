@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata {
+namespace strata::text {
 
 class WordCache {
  public:
@@ -55,4 +55,4 @@ class WordCache {
   std::vector<Word> words_;
 };
 
-}  // namespace strata
+}  // namespace strata::text

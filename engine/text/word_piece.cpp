@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "engine/text/utf8.h"
 
-namespace strata {
+namespace strata::text {
 
 WordPiece::WordPiece(const JsonField& field)
     : vocabulary_(Vocabulary::read(field.at("vocab"))),
@@ -48,4 +48,4 @@ void WordPiece::encode(std::string_view word, std::vector<std::int32_t>& ids) co
   ids.push_back(*unknown);
 }
 
-}  // namespace strata
+}  // namespace strata::text

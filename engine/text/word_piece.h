@@ -9,7 +9,7 @@
 
 #include "engine/text/model.h"
 
-namespace strata {
+namespace strata::text {
 
 class WordPiece : public Model {
  public:
@@ -27,4 +27,4 @@ class WordPiece : public Model {
   std::size_t most_characters_;  ///< a longer word is unknown
 };
 
-}  // namespace strata
+}  // namespace strata::text

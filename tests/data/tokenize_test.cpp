@@ -14,8 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TextTokenizer golden(const std::string& name) {
-  return TextTokenizer::read(test::source_folder() / "tests/text/goldens" / (name + ".tokenizer.json"));
+text::Tokenizer golden(const std::string& name) {
+  return text::Tokenizer::read(test::source_folder() / "tests/text/goldens" / (name + ".tokenizer.json"));
 }
 
 std::vector<std::int32_t> tokens_of(const std::string& file) {
@@ -35,11 +35,11 @@ class Tokenize : public ::testing::Test {
       files_.push_back(corpus_.write("text" + std::to_string(i), text));
     }
   }
-  std::vector<std::int32_t> expected(const TextTokenizer& tokenizer, std::int32_t end) const {
+  std::vector<std::int32_t> expected(const text::Tokenizer& tokenizer, std::int32_t end) const {
     std::vector<std::int32_t> ids;
     for (const std::string& file : files_) {
       const std::string text = read_file(file);
-      tokenizer.encode(text, ids, AddSpecial::no);
+      tokenizer.encode(text, ids, text::AddSpecial::no);
       if (!text.empty()) ids.push_back(end);
     }
     return ids;
@@ -50,7 +50,7 @@ class Tokenize : public ::testing::Test {
 };
 
 TEST_F(Tokenize, WritesEachTextsIdsAndTheEndBehindThem) {
-  const TextTokenizer tokenizer = golden("gpt2");
+  const text::Tokenizer tokenizer = golden("gpt2");
   for (const int threads : {1, 3}) {
     const std::string prefix = corpus_.path("tokens" + std::to_string(threads));
     const TokenizeProgress done = tokenize_files(tokenizer, files_, prefix, {.end = 0, .threads = threads});
@@ -66,7 +66,7 @@ TEST_F(Tokenize, WritesEachTextsIdsAndTheEndBehindThem) {
 
 /// A vocabulary whose last id has more than two bytes.
 TEST_F(Tokenize, TakesFourBytesWhereIdsNeedThem) {
-  const TextTokenizer tokenizer = TextTokenizer::parse(
+  const text::Tokenizer tokenizer = text::Tokenizer::parse(
       R"({"model": {"type": "BPE", "vocab": {"a": 3, "b": 70000}, "merges": []}})", "tokenizer.json");
   const std::string prefix = corpus_.path("wide");
   tokenize_files(tokenizer, std::vector{corpus_.write("ab", "aab")}, prefix, {.end = 70000});
@@ -84,7 +84,7 @@ TEST_F(Tokenize, LeavesWhatIsThere) {
 }
 
 TEST_F(Tokenize, SaysWhichTextItCannotEncodeAndLeavesNothing) {
-  const TextTokenizer tokenizer = TextTokenizer::parse(
+  const text::Tokenizer tokenizer = text::Tokenizer::parse(
       R"({"model": {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": null}})", "tokenizer.json");
   const std::string file = corpus_.write("strange", "aaz"), prefix = corpus_.path("tokens");
   EXPECT_THAT(

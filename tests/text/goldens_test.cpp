@@ -16,7 +16,7 @@
 #include "engine/text/pre_tokenizer.h"
 #include "tests/support/source_folder.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 using nlohmann::json;
@@ -29,7 +29,7 @@ json read_golden(const std::string& name) {
   return parse_json(read_file(golden(name)), name);
 }
 
-Ids encode(const TextTokenizer& tokenizer, std::string_view text, AddSpecial add_special) {
+Ids encode(const Tokenizer& tokenizer, std::string_view text, AddSpecial add_special) {
   Ids ids;
   tokenizer.encode(text, ids, add_special);
   return ids;
@@ -37,7 +37,7 @@ Ids encode(const TextTokenizer& tokenizer, std::string_view text, AddSpecial add
 
 class Goldens : public testing::TestWithParam<const char*> {
  protected:
-  TextTokenizer tokenizer_ = TextTokenizer::read(golden(std::string(GetParam()) + ".tokenizer.json"));
+  Tokenizer tokenizer_ = Tokenizer::read(golden(std::string(GetParam()) + ".tokenizer.json"));
   json golden_ = read_golden(std::string(GetParam()) + ".cases.json");
 };
 
@@ -132,4 +132,4 @@ TEST(Decoders, GiveTheTextsOfTheOriginal) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::text

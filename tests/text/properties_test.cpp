@@ -12,13 +12,13 @@
 #include "engine/text/word_cache.h"
 #include "tests/support/source_folder.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-TextTokenizer read(const std::string& family) {
-  return TextTokenizer::read(test::source_folder() / "tests/text/goldens" / (family + ".tokenizer.json"));
+Tokenizer read(const std::string& family) {
+  return Tokenizer::read(test::source_folder() / "tests/text/goldens" / (family + ".tokenizer.json"));
 }
 
 /// A text of characters of all lengths, a few of which come often.
@@ -40,7 +40,7 @@ std::string random_text(std::mt19937& random, int characters) {
 class Tokenizers : public testing::TestWithParam<const char*> {};
 
 TEST_P(Tokenizers, GiveTheSameIdsFromManyThreads) {
-  const TextTokenizer tokenizer = read(GetParam());
+  const Tokenizer tokenizer = read(GetParam());
   std::mt19937 random(1);
   std::vector<std::string> texts(200);
   for (std::string& text : texts) text = random_text(random, 40);
@@ -60,7 +60,7 @@ TEST_P(Tokenizers, GiveTheSameIdsFromManyThreads) {
 
 // What a tokenizer has seen before changes nothing: a new one has seen nothing.
 TEST_P(Tokenizers, GiveKnownWordsTheIdsOfNewOnes) {
-  const TextTokenizer seasoned = read(GetParam());
+  const Tokenizer seasoned = read(GetParam());
   std::mt19937 random(2);
   Ids ids, fresh_ids;
   for (int i = 0; i < 300; ++i) seasoned.encode(random_text(random, 100), ids, AddSpecial::no);
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Tokenizers,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ByteLevelText, IsDecodedToItself) {
-  const TextTokenizer tokenizer = read("gpt2");
+  const Tokenizer tokenizer = read("gpt2");
   std::mt19937 random(3);
   for (int i = 0; i < 200; ++i) {
     const std::string text = random_text(random, 80);
@@ -91,7 +91,7 @@ TEST(ByteLevelText, IsDecodedToItself) {
 }
 
 TEST(Encode, AppendsToTheIdsThatAreThere) {
-  const TextTokenizer tokenizer = read("gpt2");
+  const Tokenizer tokenizer = read("gpt2");
   Ids once, twice{7};
   tokenizer.encode("some text", once, AddSpecial::no);
   tokenizer.encode("some text", twice, AddSpecial::no);
@@ -100,7 +100,7 @@ TEST(Encode, AppendsToTheIdsThatAreThere) {
 }
 
 TEST(Encode, TakesWhatIsNoUtf8ForTheReplacementCharacter) {
-  const TextTokenizer tokenizer = read("gpt2");
+  const Tokenizer tokenizer = read("gpt2");
   Ids broken, replaced;
   tokenizer.encode("a\xffz\xe4\xb8", broken, AddSpecial::no);
   tokenizer.encode("a\xef\xbf\xbdz\xef\xbf\xbd", replaced, AddSpecial::no);
@@ -108,7 +108,7 @@ TEST(Encode, TakesWhatIsNoUtf8ForTheReplacementCharacter) {
 }
 
 TEST(Decode, LeavesOutIdsWithoutAToken) {
-  const TextTokenizer tokenizer = read("gpt2");
+  const Tokenizer tokenizer = read("gpt2");
   Ids ids;
   tokenizer.encode("some text", ids, AddSpecial::no);
   ids.insert(ids.begin() + 1, {-1, tokenizer.end_of_ids(), 2'000'000'000});
@@ -116,7 +116,7 @@ TEST(Decode, LeavesOutIdsWithoutAToken) {
 }
 
 TEST(Tokens, HaveIdsByTheirText) {
-  const TextTokenizer tokenizer = read("roberta");
+  const Tokenizer tokenizer = read("roberta");
   EXPECT_EQ(tokenizer.id_of("<s>"), 0);
   EXPECT_EQ(tokenizer.id_of("<mask>"), tokenizer.end_of_ids() - 1);
   EXPECT_EQ(tokenizer.id_of("no such token"), std::nullopt);
@@ -190,4 +190,4 @@ TEST(WordCache, GivesNoWordTheIdsOfAnother) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::text

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "engine/text/tokenizer.h"
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 using nlohmann::json;
@@ -39,7 +39,7 @@ std::string told(const std::string& pointer, const json& value) {
   json file = good();
   file[json::json_pointer(pointer)] = value;
   try {
-    TextTokenizer::parse(file.dump(), "t.json");
+    Tokenizer::parse(file.dump(), "t.json");
     return "";
   } catch (const ConfigError& error) {
     return error.what();
@@ -57,7 +57,7 @@ TEST(TokenizerFile, ThatIsGoodIsRead) {
 }
 
 TEST(TokenizerFile, ThatIsNoJsonIsRefused) {
-  EXPECT_THROW(TextTokenizer::parse("{", "t.json"), ConfigError);
+  EXPECT_THROW(Tokenizer::parse("{", "t.json"), ConfigError);
   EXPECT_THAT(told_of(json::array()), HasSubstr("t.json: a map is expected here"));
 }
 
@@ -202,7 +202,7 @@ TEST(UnknownText, IsRefusedIfTheFileHasNoTokenForIt) {
   const auto refused = [](const json& model) {
     json file = good();
     file["model"] = model;
-    const TextTokenizer tokenizer = TextTokenizer::parse(file.dump(), "t.json");
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "t.json");
     std::vector<std::int32_t> ids;
     tokenizer.encode("a", ids, AddSpecial::no);
     try {
@@ -231,4 +231,4 @@ TEST(UnknownText, IsRefusedIfTheFileHasNoTokenForIt) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::text

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strata {
+namespace strata::text {
 namespace {
 
 std::string valid(std::string_view text) {
@@ -43,4 +43,4 @@ TEST(Utf8, IsWhatItsCodePointsAre) {
 }
 
 }  // namespace
-}  // namespace strata
+}  // namespace strata::text
