@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/task_arena.h"
+#include "base/watchdog.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -114,6 +115,7 @@ void encode(const text::Tokenizer& tokenizer, const MappedFile& text, const Toke
             std::vector<std::int32_t>& ids) {
   ids.clear();
   if (text.bytes().empty()) return;
+  const WatchedWait wait([&text] { return "reading and encoding " + text.path(); });
   try {
     tokenizer.encode({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}, ids,
                      text::AddSpecial::no);
