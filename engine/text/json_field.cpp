@@ -71,10 +71,10 @@ bool JsonField::flag() const {
 }
 
 std::int32_t JsonField::id() const {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 1;  // ids end behind it
   if (!value_->is_number_integer() || value_->get<double>() < 0 ||
       value_->get<double>() > static_cast<double>(kMost)) {
-    refuse("a whole number from 0 to 2147483647 is expected here");
+    refuse("a whole number from 0 to 2147483646 is expected here");
   }
   return static_cast<std::int32_t>(value_->get<std::int64_t>());
 }

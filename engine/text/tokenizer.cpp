@@ -214,6 +214,9 @@ std::size_t Tokenizer::vocabulary_size() const {
 std::int32_t Tokenizer::end_of_ids() const {
   std::int32_t end = parts_->model->vocabulary().end();
   for (const AddedToken& token : parts_->added.list()) end = std::max(end, token.id + 1);
+  // A post-processor names ids by itself, whether or not they have tokens.
+  for (const TemplatePart& part : parts_->around)
+    for (const std::int32_t id : part.ids) end = std::max(end, id + 1);
   return end;
 }
 

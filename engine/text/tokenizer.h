@@ -44,7 +44,7 @@ class Tokenizer {
 
   /// How many ids have a token.
   std::size_t vocabulary_size() const;
-  /// One more than the largest id: what a model's embedding has rows for at least.
+  /// One more than the largest id that encode() gives: what a model's embedding has rows for at least.
   std::int32_t end_of_ids() const;
   std::optional<std::int32_t> id_of(std::string_view token) const;
   /// Special tokens and those that were added to a finished vocabulary, in the file's order.

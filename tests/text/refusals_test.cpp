@@ -98,7 +98,7 @@ TEST(TokenizerFile, NamesWhatIsMissingOrOfTheWrongType) {
             "t.json: pre_tokenizer.pretokenizers[1].replacement: one character is expected here");
   EXPECT_EQ(told("/added_tokens/0/content", 1), "t.json: added_tokens[0].content: a text is expected here");
   EXPECT_EQ(told("/added_tokens/0/id", -1),
-            "t.json: added_tokens[0].id: a whole number from 0 to 2147483647 is expected here");
+            "t.json: added_tokens[0].id: a whole number from 0 to 2147483646 is expected here");
   json file = good();
   file.erase("model");
   EXPECT_EQ(told_of(file), "t.json: 'model' is missing");
