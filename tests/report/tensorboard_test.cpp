@@ -163,10 +163,8 @@ TEST_F(TensorBoard, HasTheStepsFiguresAndThePlans) {
   curves.on_step(report);
   const std::vector<std::filesystem::path> files = files_of(path());
   ASSERT_THAT(files, SizeIs(1));
-  const std::string name = files[0].filename().string(), begin = "events.out.tfevents.";
-  EXPECT_TRUE(name.starts_with(begin)) << name;
-  EXPECT_EQ(name.find_first_not_of("0123456789", begin.size()), begin.size() + 10) << name;
-  EXPECT_EQ(name[begin.size() + 10], '.') << name;
+  EXPECT_THAT(files[0].filename().string(),
+              ::testing::MatchesRegex("events\\.out\\.tfevents\\.[0-9]{10}\\..+"));
   const std::vector<Event> events = events_of(files[0]);
   ASSERT_THAT(events, SizeIs(4));
   EXPECT_EQ(events[0].version, "brain.Event:2");

@@ -1,4 +1,5 @@
 // What holds of every tokenizer, whatever the original says.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -187,6 +188,12 @@ TEST(WordCache, GivesNoWordTheIdsOfAnother) {
   EXPECT_EQ(cache.find(longest).size(), 1U);
   EXPECT_TRUE(cache.find(longest + "x").empty());
   EXPECT_TRUE(cache.find("many").empty());
+}
+
+/// Oniguruma's library exports a regcomp() of its own, whose syntax knows no intervals
+/// (cmake/oniguruma.cmake).
+TEST(Patterns, OfTheCLibraryKeepTheirSyntaxBesideOniguruma) {
+  EXPECT_THAT("aaab", ::testing::MatchesRegex("a{3}b"));
 }
 
 }  // namespace
