@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "base/storage_vectors-inl.h"
+#include "base/task_arena.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strata::HWY_NAMESPACE {
@@ -111,6 +112,13 @@ HWY_EXPORT(largest_bits);
 HWY_EXPORT(encode_codes);
 HWY_EXPORT(decode_codes);
 
+namespace {
+
+/// Numbers that one thread works on at a time.
+constexpr std::int64_t kGrain = 64 * 1024;
+
+}  // namespace
+
 void LargestMagnitude::raise(std::span<const bfloat16> values) {
   const std::int16_t own = HWY_DYNAMIC_DISPATCH(largest_bits)(values.data(), values.size());
   std::int16_t known = bits_;
@@ -124,14 +132,26 @@ Float8Scale LargestMagnitude::scale() const {
   return Float8Scale::of(static_cast<float>(largest));
 }
 
-void encode_float8(std::span<const bfloat16> values, Float8Scale scale, std::span<std::uint8_t> codes) {
+Float8Factors encode_float8(std::span<const bfloat16> values, std::span<std::uint8_t> codes) {
   assert(values.size() == codes.size());
-  HWY_DYNAMIC_DISPATCH(encode_codes)(values.data(), values.size(), scale, codes.data());
+  LargestMagnitude largest;
+  for_ranges(std::ssize(values), kGrain, [&](std::int64_t first, std::int64_t last, int) {
+    largest.raise(values.subspan(std::size_t(first), std::size_t(last - first)));
+  });
+  const Float8Scale scale = largest.scale();
+  for_ranges(std::ssize(values), kGrain, [&](std::int64_t first, std::int64_t last, int) {
+    HWY_DYNAMIC_DISPATCH(encode_codes)
+    (values.data() + first, std::size_t(last - first), scale, codes.data() + first);
+  });
+  return scale.factors();
 }
 
 void decode_float8(std::span<const std::uint8_t> codes, float inverse, std::span<bfloat16> values) {
   assert(values.size() == codes.size());
-  HWY_DYNAMIC_DISPATCH(decode_codes)(codes.data(), codes.size(), inverse, values.data());
+  for_ranges(std::ssize(values), kGrain, [&](std::int64_t first, std::int64_t last, int) {
+    HWY_DYNAMIC_DISPATCH(decode_codes)
+    (codes.data() + first, std::size_t(last - first), inverse, values.data() + first);
+  });
 }
 
 }  // namespace strata

@@ -1,5 +1,5 @@
 // Numbers of bf16 as codes of e4m3 beside one scale, and back, in vectors: with the bits of base/float8.h on
-// every instruction set. Each call works on the calling thread; any thread.
+// every instruction set.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace strata {
 
-/// The largest finite magnitude of values that threads look through, each some of them: a maximum has no
-/// order.
+/// The largest finite magnitude of values that threads look through, each some of them, on its own: a maximum
+/// has no order.
 class LargestMagnitude {
  public:
   void raise(std::span<const bfloat16> values);
@@ -23,11 +23,12 @@ class LargestMagnitude {
   std::atomic<std::int16_t> bits_ = 0;
 };
 
-/// codes = values · scale.factor(), rounded. REQUIRES: as many codes, and a scale with which all that is
-/// finite is at most 448.
-void encode_float8(std::span<const bfloat16> values, Float8Scale scale, std::span<std::uint8_t> codes);
+/// codes = values · factor, rounded, with the scale of the largest of them; returns its factors. In the arena
+/// that the caller runs in. REQUIRES: as many codes as values.
+Float8Factors encode_float8(std::span<const bfloat16> values, std::span<std::uint8_t> codes);
 
 /// values = codes · inverse, which is that of the scale: numbers of bf16, and one NaN for all codes of one.
+/// In the arena that the caller runs in.
 void decode_float8(std::span<const std::uint8_t> codes, float inverse, std::span<bfloat16> values);
 
 }  // namespace strata

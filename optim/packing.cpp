@@ -4,25 +4,9 @@
 #include <cstring>
 
 #include "base/float8_codes.h"
-#include "base/task_arena.h"
 
 namespace strata {
 namespace {
-
-/// Elements that one thread works on at a time.
-constexpr std::int64_t kGrain = 64 * 1024;
-
-std::span<const bfloat16> elements_of(const bfloat16* elements, std::int64_t first, std::int64_t last) {
-  return {elements + first, static_cast<std::size_t>(last - first)};
-}
-
-Float8Scale scale_of(const bfloat16* elements, std::int64_t count) {
-  LargestMagnitude largest;
-  for_ranges(count, kGrain, [&](std::int64_t first, std::int64_t last, int) {
-    largest.raise(elements_of(elements, first, last));
-  });
-  return largest.scale();
-}
 
 float inverse_of(const PackedStretch& stretch, const std::byte* packed) {
   Float8Factors factors;
@@ -44,14 +28,10 @@ void pack(const Packing& packing, std::size_t part, const bfloat16* elements, st
       std::memcpy(packed + stretch.at, from, static_cast<std::size_t>(stretch.count) * sizeof(*from));
       continue;
     }
-    const Float8Scale scale = scale_of(from, stretch.count);
-    const Float8Factors factors = scale.factors();
-    std::memcpy(packed + stretch.factors_at, &factors, sizeof(factors));
+    const auto count = static_cast<std::size_t>(stretch.count);
     auto* codes = reinterpret_cast<std::uint8_t*>(packed + stretch.at);
-    for_ranges(stretch.count, kGrain, [&](std::int64_t first, std::int64_t last, int) {
-      encode_float8(elements_of(from, first, last), scale,
-                    {codes + first, static_cast<std::size_t>(last - first)});
-    });
+    const Float8Factors factors = encode_float8({from, count}, {codes, count});
+    std::memcpy(packed + stretch.factors_at, &factors, sizeof(factors));
   }
 }
 
@@ -62,12 +42,9 @@ void unpack(const Packing& packing, std::size_t part, const std::byte* packed, b
       std::memcpy(to, packed + stretch.at, static_cast<std::size_t>(stretch.count) * sizeof(*to));
       continue;
     }
-    const float inverse = inverse_of(stretch, packed);
+    const auto count = static_cast<std::size_t>(stretch.count);
     const auto* codes = reinterpret_cast<const std::uint8_t*>(packed + stretch.at);
-    for_ranges(stretch.count, kGrain, [&](std::int64_t first, std::int64_t last, int) {
-      const auto count = static_cast<std::size_t>(last - first);
-      decode_float8({codes + first, count}, inverse, {to + first, count});
-    });
+    decode_float8({codes, count}, inverse_of(stretch, packed), {to, count});
   }
 }
 

@@ -76,26 +76,12 @@ void round_to_e4m3(TaskArena& pool, const Matrix& from, const Matrix& to) {
 
 void run_on_cpu(CpuContext& context, const EncodeFloat8& call) {
   assert(call.x.rows == 1 && call.x.columns == std::ssize(call.codes));
-  LargestMagnitude largest;
-  context.pool.for_ranges(call.x.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
-    largest.raise(numbers(call.x.column_slice(first, last - first)));
-  });
-  const Float8Scale scale = largest.scale();
-  *call.scale = scale.factors();
-  context.pool.for_ranges(call.x.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
-    const auto count = static_cast<std::size_t>(last - first);
-    encode_float8(numbers(call.x.column_slice(first, last - first)), scale,
-                  call.codes.subspan(static_cast<std::size_t>(first), count));
-  });
+  context.pool.execute([&] { *call.scale = encode_float8(numbers(call.x), call.codes); });
 }
 
 void run_on_cpu(CpuContext& context, const DecodeFloat8& call) {
   assert(call.out.rows == 1 && call.out.columns == std::ssize(call.codes));
-  context.pool.for_ranges(call.out.columns, kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
-    const auto count = static_cast<std::size_t>(last - first);
-    decode_float8(call.codes.subspan(static_cast<std::size_t>(first), count), call.scale->inverse,
-                  numbers(call.out.column_slice(first, last - first)));
-  });
+  context.pool.execute([&] { decode_float8(call.codes, call.scale->inverse, numbers(call.out)); });
 }
 
 }  // namespace strata
