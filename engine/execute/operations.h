@@ -4,6 +4,7 @@
 // own thread for its own instructions.
 #pragma once
 
+#include <cassert>
 #include <functional>
 #include <memory>
 #include <span>
@@ -141,5 +142,27 @@ class Operations {
   StepReport report_;
   Counters counters_;
 };
+
+template <typename T>
+T* Operations::operand(const Instruction& instruction, Role role) const {
+  const BufferId id = instruction.find(role);
+  return id < 0 ? nullptr : reinterpret_cast<T*>(address(id));
+}
+
+template <typename T>
+std::span<T> Operations::span(const Operand& operand) const {
+  assert(size_of(operand.type) == sizeof(T));
+  const std::span all(reinterpret_cast<T*>(address(operand.buffer)),
+                      static_cast<std::size_t>(operand.elements));
+  meter().touch(all);
+  return all;
+}
+
+template <typename T>
+T* Operations::value(const Instruction& instruction, Role role) const {
+  T* const one = operand<T>(instruction, role);
+  meter().touch(one, sizeof(T));
+  return one;
+}
 
 }  // namespace strata
