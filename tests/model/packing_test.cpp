@@ -124,13 +124,8 @@ TEST(Packing, GivesBackWhatProductsMakeOfCodesAndAllElseAsItWas) {
 
 /// Each begins where a device may load 16 bytes at once, and has whole runs of codes.
 TEST(Packing, IsAlignedOnRanksThatShareLayersToo) {
-  const std::vector<test::TinyArchitecture> all = test::tiny_architectures();
-  Architecture architecture =
-      std::ranges::find(all, "llama_untied", &test::TinyArchitecture::name)->architecture;
-  architecture.heads = 4;
-  architecture.kv_heads = 2;
-  architecture.intermediate = 16;
-  const Model model = split_model(build_model(architecture, {}, {}, Rounding::e4m3), tensor_split(2, 1));
+  const Model model =
+      split_model(build_model(test::tiny_llama_to_split(), {}, {}, Rounding::e4m3), tensor_split(2, 1));
   const Unit& block = model.units[1];
   for (const std::int64_t parts : {1, 3}) {
     const Packing packing =

@@ -156,6 +156,14 @@ std::vector<TinyArchitecture> tiny_architectures() {
           {"qwen3_moe_normalised", qwen3_moe(true)}};
 }
 
+Architecture tiny_llama_to_split() {
+  Architecture architecture = llama();
+  architecture.heads = 4;
+  architecture.kv_heads = 2;
+  architecture.intermediate = 16;
+  return architecture;
+}
+
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
   const CounterRandom random(seed, 1);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));

@@ -19,6 +19,9 @@ struct TinyArchitecture {
 };
 std::vector<TinyArchitecture> tiny_architectures();
 
+/// llama_untied with sizes that up to four ranks share, keys and values by copies.
+Architecture tiny_llama_to_split();
+
 struct BackwardResult {
   std::vector<std::vector<float>> gradients;  ///< per unit, like its flat parameter
   std::vector<float> losses;                  ///< per token

@@ -97,7 +97,7 @@ StateBytes state_bytes(const RunConfig& config, const Mesh& mesh) {
           .state = 12 * (zero >= 1 ? shard : 1)};
 }
 
-/// Of an element of most parameters, between ranks.
+/// What an element of most parameters takes between ranks.
 Bytes travelling_bytes(const RunConfig& config) {
   return config.memory.trained_as == ParameterFormat::fp8 ? 1 : size_of(config.precision());
 }
