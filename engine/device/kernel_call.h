@@ -31,8 +31,16 @@ std::span<T> single(T* value) {
   return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
 }
 
+/// Functions of one number between two layers.
+enum class Activation : std::uint8_t {
+  gelu_tanh,  ///< tanh approximation of GELU (Hendrycks & Gimpel 2016)
+  silu,       ///< x · sigmoid(x) (Elfwing et al. 2017)
+  relu2,      ///< max(x, 0)² (So et al. 2021), in fp32: infinite from 2^64 on
+};
+
 /// out[m,n] = op(a)[m,k] · op(b)[k,n] (+ bias) (+ out if accumulate, or addend). a, b: one dtype, bf16 if
-/// they are rounded; out: that dtype or fp32.
+/// they are rounded; out: that dtype or fp32. If `activated` is given, nothing is added but a bias, and it is
+/// activation(out), of what is in out or of that before it was rounded to out's dtype, as the device prefers.
 struct Product {
   Matrix a;
   bool transpose_a = false;  ///< `a` is stored as [k,m]
@@ -43,10 +51,12 @@ struct Product {
   Matrix bias = {};    ///< optional [1,n], dtype of a
   Matrix addend = {};  ///< optional [m,n], dtype of out, elsewhere than out, which is not accumulated then
   Rounding rounding = Rounding::none;  ///< of a and b, each with the scale of all that is here of it
+  Matrix activated = {};               ///< optional, like out, elsewhere
+  Activation activation = Activation::gelu_tanh;
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, a, b, out, bias, addend);
+    visit_each(visit, a, b, out, bias, addend, activated);
   }
 };
 
@@ -243,13 +253,6 @@ struct HeadNormBackward {
     visit_each(visit, x, query_weight, key_weight, reciprocal_deviation, gradient, query_weight_gradient,
                key_weight_gradient, cosine, sine);
   }
-};
-
-/// Functions of one number between two layers.
-enum class Activation : std::uint8_t {
-  gelu_tanh,  ///< tanh approximation of GELU (Hendrycks & Gimpel 2016)
-  silu,       ///< x · sigmoid(x) (Elfwing et al. 2017)
-  relu2,      ///< max(x, 0)² (So et al. 2021), in fp32: infinite from 2^64 on
 };
 
 /// out = activation(x), elementwise. out may be x.

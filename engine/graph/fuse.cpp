@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/graph/operators/activation.h"
 #include "engine/graph/operators/elementwise.h"
-#include "engine/graph/operators/linear.h"
 #include "engine/graph/operators/norm.h"
 
 namespace strata {
@@ -49,6 +49,21 @@ bool fuse_linear(const UnitGraph& graph, const Node& linear, Node& add) {
   return true;
 }
 
+/// linear, GELU → both. Other activations are not in products' epilogues.
+bool fuse_activation(const UnitGraph& graph, const Node& linear, Node& activation) {
+  const auto* product = dynamic_cast<const LinearRule*>(linear.rule.get());
+  const auto* rule = dynamic_cast<const ActivationRule*>(activation.rule.get());
+  if (product == nullptr || rule == nullptr || rule->is_gated() || rule->kind() != Activation::gelu_tanh)
+    return false;
+  const TensorView& sum = linear[LinearRule::out];
+  if (linear[LinearRule::addend] || activation[ActivationRule::x] != sum || readers(graph, sum) != 1)
+    return false;
+  activation = {std::make_shared<LinearActivationRule>(*product, *rule),
+                {linear[LinearRule::x], linear[LinearRule::weight], linear[LinearRule::bias], sum,
+                 activation[ActivationRule::out]}};
+  return true;
+}
+
 /// Takes out each node that `merge(node, next)` has made a part of the next one.
 template <typename Merge>
 void merge_neighbours(UnitGraph& graph, const Merge& merge) {
@@ -65,7 +80,9 @@ void merge_neighbours(UnitGraph& graph, const Merge& merge) {
 UnitGraph fuse(UnitGraph graph, Fusing fusing) {
   merge_neighbours(graph, fuse_norm);
   if (fusing == Fusing::norms) return graph;
-  merge_neighbours(graph, [&](const Node& node, Node& next) { return fuse_linear(graph, node, next); });
+  merge_neighbours(graph, [&](const Node& node, Node& next) {
+    return fuse_linear(graph, node, next) || fuse_activation(graph, node, next);
+  });
   return graph;
 }
 

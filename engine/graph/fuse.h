@@ -1,4 +1,5 @@
-// Neighbouring nodes that one kernel can do: a sum and the norm of it, a product and the sum that it goes to.
+// Neighbouring nodes that one kernel can do: a sum and the norm of it, a product and the sum that it goes to
+// or the GELU of it.
 // What is fused decides bits of 16-bit results, so it is decided once for a graph, before anything is derived
 // from it.
 #pragma once

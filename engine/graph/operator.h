@@ -106,6 +106,9 @@ class Operator {
   virtual bool begins_segment() const { return false; }
   /// The node that makes what `node` has made, if all else that it wrote is there.
   virtual Node again(const Node& node) const { return node; }
+  /// Whether again() makes the bits that `node` has made. If not, backward passes read what it makes wherever
+  /// they read that tensor.
+  virtual bool again_has_its_bits() const { return true; }
   /// The operand in whose gradient's place the gradient of what is written may lie: `written` has the same
   /// columns.
   virtual std::vector<InPlace> shares_gradient() const { return {}; }

@@ -104,6 +104,17 @@ class PassMaker {
     });
   }
 
+  /// Whether it has its bits again if it is made of what is kept.
+  bool has_its_bits_again(TensorId id) const {
+    if (kept_.contains(id)) return true;
+    return std::ranges::all_of(forward_.nodes, [&](const Node& node) {
+      if (!makes(node, id)) return true;
+      const std::vector<TensorId> inputs = made_inputs(node);
+      return node.rule->again_has_its_bits() &&
+             std::ranges::all_of(inputs, [&](TensorId input) { return has_its_bits_again(input); });
+    });
+  }
+
   /// Places tensors one after another in a region.
   class Places {
    public:
@@ -269,7 +280,7 @@ class PassMaker {
           std::ranges::all_of(wanted, [&](TensorId id) { return !makes(*node, id) || makes(again, id); });
       const bool has_inputs = std::ranges::all_of(
           made_inputs(again), [&](TensorId id) { return !makes(*node, id) || saved.contains(id); });
-      const bool is_enough = makes_enough && has_inputs;
+      const bool is_enough = makes_enough && has_inputs && node->rule->again_has_its_bits();
       nodes.push_back(is_enough ? again : *node);
       for (const TensorId input : made_inputs(nodes.back()))
         if (!saved.contains(input)) wanted.insert(input);
@@ -320,7 +331,8 @@ class PassMaker {
     for (const Node& node : prefix) {
       std::set<TensorId> held = there;
       for_each_operand(node, [&](const TensorView& view, Touch touch) {
-        if (touch != Touch::reads && needed_.contains(view.tensor)) held.insert(view.tensor);
+        if (touch != Touch::reads && needed_.contains(view.tensor) && has_its_bits_again(view.tensor))
+          held.insert(view.tensor);
       });
       if (held == there) continue;
       UnitGraph next = backward(prefix, held);

@@ -61,9 +61,10 @@ DType out_dtype(const AttentionShape& shape, DType dtype) {
 Scenario matmul_scenario(const ProductCase& c) {
   Scenario scenario;
   scenario.name = fmt::format(
-      "matmul {}x{}x{} {} to {}{}{}{}{}{}{} padding {}", c.m, c.n, c.k, name_of(c.dtype), name_of(c.out),
+      "matmul {}x{}x{} {} to {}{}{}{}{}{}{}{} padding {}", c.m, c.n, c.k, name_of(c.dtype), name_of(c.out),
       flag(c.transpose_a, "a^T"), flag(c.transpose_b, "b^T"), flag(c.accumulate, "accumulate"),
-      flag(c.bias, "bias"), flag(c.addend, "addend"), flag(c.rounding == Rounding::e4m3, "e4m3"), c.padding);
+      flag(c.bias, "bias"), flag(c.addend, "addend"), flag(c.rounding == Rounding::e4m3, "e4m3"),
+      flag(c.activation.has_value(), "activated"), c.padding);
   scenario.operands = {
       c.transpose_a ? random_operand(1, c.dtype, c.k, c.m, c.padding)
                     : random_operand(1, c.dtype, c.m, c.k, c.padding),
@@ -73,6 +74,7 @@ Scenario matmul_scenario(const ProductCase& c) {
                    : poisoned_operand(c.out, c.m, c.n, c.padding),
       random_operand(4, c.dtype, 1, c.n),
   };
+  if (c.activation) scenario.operands.push_back(poisoned_operand(c.out, c.m, c.n, 3 * c.padding));
   if (c.addend) scenario.operands.push_back(random_operand(5, c.out, c.m, c.n, 2 * c.padding));
   scenario.call = [c](Kernels& kernels, const Views& x) {
     kernels.run(Product{.a = x[0],
@@ -83,7 +85,9 @@ Scenario matmul_scenario(const ProductCase& c) {
                         .accumulate = c.accumulate,
                         .bias = c.bias ? x[3] : Matrix(),
                         .addend = c.addend ? x[4] : Matrix(),
-                        .rounding = c.rounding});
+                        .rounding = c.rounding,
+                        .activated = c.activation ? x[4] : Matrix(),
+                        .activation = c.activation.value_or(Activation::gelu_tanh)});
   };
   return scenario;
 }

@@ -3,6 +3,8 @@
 // start anywhere, 8 only where 16-byte accesses may.
 #pragma once
 
+#include <optional>
+
 #include "tests/device/scenario.h"
 
 namespace strata {
@@ -18,6 +20,7 @@ struct ProductCase {
   DType dtype = DType::fp32;
   DType out = DType::fp32;
   Rounding rounding = Rounding::none;
+  std::optional<Activation> activation = {};
 };
 Scenario matmul_scenario(const ProductCase& product);
 Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns,

@@ -96,6 +96,38 @@ TEST_P(Matmul, AddsWhatLiesElsewhere) {
   }
 }
 
+TEST_P(Matmul, AppliesAnActivationToTheSum) {
+  for (const DType dtype : kDTypes) {
+    for (const Activation activation : {Activation::gelu_tanh, Activation::silu, Activation::relu2}) {
+      for (const bool bias : {false, true}) {
+        for (const std::int64_t padding : {0, 3, 8}) {
+          for (const auto& [m, n, k] : {std::array{33, 5, 40}, {1, 64, 8}, {600, 104, 9}}) {
+            expect_agrees(matmul_scenario({.m = m,
+                                           .n = n,
+                                           .k = k,
+                                           .bias = bias,
+                                           .padding = padding,
+                                           .dtype = dtype,
+                                           .out = dtype,
+                                           .activation = activation}));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, AppliesAnActivationWhereItRoundsItsOperands) {
+  expect_agrees(matmul_scenario({.m = 48,
+                                 .n = 32,
+                                 .k = 64,
+                                 .bias = true,
+                                 .dtype = DType::bf16,
+                                 .out = DType::bf16,
+                                 .rounding = Rounding::e4m3,
+                                 .activation = Activation::gelu_tanh}));
+}
+
 TEST_P(Matmul, CutsALongDepthWithoutLosingAnything) {
   for (const DType dtype : kDTypes) {
     for (const bool accumulate : {false, true}) {

@@ -3,6 +3,7 @@
 // the pointers do not keep, and operands that are not on the device fail it.
 #include <cublasLt.h>
 
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -36,8 +37,17 @@ struct Operation {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   cudaDataType_t bias_type = CUDA_R_32F;
+  void* sum = nullptr;  ///< that GELU is applied to
+  std::int64_t sum_leading = 0;
   const float *scale_a = nullptr, *scale_b = nullptr;  ///< of products of FP8
   std::int8_t fast_sums = 0;
+
+  bool has_bias() const {
+    return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
+  bool has_gelu() const {
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
 };
 
 struct Preference {
@@ -134,6 +144,11 @@ bool is_aligned(const void* data, std::uint32_t alignment) {
   return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
 }
 
+float gelu_tanh(float x) {
+  constexpr float kSlope = 0.7978845608F, kCubic = 0.044715F;
+  return x / 2 * (1 + std::tanh(kSlope * (x + kCubic * x * x * x)));
+}
+
 struct Multiplication {
   Operation operation;
   Layout a_layout, b_layout, c_layout, d_layout;
@@ -167,10 +182,16 @@ std::string why_refused(const Operation& operation, const Layout& a, const Layou
   if (depth != (transpose_b ? b.columns : b.rows)) return "the operands' depths differ";
   if (rows != d.rows || (transpose_b ? b.rows : b.columns) != d.columns)
     return "the output has another shape";
-  if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && operation.epilogue != CUBLASLT_EPILOGUE_BIAS)
+  if (operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !operation.has_bias() && !operation.has_gelu())
     return "the epilogue is not emulated";
-  if (operation.epilogue == CUBLASLT_EPILOGUE_BIAS && operation.bias_type != d.type)
+  if (operation.has_bias() && operation.bias_type != d.type)
     return "the bias has another type than the output";
+  if (operation.has_gelu()) {
+    if (operation.sum == nullptr || reinterpret_cast<std::uintptr_t>(operation.sum) % 16 != 0)
+      return "the sum that GELU is applied to has no place that is a multiple of 16";
+    if (operation.sum_leading < static_cast<std::int64_t>(d.rows) || operation.sum_leading % 8 != 0)
+      return "columns of the sum that GELU is applied to overlap, or begin at no multiple of 8";
+  }
   return {};
 }
 
@@ -200,8 +221,14 @@ void multiply(const Multiplication& of) {
                                 static_cast<std::int64_t>(column) * of.c_layout.leading +
                                     static_cast<std::int64_t>(row));
       }
-      if (of.operation.epilogue == CUBLASLT_EPILOGUE_BIAS)
+      if (of.operation.has_bias())
         value += load(of.operation.bias, of.operation.bias_type, static_cast<std::int64_t>(row));
+      if (of.operation.has_gelu()) {
+        store(of.operation.sum, of.d_layout.type,
+              static_cast<std::int64_t>(column) * of.operation.sum_leading + static_cast<std::int64_t>(row),
+              value);
+        value = gelu_tanh(value);
+      }
       store(of.d, of.d_layout.type, index, value);
     }
   }
@@ -267,6 +294,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
       break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       taken = take(value.bias, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      taken = take(value.sum, buffer, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      taken = take(value.sum_leading, buffer, bytes);
       break;
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
       taken = take(value.scale_a, buffer, bytes);
@@ -335,8 +368,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if ((preference.reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) !=
       0)
     return refuse("sums in the output's type, or in an order that changes, are allowed");
-  const bool has_bias = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
-  if (has_bias && !machine().adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((operation.has_bias() && !machine().adds_bias) || (operation.has_gelu() && !machine().applies_gelu))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto bias = reinterpret_cast<std::uintptr_t>(operation.bias);
   if (requested > 1) ++counts().proposals;
   for (*count = 0; *count < std::min(requested, machine().algorithms); ++*count) {
@@ -348,7 +381,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                     .alignment_b = preference.alignment_b,
                     .alignment_c = preference.alignment_c,
                     .alignment_d = preference.alignment_d,
-                    .alignment_bias = has_bias ? static_cast<std::uint32_t>(bias & -bias) : 1});
+                    .alignment_bias = operation.has_bias() ? static_cast<std::uint32_t>(bias & -bias) : 1});
     results[*count].state = CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -406,11 +439,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
     return refuse("a matrix is less aligned than its algorithm was chosen for");
   if (workspace_bytes < algorithm.workspace || !is_on_device(workspace, workspace_bytes))
     return refuse("the workspace is smaller than its algorithm was chosen for");
-  const bool has_bias = product.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const Operation& operation = product.operation;
+  const Layout sum_layout = {product.d_layout.type, product.d_layout.rows, product.d_layout.columns,
+                             operation.sum_leading};
   if (!is_on_device(a, extent(product.a_layout)) || !is_on_device(b, extent(product.b_layout)) ||
       !is_on_device(c, extent(product.c_layout)) || !is_on_device(d, extent(product.d_layout)) ||
-      (has_bias &&
-       !is_on_device(product.operation.bias, product.d_layout.rows * size_of(product.d_layout.type))))
+      (operation.has_bias() &&
+       !is_on_device(operation.bias, product.d_layout.rows * size_of(product.d_layout.type))) ||
+      (operation.has_gelu() && !is_on_device(operation.sum, extent(sum_layout))))
     return refuse("a matrix is not on the device");
   if (product.a_layout.type == CUDA_R_8F_E4M3) {
     if (!is_on_device(product.operation.scale_a, sizeof(float)) ||
@@ -419,6 +455,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation_o
     ++counts().float8_products;
   }
   ++counts().products;
+  if (operation.has_gelu()) ++counts().gelu_products;
   if (algorithm.number == 0) ++counts().first_proposals;
   stream->add([product, computes = stream->computes(), number = static_cast<int>(algorithm.number)] {
     if (computes) multiply(product);

@@ -26,6 +26,8 @@ struct Machine {
   int compute_capability = 90;
   /// Whether cuBLASLt adds a bias in its epilogue.
   bool adds_bias = true;
+  /// And whether it applies GELU there.
+  bool applies_gelu = true;
   /// What cuBLASLt has for each product: algorithm N begins its sums N places later in the depth, and needs
   /// a workspace of a 2^N-th. It proposes them in their order.
   int algorithms = 8;
@@ -40,6 +42,7 @@ Machine& machine();
 struct Counts {
   std::atomic<std::int64_t> kernels, products, copies;
   std::atomic<std::int64_t> float8_products;  ///< of the products
+  std::atomic<std::int64_t> gelu_products;    ///< of the products, too
   std::atomic<std::int64_t> pageable_copies;  ///< between the device and host memory that is not locked
   std::atomic<std::int64_t> locked_bytes;     ///< now
   std::atomic<std::int64_t> registrations;    ///< cudaHostRegister's that succeeded

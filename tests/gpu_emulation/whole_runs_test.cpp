@@ -129,14 +129,36 @@ TEST_F(WholeRuns, HaveTheirBitsWhereParametersTravelAsFp8) {
   test::expect_the_plan_was_exact(outcome);
 }
 
-TEST_F(WholeRuns, HaveTheirBitsWhetherOrNotCublasAddsABias) {
-  config_.model.architecture = "gpt2";
-  config_.model.config = {
-      {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
-  config_.train.steps = 1;
+class WholeRunsOfGpt2 : public WholeRuns {
+ protected:
+  WholeRunsOfGpt2() {
+    config_.model.architecture = "gpt2";
+    config_.model.config = {
+        {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 128}};
+    config_.train.steps = 1;
+  }
+};
+
+TEST_F(WholeRunsOfGpt2, HaveTheirBitsWhetherOrNotCublasAddsABias) {
+  machine().applies_gelu = false;
   const std::string expected = hash();
   machine().adds_bias = false;
   EXPECT_EQ(hash(), expected);
+}
+
+/// cuBLASLt applies it to sums that are not rounded yet, and what is made again is made of rounded ones.
+TEST_F(WholeRunsOfGpt2, HaveTheirBitsWhateverIsSavedOfWhatCublasAppliesGeluTo) {
+  config_.train.precision = {DType::bf16};
+  config_.train.recompute = Recompute::none;
+  const std::int64_t before = counts().gelu_products;
+  const std::string expected = hash();
+  EXPECT_GT(counts().gelu_products, before);
+  config_.train.recompute = Recompute::full;
+  EXPECT_EQ(hash(), expected);
+  config_.memory.device = test::smallest_bytes(config_);
+  EXPECT_EQ(hash(), expected);
+  machine().applies_gelu = false;
+  EXPECT_NE(hash(), expected);
 }
 
 }  // namespace

@@ -73,7 +73,11 @@ UnitBuilder layer() {
                                                                                 .balance = kBalance});
   const TensorView plain =
       builder.activate(builder.linear(routed, {{"plain", intermediate()}}), Activation::gelu_tanh);
-  builder.output(builder.add(gated, builder.scale(builder.linear(plain, {{"last", hidden()}}), 0.5)));
+  const TensorView biased = builder.activate(
+      builder.linear(routed, {{"biased", intermediate()}}, {WeightOrder::conv1d, Init::normal, true}),
+      Activation::gelu_tanh);
+  const TensorView last = builder.linear(builder.add(plain, biased), {{"last", hidden()}});
+  builder.output(builder.add(gated, builder.scale(last, 0.5)));
   return builder;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/graph/unit_builder.h"
@@ -97,6 +98,24 @@ UnitBuilder::Built random_unit(std::uint64_t seed) {
   builder.output(builder.add(values.back(), builder.linear(values.back(), {{"last", kHidden}})));
   return builder.finish();
 }
+
+/// Applies activations to sums that are a little different from what is stored of them, as a device does that
+/// rounds them later.
+class KernelsThatRoundLater final : public Kernels {
+ public:
+  void run(const KernelCall& call) override {
+    kernels_.run(call);
+    const auto* product = std::get_if<Product>(&call);
+    if (product == nullptr || !product->activated) return;
+    ASSERT_TRUE(product->activated.contiguous());
+    const std::span values(product->activated.row<float>(0),
+                           static_cast<std::size_t>(product->activated.elements()));
+    for (float& value : values) value *= 1.00001F;
+  }
+
+ private:
+  ReferenceKernels kernels_;
+};
 
 struct Gradients {
   std::vector<float> input, parameter;
@@ -213,7 +232,7 @@ class RandomUnit {
   UnitPasses passes_;
   std::vector<float> input_, parameter_, direction_, tables_;
   GuardedMemory tally_{0};
-  ReferenceKernels kernels_;
+  KernelsThatRoundLater kernels_;
 };
 
 /// The derivative along `direction`, by central difference, and along it by the gradient. Returns false if

@@ -232,7 +232,7 @@ TEST(UnitCompute, AGpt2BlockKeepsNineAndScratchesThirteenHiddenVectorsPerToken) 
   const UnitPasses& block = compute.passes(model.units[1]);
   EXPECT_NEAR(vectors(block.saving_all().saved_bytes), 9, 0.1);
   EXPECT_NEAR(vectors(block.saving_all().forward.workspace_bytes()), 4, 0.1);
-  EXPECT_NEAR(vectors(block.saving_nothing().forward.workspace_bytes()), 5, 0.1);
+  EXPECT_NEAR(vectors(block.saving_nothing().forward.workspace_bytes()), 9, 0.1);
   EXPECT_NEAR(vectors(block.saving_all().backward.workspace_bytes()), 4, 0.1);
   EXPECT_NEAR(vectors(block.saving_nothing().backward.workspace_bytes()), 13, 0.1);
 }

@@ -37,6 +37,8 @@ inline const std::set<std::string> kDeclaredAxes = {
      "p e^, p e"),
     "linear: +t k+, k n, +1 n, +t n, +t n",
     "linear: +t k+, n k, +1 n, +t n, +t n",
+    "linear_activation: t k^, k n, 1 n, t n, t n",
+    "linear_activation: t k^, n k, 1 n, t n, t n",
     "linear_input_gradient: +t n+, k n, +t k",
     "linear_input_gradient: +t n+, n k, +t k",
     "linear_weight_gradient: t+ k, t n, k n",

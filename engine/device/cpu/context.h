@@ -53,6 +53,8 @@ void run_on_cpu(CpuContext& context, const Rope& rope);
 void run_on_cpu(CpuContext& context, const HeadNormForward& norm);
 void run_on_cpu(CpuContext& context, const HeadNormBackward& norm);
 void run_on_cpu(CpuContext& context, const ActivationForward& call);
+/// ActivationForward of a part of a matrix, on the calling thread.
+void activate_tile(Activation kind, const Matrix& x, const Matrix& out);
 void run_on_cpu(CpuContext& context, const ActivationBackward& call);
 void run_on_cpu(CpuContext& context, const GatedForward& call);
 void run_on_cpu(CpuContext& context, const GatedBackward& call);

@@ -252,14 +252,14 @@ void for_row_slices(CpuContext& context, const Body& body, const Matrix& first, 
 
 }  // namespace
 
+void activate_tile(Activation kind, const Matrix& x, const Matrix& out) {
+  HWY_DYNAMIC_DISPATCH(activate)(kind, x, out);
+}
+
 void run_on_cpu(CpuContext& context, const ActivationForward& call) {
   for_row_slices(
-      context,
-      [&](const Matrix& x, const Matrix& out) {
-        HWY_DYNAMIC_DISPATCH(activate)
-        (call.kind, x, out);
-      },
-      call.x, call.out);
+      context, [&](const Matrix& x, const Matrix& out) { activate_tile(call.kind, x, out); }, call.x,
+      call.out);
 }
 
 void run_on_cpu(CpuContext& context, const ActivationBackward& call) {

@@ -159,11 +159,12 @@ void run_on_cpu(CpuContext& context, const Product& product) {
       return whole.row_slice(row, rows).column_slice(column, columns);
     };
     const Matrix out = part(product.out);
-    // Tiles are small, so that the copy is read from a cache.
+    // Tiles are small: the copy is read from a cache, as is the sum behind the product.
     if (product.addend) copy_rows(part(product.addend), out);
     multiply_tile(tiled.tile(rows, columns), a.data, b.data, out.data,
                   product.bias ? product.bias.column_slice(column, columns).data : nullptr,
                   context.scratch.slot(slot));
+    if (product.activated) activate_tile(product.activation, out, part(product.activated));
   });
 }
 

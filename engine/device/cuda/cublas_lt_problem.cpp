@@ -23,18 +23,33 @@ cublasLtMatrixLayoutOpaque_t matrix_layout(cudaDataType_t type, std::int64_t row
   return result;
 }
 
+namespace {
+
+cublasLtEpilogue_t epilogue_of(const ColumnMajorProduct& problem) {
+  const bool has_bias = problem.bias_alignment > 0;
+  if (problem.sum.alignment > 0)
+    return has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+}  // namespace
+
 cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem) {
   cublasLtMatmulDescOpaque_t operation;
   check_cublas(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "a matrix product could not be described");
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, problem.left.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, problem.right.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(problem));
+  // The heuristics read alignments off addresses: here ones of exactly the alignment that every call has.
   if (problem.bias_alignment > 0) {
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(problem.out.dtype));
-    // The heuristics read the alignment off the address: here one of exactly the alignment that every call
-    // has.
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<std::uintptr_t>(problem.bias_alignment));
+  }
+  if (problem.sum.alignment > 0) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem.sum.leading);
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+        static_cast<std::uintptr_t>(problem.sum.alignment));
   }
   if (problem.of_codes) {
     // Sums are kept with all bits of fp32.

@@ -28,7 +28,7 @@ cudaDataType_t type_of(DType dtype);
 cublasLtMatrixLayoutOpaque_t matrix_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                                            std::int64_t leading);
 
-/// Sums in fp32, which operands are transposed, and the bias.
+/// Sums in fp32, which operands are transposed, and what is done to the sum.
 cublasLtMatmulDescOpaque_t operation_of(const ColumnMajorProduct& problem);
 
 /// How the problem's operands are aligned, and that no sum is rounded before it is whole.

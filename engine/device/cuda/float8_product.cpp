@@ -70,6 +70,10 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
     add_bias_on_cuda(context, product.bias, product.out, product.accumulate || product.addend);
     return multiply(context, without_bias(product));
   }
+  if (product.activated) {
+    multiply(context, without_activation(product));
+    return run_on_cuda(context, ActivationForward{product.activation, product.out, product.activated});
+  }
   const E4m3Area area(product, context.scratch.at_least(scratch_on_cuda(product)));
   const Product coded = of_codes(product, area);
   const bool in_float8 = is_in_float8(coded);
@@ -87,7 +91,7 @@ void CudaFloat8Product::multiply(const CudaContext& context, const Product& prod
 
 std::optional<Product> CudaFloat8Product::in_library(const Product& product) {
   if (product.out.elements() == 0 || product.a.elements() == 0) return std::nullopt;
-  const Product whole = adds_bias(product) ? product : without_bias(product);
+  const Product whole = without_activation(adds_bias(product) ? product : without_bias(product));
   const E4m3Area somewhere(whole, reinterpret_cast<std::byte*>(kAlignment));
   const Product coded = of_codes(whole, somewhere);
   return is_in_float8(coded) ? coded : matmul_.in_library(of_rounded(whole, somewhere));
@@ -118,7 +122,7 @@ bool CudaFloat8Product::find_whether_in_float8(const Product& of_codes) {
     said_sizes_ = true;
     return false;
   }
-  if (matmul_.multiplies_codes(of_codes)) return true;
+  if (matmul_.has_algorithm(of_codes)) return true;
   slow_paths_.add(
       fmt::format("cuBLASLt has no algorithm in FP8 for {}: its operands are rounded and multiplied in bf16",
                   describe(problem)));

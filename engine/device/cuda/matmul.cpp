@@ -22,6 +22,16 @@ Bytes workspace_bytes_for(int device) {
   return major >= 9 ? kHopperWorkspaceBytes : kWorkspaceBytes;
 }
 
+/// Whether cuBLASLt's GELU is the activation, as it writes it: beside a sum whose rows begin at multiples of
+/// 16 bytes. In fp32 it is less exact than our own.
+bool has_gelu_of_library(const Product& product) {
+  constexpr std::int64_t kElements = 8;
+  constexpr int kBytes = 16;
+  return product.activation == Activation::gelu_tanh && product.out.dtype != DType::fp32 &&
+         product.activated.dtype == product.out.dtype && product.out.stride % kElements == 0 &&
+         known_alignment(product.out.data) >= kBytes;
+}
+
 /// The layout of an operand of which rows × columns enter the product.
 cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, std::int64_t rows,
                                     std::int64_t columns, bool is_code = false) {
@@ -34,7 +44,8 @@ cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorProduct::Operand& operand, 
 struct CudaMatmul::Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t left, right, added, out;
-  /// Nothing: cuBLASLt does not add the bias in this product, or does not multiply these codes.
+  /// Nothing: cuBLASLt does not add the bias in this product, or apply the activation, or multiply these
+  /// codes.
   std::optional<MatmulAlgorithm> algorithm = {};
 };
 
@@ -54,15 +65,19 @@ void CudaMatmul::multiply(const CudaContext& context, const Product& product) {
   const std::optional<Product> part = in_library(product);
   if (!part || static_cast<bool>(part->bias) != static_cast<bool>(product.bias))
     write_what_is_added(context, product);
-  if (!part) return;
-  Plan& plan = plan_for(column_major(*part));
-  check_cublas(
-      static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value(), nullptr)),
-      "a matrix product could not be started");
+  if (part) {
+    Plan& plan = plan_for(column_major(*part));
+    check_cublas(
+        static_cast<cublasStatus_t>(start(context.stream, *part, plan, plan.algorithm.value(), nullptr)),
+        "a matrix product could not be started");
+  }
+  if (product.activated && !(part && part->activated))
+    run_on_cuda(context, ActivationForward{product.activation, product.out, product.activated});
 }
 
-bool CudaMatmul::multiplies_codes(const Product& product) {
-  return plan_for(column_major(product)).algorithm.has_value();
+bool CudaMatmul::has_algorithm(const Product& product) {
+  return (!product.bias || product.bias.dtype == product.out.dtype) &&
+         plan_for(column_major(product)).algorithm.has_value();
 }
 
 void CudaMatmul::multiply_codes(const CudaContext& context, const Product& product,
@@ -86,8 +101,10 @@ void CudaMatmul::write_what_is_added(const CudaContext& context, const Product& 
 std::optional<Product> CudaMatmul::in_library(const Product& product) {
   const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
   if (product.out.elements() == 0 || depth == 0) return std::nullopt;
+  if (product.activated && !(has_gelu_of_library(product) && has_algorithm(product)))
+    return in_library(without_activation(product));
   if (!product.bias) return product;
-  if (product.bias.dtype == product.out.dtype && plan_for(column_major(product)).algorithm) return product;
+  if (has_algorithm(product)) return product;
   Product rest = product;
   rest.bias = rest.addend = {};
   rest.accumulate = true;
@@ -134,7 +151,7 @@ std::vector<MatmulAlgorithm> CudaMatmul::proposals(const ColumnMajorProduct& pro
   cudaGetLastError();
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
     check_cublas(status, "an algorithm for a matrix product cannot be chosen");
-  if (problem.bias_alignment == 0 && !problem.of_codes)
+  if (problem.bias_alignment == 0 && problem.sum.alignment == 0 && !problem.of_codes)
     throw DeviceError("cuBLASLt has no algorithm for " + describe(problem));
   return algorithms;
 }
@@ -161,12 +178,14 @@ int CudaMatmul::start(CUstream_st* stream, const Product& product, Plan& plan,
     set(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[0].inverse);
   }
   if (product.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
+  if (product.activated) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.out.data);
   const float one = 1;
-  const Matrix& added = product.addend ? product.addend : product.out;
+  const Matrix& out = product.activated ? product.activated : product.out;
+  const Matrix& added = product.addend ? product.addend : out;
   const float beta = product.accumulate || product.addend ? 1 : 0;
   const auto opaque = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   return cublasLtMatmul(handle_, &plan.operation, &one, product.b.data, &plan.left, product.a.data,
-                        &plan.right, &beta, added.data, &plan.added, product.out.data, &plan.out, &opaque,
+                        &plan.right, &beta, added.data, &plan.added, out.data, &plan.out, &opaque,
                         workspace_.data(), static_cast<std::size_t>(workspace_.size()), stream);
 }
 

@@ -17,6 +17,11 @@ struct cublasLtContext;  // what cublasLtHandle_t points to
 
 namespace strata {
 
+inline Product without_activation(Product product) {
+  product.activated = {};
+  return product;
+}
+
 /// The bytes of a cublasLtMatmulAlgo_t: they mean the same in every process that has this version of
 /// cuBLASLt.
 using MatmulAlgorithm = std::array<std::uint64_t, 8>;
@@ -35,17 +40,17 @@ class CudaMatmul {
   /// Throws DeviceError if cuBLASLt has no algorithm.
   void multiply(const CudaContext& context, const Product& product);
 
-  /// Whether cuBLASLt multiplies such codes.
-  bool multiplies_codes(const Product& product);
-  /// Of a product that rounds, whose a and b stand where their codes are: the depth of both is contiguous.
-  /// `scales`: of a and b, in the device's memory. REQUIRES: multiplies_codes().
+  /// Whether cuBLASLt computes all of it: a bias, an activation, or products of codes may be beyond it.
+  bool has_algorithm(const Product& product);
+  /// Multiplies a product that rounds, whose a and b stand where their codes are: the depth of both is
+  /// contiguous. `scales`: of a and b, in the device's memory. REQUIRES: has_algorithm().
   void multiply_codes(const CudaContext& context, const Product& product, const Float8Factors* scales);
 
-  /// What cuBLASLt computes of a product: all of it, or what is added to a bias that is already in place;
-  /// nothing if there is nothing to multiply.
+  /// What cuBLASLt computes of a product: all of it, or all but the activation, or what is added to a bias
+  /// that is already in place; nothing if there is nothing to multiply.
   std::optional<Product> in_library(const Product& product);
-  /// At most `most`, the best first by cuBLASLt's heuristics. None only if it does not add the bias, or
-  /// multiply the codes.
+  /// At most `most`, the best first by cuBLASLt's heuristics. None only if it does not add the bias, apply
+  /// the activation, or multiply the codes.
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, int most);
   /// Whether the algorithm is one for this problem, and needs no more than the workspace.
   bool takes(const ColumnMajorProduct& problem, const MatmulAlgorithm& algorithm);
@@ -58,7 +63,7 @@ class CudaMatmul {
 
  private:
   struct Plan;
-  /// All but the product itself.
+  /// What the product itself is added to.
   void write_what_is_added(const CudaContext& context, const Product& product);
   Plan& plan_for(const ColumnMajorProduct& problem);
   std::vector<MatmulAlgorithm> proposals(const ColumnMajorProduct& problem, Plan& plan, int most);

@@ -20,8 +20,8 @@ inline int known_alignment(const void* data) {
   return static_cast<int>(address & -address);
 }
 
-/// out[rows, columns] = left·right (+ out, or addend) (+ bias), column-major. Equal problems get the same
-/// algorithm.
+/// out[rows, columns] = left·right (+ out, or addend) (+ bias), column-major, or the GELU of that. Equal
+/// problems get the same algorithm.
 struct ColumnMajorProduct {
   struct Operand {
     DType dtype = DType::fp32;
@@ -38,6 +38,8 @@ struct ColumnMajorProduct {
   int bias_alignment = 0;
   /// What is added and lies elsewhere than out; no alignment: nothing.
   Operand addend = {};
+  /// Where the sum goes if out is its GELU; no alignment: out is the sum.
+  Operand sum = {};
   /// left and right are codes of e4m3, each with a scale: bytes, with the depth contiguous in both.
   bool of_codes = false;
 
@@ -49,6 +51,7 @@ struct ColumnMajorProduct {
 /// If the product rounds, a and b stand where their codes are. REQUIRES: a bias has out's dtype.
 inline ColumnMajorProduct column_major(const Product& product) {
   const bool of_codes = product.rounding == Rounding::e4m3;
+  const Matrix& out = product.activated ? product.activated : product.out;
   const std::int64_t depth = product.transpose_a ? product.a.rows : product.a.columns;
   const auto operand = [](const Matrix& matrix, bool transpose) {
     return ColumnMajorProduct::Operand{matrix.dtype, transpose, matrix.stride, known_alignment(matrix.data)};
@@ -57,15 +60,16 @@ inline ColumnMajorProduct column_major(const Product& product) {
     return of_codes ? ColumnMajorProduct::Operand{matrix.dtype, is_left, depth, known_alignment(matrix.data)}
                     : operand(matrix, transpose);
   };
-  return {.rows = product.out.columns,
-          .columns = product.out.rows,
+  return {.rows = out.columns,
+          .columns = out.rows,
           .depth = depth,
           .left = factor(product.b, product.transpose_b, true),
           .right = factor(product.a, product.transpose_a, false),
-          .out = operand(product.out, false),
+          .out = operand(out, false),
           .accumulate = product.accumulate,
           .bias_alignment = product.bias ? known_alignment(product.bias.data) : 0,
           .addend = product.addend ? operand(product.addend, false) : ColumnMajorProduct::Operand(),
+          .sum = product.activated ? operand(product.out, false) : ColumnMajorProduct::Operand(),
           .of_codes = of_codes};
 }
 
@@ -76,11 +80,12 @@ inline std::string print(const ColumnMajorProduct& problem) {
     return fmt::format("{}{} by {} at {}", name_of(dtype), transpose ? " transposed" : "", leading,
                        alignment);
   };
-  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment, addend, of_codes] =
+  const auto& [rows, columns, depth, left, right, out, accumulate, bias_alignment, addend, sum, of_codes] =
       problem;
-  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}, plus {}{}", rows, depth, columns,
+  return fmt::format("{} x {} x {} of {} and {} {} {}, bias at {}, plus {}{}{}", rows, depth, columns,
                      text(left), text(right), accumulate ? "added to" : "to", text(out), bias_alignment,
-                     text(addend), of_codes ? ", in e4m3" : "");
+                     text(addend), sum.alignment > 0 ? ", GELU of " + text(sum) : "",
+                     of_codes ? ", in e4m3" : "");
 }
 
 /// For messages, in the words of Product: "a product of bf16 [3, 5] and [5, 17] (stored transposed) to fp32".

@@ -106,12 +106,13 @@ CudaProductChooser::CudaProductChooser(int device, std::unique_ptr<CudaStream> s
 Bytes CudaProductChooser::bytes(std::size_t number) const {
   const Product& product = products_[number];
   return extent(product.a) + extent(product.b) + extent(product.out) + extent(product.bias) +
-         extent(product.addend) + kAlignment;
+         extent(product.addend) + extent(product.activated) + kAlignment;
 }
 
 /// One after another, no more aligned than they were, and behind them scales.
 CudaProductChooser::Placed CudaProductChooser::placed(std::byte* memory, Product product) {
-  for (Matrix* matrix : {&product.a, &product.b, &product.out, &product.bias, &product.addend}) {
+  for (Matrix* matrix :
+       {&product.a, &product.b, &product.out, &product.bias, &product.addend, &product.activated}) {
     if (!*matrix) continue;
     const int alignment = known_alignment(matrix->data);
     matrix->data = memory + alignment % kAlignment;

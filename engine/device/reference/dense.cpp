@@ -60,6 +60,9 @@ void run_on_reference(const Product& product) {
          "a bias of [1, n]");
   expect(!product.addend || (is_like(product.addend, product.out) && !product.accumulate),
          "an addend like out, or out itself");
+  expect(!product.activated ||
+             (is_like(product.activated, product.out) && !product.addend && !product.accumulate),
+         "an activation like out, of no more than the product and its bias");
   const Matrix& addend = product.accumulate ? product.out : product.addend;
   const RoundedOperand a(product.a, product.transpose_a, product.rounding),
       b(product.b, product.transpose_b, product.rounding);
@@ -68,6 +71,8 @@ void run_on_reference(const Product& product) {
     for (std::int64_t k = 0; k < inner; ++k) sum += a.at(row, k) * b.at(k, column);
     store(product.out, row, column, addend ? load(addend, row, column) + sum : sum);
   });
+  if (product.activated)
+    run_on_reference(ActivationForward{product.activation, product.out, product.activated});
 }
 
 void run_on_reference(const ColumnSum& call) {

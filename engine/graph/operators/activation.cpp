@@ -20,6 +20,32 @@ void ActivationRule::differentiate(const Node& node, Derivation& derivation) con
   });
 }
 
+Node LinearActivationRule::again(const Node& node) const {
+  return {std::make_shared<ActivationRule>(activation_), {node[sum], node[out]}};
+}
+
+void LinearActivationRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Product{.a = operands[x],
+                      .b = operands[weight],
+                      .transpose_b = linear_.order() == WeightOrder::linear,
+                      .out = operands[sum],
+                      .bias = operands[bias],
+                      .rounding = linear_.rounding(),
+                      .activated = operands[out],
+                      .activation = activation_.kind()});
+}
+
+double LinearActivationRule::flops(const Operands& operands) const {
+  return linear_.flops(operands);
+}
+
+void LinearActivationRule::differentiate(const Node& node, Derivation& derivation) const {
+  activation_.differentiate(again(node), derivation);
+  linear_.differentiate(
+      {std::make_shared<LinearRule>(linear_), {node[x], node[weight], node[bias], {}, node[sum]}},
+      derivation);
+}
+
 void ActivationGradientRule::run(Kernels& kernels, const Operands& operands) const {
   if (gated_) {
     kernels.run(

@@ -1,7 +1,7 @@
 // Activations between the matrices of an MLP.
 #pragma once
 
-#include "engine/graph/operator.h"
+#include "engine/graph/operators/linear.h"
 
 namespace strata {
 
@@ -27,6 +27,39 @@ class ActivationRule final : public Operator {
  private:
   Activation kind_;
   bool gated_;
+};
+
+/// sum = x · W (+ bias), out = activation(sum): a LinearRule and an ActivationRule in one kernel, which may
+/// apply the activation to the sum before it is rounded. What backward passes read of `out` is always made
+/// again, of the rounded sum, so that no bit depends on what is saved.
+class LinearActivationRule final : public Operator {
+ public:
+  enum : int { x, weight, bias, sum, out };
+
+  LinearActivationRule(LinearRule linear, ActivationRule activation)
+      : linear_(linear), activation_(activation) {}
+
+  std::string_view name() const override {
+    return linear_.rounding() == Rounding::none ? "linear_activation" : "linear_activation_e4m3";
+  }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
+  }
+  std::string_view axes() const override {
+    return linear_.order() == WeightOrder::linear ? "t k^, n k, 1 n, t n, t n" : "t k^, k n, 1 n, t n, t n";
+  }
+  /// The activation alone.
+  Node again(const Node& node) const override;
+  bool again_has_its_bits() const override { return false; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+
+  const LinearRule& linear() const { return linear_; }
+
+ private:
+  LinearRule linear_;
+  ActivationRule activation_;
 };
 
 /// The gradient, and, if `out` is given, what ActivationRule makes, again.

@@ -29,7 +29,7 @@ class LinearRule final : public Operator {
   void differentiate(const Node& node, Derivation& derivation) const override;
 
   WeightOrder order() const { return order_; }
-  /// Of what all three products multiply.
+  /// What all three products do to what they multiply.
   Rounding rounding() const { return rounding_; }
 
  private:
