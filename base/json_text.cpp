@@ -10,16 +10,17 @@
 namespace strata {
 namespace {
 
-std::string place(std::string_view text, std::size_t byte, const std::string& where) {
+std::string place(std::string_view text, std::size_t byte, const JsonPlace& where) {
   const std::string_view before = text.substr(0, byte);
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  return fmt::format("{}:{}:{}", where, 1 + std::ranges::count(before, '\n'), byte - line_start + 1);
+  return fmt::format("{}:{}:{}", where.file, where.line + std::ranges::count(before, '\n'),
+                     byte - line_start + 1);
 }
 
-void check_size(std::int64_t bytes, const std::string& where, const JsonBudget& budget) {
+void check_size(std::int64_t bytes, const JsonPlace& where, const JsonBudget& budget) {
   if (bytes <= budget.bytes) return;
   throw ConfigError(
-      fmt::format("{}: {} bytes are more JSON than the {} that are read", where, bytes, budget.bytes));
+      fmt::format("{}: {} bytes are more JSON than the {} that are read", where.file, bytes, budget.bytes));
 }
 
 /// Behind the quote that ends the text which begins behind `quote`.
@@ -31,7 +32,7 @@ std::size_t end_of_text(std::string_view text, std::size_t quote) {
 
 /// Looks at brackets, commas and quotes only. That is right up to the first error of syntax, behind which
 /// nothing is built.
-void check_budget(std::string_view text, const std::string& where, const JsonBudget& budget) {
+void check_budget(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
   std::int64_t depth = 0, values = 1;
   for (std::size_t i = 0; i < text.size();) {
     const char character = text[i];
@@ -69,7 +70,7 @@ std::string reason(const nlohmann::json::parse_error& error) {
 
 }  // namespace
 
-nlohmann::json parse_json(std::string_view text, const std::string& where, const JsonBudget& budget) {
+nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
   check_size(static_cast<std::int64_t>(text.size()), where, budget);
   check_budget(text, where, budget);
   try {
@@ -78,7 +79,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, const
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     throw ConfigError(fmt::format("{}: this is not valid JSON: {}", place(text, byte, where), reason(error)));
   } catch (const nlohmann::json::exception&) {  // 1e999
-    throw ConfigError(fmt::format("{}: this JSON has a number that no 64-bit number holds", where));
+    throw ConfigError(fmt::format("{}: this JSON has a number that no 64-bit number holds",
+                                  where.line == 1 ? where.file : place(text, 0, where)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace strata {
 
@@ -17,8 +18,19 @@ struct JsonBudget {
   std::int64_t values = 2'000'000;   ///< of all kinds; a description of 250,000 tensors
 };
 
-/// Throws ConfigError with `where`, line and column if the text is not JSON or exceeds the budget.
-nlohmann::json parse_json(std::string_view text, const std::string& where, const JsonBudget& budget = {});
+/// Where a text comes from: a file, from its first line on or from another.
+struct JsonPlace {
+  // A name alone is a place.
+  JsonPlace(std::string file, std::int64_t line = 1)  // NOLINT(google-explicit-constructor)
+      : file(std::move(file)), line(line) {}
+  JsonPlace(const char* file) : JsonPlace(std::string(file)) {}  // NOLINT(google-explicit-constructor)
+
+  std::string file;
+  std::int64_t line;
+};
+
+/// Throws ConfigError with the file, line and column if the text is not JSON or exceeds the budget.
+nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget = {});
 
 /// The file's one JSON object; throws ConfigError likewise, and IoError if the file cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});

@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <thread>
 
 #include "base/error.h"
 #include "collectives/agreement.h"
 #include "engine/cli/device.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
+#include "engine/cli/texts_line.h"
 #include "engine/config/model_names.h"
 #include "engine/data/byte_tokens.h"
+#include "engine/data/token_cache.h"
 #include "engine/report/terminal_keys.h"
 
 namespace strata {
@@ -53,7 +56,27 @@ void HangAdvice::set(const std::string& what) {
                               same_command(command_)));
 }
 
-PreparedModel prepare_model(const RunConfig& agreed, const Job& job) {
+namespace {
+
+/// The first rank makes them if they are not there; all read them.
+std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
+                                      Job& job) {
+  const auto threads = config.train.threads > 0 ? static_cast<unsigned>(config.train.threads)
+                                                : std::max(1U, std::thread::hardware_concurrency());
+  RunConfig::DataSection data = config.data;
+  if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
+  return {text_of_first_rank(job.world(), [&] {
+    TextsLine line;
+    const std::string ids = cached_tokens(data, texts, static_cast<int>(threads),
+                                          [&line](const TokenizeProgress& progress) { line.show(progress); });
+    line.end();
+    return ids;
+  })};
+}
+
+}  // namespace
+
+PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   PreparedModel prepared{.config = agreed, .model = {}, .data = {}, .warnings = {}};
   RunConfig& config = prepared.config;
   if (config.ranks() != job.size()) {
@@ -74,7 +97,12 @@ PreparedModel prepare_model(const RunConfig& agreed, const Job& job) {
   if (job.is_first()) warn_of_model(config);
   const std::int64_t vocabulary = prepared.model.architecture.vocabulary;
   const std::string doubt = doubt_about_bytes(config, vocabulary);
-  prepared.data = std::make_unique<BatchLoader>(config, vocabulary);
+  DataFiles files = find_data_files(config);
+  if (config.data.tokenizer == Tokenizer::automatic) {
+    files.training = ids_of_texts(config, files.training, job);
+    if (!files.validation.empty()) files.validation = ids_of_texts(config, files.validation, job);
+  }
+  prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
   prepared.warnings = prepared.data->warnings();
   if (!doubt.empty()) prepared.warnings.push_back(doubt);
   // The plan must not ask for more held-out microbatches than there are.

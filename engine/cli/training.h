@@ -45,7 +45,7 @@ struct PreparedModel {
   std::vector<std::string> warnings;
 };
 /// Throws ConfigError.
-PreparedModel prepare_model(const RunConfig& agreed, const Job& job);
+PreparedModel prepare_model(const RunConfig& agreed, Job& job);
 
 /// What its models are trained on.
 struct PreparedMachine {

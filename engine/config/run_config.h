@@ -41,7 +41,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 enum class NvmeEngine { automatic, io_uring, threads };
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
 enum class TierChoice { automatic, device, host, nvme };
-enum class Tokenizer : std::uint8_t { bytes, none };
+enum class Tokenizer : std::uint8_t { bytes, none, automatic };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class OptimizerType : std::uint8_t { adamw, sgd };
 enum class Decay : std::uint8_t { matrices, all };
@@ -81,7 +81,9 @@ struct RunConfig {
     std::vector<std::string> path;        ///< globs of text files; or .bin files; or Megatron prefixes
     std::vector<std::string> validation;  ///< held-out files; empty: the last validation_fraction of the data
     double validation_fraction = 0.05;
-    Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids
+    Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids; automatic: the model's own
+    std::string tokenizer_path;              ///< of the model's own; empty: model.path
+    std::string cache;                       ///< where ids of texts are kept; empty: the user's cache folder
     std::int64_t token_bytes = 2;            ///< of an id in a .bin file without a header: 2 or 4
     std::int64_t sequence_length = 512;
     bool shuffle = true;  ///< false: sequences in the order of the files

@@ -51,7 +51,10 @@ void add_model(std::vector<Key>& keys) {
 }
 
 std::string check_tokenizer(const RunConfig& config) {
-  if (config.data.tokenizer != Tokenizer::bytes) return "";
+  if (config.data.tokenizer == Tokenizer::none) return "";
+  if (config.data.tokenizer == Tokenizer::automatic && config.model.path.empty() &&
+      config.data.tokenizer_path.empty())
+    return "auto needs a tokenizer.json: set data.tokenizer_path to a folder that has one, or to such a file";
   for (const auto* list : {&config.data.path, &config.data.validation}) {
     for (const std::string& path : *list) {
       if (path.ends_with(".bin") || path.ends_with(".idx")) {
@@ -68,7 +71,7 @@ void add_data(std::vector<Key>& keys) {
   require(section.add<TextList>("path", &S::path, "",
                                 "Files to train on, as names or patterns (*, ?, [a-z], and ** for any depth "
                                 "of folders), read in the "
-                                "order of their names. Text with tokenizer bytes; otherwise .bin files of "
+                                "order of their names. Text, unless tokenizer is none: then .bin files of "
                                 "token ids (nanoGPT, llm.c) "
                                 "or Megatron's .bin with .idx."),
           {}, [](const RunConfig& c) -> std::string {
@@ -85,8 +88,17 @@ void add_data(std::vector<Key>& keys) {
   require(
       section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
                                    "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
-                                   "each file. none: the files hold token ids."),
-      {"data.path", "data.validation"}, check_tokenizer);
+                                   "each file. none: the files hold token ids. auto: texts become ids by the "
+                                   "tokenizer.json of the model's folder, once, and are kept in data.cache; "
+                                   "each file is a text, or, if its name ends with .jsonl, each line an "
+                                   "object with one as \"text\"."),
+      {"data.path", "data.validation", "data.tokenizer_path"}, check_tokenizer);
+  section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
+                    "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
+                    "model.path.");
+  section.add<Text>("cache", &S::cache, "",
+                    "The folder where tokenizer auto keeps token ids, by what texts and tokenizer contain. "
+                    "Left out: strata/tokens in $XDG_CACHE_HOME, or in ~/.cache.");
   section.add<Integer<std::int64_t>>(
       "token_bytes", &S::token_bytes, "bytes",
       "Width of a token id, 2 or 4, in a .bin file that has no header to tell it.",

@@ -50,7 +50,7 @@ struct Words<TierChoice> {
 };
 template <>
 struct Words<Tokenizer> {
-  static constexpr std::array<std::string_view, 2> list = {"bytes", "none"};
+  static constexpr std::array<std::string_view, 3> list = {"bytes", "none", "auto"};
 };
 template <>
 struct Words<ScheduleKind> {

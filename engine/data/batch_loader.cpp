@@ -17,21 +17,6 @@
 namespace strata {
 namespace {
 
-std::vector<std::string> held_out_files(const RunConfig& config) {
-  return find_token_files(config.data.validation, config.data.tokenizer, "data.validation");
-}
-
-/// The files of data.path without those that data.validation holds out, under whatever name.
-std::vector<std::string> training_files(const RunConfig& config) {
-  std::set<std::filesystem::path> held_out;
-  for (const std::string& file : held_out_files(config)) held_out.insert(std::filesystem::canonical(file));
-  std::vector<std::string> files = find_token_files(config.data.path, config.data.tokenizer, "data.path");
-  std::erase_if(files,
-                [&](const std::string& file) { return held_out.contains(std::filesystem::canonical(file)); });
-  if (files.empty()) throw ConfigError("data.path: data.validation holds out every file that it names");
-  return files;
-}
-
 TokenSource open(const std::vector<std::string>& files, const RunConfig& config, std::int64_t vocabulary) {
   std::vector<TokenSegment> segments;
   for (const std::string& file : files) {
@@ -43,9 +28,10 @@ TokenSource open(const std::vector<std::string>& files, const RunConfig& config,
   return {std::move(segments), vocabulary};
 }
 
-std::optional<TokenSource> open_held_out(const RunConfig& config, std::int64_t vocabulary) {
-  if (config.data.validation.empty()) return std::nullopt;
-  return open(held_out_files(config), config, vocabulary);
+std::optional<TokenSource> open_held_out(const DataFiles& files, const RunConfig& config,
+                                         std::int64_t vocabulary) {
+  if (files.validation.empty()) return std::nullopt;
+  return open(files.validation, config, vocabulary);
 }
 
 std::int64_t sequences_of(std::int64_t tokens, std::int64_t sequence_length) {
@@ -89,9 +75,25 @@ Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double val
   return {.training = {0, sequences_of(begin, sequence_length)}, .validation = {begin, held_out}};
 }
 
+DataFiles find_data_files(const RunConfig& config) {
+  const RunConfig::DataSection& data = config.data;
+  DataFiles files = {find_token_files(data.path, data.tokenizer, "data.path"),
+                     find_token_files(data.validation, data.tokenizer, "data.validation")};
+  std::set<std::filesystem::path> held_out;  // whatever their names are
+  for (const std::string& file : files.validation) held_out.insert(std::filesystem::canonical(file));
+  std::erase_if(files.training,
+                [&](const std::string& file) { return held_out.contains(std::filesystem::canonical(file)); });
+  if (files.training.empty())
+    throw ConfigError("data.path: data.validation holds out every file that it names");
+  return files;
+}
+
 BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary)
-    : BatchLoader(config, open(training_files(config), config, vocabulary),
-                  open_held_out(config, vocabulary)) {}
+    : BatchLoader(config, vocabulary, find_data_files(config)) {}
+
+BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files)
+    : BatchLoader(config, open(files.training, config, vocabulary),
+                  open_held_out(files, config, vocabulary)) {}
 
 BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out)
     : batch_(config.train.batch),

@@ -31,12 +31,21 @@ struct Split {
 /// small for both has no training sequence.
 Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double validation_fraction);
 
+/// The files of data.path without those that data.validation holds out, and these.
+struct DataFiles {
+  std::vector<std::string> training, validation;
+};
+/// Throws ConfigError if a pattern matches no file, or nothing is left to train on.
+DataFiles find_data_files(const RunConfig& config);
+
 class BatchLoader {
  public:
-  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError if a
-  /// pattern matches no file, a file is not what it should be, an id is not in the vocabulary, or there are
-  /// too few tokens.
+  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError as
+  /// find_data_files() does, and if a file is not what it should be, an id is not in the vocabulary, or there
+  /// are too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
+  /// Likewise, of these files: of token ids, if the texts of data.tokenizer auto have become that.
+  BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files);
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
   /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are

@@ -21,7 +21,7 @@ std::string doubt_about_bytes(const RunConfig& config, std::int64_t vocabulary) 
     if (!is_there(file)) continue;
     throw ConfigError(
         fmt::format("data.tokenizer: bytes are no tokens of this model, which has {} of its own and {}: "
-                    "tokenize the text with it "
+                    "set data.tokenizer to auto, or tokenize the text with it "
                     "and set data.tokenizer to none",
                     vocabulary, file.string()));
   }

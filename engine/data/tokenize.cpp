@@ -2,20 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <deque>
 #include <limits>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
-#include "engine/data/mapped_file.h"
+#include "engine/data/documents.h"
 
 namespace strata {
 namespace {
 
-/// Texts that are encoded before any of them is written: enough for all threads, and few enough for memory.
+/// Documents that are encoded before any of them is written: enough for all threads, few enough for memory.
 constexpr Bytes kBatchBytes = 64 * MiB;
 
 template <typename T>
@@ -111,21 +111,63 @@ void refuse_what_is_there(const std::string& prefix) {
   }
 }
 
-void encode(const text::Tokenizer& tokenizer, const MappedFile& text, const TokenizeOptions& options,
+void encode(const text::Tokenizer& tokenizer, const Document& document, const TokenizeOptions& options,
             std::vector<std::int32_t>& ids) {
   ids.clear();
-  if (text.bytes().empty()) return;
-  const WatchedWait wait([&text] { return "reading and encoding " + text.path(); });
+  const WatchedWait wait([&document] { return "reading and encoding " + document.place(); });
+  std::string room;
+  const std::string_view text = document.text(room);
+  if (text.empty()) return;
   try {
-    tokenizer.encode({reinterpret_cast<const char*>(text.bytes().data()), text.bytes().size()}, ids,
-                     text::AddSpecial::no);
+    tokenizer.encode(text, ids, text::AddSpecial::no);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", text.path(), error.what()));
+    throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }
   if (options.end) ids.push_back(*options.end);
 }
 
+/// eos_token of a tokenizer_config.json: a text, or an object with the text as `content`. Empty: there is
+/// none.
+std::string end_token_of(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "tokenizer_config.json";
+  if (!is_there(file)) return "";
+  const nlohmann::json config = read_json_object(file);
+  const auto token = config.find("eos_token");
+  if (token == config.end() || token->is_null()) return "";
+  const nlohmann::json* text = &*token;
+  if (token->is_object() && token->contains("content")) text = &token->at("content");
+  if (!text->is_string())
+    throw ConfigError(
+        fmt::format("{}: eos_token: expected a text, or an object with the text content", file.string()));
+  return text->get<std::string>();
+}
+
 }  // namespace
+
+std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(given, error);
+  std::filesystem::path file = is_folder ? given / "tokenizer.json" : given;
+  if (!is_there(file))
+    throw ConfigError(fmt::format(
+        "{} is not there: name a model's folder that has a tokenizer.json, or such a file", file.string()));
+  return file;
+}
+
+std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
+                          const std::string& token) {
+  const std::string name = token.empty() ? end_token_of(folder) : token;
+  if (name.empty())
+    throw ConfigError(
+        fmt::format("{} names no eos_token, which stands behind each text: name one there, or let "
+                    "strata tokenize make token files, with --end TOKEN or --no-end",
+                    (folder / "tokenizer_config.json").string()));
+  const std::optional<std::int32_t> id = tokenizer.id_of(name);
+  if (!id)
+    throw ConfigError(fmt::format(
+        "the tokenizer has no token '{}' to stand behind each text; see --end of strata tokenize", name));
+  return *id;
+}
 
 TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
@@ -136,16 +178,20 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
     progress.all_bytes += static_cast<Bytes>(MappedFile(file).bytes().size());
   IndexedTokens out(prefix, tokenizer.end_of_ids());
   TaskArena workers(options.threads);
+  DocumentReader reader(files);
+  std::vector<Document> documents;
   std::vector<std::vector<std::int32_t>> ids;
-  for (std::size_t first = 0, last = 0; first < files.size(); first = last) {
-    std::deque<MappedFile> texts;
+  for (bool has_more = true; has_more;) {
+    documents.clear();
     Bytes bytes = 0;
-    for (; last < files.size() && bytes < kBatchBytes; ++last)
-      bytes += static_cast<Bytes>(texts.emplace_back(files[last]).bytes().size());
-    ids.resize(texts.size());
-    workers.for_each(std::ssize(texts), [&](std::int64_t i, int) {
+    for (Document next; bytes < kBatchBytes && (has_more = reader.next(next));) {
+      bytes += std::ssize(next.source);
+      documents.push_back(std::move(next));
+    }
+    ids.resize(documents.size());
+    workers.for_each(std::ssize(documents), [&](std::int64_t i, int) {
       const auto number = static_cast<std::size_t>(i);
-      encode(tokenizer, texts[number], options, ids[number]);
+      encode(tokenizer, documents[number], options, ids[number]);
     });
     for (const std::vector<std::int32_t>& own : ids) {
       if (own.empty()) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -11,6 +12,14 @@
 #include "engine/text/tokenizer.h"
 
 namespace strata {
+
+/// `given` itself, or tokenizer.json in it if it is a folder. Throws ConfigError if it is not there.
+std::filesystem::path tokenizer_file_of(const std::filesystem::path& given);
+
+/// The id that stands behind each text: that of `token`, or of eos_token in the folder's
+/// tokenizer_config.json if it is empty. Throws ConfigError if there is none.
+std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
+                          const std::string& token = "");
 
 struct TokenizeOptions {
   std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
@@ -24,9 +33,10 @@ struct TokenizeProgress {
 };
 
 /// Writes `prefix`.bin and `prefix`.idx, Megatron's format, of 2-byte ids if the tokenizer has none beyond,
-/// else of 4 bytes; empty files are no documents. Several texts are encoded at once, each by one thread, and
-/// the result does not depend on how many. What is there is refused, and both files get their names when they
-/// are whole. Calls `on_progress` on the calling thread, after each few texts. Throws ConfigError, IoError.
+/// else of 4 bytes, with a sequence for each document of the files (documents.h) that has an id. Several are
+/// encoded at once, each by one thread, and the result does not depend on how many. What is there is refused,
+/// and both files get their names when they are whole. Calls `on_progress` on the calling thread, after each
+/// few texts. Throws ConfigError, IoError.
 TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress = {});

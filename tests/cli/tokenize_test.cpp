@@ -52,5 +52,30 @@ TEST_F(TokenizeCommands, SayWhatIsMissingOrDamaged) {
                   {"model/tokenizer.json", "merges"});
 }
 
+TEST_F(TokenizeCommands, AreNotNeededWhereTrainingDoesItByItself) {
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  ASSERT_EQ(strata({"tokenize", "model", "tokens", "corpus.txt"}).status, 0);
+  const Arguments by_hand = {"data.path=tokens", "data.tokenizer=none", "model.config.vocab_size=400"};
+  const Arguments by_itself = {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",
+                               "model.config.vocab_size=400"};
+  const std::string expected = state_hash(train("run.yaml", by_hand));
+  EXPECT_EQ(state_hash(train("run.yaml", by_itself)), expected);
+  EXPECT_EQ(state_hash(train("run.yaml", by_itself)), expected);
+  const auto entries = std::filesystem::directory_iterator(path("cache"));
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+  Arguments none = by_itself;
+  none.erase(none.begin() + 1);
+  expect_sentence(strata(train("run.yaml", none)), 2,
+                  {"data.tokenizer", "auto needs a tokenizer.json: set data.tokenizer_path"});
+}
+
+TEST_F(TokenizeCommands, AreNotNeededOnRanks) {
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  const Outcome done = strata_on_ranks(
+      2, train("run.yaml", {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",
+                            "model.config.vocab_size=400", "parallel.data=2", "train.steps=1"}));
+  EXPECT_EQ(done.status, 0) << done.err;
+}
+
 }  // namespace
 }  // namespace strata::test

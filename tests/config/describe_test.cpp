@@ -24,6 +24,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.validation", "held-out.txt"},
     {"data.validation_fraction", "0.25"},
     {"data.tokenizer", "none"},
+    {"data.tokenizer_path", "models/tokenizer.json"},
+    {"data.cache", "ids"},
     {"data.token_bytes", "4"},
     {"data.sequence_length", "124"},
     {"data.shuffle", "false"},
@@ -159,6 +161,8 @@ data:
   # validation: (not given)
   validation_fraction: 0.05
   tokenizer: bytes
+  # tokenizer_path: (not given)
+  # cache: (not given)
   token_bytes: 2
   sequence_length: 512
   shuffle: true

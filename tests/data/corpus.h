@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/data/token_files.h"
 #include "tests/base/temporary_folder.h"
 
 namespace strata {
@@ -75,6 +76,14 @@ std::string refusal(const Function& function) {
     return error.what();
   }
   return "accepted";
+}
+
+/// All ids of a .bin file.
+inline std::vector<std::int32_t> ids_in(const std::string& file) {
+  const TokenSource source({open_token_file(file, 2)}, 1 << 20);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.tokens()));
+  source.read(0, tokens);
+  return tokens;
 }
 
 }  // namespace strata

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "base/file.h"
-#include "engine/data/token_files.h"
 #include "engine/text/tokenizer.h"
 #include "tests/data/corpus.h"
 #include "tests/support/source_folder.h"
@@ -16,13 +15,6 @@ using ::testing::HasSubstr;
 
 text::Tokenizer golden(const std::string& name) {
   return text::Tokenizer::read(test::source_folder() / "tests/text/goldens" / (name + ".tokenizer.json"));
-}
-
-std::vector<std::int32_t> tokens_of(const std::string& file) {
-  const TokenSource source({open_token_file(file, 2)}, 1 << 20);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.tokens()));
-  source.read(0, tokens);
-  return tokens;
 }
 
 class Tokenize : public ::testing::Test {
@@ -55,7 +47,7 @@ TEST_F(Tokenize, WritesEachTextsIdsAndTheEndBehindThem) {
     const std::string prefix = corpus_.path("tokens" + std::to_string(threads));
     const TokenizeProgress done = tokenize_files(tokenizer, files_, prefix, {.end = 0, .threads = threads});
     const std::vector<std::int32_t> ids = expected(tokenizer, 0);
-    EXPECT_EQ(tokens_of(prefix + ".bin"), ids);
+    EXPECT_EQ(ids_in(prefix + ".bin"), ids);
     EXPECT_EQ(done.documents, 39);
     EXPECT_EQ(done.tokens, std::ssize(ids));
     EXPECT_EQ(done.bytes, done.all_bytes);
@@ -70,7 +62,7 @@ TEST_F(Tokenize, TakesFourBytesWhereIdsNeedThem) {
       R"({"model": {"type": "BPE", "vocab": {"a": 3, "b": 70000}, "merges": []}})", "tokenizer.json");
   const std::string prefix = corpus_.path("wide");
   tokenize_files(tokenizer, std::vector{corpus_.write("ab", "aab")}, prefix, {.end = 70000});
-  EXPECT_THAT(tokens_of(prefix + ".bin"), ::testing::ElementsAre(3, 3, 70000, 70000));
+  EXPECT_THAT(ids_in(prefix + ".bin"), ::testing::ElementsAre(3, 3, 70000, 70000));
 }
 
 TEST_F(Tokenize, LeavesWhatIsThere) {

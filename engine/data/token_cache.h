@@ -1,0 +1,21 @@
+// Token ids of texts, kept from run to run: data.tokenizer auto. A cache's entry is named by what the
+// tokenizer and the texts contain, so whatever changes gets an entry of its own, and none is ever wrong.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/data/tokenize.h"
+
+namespace strata {
+
+/// The .bin file (Megatron's, with its .idx) of the ids of these texts by the tokenizer that `data` names:
+/// what is in the cache, or what this call puts there. eos_token of tokenizer_config.json stands behind each
+/// text. Calls `on_progress` as tokenize_files() does, only if it has something to do. Throws ConfigError if
+/// the tokenizer or a text is not what it should be, or another process makes the same entry, and IoError.
+std::string cached_tokens(const RunConfig::DataSection& data, std::span<const std::string> files, int threads,
+                          const std::function<void(const TokenizeProgress&)>& on_progress = {});
+
+}  // namespace strata

@@ -1,0 +1,132 @@
+// Ids of texts that are kept: made once, by what tokenizer and texts contain, and equal to what a tokenizer
+// gives.
+#include "engine/data/token_cache.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/folder_lock.h"
+#include "engine/data/batch_loader.h"
+#include "tests/data/corpus.h"
+#include "tests/support/source_folder.h"
+
+namespace strata {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TokenCache : public ::testing::Test {
+ protected:
+  TokenCache() {
+    std::filesystem::create_directories(corpus_.path("model"));
+    std::filesystem::copy_file(source_file("gpt2"), corpus_.path("model/tokenizer.json"));
+    corpus_.write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+    data_.tokenizer = Tokenizer::automatic;
+    data_.tokenizer_path = corpus_.path("model");
+    data_.cache = corpus_.path("cache");
+  }
+
+  static std::filesystem::path source_file(const std::string& name) {
+    return test::source_folder() / "tests/text/goldens" / (name + ".tokenizer.json");
+  }
+  /// The entry's .bin, and whether it was made by this call.
+  std::pair<std::string, bool> ask(const std::vector<std::string>& files) const {
+    bool is_new = false;
+    std::string ids = cached_tokens(data_, files, 2, [&](const TokenizeProgress&) { is_new = true; });
+    return {ids, is_new};
+  }
+  std::vector<std::int32_t> ids_of(const std::vector<std::string>& texts) const {
+    const text::Tokenizer tokenizer = text::Tokenizer::read(data_.tokenizer_path + "/tokenizer.json");
+    std::vector<std::int32_t> ids;
+    for (const std::string& text : texts) {
+      tokenizer.encode(text, ids, text::AddSpecial::no);
+      ids.push_back(tokenizer.id_of("<|endoftext|>").value());
+    }
+    return ids;
+  }
+
+  Corpus corpus_;
+  RunConfig::DataSection data_;
+};
+
+TEST_F(TokenCache, MakesIdsOnceForEveryContent) {
+  const std::string first = corpus_.write("a.txt", "a text"),
+                    second = corpus_.write("b.txt", "another – one");
+  const auto [ids, is_new] = ask({first, second});
+  EXPECT_TRUE(is_new);
+  EXPECT_EQ(ids_in(ids), ids_of({"a text", "another – one"}));
+  EXPECT_EQ(ask({first, second}), std::pair(ids, false));
+  const std::string renamed = corpus_.write("c.txt", "a text");
+  EXPECT_EQ(ask({renamed, second}), std::pair(ids, false));
+  EXPECT_NE(ask({second, first}).first, ids);
+  corpus_.write("b.txt", "another – two");
+  const auto [changed, is_changed] = ask({first, second});
+  EXPECT_TRUE(is_changed);
+  EXPECT_EQ(ids_in(changed), ids_of({"a text", "another – two"}));
+}
+
+TEST_F(TokenCache, MakesThemAnewForAnotherTokenizerOrEnd) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  const std::string ids = ask({file}).first;
+  corpus_.write("model/tokenizer_config.json", R"({"eos_token": "a"})");
+  EXPECT_NE(ask({file}).first, ids);
+  corpus_.write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  EXPECT_EQ(ask({file}).first, ids);
+  corpus_.write("model/tokenizer.json", read_file(corpus_.path("model/tokenizer.json")) + "\n");
+  EXPECT_NE(ask({file}).first, ids);
+}
+
+TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
+  const std::string file = corpus_.write("a.jsonl",
+                                         "{\"text\": \"a \\u00fc text\", \"id\": 3}\n"
+                                         "  \r\n"
+                                         "{\"text\": \"\"}\n"
+                                         "{\"text\": \"another\\nline\"}");
+  EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a ü text", "another\nline"}));
+}
+
+TEST_F(TokenCache, NamesTheLineThatIsNoText) {
+  const std::string good = "{\"text\": \"good\"}\n";
+  for (const auto& [line, complaint] : {std::pair("{\"text\": \"half", "a.jsonl:2:15: "),
+                                        {"[\"text\"]", "a.jsonl:2: expected an object"},
+                                        {"{\"texts\": \"x\"}", "a.jsonl:2: expected a text as \"text\""},
+                                        {"{\"text\": 3}", "a.jsonl:2: expected a text as \"text\""},
+                                        {"{\"text\": \"\xff\"}", "a.jsonl:2:11: "}}) {
+    const std::string file = corpus_.write("a.jsonl", good + line + "\n" + good);
+    EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr(complaint)) << line;
+  }
+}
+
+/// As a process leaves it that was killed.
+TEST_F(TokenCache, BeginsAnewWhereAnEntryIsNotWhole) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  const std::filesystem::path ids = ask({file}).first;
+  std::filesystem::remove(ids.parent_path() / "tokens.idx");
+  corpus_.write("half", "half");
+  std::filesystem::copy_file(corpus_.path("half"), ids.string() + ".tmp");
+  EXPECT_EQ(ask({file}), std::pair(ids.string(), true));
+  EXPECT_EQ(ids_in(ids), ids_of({"a text"}));
+}
+
+TEST_F(TokenCache, DoesNotWriteWhereAnotherDoes) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  const std::filesystem::path ids = ask({file}).first;
+  std::filesystem::remove(ids.parent_path() / "tokens.idx");
+  const FolderLock other(Folder::named(ids.parent_path()), "lock");
+  EXPECT_THAT(refusal([&] { ask({file}); }),
+              AllOf(HasSubstr("is in use by"), HasSubstr("tokenizes the same texts")));
+}
+
+TEST_F(TokenCache, SaysWhatIsMissing) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  std::filesystem::remove(corpus_.path("model/tokenizer_config.json"));
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("tokenizer_config.json names no eos_token"));
+  data_.tokenizer_path = corpus_.path("nothing");
+  EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("nothing is not there: name a model's folder"));
+}
+
+}  // namespace
+}  // namespace strata
