@@ -38,4 +38,15 @@ std::optional<char> byte_of_character(char32_t c) {
   return static_cast<char>(kTable.bytes[c]);
 }
 
+std::optional<char> byte_of_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
+  int byte = 0;
+  for (const char digit : token.substr(3, 2)) {
+    const std::size_t value = std::string_view("0123456789abcdef0123456789ABCDEF").find(digit);
+    if (value == std::string_view::npos) return std::nullopt;
+    byte = byte * 16 + static_cast<int>(value % 16);
+  }
+  return static_cast<char>(byte);
+}
+
 }  // namespace strata::text

@@ -82,18 +82,6 @@ Decode read_metaspace_decoder(const JsonField& field) {
   };
 }
 
-/// The byte that a token like <0x0A> is.
-std::optional<char> fallback_byte(std::string_view token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
-  int byte = 0;
-  for (const char digit : token.substr(3, 2)) {
-    const std::size_t value = std::string_view("0123456789abcdef0123456789ABCDEF").find(digit);
-    if (value == std::string_view::npos) return std::nullopt;
-    byte = byte * 16 + static_cast<int>(value % 16);
-  }
-  return static_cast<char>(byte);
-}
-
 void join_fallback_bytes(std::vector<std::string>& tokens) {
   std::vector<std::string> joined;
   std::string bytes, buffer;
@@ -106,7 +94,7 @@ void join_fallback_bytes(std::vector<std::string>& tokens) {
     bytes.clear();
   };
   for (std::string& token : tokens) {
-    if (const auto byte = fallback_byte(token)) {
+    if (const auto byte = byte_of_token(token)) {
       bytes.push_back(*byte);
       continue;
     }

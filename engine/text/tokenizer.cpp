@@ -205,6 +205,31 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
   return text;
 }
 
+std::string Tokenizer::spelling(std::int32_t id) const {
+  if (const auto added = parts_->added.decoded(id)) return std::string(*added);
+  std::string_view token = parts_->model->vocabulary().token(id).value_or("");
+  std::string bytes;
+  if (parts_->pre_tokenizer.ends_in_byte_characters) {
+    for_each_character(token, [&](char32_t c, std::size_t, std::size_t) {
+      if (const auto byte = byte_of_character(c)) bytes += *byte;
+    });
+    return bytes;
+  }
+  if (const auto byte = byte_of_token(token)) return std::string(1, *byte);
+  constexpr std::string_view kSpace = "▁";
+  while (!token.empty()) {
+    const std::size_t size = std::min(token.find(kSpace), token.size());
+    bytes += token.substr(0, size);
+    if (size < token.size()) bytes += ' ';
+    token.remove_prefix(std::min(size + kSpace.size(), token.size()));
+  }
+  return bytes;
+}
+
+bool Tokenizer::is_added(std::int32_t id) const {
+  return parts_->added.decoded(id).has_value();
+}
+
 std::size_t Tokenizer::vocabulary_size() const {
   const auto is_new = [this](const AddedToken& token) { return !parts_->model->vocabulary().id(token.text); };
   return parts_->model->vocabulary().size() +

@@ -42,6 +42,12 @@ class Tokenizer {
   /// `skip_special`.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
+  /// What the token says in a text, in bytes, which need not be whole characters: of a model that writes
+  /// spaces as U+2581 with spaces. Empty if there is no such token.
+  std::string spelling(std::int32_t id) const;
+  /// Whether it is the id of one of added_tokens().
+  bool is_added(std::int32_t id) const;
+
   /// How many ids have a token.
   std::size_t vocabulary_size() const;
   /// One more than the largest id that encode() gives: what a model's embedding has rows for at least.

@@ -1,0 +1,31 @@
+// Where each token of a text stands in it: by what the tokens say, not by how they were made, since almost
+// every tokenizer's tokens spell the text that they were made of. Plain functions.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/tokenizer.h"
+
+namespace strata::text {
+
+/// From `begin` to before `end`.
+struct Stretch {
+  std::size_t begin = 0, end = 0;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+
+/// The bytes that each token stands for, in whole characters: several tokens of one character have it all,
+/// and one that is only a space that the tokenizer has put in has the character behind. `ids` are what the
+/// tokenizer made of the text. Throws ConfigError if the tokens do not spell the text: a normalizer has
+/// changed it, or something in it is unknown.
+std::vector<Stretch> token_places(const Tokenizer& tokenizer, std::string_view text,
+                                  std::span<const std::int32_t> ids);
+
+/// The tokens from the first that has a stretch's first byte to the first that has its last: those that an
+/// assistant has said for transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).
+Stretch tokens_of(std::span<const Stretch> places, const Stretch& bytes);
+
+}  // namespace strata::text

@@ -1,0 +1,56 @@
+// Where tokens stand in a text, and which of them a stretch of it has: as the package tokenizers says it
+// (make_spans.py).
+#include "engine/text/token_places.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "tests/support/source_folder.h"
+
+namespace strata::text {
+namespace {
+
+std::filesystem::path folder_of_goldens() {
+  return test::source_folder() / "tests/text/goldens";
+}
+Tokenizer tokenizer_of(const std::string& family) {
+  return Tokenizer::read(folder_of_goldens() / (family + ".tokenizer.json"));
+}
+
+TEST(TokenPlaces, AreWhereTheOriginalHasThem) {
+  const nlohmann::json families = read_json_object(folder_of_goldens() / "spans.json");
+  for (const auto& [family, cases] : families.items()) {
+    const Tokenizer tokenizer = tokenizer_of(family);
+    for (const nlohmann::json& each : cases) {
+      const std::string text = each.at("text");
+      const std::vector<std::int32_t> ids = each.at("ids");
+      const std::vector<Stretch> places = token_places(tokenizer, text, ids);
+      for (const nlohmann::json& span : each.at("spans")) {
+        EXPECT_EQ(tokens_of(places, {span[0], span[1]}), (Stretch{span[2], span[3]}))
+            << family << ", bytes " << span[0] << " to " << span[1] << " of " << text;
+      }
+    }
+  }
+}
+
+TEST(TokenPlaces, AreRefusedWhereANormalizerChangesTheText) {
+  const Tokenizer bert = tokenizer_of("bert");
+  std::vector<std::int32_t> ids;
+  bert.encode("Capitals", ids, AddSpecial::no);
+  try {
+    token_places(bert, "Capitals", ids);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("the tokenizer changes this text"));
+  }
+}
+
+TEST(TokenPlaces, OfNothingAreNone) {
+  EXPECT_TRUE(token_places(tokenizer_of("gpt2"), "", {}).empty());
+  EXPECT_EQ(tokens_of({}, {0, 0}), (Stretch{0, 0}));
+}
+
+}  // namespace
+}  // namespace strata::text
