@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/chat/markup.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 
@@ -97,7 +98,7 @@ Value repeated(Meter& meter, const Value& value, std::int64_t count) {
     meter.count_bytes(count, std::ssize(*text));
     std::string many;
     for (std::int64_t i = 0; i < count && !text->empty(); ++i) many += *text;
-    return many;
+    return like(value, std::move(many));
   }
   const Sequence& sequence = *value.sequence();
   meter.count_bytes(count, std::ssize(sequence.items) * static_cast<std::int64_t>(sizeof(Value)));
@@ -115,6 +116,8 @@ bool can_be_repeated(const Value& value) {
 Value joined(Meter& meter, const Value& left, const Value& right) {
   if (left.text() != nullptr && right.text() != nullptr) {
     meter.count_bytes(std::ssize(*left.text()) + std::ssize(*right.text()));
+    if (left.is_markup() || right.is_markup())
+      return Value::markup(*escaped(meter, left).text() + *escaped(meter, right).text());
     return *left.text() + *right.text();
   }
   const Sequence* first = left.sequence();

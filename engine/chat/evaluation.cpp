@@ -145,6 +145,7 @@ Value Interpreter::evaluate(const Calculation& calculation) {
 Value Interpreter::evaluate(const Remainder& expression) {
   const Value left = evaluate(*expression.left), right = evaluate(*expression.right);
   if (left.text() == nullptr) return remainder(left, right);
+  if (left.is_markup()) throw Problem("'%' of what is safe is not supported");
   return percent_formatted(runtime_, *left.text(), right);
 }
 

@@ -16,6 +16,7 @@ ExpressionPointer ExpressionParser::make(int line, decltype(Expression::node) no
 ExpressionPointer ExpressionParser::expression(bool has_condition) {
   TokenStream::Level level(tokens_);
   int line = tokens_.line();
+  const std::size_t known_unsupported = unsupported();
   ExpressionPointer value = disjunction();
   while (has_condition && tokens_.skip_name("if")) {
     level.deepen();
@@ -23,6 +24,7 @@ ExpressionPointer ExpressionParser::expression(bool has_condition) {
     ExpressionPointer otherwise = tokens_.skip_name("else") ? expression() : nullptr;
     value = make(line, Conditional{std::move(condition), std::move(value), std::move(otherwise)});
     line = tokens_.line();
+    forgive(known_unsupported);
   }
   return value;
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/chat/problem.h"
 #include "engine/chat/syntax.h"
 #include "engine/chat/token_stream.h"
 
@@ -22,6 +23,18 @@ class ExpressionParser {
   std::vector<Application> filters(bool begins_inline);
   /// The names that a template has read so far, with repetitions: whoever compares sees what a part reads.
   const std::vector<std::string>& names_read() const { return names_read_; }
+
+  /// How many filters and tests have come that are not supported. Jinja refuses them when it reads a
+  /// template, but not behind a condition, which may ask whether there is such a filter: those are forgotten
+  /// by forgive().
+  std::size_t unsupported() const { return unsupported_.size(); }
+  void forgive(std::size_t since) {
+    unsupported_.erase(unsupported_.begin() + static_cast<std::ptrdiff_t>(since), unsupported_.end());
+  }
+  /// Throws Problem for the first that is not forgiven.
+  void check_unsupported() const {
+    if (!unsupported_.empty()) throw unsupported_.front();
+  }
 
  private:
   ExpressionPointer make(int line, decltype(Expression::node) node) const;
@@ -53,6 +66,7 @@ class ExpressionParser {
 
   TokenStream& tokens_;
   std::vector<std::string> names_read_;
+  std::vector<Problem> unsupported_;
 };
 
 }  // namespace strata::chat

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/chat/markup.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 
@@ -93,6 +94,17 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   throw Problem(fmt::format("the method '{}.{}' is not supported", type_name(value), name));
 }
 
+/// A method of markup gives markup, and takes what it puts in for text.
+Value call_markup_method(Runtime& runtime, const Value& value, std::string_view name, TextMethod method,
+                         const Arguments& arguments) {
+  if (is_one_of(name, {"join", "format"}))
+    throw Problem(fmt::format("the method '{}' of what is safe is not supported", name));
+  Arguments given = arguments;
+  if (name == "replace" && given.positional.size() > 1 && given.positional[1].text() != nullptr)
+    given.positional[1] = escaped(runtime.meter(), given.positional[1]);
+  return all_like(value, method(runtime, *value.text(), given));
+}
+
 }  // namespace
 
 MethodKind kind_of_method(const Value& value, std::string_view name) {
@@ -119,7 +131,8 @@ Value call_method(Runtime& runtime, const Value& value, std::string_view name, c
     if (method == nullptr) refuse_method(value, name);
     // Most look at the whole text, and what they make is no larger.
     runtime.meter().count_steps(static_cast<std::int64_t>(text->size() / 64));
-    return method(runtime, *text, arguments);
+    return value.is_markup() ? call_markup_method(runtime, value, name, method, arguments)
+                             : method(runtime, *text, arguments);
   }
   if (const Dict* dict = value.dict()) {
     const DictMethod method = dict_methods().find(name)->second;

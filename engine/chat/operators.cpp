@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/chat/markup.h"
 #include "engine/chat/object.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/text_operations.h"
@@ -168,7 +169,7 @@ std::optional<Value> element(const Value& value, const Value& key) {
   const std::int64_t at = *index < 0 ? *index + size : *index;
   if (at < 0 || at >= size) return std::nullopt;
   if (sequence != nullptr) return sequence->items[static_cast<std::size_t>(at)];
-  return Value(every_character(*value.text(), at, 1, 1));
+  return like(value, every_character(*value.text(), at, 1, 1));
 }
 
 std::optional<Value> slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
@@ -177,7 +178,7 @@ std::optional<Value> slice(const Value& value, const Value& begin, const Value& 
     return std::nullopt;
   const Range range = indices(length(value), begin, end, step);
   if (value.text() != nullptr)
-    return Value(every_character(*value.text(), range.begin, range.step, range.count));
+    return like(value, every_character(*value.text(), range.begin, range.step, range.count));
   Sequence part{.kind = sequence->kind};
   for (std::int64_t i = 0; i < range.count; ++i)
     part.items.push_back(sequence->items[static_cast<std::size_t>(range.begin + i * range.step)]);

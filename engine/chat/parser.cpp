@@ -16,6 +16,7 @@ class StatementParser {
 
   Syntax run() {
     Syntax syntax{body({}), false};
+    expressions_.check_unsupported();
     syntax.has_generation = has_generation_;
     return syntax;
   }
@@ -97,13 +98,17 @@ class StatementParser {
 
   If if_statement() {
     If statement;
+    const std::size_t unsupported = expressions_.unsupported();
     while (true) {
       ExpressionPointer condition = expressions_.tuple(false);
       begin_body();
       statement.branches.emplace_back(std::move(condition), body({"elif", "else", "endif"}));
       const std::string tag = tokens_.next().text;
       if (tag == "else") statement.otherwise = body_to("endif");
-      if (tag != "elif") return statement;
+      if (tag != "elif") {
+        expressions_.forgive(unsupported);
+        return statement;
+      }
     }
   }
 

@@ -70,7 +70,7 @@ std::string ExpressionParser::dotted_name() {
 Application ExpressionParser::filter() {
   Application filter{tokens_.line(), dotted_name(), {}};
   if (find_filter(filter.name) == nullptr)
-    tokens_.refuse(fmt::format("the filter '{}' is not supported", filter.name));
+    unsupported_.emplace_back(fmt::format("the filter '{}' is not supported", filter.name), filter.line);
   if (tokens_.is_symbol("(")) filter.arguments = call_arguments();
   return filter;
 }
@@ -88,7 +88,7 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer value) {
   const bool is_negated = tokens_.skip_name("not");
   Application test{tokens_.line(), dotted_name(), {}};
   if (find_test(test.name) == nullptr)
-    tokens_.refuse(fmt::format("the test '{}' is not supported", test.name));
+    unsupported_.emplace_back(fmt::format("the test '{}' is not supported", test.name), test.line);
   const bool is_operator = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
   const bool has_argument = tokens_.is(TokenKind::name) || tokens_.is(TokenKind::string) ||
                             tokens_.is(TokenKind::integer) || tokens_.is(TokenKind::real) ||

@@ -92,8 +92,8 @@ bool is_callable(const Value& value) {
   return value.is_undefined() || (value.object() != nullptr && value.object()->is_callable());
 }
 
-bool is_escaped(const Value&) {
-  return false;
+bool is_escaped(const Value& value) {
+  return value.is_markup();
 }
 
 bool is_even(const Value& value) {

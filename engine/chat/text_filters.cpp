@@ -2,6 +2,7 @@
 
 #include "engine/chat/filters.h"
 #include "engine/chat/format_text.h"
+#include "engine/chat/markup.h"
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
 #include "engine/chat/python_text.h"
@@ -19,22 +20,27 @@ Value string_filter(Runtime& runtime, const Value& value, const Arguments& argum
 
 Value safe_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("safe", arguments, {});
-  return printed(runtime, value);
+  return Value::markup(printed(runtime, value));
+}
+
+Value escape_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Parameters none("escape", arguments, {});
+  return escaped(runtime.meter(), value.text() != nullptr ? value : Value(printed(runtime, value)));
 }
 
 Value lower_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("lower", arguments, {});
-  return text::lower_case(printed(runtime, value));
+  return like(value, text::lower_case(printed(runtime, value)));
 }
 
 Value upper_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("upper", arguments, {});
-  return text::upper_case(printed(runtime, value));
+  return like(value, text::upper_case(printed(runtime, value)));
 }
 
 Value capitalize_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("capitalize", arguments, {});
-  return text::capitalized(printed(runtime, value));
+  return like(value, text::capitalized(printed(runtime, value)));
 }
 
 /// Words begin behind white space, hyphens and opening brackets; what is between words keeps its case.
@@ -65,7 +71,7 @@ Value title_filter(Runtime& runtime, const Value& value, const Arguments& argume
 Value trim_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters given("trim", arguments, {"chars"});
   const std::string* characters = given.some(0) == nullptr ? nullptr : &given.text(0);
-  return stripped(printed(runtime, value), characters, Side::both);
+  return like(value, std::string(stripped(printed(runtime, value), characters, Side::both)));
 }
 
 Value replace_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -98,7 +104,7 @@ Value indent_filter(Runtime& runtime, const Value& value, const Arguments& argum
     }
     indented += lines[i];
   }
-  return indented;
+  return like(value, std::move(indented));
 }
 
 Value center_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -121,6 +127,7 @@ Value truncate_filter(Runtime& runtime, const Value& value, const Arguments& arg
 }
 
 Value format_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  if (value.is_markup()) throw Problem("'format' of what is safe is not supported");
   if (!arguments.positional.empty() && !arguments.named.empty())
     throw Problem("'format' takes positional or named arguments, not both");
   if (arguments.named.empty())
@@ -166,19 +173,11 @@ Value word_count_filter(Runtime& runtime, const Value& value, const Arguments& a
 
 const FilterTable& text_filters() {
   static const FilterTable table{
-      {"string", string_filter},
-      {"safe", safe_filter},
-      {"lower", lower_filter},
-      {"upper", upper_filter},
-      {"capitalize", capitalize_filter},
-      {"title", title_filter},
-      {"trim", trim_filter},
-      {"replace", replace_filter},
-      {"indent", indent_filter},
-      {"center", center_filter},
-      {"truncate", truncate_filter},
-      {"format", format_filter},
-      {"tojson", to_json_filter},
+      {"string", string_filter},         {"safe", safe_filter},     {"e", escape_filter},
+      {"escape", escape_filter},         {"lower", lower_filter},   {"upper", upper_filter},
+      {"capitalize", capitalize_filter}, {"title", title_filter},   {"trim", trim_filter},
+      {"replace", replace_filter},       {"indent", indent_filter}, {"center", center_filter},
+      {"truncate", truncate_filter},     {"format", format_filter}, {"tojson", to_json_filter},
       {"wordcount", word_count_filter},
   };
   return table;

@@ -76,8 +76,19 @@ Value Value::undefined(std::string reason) {
 }
 
 const std::string* Value::text() const {
-  const auto* held = std::get_if<std::shared_ptr<const std::string>>(&data_);
-  return held == nullptr ? nullptr : held->get();
+  const auto* held = std::get_if<TextData>(&data_);
+  return held == nullptr ? nullptr : held->text.get();
+}
+
+bool Value::is_markup() const {
+  const auto* held = std::get_if<TextData>(&data_);
+  return held != nullptr && held->is_markup;
+}
+
+Value Value::markup(std::string text) {
+  Value value(std::move(text));
+  std::get<TextData>(value.data_).is_markup = true;
+  return value;
 }
 
 const Sequence* Value::sequence() const {

@@ -25,12 +25,17 @@ struct Undefined {
   std::shared_ptr<const std::string> reason;  ///< what the error says
 };
 struct None {};
+/// A text that is markup of HTML by the filter `safe` makes markup of what is added to it.
+struct TextData {
+  std::shared_ptr<const std::string> text;
+  bool is_markup = false;
+};
 struct Sequence;
 struct Dict;
 
 class Value {
  public:
-  using Data = std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const std::string>,
+  using Data = std::variant<Undefined, None, bool, std::int64_t, double, TextData,
                             std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, Object*>;
 
   Value() : data_(None{}) {}
@@ -38,7 +43,7 @@ class Value {
   template <std::integral Number>
   requires(!std::same_as<Number, bool>) Value(Number number) : data_(static_cast<std::int64_t>(number)) {}
   Value(double number) : data_(number) {}
-  Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(std::string text) : data_(TextData{std::make_shared<const std::string>(std::move(text))}) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(Sequence sequence);
@@ -47,6 +52,7 @@ class Value {
   template <typename Other>
   Value(Other*) = delete;  // which would become a bool
   static Value undefined(std::string reason);
+  static Value markup(std::string text);
 
   const Data& data() const { return data_; }
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -55,6 +61,7 @@ class Value {
   const bool* flag() const { return std::get_if<bool>(&data_); }
   const double* real() const { return std::get_if<double>(&data_); }
   const std::string* text() const;
+  bool is_markup() const;
   const Sequence* sequence() const;
   const Dict* dict() const;
   Object* object() const;
