@@ -72,10 +72,9 @@ Value Interpreter::evaluate(const SliceOf& part) {
   const Value begin = evaluate_or_none(part.begin), end = evaluate_or_none(part.end),
               step = evaluate_or_none(part.step);
   check_defined(object);
-  const auto found = slice(object, begin, end, step);
-  if (!found) return Value::undefined(fmt::format("'{} object' has no slices", type_name(object)));
-  count_made(runtime_.meter(), *found);
-  return *found;
+  Value found = slice(object, begin, end, step);
+  count_made(runtime_.meter(), found);
+  return found;
 }
 
 Arguments Interpreter::evaluate(const CallArguments& arguments) {

@@ -58,9 +58,10 @@ class FormatValues {
   }
 
   void check_all_used() const {
-    const bool all_used = tuple() == nullptr
-                              ? used_ > 0 || values_.dict() != nullptr || values_.sequence() != nullptr
-                              : used_ == tuple()->items.size();
+    // To Python's formatting whatever has elements is a dict, which may have more than is asked for.
+    const bool has_elements =
+        values_.dict() != nullptr || values_.sequence() != nullptr || values_.is_undefined();
+    const bool all_used = tuple() == nullptr ? used_ > 0 || has_elements : used_ == tuple()->items.size();
     if (!all_used) throw Problem("not all arguments converted during string formatting");
   }
 
@@ -183,7 +184,7 @@ std::string converted(Runtime& runtime, const Value& value, const Conversion& co
     case 's':
     case 'r':
       text = conversion.letter == 's' ? printed(runtime, value) : repr(runtime, value);
-      if (conversion.precision >= 0) text = *slice(text, {}, conversion.precision, {})->text();
+      if (conversion.precision >= 0) text = *slice(text, {}, conversion.precision, {}).text();
       break;
     case 'd':
     case 'i':

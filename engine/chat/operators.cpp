@@ -172,17 +172,18 @@ std::optional<Value> element(const Value& value, const Value& key) {
   return like(value, every_character(*value.text(), at, 1, 1));
 }
 
-std::optional<Value> slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
+Value slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
+  check_defined(value);
   const Sequence* sequence = value.sequence();
   if (value.text() == nullptr && (sequence == nullptr || sequence->kind > SequenceKind::range))
-    return std::nullopt;
+    throw Problem(fmt::format("'{}' object has no slices", type_name(value)));
   const Range range = indices(length(value), begin, end, step);
   if (value.text() != nullptr)
     return like(value, every_character(*value.text(), range.begin, range.step, range.count));
   Sequence part{.kind = sequence->kind};
   for (std::int64_t i = 0; i < range.count; ++i)
     part.items.push_back(sequence->items[static_cast<std::size_t>(range.begin + i * range.step)]);
-  return Value(std::move(part));
+  return part;
 }
 
 void refuse_operands(std::string_view symbol, const Value& left, const Value& right) {

@@ -43,8 +43,8 @@ std::int64_t length(const Value& value);
 /// `value[key]`, or nothing where Python raises TypeError, IndexError or KeyError.
 std::optional<Value> element(const Value& value, const Value& key);
 
-/// `value[begin:end:step]`, whose parts may be None; nothing for a value that has no slices.
-std::optional<Value> slice(const Value& value, const Value& begin, const Value& end, const Value& step);
+/// `value[begin:end:step]`, whose parts may be None. Throws Problem for a value that has no slices.
+Value slice(const Value& value, const Value& begin, const Value& end, const Value& step);
 
 /// The error of an operator that the types do not have.
 [[noreturn]] void refuse_operands(std::string_view symbol, const Value& left, const Value& right);

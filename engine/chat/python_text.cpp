@@ -60,7 +60,7 @@ void append_repr(Runtime& runtime, const Value& value, std::string& out) {
   runtime.meter().count_steps(1);
   const std::size_t begin = out.size();
   if (const std::string* text = value.text()) {
-    out += repr_of_text(*text);
+    out += value.is_markup() ? fmt::format("Markup({})", repr_of_text(*text)) : repr_of_text(*text);
   } else if (const Sequence* sequence = value.sequence()) {
     append_sequence(runtime, *sequence, out);
   } else if (const Dict* dict = value.dict()) {

@@ -54,7 +54,7 @@ Value iterator_over(Runtime& runtime, std::vector<Value> items) {
 
 Value reverse_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters none("reverse", arguments, {});
-  if (value.text() != nullptr) return *slice(value, {}, {}, -1);
+  if (value.text() != nullptr) return slice(value, {}, {}, -1);
   if (value.object() == nullptr) return iterator_over(runtime, items_from_end(runtime, value));
   std::vector<Value> items = items_of(runtime, value);
   std::ranges::reverse(items);

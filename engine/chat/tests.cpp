@@ -153,13 +153,22 @@ bool is_divisible_by(Runtime&, const Value& value, const Arguments& arguments) {
   return has_remainder(value, *given[0], 0);
 }
 
+/// Throws Problem for what Python cannot look up.
+void check_name(const Value& value) {
+  const bool is_list = value.sequence() != nullptr && value.sequence()->kind == SequenceKind::list;
+  if (is_list || value.dict() != nullptr)
+    throw Problem(fmt::format("unhashable type: '{}'", type_name(value)));
+}
+
 bool is_filter(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters none("filter", arguments, {});
+  check_name(value);
   return value.text() != nullptr && find_filter(*value.text()) != nullptr;
 }
 
 bool is_test(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters none("test", arguments, {});
+  check_name(value);
   return value.text() != nullptr && find_test(*value.text()) != nullptr;
 }
 

@@ -112,7 +112,7 @@ Value center_filter(Runtime& runtime, const Value& value, const Arguments& argum
   return centered(runtime.meter(), printed(runtime, value), given.integer(0, 80), " ");
 }
 
-Value truncate_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+Value truncate_filter(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters given("truncate", arguments, {"length", "killwords", "end", "leeway"});
   const std::int64_t most = given.integer(0, 255);
   const std::int64_t leeway = given.some(3) == nullptr ? 5 : given.integer(3, 5);
@@ -120,7 +120,8 @@ Value truncate_filter(Runtime& runtime, const Value& value, const Arguments& arg
   if (length(value) <= most + leeway) return value;
   const std::int64_t kept = most - length(Value(end));
   if (kept < 0) throw Problem("'truncate' needs a length that is not less than its end's");
-  std::string text = printed(runtime, *slice(value, {}, kept, {}));
+  if (value.text() == nullptr) throw Problem("'truncate' needs a text");
+  std::string text = *slice(value, {}, kept, {}).text();
   const std::size_t space = text.rfind(' ');
   if (!given.flag(1, false) && space != std::string::npos) text.resize(space);
   return text + end;
