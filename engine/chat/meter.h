@@ -19,12 +19,12 @@ class Meter {
 
   /// The following throw Problem beyond the limits.
   void count_steps(std::int64_t steps) {
+    if (steps > limits_.steps - steps_) refuse_steps();
     steps_ += steps;
-    if (steps_ > limits_.steps) refuse_steps();
   }
   void count_bytes(std::int64_t bytes) {
+    if (bytes > limits_.bytes - bytes_) refuse_bytes();
     bytes_ += bytes;
-    if (bytes < 0 || bytes_ > limits_.bytes) refuse_bytes();
   }
   /// For `count` times `bytes`, whose product may be beyond all numbers.
   void count_bytes(std::int64_t count, std::int64_t bytes);

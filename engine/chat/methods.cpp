@@ -107,12 +107,9 @@ Value call_markup_method(Runtime& runtime, const Value& value, std::string_view 
 
 }  // namespace
 
-bool is_internal(std::string_view name) {
-  return name.starts_with("__") && name.ends_with("__");
-}
-
 MethodKind kind_of_method(const Value& value, std::string_view name) {
-  if (value.object() == nullptr && is_internal(name)) return MethodKind::unsafe;
+  const bool is_internal = name.starts_with("__") && name.ends_with("__");
+  if (value.object() == nullptr && is_internal) return MethodKind::unsafe;
   const auto is_method = [](bool holds) { return holds ? MethodKind::method : MethodKind::none; };
   if (value.text() != nullptr) return is_method(find_text_method(name) != nullptr);
   if (value.dict() != nullptr) {

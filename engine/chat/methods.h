@@ -12,9 +12,6 @@ namespace strata::chat {
 /// An unsafe one would change the value, or reach into Python; to the sandbox it is undefined.
 enum class MethodKind : std::uint8_t { none, method, unsafe };
 
-/// Whether the name is one of Python's own, as __class__ is, which the sandbox does not give.
-bool is_internal(std::string_view name);
-
 MethodKind kind_of_method(const Value& value, std::string_view name);
 
 /// REQUIRES: kind_of_method(value, name) is method. Throws Problem for one that is not supported.

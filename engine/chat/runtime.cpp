@@ -49,7 +49,6 @@ Value undefined_attribute(const Value& of, std::string_view name) {
 }
 
 Value Runtime::attribute(const Value& value, std::string_view name) {
-  if (value.is_undefined() && is_internal(name)) return value;
   check_defined(value);
   if (auto found = python_attribute(*this, value, name)) return *found;
   if (const Dict* dict = value.dict()) {

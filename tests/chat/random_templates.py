@@ -27,8 +27,8 @@ METHODS = ["strip()", "lstrip()", "rstrip()", "strip('a ')", "split()", "split('
            "find('', 3)", "index('b')", "count('a')", "count('')", "isdigit()", "isalpha()", "isalnum()", "isspace()", "isupper()", "islower()", "istitle()", "isnumeric()", "isdecimal()",
            "zfill(6)", "center(9, '*')", "ljust(5)", "rjust(5, '.')", "removeprefix('a')", "removesuffix('c')", "partition(',')", "rpartition(',')", "format(1, x=2)",
            "items()", "keys()", "values()", "get('a')", "get('zz', 'none')", "get('b')", "items()|list", "keys()|list", "values()|list|length", "copy()", "pop()", "append(1)",
-           "index(1)", "update({})", "setdefault('a')", "nosuch()", "__class__"]
-ATTRIBUTES = ["name", "a", "a.x", "items", "nosuch", "0", "x.0", "upper", "__class__", "value"]
+           "index(1)", "update({})", "setdefault('a')", "nosuch()"]
+ATTRIBUTES = ["name", "a", "a.x", "items", "nosuch", "0", "x.0", "upper", "value"]
 SLICES = ["[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[1:3]", "[::2]", "[-2:]", "[5:1:-2]", "[100]", "['name']", "['a']", "['items']", "[none:2]", "[:]", "[0:0]", "[true]", "[-100:100]"]
 STATEMENTS = [
     "{% for x in EXPR %}{{ loop.index }}{{ x }}{{ ',' if not loop.last }}{% else %}none{% endfor %}",
