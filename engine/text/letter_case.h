@@ -24,7 +24,7 @@ bool is_digit(char32_t c);
 bool has_number(char32_t c);
 bool is_lower_case(char32_t c);
 bool is_upper_case(char32_t c);
-/// Of title case, as ǅ is.
+/// As ǅ is, a letter of two of which the first is large.
 bool is_title_case(char32_t c);
 
 }  // namespace strata::text

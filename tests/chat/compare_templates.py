@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Compares bench_chat_template with the PyPI package transformers:
 
-    compare_templates.py BENCH_CHAT_TEMPLATE CONVERSATIONS SEED TEMPLATE.jinja...
+    compare_templates.py conversations BENCH_CHAT_TEMPLATE COUNT SEED TEMPLATE.jinja...
+    compare_templates.py features BENCH_CHAT_TEMPLATE COUNT SEED
 
-Renders CONVERSATIONS random conversations with every template, and takes what is trained of each. Templates are found
-in the source package of llama-cpp-python (vendor/llama.cpp/models/templates) and in the packages trl and axolotl, for
-instance. Prints what differs, and for each reason how many templates were refused; exit status 1 if anything differs."""
+conversations renders COUNT random conversations with every template, and takes what is trained of each. Templates are
+found in the source package of llama-cpp-python (vendor/llama.cpp/models/templates) and in the packages trl and axolotl,
+for instance. features renders COUNT random small templates. Both print what differs, and what was refused as not
+supported; exit status 1 if anything differs."""
 import collections
 import json
 import os
@@ -18,9 +20,10 @@ import tempfile
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import originals  # noqa: E402  pylint: disable=wrong-import-position
+import random_templates  # noqa: E402  pylint: disable=wrong-import-position
 from conversations import conversation  # noqa: E402  pylint: disable=wrong-import-position
 
-UNSUPPORTED = re.compile(r"not supported|is not expected in a tag|is here where")
+UNSUPPORTED = re.compile(r"line \d+: (.*(not supported|is not expected in a tag|is here where|more than|too large).*)")
 
 
 def results_of(program, cases):
@@ -33,8 +36,9 @@ def results_of(program, cases):
 
 
 def differ(ours, theirs):
-    if "error" in ours or "error" in theirs:
-        return ("error" in ours) != ("error" in theirs)
+    if "error" in ours and "error" in theirs:  # of the same words, if they are the template's
+        kind, _, message = theirs["error"].partition(": ")
+        return kind == "TemplateError" and not ours["error"].endswith(message)
     return ours != theirs
 
 
@@ -46,35 +50,56 @@ def first_difference(ours, theirs):
     return f"at {at} ours {ours['text'][max(0, at - 40):at + 60]!r}\n    theirs {theirs['text'][max(0, at - 40):at + 60]!r}"
 
 
-def compare(program, count, seed, *files):
-    rng = random.Random(int(seed))
-    conversations = [conversation(rng) for _ in range(int(count))]
-    cases, expected, of_template = [], [], []
-    for file in files:
-        template = pathlib.Path(file).read_text()
-        for case in conversations:
-            trains = not case.get("add_generation_prompt", False)
-            cases.append({"template": template, "special_tokens": originals.SPECIAL_TOKENS, "trains": trains, **case})
-            expected.append((originals.trained if trains else originals.render)(template, case))
-            of_template.append(file)
-    results = results_of(program, cases)
-    wrong, refused, errors = collections.defaultdict(list), collections.defaultdict(set), 0
-    for file, case, ours, theirs in zip(of_template, cases, results, expected):
-        errors += "error" in ours and "error" in theirs
-        if "error" in ours and UNSUPPORTED.search(ours["error"]):
-            refused[ours["error"]].add(file)
+def unsupported(result):
+    found = UNSUPPORTED.search(result.get("error", ""))
+    return found.group(1) if found else None
+
+
+def compare(program, cases, expected, names):
+    """Prints the smallest difference of each name."""
+    results, wrong, refused = results_of(program, cases), collections.defaultdict(list), collections.defaultdict(set)
+    for name, case, ours, theirs in zip(names, cases, results, expected):
+        # What transformers refuses by raise_exception says so in words of the template's own.
+        if unsupported(ours) and "TemplateError" not in theirs.get("error", ""):
+            refused[unsupported(ours)].add(name)
         if differ(ours, theirs):
-            wrong[file].append((case, ours, theirs))
-    for file, cases_of in wrong.items():
-        case, ours, theirs = min(cases_of, key=lambda each: len(json.dumps(each[0])))
-        print(f"{file}: {len(cases_of)} differ\n    {json.dumps({k: v for k, v in case.items() if k != 'template'}, ensure_ascii=False)[:700]}"
-              f"\n    {first_difference(ours, theirs)}")
-    print(f"{len(files)} templates, {len(cases)} renderings of {len(conversations)} conversations: "
-          f"{sum(map(len, wrong.values()))} differ, {errors} are errors in both")
+            wrong[name].append((case, ours, theirs))
+    for name, several in wrong.items():
+        case, ours, theirs = min(several, key=lambda each: len(json.dumps(each[0])))
+        shown = {key: value for key, value in case.items() if key not in ("template", "special_tokens")}
+        print(f"{name}: {len(several)} differ\n    {json.dumps(shown, ensure_ascii=False)[:700]}\n    {first_difference(ours, theirs)}")
+    errors = sum("error" in theirs for theirs in expected)
+    print(f"{len(cases)} renderings: {sum(map(len, wrong.values()))} differ, {errors} are errors there")
     for reason, by in refused.items():
-        print(f"refused by {len(by)}: {reason}: {sorted(pathlib.Path(file).name for file in by)[:8]}")
-    return 1 if wrong else 0
+        print(f"refused {len(by)}: {reason}: {sorted(by)[:5]}")
+    return bool(wrong)
+
+
+def conversations(program, count, seed, *files):
+    rng, differs = random.Random(int(seed)), False
+    talks = [conversation(rng) for _ in range(int(count))]
+    for trains in (False, True):
+        cases, expected, names = [], [], []
+        for file in files:
+            template = pathlib.Path(file).read_text()
+            for talk in talks:
+                if trains and talk.get("add_generation_prompt"):
+                    continue
+                cases.append({"template": template, "special_tokens": originals.SPECIAL_TOKENS, "trains": trains, **talk})
+                expected.append((originals.trained if trains else originals.render)(template, talk))
+                names.append("/".join(pathlib.Path(file).parts[-2:]))
+        print(f"what is trained, {len(files)} templates:" if trains else f"texts and tags, {len(files)} templates:")
+        differs = compare(program, cases, expected, names) or differs
+    return differs
+
+
+def features(program, count, seed):
+    rng = random.Random(int(seed))
+    cases = [{"template": random_templates.template(rng), "messages": [], "special_tokens": {}, "variables": random_templates.VARIABLES}
+             for _ in range(int(count))]
+    expected = [originals.render(case["template"], case) for case in cases]
+    return compare(program, cases, expected, [case["template"] for case in cases])
 
 
 if __name__ == "__main__":
-    sys.exit(compare(*sys.argv[1:]))
+    sys.exit({"conversations": conversations, "features": features}[sys.argv[1]](*sys.argv[2:]))
