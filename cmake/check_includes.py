@@ -15,7 +15,7 @@ import sys
 LAYERS = [
     {"base"},
     {"optim", "offload", "collectives", "engine/config", "engine/text"},
-    {"engine/device"},
+    {"engine/device", "engine/chat"},
     {"engine/device/cpu", "engine/device/cuda", "engine/device/reference"},
     {"engine/graph"},
     {"engine/model", "engine/data"},

@@ -1,0 +1,67 @@
+// Conversations as text, by the chat template of a model of Hugging Face: the same text as the Python package
+// transformers renders. Templates are written in Jinja; the subset that such templates use is done, and the
+// rest is refused when the template is read, or when a rendering comes to it. Immutable; use from any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/chat/meter.h"
+#include "engine/chat/span.h"
+
+namespace strata::chat {
+
+struct Syntax;
+
+/// bos_token, eos_token and the like, by these names.
+using SpecialTokens = std::map<std::string, std::string>;
+
+struct RenderOptions {
+  bool add_generation_prompt = false;
+  nlohmann::ordered_json tools;      ///< a list of JSON schemas, or null
+  nlohmann::ordered_json variables;  ///< a map of what else the template may ask for, or null
+  std::optional<std::int64_t>
+      now_seconds;  ///< what strftime_now() takes for now, since 1970; nothing: the clock
+  Limits limits;
+};
+
+class ChatTemplate {
+ public:
+  /// From a model's folder: chat_template.jinja and the templates in additional_chat_templates, or else what
+  /// tokenizer_config.json has; the special tokens are that file's. Throws ConfigError that names the file
+  /// and the line for what is damaged or not supported, IoError if a file cannot be read.
+  static ChatTemplate read(const std::filesystem::path& folder);
+  /// From a template's text; `name` is for errors. Throws ConfigError likewise.
+  static ChatTemplate parse(std::string_view source, const std::string& name,
+                            SpecialTokens special_tokens = {});
+
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  /// `messages` is a list of maps with "role", "content" and whatever else the template knows. As in
+  /// transformers, keys that are null are left out, and what a message has thought is there by the names
+  /// "reasoning_content" and "thinking" if it has "reasoning". With tools, the template of the name
+  /// "tool_use" is taken if there is one. Throws ConfigError that names the template and the line.
+  Rendering render(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
+
+  /// Whether the template that render() takes marks what the model has written by `generation` tags.
+  bool has_generation(const RenderOptions& options = {}) const;
+
+ private:
+  struct Part;
+  ChatTemplate(std::map<std::string, Part> parts, SpecialTokens special_tokens);
+  const Part& part(const RenderOptions& options) const;
+
+  std::map<std::string, Part> parts_;
+  SpecialTokens special_tokens_;
+};
+
+}  // namespace strata::chat

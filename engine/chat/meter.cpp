@@ -1,0 +1,28 @@
+#include "engine/chat/meter.h"
+
+#include <fmt/format.h>
+
+#include "engine/chat/problem.h"
+
+namespace strata::chat {
+
+void Meter::count_bytes(std::int64_t count, std::int64_t bytes) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(count, bytes, &product)) refuse_bytes();
+  count_bytes(product);
+}
+
+void Meter::refuse_steps() const {
+  throw Problem(fmt::format("rendering takes more than {} steps", limits_.steps));
+}
+
+void Meter::refuse_bytes() const {
+  throw Problem(fmt::format("rendering makes more than {} bytes of text and lists", limits_.bytes));
+}
+
+void Meter::refuse_depth() {
+  --depth_;  // since the level's destructor does not run
+  throw Problem(fmt::format("expressions and calls are nested more than {} deep", limits_.depth));
+}
+
+}  // namespace strata::chat

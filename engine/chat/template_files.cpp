@@ -1,0 +1,86 @@
+#include "engine/chat/template_files.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "engine/text/json_field.h"
+
+namespace strata::chat {
+namespace {
+
+using text::JsonField;
+namespace fs = std::filesystem;
+
+constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
+// Tokens that were added to a vocabulary are listed one by one.
+constexpr JsonBudget kConfigBudget{.bytes = 50'000'000, .values = 4'000'000};
+
+/// A token is a text, or a map with the text as `content`.
+void read_special_tokens(const JsonField& field, SpecialTokens& tokens) {
+  for (const char* name : kSpecialTokens) {
+    const auto token = field.find(name);
+    if (!token) continue;
+    tokens[name] = token->value().is_object() ? token->at("content").text() : token->text();
+  }
+}
+
+void read_config_templates(const JsonField& config, const std::string& file, TemplateFiles& files) {
+  const auto field = config.find("chat_template");
+  if (!field) return;
+  if (field->value().is_string()) {
+    files.templates["default"] = {file + ": chat_template", field->text()};
+    return;
+  }
+  if (!field->value().is_array())
+    field->refuse("a template, or a list of templates with names, is expected here");
+  for (const JsonField& each : field->elements()) {
+    const std::string name = each.at("name").text();
+    files.templates[name] = {fmt::format("{}: chat_template '{}'", file, name), each.at("template").text()};
+  }
+}
+
+void read_template_file(const fs::path& file, const std::string& name, TemplateFiles& files) {
+  files.templates[name] = {file.string(), read_file(file)};
+}
+
+}  // namespace
+
+TemplateFiles read_template_files(const fs::path& folder) {
+  TemplateFiles files;
+  const fs::path config_file = folder / "tokenizer_config.json",
+                 map_file = folder / "special_tokens_map.json";
+  bool lists_tokens = false;
+  if (is_there(config_file)) {
+    const nlohmann::json json = read_json_object(config_file, kConfigBudget);
+    const JsonField config(json, config_file.string());
+    read_special_tokens(config, files.special_tokens);
+    read_config_templates(config, config_file.string(), files);
+    lists_tokens = json.contains("added_tokens_decoder");
+  }
+  // Older folders have their tokens there, which count then.
+  if (!lists_tokens && is_there(map_file)) {
+    const nlohmann::json json = read_json_object(map_file, kConfigBudget);
+    read_special_tokens(JsonField(json, map_file.string()), files.special_tokens);
+  }
+  const fs::path default_file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
+  if (is_there(default_file) || is_there(more)) files.templates.clear();
+  if (is_there(default_file)) read_template_file(default_file, "default", files);
+  if (is_there(more)) {
+    for (const std::string& name : FileSystem::real().list(more)) {
+      if (const fs::path file = name; file.extension() == ".jinja")
+        read_template_file(more / file, file.stem(), files);
+    }
+  }
+  if (files.templates.empty()) {
+    throw ConfigError(
+        fmt::format("{}: there is no chat template: neither chat_template.jinja nor 'chat_template' in "
+                    "tokenizer_config.json",
+                    folder.string()));
+  }
+  return files;
+}
+
+}  // namespace strata::chat

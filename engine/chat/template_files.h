@@ -1,0 +1,27 @@
+// The chat templates and special tokens that a model's folder has, as files of Hugging Face hold them. Plain
+// functions.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "engine/chat/chat_template.h"
+
+namespace strata::chat {
+
+struct TemplateText {
+  std::string place;  ///< the file, and the place in it
+  std::string source;
+};
+
+struct TemplateFiles {
+  std::map<std::string, TemplateText> templates;  ///< by name; the only one's is "default"
+  SpecialTokens special_tokens;
+};
+
+/// Throws ConfigError that names the file and the place in it if there is no template, or for what is no
+/// template; IoError if a file cannot be read.
+TemplateFiles read_template_files(const std::filesystem::path& folder);
+
+}  // namespace strata::chat
