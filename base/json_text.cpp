@@ -68,13 +68,12 @@ std::string reason(const nlohmann::json::parse_error& error) {
   return text;
 }
 
-}  // namespace
-
-nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+template <typename Json>
+Json parse_as(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
   check_size(static_cast<std::int64_t>(text.size()), where, budget);
   check_budget(text, where, budget);
   try {
-    return nlohmann::json::parse(text);
+    return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     throw ConfigError(fmt::format("{}: this is not valid JSON: {}", place(text, byte, where), reason(error)));
@@ -82,6 +81,17 @@ nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const J
     throw ConfigError(fmt::format("{}: this JSON has a number that no 64-bit number holds",
                                   where.line == 1 ? where.file : place(text, 0, where)));
   }
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget) {
+  return parse_as<nlohmann::json>(text, where, budget);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonPlace& where,
+                                          const JsonBudget& budget) {
+  return parse_as<nlohmann::ordered_json>(text, where, budget);
 }
 
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget) {

@@ -32,6 +32,10 @@ struct JsonPlace {
 /// Throws ConfigError with the file, line and column if the text is not JSON or exceeds the budget.
 nlohmann::json parse_json(std::string_view text, const JsonPlace& where, const JsonBudget& budget = {});
 
+/// Likewise; maps keep the order of their keys.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonPlace& where,
+                                          const JsonBudget& budget = {});
+
 /// The file's one JSON object; throws ConfigError likewise, and IoError if the file cannot be read.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonBudget& budget = {});
 

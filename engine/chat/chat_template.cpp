@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "engine/chat/functions.h"
 #include "engine/chat/interpreter.h"
 #include "engine/chat/parser.h"
@@ -66,24 +67,41 @@ struct ChatTemplate::Part {
   }
 };
 
-ChatTemplate::ChatTemplate(std::map<std::string, Part> parts, SpecialTokens special_tokens)
-    : parts_(std::move(parts)), special_tokens_(std::move(special_tokens)) {}
+ChatTemplate::ChatTemplate(TemplateFiles files) : special_tokens_(std::move(files.special_tokens)) {
+  StreamingHash hash;
+  const auto add = [&hash](std::string_view text) {
+    const std::uint64_t own = hash_text(text);
+    hash.update(std::as_bytes(std::span(&own, 1)));
+  };
+  for (const auto& [name, text] : files.templates) {
+    parts_.emplace(name, Part::parse(text.place, text.source));
+    add(name);
+    add(text.source);
+  }
+  for (const auto& [name, token] : special_tokens_) {
+    add(name);
+    add(token);
+  }
+  hash_ = hash.digest();
+}
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
 ChatTemplate ChatTemplate::read(const std::filesystem::path& folder) {
-  TemplateFiles files = read_template_files(folder);
-  std::map<std::string, Part> parts;
-  for (const auto& [name, text] : files.templates) parts.emplace(name, Part::parse(text.place, text.source));
-  return {std::move(parts), std::move(files.special_tokens)};
+  return ChatTemplate(read_template_files(folder));
+}
+
+std::optional<ChatTemplate> ChatTemplate::find(const std::filesystem::path& folder) {
+  std::optional<TemplateFiles> files = find_template_files(folder);
+  if (!files) return std::nullopt;
+  return ChatTemplate(std::move(*files));
 }
 
 ChatTemplate ChatTemplate::parse(std::string_view source, const std::string& name,
                                  SpecialTokens special_tokens) {
-  std::map<std::string, Part> parts;
-  parts.emplace("default", Part::parse(name, source));
-  return {std::move(parts), std::move(special_tokens)};
+  return ChatTemplate(
+      {.templates = {{"default", {name, std::string(source)}}}, .special_tokens = std::move(special_tokens)});
 }
 
 const ChatTemplate::Part& ChatTemplate::part(const RenderOptions& options) const {

@@ -19,6 +19,7 @@
 namespace strata::chat {
 
 struct Syntax;
+struct TemplateFiles;
 
 /// bos_token, eos_token and the like, by these names.
 using SpecialTokens = std::map<std::string, std::string>;
@@ -38,6 +39,8 @@ class ChatTemplate {
   /// tokenizer_config.json has; the special tokens are that file's. Throws ConfigError that names the file
   /// and the line for what is damaged or not supported, IoError if a file cannot be read.
   static ChatTemplate read(const std::filesystem::path& folder);
+  /// Likewise; nothing if the folder has none.
+  static std::optional<ChatTemplate> find(const std::filesystem::path& folder);
   /// From a template's text; `name` is for errors. Throws ConfigError likewise.
   static ChatTemplate parse(std::string_view source, const std::string& name,
                             SpecialTokens special_tokens = {});
@@ -52,16 +55,20 @@ class ChatTemplate {
   /// "tool_use" is taken if there is one. Throws ConfigError that names the template and the line.
   Rendering render(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
 
+  /// Of the templates' texts and the special tokens, all that decides what it writes.
+  std::uint64_t hash() const { return hash_; }
+
   /// Whether the template that render() takes marks what the model has written by `generation` tags.
   bool has_generation(const RenderOptions& options = {}) const;
 
  private:
   struct Part;
-  ChatTemplate(std::map<std::string, Part> parts, SpecialTokens special_tokens);
+  explicit ChatTemplate(TemplateFiles files);
   const Part& part(const RenderOptions& options) const;
 
   std::map<std::string, Part> parts_;
   SpecialTokens special_tokens_;
+  std::uint64_t hash_ = 0;
 };
 
 }  // namespace strata::chat

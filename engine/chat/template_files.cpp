@@ -48,7 +48,7 @@ void read_template_file(const fs::path& file, const std::string& name, TemplateF
 
 }  // namespace
 
-TemplateFiles read_template_files(const fs::path& folder) {
+std::optional<TemplateFiles> find_template_files(const fs::path& folder) {
   TemplateFiles files;
   const fs::path config_file = folder / "tokenizer_config.json",
                  map_file = folder / "special_tokens_map.json";
@@ -74,13 +74,17 @@ TemplateFiles read_template_files(const fs::path& folder) {
         read_template_file(more / file, file.stem(), files);
     }
   }
-  if (files.templates.empty()) {
-    throw ConfigError(
-        fmt::format("{}: there is no chat template: neither chat_template.jinja nor 'chat_template' in "
-                    "tokenizer_config.json",
-                    folder.string()));
-  }
+  if (files.templates.empty()) return std::nullopt;
   return files;
+}
+
+TemplateFiles read_template_files(const fs::path& folder) {
+  std::optional<TemplateFiles> files = find_template_files(folder);
+  if (files) return std::move(*files);
+  throw ConfigError(
+      fmt::format("{}: there is no chat template: neither chat_template.jinja nor 'chat_template' in "
+                  "tokenizer_config.json",
+                  folder.string()));
 }
 
 }  // namespace strata::chat

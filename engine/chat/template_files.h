@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "engine/chat/chat_template.h"
@@ -20,6 +21,9 @@ struct TemplateFiles {
   SpecialTokens special_tokens;
 };
 
+/// Nothing if the folder has no template. Throws ConfigError that names the file and the place in it for what
+/// is none; IoError if a file cannot be read.
+std::optional<TemplateFiles> find_template_files(const std::filesystem::path& folder);
 /// Throws ConfigError that names the file and the place in it if there is no template, or for what is no
 /// template; IoError if a file cannot be read.
 TemplateFiles read_template_files(const std::filesystem::path& folder);

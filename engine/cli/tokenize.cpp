@@ -24,6 +24,8 @@ int run_tokenize(const TokenizeCommand& command) {
   options.threads = static_cast<int>(command.threads > 0 ? command.threads
                                                          : std::max(1U, std::thread::hardware_concurrency()));
   const std::vector<std::string> texts = find_token_files(command.texts, Tokenizer::bytes, "tokenize");
+  const auto conversations = chat_template_for(texts, file.parent_path());
+  if (conversations) options.conversations = &*conversations;
   TextsLine line;
   const TokenizeProgress done =
       tokenize_files(tokenizer, texts, command.prefix, options,

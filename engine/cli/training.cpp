@@ -74,6 +74,21 @@ std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector
   })};
 }
 
+/// What counts every token alike does not go with data of which some tokens are not trained on.
+void require_means_over_targets(const RunConfig& config, const Architecture& architecture) {
+  constexpr const char* kWhat =
+      "data.path: some tokens are not trained on, such as prompts, which does not go";
+  if (config.parallel.schedule == PipelineSchedule::pipedream)
+    throw ConfigError(fmt::format(
+        "{} with parallel.schedule pipedream: its updates are of single microbatches, and the loss is a mean "
+        "over those of a step; choose another schedule",
+        kWhat));
+  if (architecture.balance_coefficient != 0)
+    throw ConfigError(fmt::format(
+        "{} with the auxiliary loss of routing yet: set output_router_logits of the model's config to false",
+        kWhat));
+}
+
 }  // namespace
 
 PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
@@ -103,6 +118,7 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
     if (!files.validation.empty()) files.validation = ids_of_texts(config, files.validation, job);
   }
   prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
+  if (!prepared.data->are_all_trained()) require_means_over_targets(config, prepared.model.architecture);
   prepared.warnings = prepared.data->warnings();
   if (!doubt.empty()) prepared.warnings.push_back(doubt);
   // The plan must not ask for more held-out microbatches than there are.

@@ -91,7 +91,9 @@ void add_data(std::vector<Key>& keys) {
                                    "each file. none: the files hold token ids. auto: texts become ids by the "
                                    "tokenizer.json of the model's folder, once, and are kept in data.cache; "
                                    "each file is a text, or, if its name ends with .jsonl, each line an "
-                                   "object with one as \"text\"."),
+                                   "object with \"text\", with \"prompt\" and \"completion\", or with "
+                                   "\"messages\"; prompts and what others than the assistant say are not "
+                                   "trained on."),
       {"data.path", "data.validation", "data.tokenizer_path"}, check_tokenizer);
   section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "

@@ -122,12 +122,37 @@ void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                                   std::span<std::int32_t> targets, const ContextPart& part) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
-  const TokenSource& source = held_out_ ? *held_out_ : training_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    const std::int64_t sample = (microbatch * microbatch_ + i) % split_.validation.count;
-    fill_sequence(source, split_.validation, (*validation_order_)(sample), row(tokens, i), row(targets, i),
-                  part);
+    fill_sequence(held_out(), split_.validation, validation_sequence(microbatch * microbatch_ + i),
+                  row(tokens, i), row(targets, i), part);
   }
+}
+
+std::int64_t BatchLoader::validation_sequence(std::int64_t sample) const {
+  return (*validation_order_)(sample % split_.validation.count);
+}
+
+bool BatchLoader::are_all_trained() const {
+  return training_.are_all_trained() && held_out().are_all_trained();
+}
+
+std::int64_t BatchLoader::trained_in(const TokenSource& source, const SequenceRange& range,
+                                     std::int64_t sequence) const {
+  return source.trained(range.begin + sequence * sequence_length_ + 1, sequence_length_);
+}
+
+std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < batch_; ++i)
+    sum += trained_in(training_, split_.training, sampler_.sample(step * batch_ + i));
+  return sum;
+}
+
+std::int64_t BatchLoader::trained_validation_targets() const {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i)
+    sum += trained_in(held_out(), split_.validation, validation_sequence(i));
+  return sum;
 }
 
 std::vector<std::string> BatchLoader::warnings() const {
@@ -155,14 +180,8 @@ void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& 
       return all.empty() ? all : all.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch));
     };
     const std::span<std::int32_t> of_tokens = in(tokens), of_targets = in(targets);
-    if (of_tokens.empty()) {
-      source.read(position + 1, of_targets);
-      continue;
-    }
     source.read(position, of_tokens);
-    if (of_targets.empty()) continue;
-    std::ranges::copy(of_tokens.subspan(1), of_targets.begin());
-    source.read(position + stretch, of_targets.last(1));
+    source.read_targets(position + 1, of_targets);
   }
 }
 

@@ -50,8 +50,8 @@ class BatchLoader {
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
   /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
   /// [size, sequence_length], row-major, or what a rank has of each sequence; one of them may be empty. A
-  /// target is the token behind, whoever has that. Allocates nothing. Throws ConfigError for an id beyond the
-  /// vocabulary.
+  /// target is the token behind, whoever has that, or kUntrained. Allocates nothing. Throws ConfigError for
+  /// an id beyond the vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets, const ContextPart& part = {}) const;
 
@@ -60,6 +60,12 @@ class BatchLoader {
   /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets, const ContextPart& part = {}) const;
+
+  /// Whether every token is trained on.
+  bool are_all_trained() const;
+  /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches.
+  std::int64_t trained_targets(std::int64_t step) const;
+  std::int64_t trained_validation_targets() const;
 
   /// What a user should know about the data: a batch of more sequences than there are holds some of them
   /// twice.
@@ -79,6 +85,10 @@ class BatchLoader {
                      std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
                      const ContextPart& part) const;
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
+  const TokenSource& held_out() const { return held_out_ ? *held_out_ : training_; }
+  /// The sequence of the held-out sample.
+  std::int64_t validation_sequence(std::int64_t sample) const;
+  std::int64_t trained_in(const TokenSource& source, const SequenceRange& range, std::int64_t sequence) const;
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
   TokenSource training_;

@@ -4,30 +4,21 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/json_text.h"
-
 namespace strata {
 
 std::string Document::place() const {
   return line == 0 ? file->path() : fmt::format("{}:{}", file->path(), line);
 }
 
-std::string_view Document::text(std::string& room) const {
-  if (line == 0) return source;
-  const nlohmann::json object = parse_json(source, {file->path(), line});
-  if (!object.is_object()) throw ConfigError(place() + ": expected an object such as {\"text\": \"…\"}");
-  const auto text = object.find("text");
-  if (text == object.end() || !text->is_string())
-    throw ConfigError(place() + ": expected a text as \"text\" of the object in this line");
-  return room = text->get<std::string>();
+bool has_line_documents(const std::string& file) {
+  return file.ends_with(".jsonl");
 }
 
 bool DocumentReader::open_next() {
   if (opened_ == files_.size()) return false;
   file_ = std::make_shared<MappedFile>(files_[opened_++]);
   rest_ = {reinterpret_cast<const char*>(file_->bytes().data()), file_->bytes().size()};
-  has_lines_ = file_->path().ends_with(".jsonl");
+  has_lines_ = has_line_documents(file_->path());
   line_ = 0;
   return true;
 }

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/bytes.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -21,9 +20,10 @@ struct Document {
 
   /// "FILE" or "FILE:LINE", for errors.
   std::string place() const;
-  /// The text: of a line, what its object has as "text", in `room`. Throws ConfigError that names the place.
-  std::string_view text(std::string& room) const;
 };
+
+/// Whether each line of the file is a document.
+bool has_line_documents(const std::string& file);
 
 class DocumentReader {
  public:

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
+#include "engine/data/documents.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -51,21 +52,22 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::string> files, int thr
     EntryHash hash;
     hash.add(file.bytes().size());
     hash.add(hash_bytes(file.bytes()));
-    hash.add(files[number].ends_with(".jsonl") ? 1 : 0);
+    hash.add(has_line_documents(files[number]) ? 1 : 0);
     hashes[number] = hash.digest();
   });
   return hashes;
 }
 
-std::string name_of_entry(const text::Tokenizer& tokenizer, const fs::path& tokenizer_file, std::int32_t end,
-                          std::span<const std::string> files, int threads) {
+std::string name_of_entry(const text::Tokenizer& tokenizer, const fs::path& tokenizer_file,
+                          const TokenizeOptions& options, std::span<const std::string> files) {
   constexpr std::uint64_t kVersion = 1;  // of what tokenize_files() makes of the same texts
   EntryHash hash;
   hash.add(kVersion);
   hash.add(hash_text(read_file(tokenizer_file)));
   hash.add(static_cast<std::uint64_t>(tokenizer.end_of_ids()));
-  hash.add(static_cast<std::uint64_t>(end));
-  for (const std::uint64_t text : hashes_of(files, threads)) hash.add(text);
+  hash.add(static_cast<std::uint64_t>(options.end.value_or(-1)));
+  hash.add(options.conversations == nullptr ? 0 : options.conversations->hash());
+  for (const std::uint64_t text : hashes_of(files, options.threads)) hash.add(text);
   return hex(hash.digest());
 }
 
@@ -75,9 +77,12 @@ std::string cached_tokens(const RunConfig::DataSection& data, std::span<const st
                           const std::function<void(const TokenizeProgress&)>& on_progress) {
   const fs::path tokenizer_file = tokenizer_file_of(data.tokenizer_path);
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_file);
-  const std::int32_t end = end_of_texts(tokenizer, tokenizer_file.parent_path());
-  const fs::path entry =
-      cache_folder(data.cache) / name_of_entry(tokenizer, tokenizer_file, end, files, threads);
+  const fs::path folder = tokenizer_file.parent_path();
+  const auto conversations = chat_template_for(files, folder);
+  const TokenizeOptions options = {.end = end_of_texts(tokenizer, folder),
+                                   .conversations = conversations ? &*conversations : nullptr,
+                                   .threads = threads};
+  const fs::path entry = cache_folder(data.cache) / name_of_entry(tokenizer, tokenizer_file, options, files);
   const fs::path made = entry / "tokens.bin", index = entry / "tokens.idx";
   // The index is the last to get its name.
   if (is_there(index)) return made.string();
@@ -85,10 +90,10 @@ std::string cached_tokens(const RunConfig::DataSection& data, std::span<const st
   try {
     const FolderLock lock(Folder::named(entry), "lock");
     if (is_there(index)) return made.string();
-    for (const char* name : {"tokens.bin", "tokens.bin.tmp", "tokens.idx.tmp"})
+    for (const char* name :
+         {"tokens.bin", "tokens.trained", "tokens.bin.tmp", "tokens.trained.tmp", "tokens.idx.tmp"})
       FileSystem::real().remove_all(entry / name);
-    tokenize_files(tokenizer, files, (entry / "tokens").string(), {.end = end, .threads = threads},
-                   on_progress);
+    tokenize_files(tokenizer, files, (entry / "tokens").string(), options, on_progress);
   } catch (const FolderInUseError& error) {
     throw ConfigError(fmt::format(
         "{}, which tokenizes the same texts: start this run again when it has ended", error.what()));

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/data/file_pattern.h"
 
 namespace strata {
@@ -46,7 +47,7 @@ std::vector<std::string> find_one(const std::string& pattern, Tokenizer tokenize
   if (tokenizer == Tokenizer::none) {
     if (files.empty()) files = expand_pattern(pattern + ".bin");
     for (std::string& file : files) {
-      if (file.ends_with(".idx")) file = with_extension(file, ".bin");
+      if (file.ends_with(".idx") || file.ends_with(".trained")) file = with_extension(file, ".bin");
       if (!file.ends_with(".bin")) {
         throw ConfigError(fmt::format(
             "{}: {} is not a .bin file of token ids; for text set data.tokenizer to bytes", key, file));
@@ -148,7 +149,14 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
                        sequences, documents, available));
   }
   check_megatron_layout(index, static_cast<std::int64_t>(sequences), size_of(type), *data);
-  return {.file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type};
+  TokenSegment segment = {.file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type};
+  if (const std::string marks = with_extension(data->path(), ".trained"); is_there(marks)) {
+    segment.trained = map(marks);
+    if (size_of(*segment.trained) != segment.ids)
+      refuse(*segment.trained, fmt::format("it has {} bytes, and {} has {} ids; it needs one for each",
+                                           size_of(*segment.trained), data->path(), segment.ids));
+  }
+  return segment;
 }
 
 /// True for the first ids of a file of 4-byte ids that are read as 2-byte ones: every second one is the high

@@ -93,19 +93,57 @@ void TokenSource::check_beginnings() const {
   }
 }
 
-void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
-  assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= tokens());
+template <typename Visit>
+void TokenSource::for_stretches(std::int64_t first, std::int64_t count, const Visit& visit) const {
+  assert(first >= 0 && first + count <= tokens());
   auto index = static_cast<std::size_t>(std::ranges::upper_bound(starts_, first) - starts_.begin()) - 1;
-  for (; !out.empty(); ++index) {
-    const TokenSegment& segment = segments_[index];
-    const std::int64_t within = first - starts_[index];
-    const std::int64_t ids = std::min(segment.ids - within, static_cast<std::int64_t>(out.size()));
-    if (ids > 0) copy_ids(segment, within, vocabulary_, out.first(static_cast<std::size_t>(ids)));
-    auto done = static_cast<std::size_t>(std::max<std::int64_t>(ids, 0));
-    if (done < out.size() && segment.terminated) out[done++] = 0;
-    out = out.subspan(done);
-    first = starts_[index + 1];
+  for (std::int64_t at = 0; at < count; ++index) {
+    const std::int64_t within = first + at - starts_[index];
+    const std::int64_t own = std::min(starts_[index + 1] - first, count) - at;
+    visit(segments_[index], within, own, at);
+    at += own;
   }
+}
+
+void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
+  for_stretches(first, std::ssize(out),
+                [&](const TokenSegment& segment, std::int64_t within, std::int64_t count, std::int64_t at) {
+                  const std::int64_t ids = std::clamp<std::int64_t>(segment.ids - within, 0, count);
+                  const auto place = out.subspan(std::size_t(at), std::size_t(count));
+                  if (ids > 0) copy_ids(segment, within, vocabulary_, place.first(std::size_t(ids)));
+                  if (ids < count) place.back() = 0;
+                });
+}
+
+void TokenSource::read_targets(std::int64_t first, std::span<std::int32_t> out) const {
+  read(first, out);
+  for_stretches(first, std::ssize(out),
+                [&](const TokenSegment& segment, std::int64_t within, std::int64_t count, std::int64_t at) {
+                  if (segment.trained == nullptr) return;
+                  const auto marks =
+                      segment.trained->bytes().subspan(std::size_t(within), std::size_t(count));
+                  for (std::size_t i = 0; i < marks.size(); ++i)
+                    if (marks[i] == std::byte{0}) out[std::size_t(at) + i] = kUntrained;
+                });
+}
+
+std::int64_t TokenSource::trained(std::int64_t first, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for_stretches(first, count,
+                [&](const TokenSegment& segment, std::int64_t within, std::int64_t own, std::int64_t) {
+                  if (segment.trained == nullptr) {
+                    sum += own;
+                    return;
+                  }
+                  const auto marks = segment.trained->bytes().subspan(std::size_t(within), std::size_t(own));
+                  sum += own - std::ranges::count(marks, std::byte{0});
+                });
+  return sum;
+}
+
+bool TokenSource::are_all_trained() const {
+  return std::ranges::all_of(segments_,
+                             [](const TokenSegment& segment) { return segment.trained == nullptr; });
 }
 
 }  // namespace strata

@@ -19,6 +19,9 @@ constexpr std::int64_t size_of(TokenType type) {
   return type == TokenType::uint8 ? 1 : type == TokenType::uint16 ? 2 : 4;
 }
 
+/// What stands in place of a target that is not trained on: engine/device/kernel_call.h's kNoTarget.
+constexpr std::int32_t kUntrained = -1;
+
 /// A run of token ids in one file, and possibly a 0 after them that the file does not hold.
 struct TokenSegment {
   std::shared_ptr<const MappedFile> file;
@@ -26,6 +29,7 @@ struct TokenSegment {
   std::int64_t ids = 0;
   TokenType type = TokenType::uint8;
   bool terminated = false;
+  std::shared_ptr<const MappedFile> trained = {};  ///< a byte for each id: 0 if it is not; null: all are
 
   std::int64_t tokens() const { return ids + (terminated ? 1 : 0); }
 };
@@ -41,9 +45,17 @@ class TokenSource {
   /// Writes tokens [first, first + out.size()). Allocates nothing. REQUIRES: the range lies within tokens().
   /// Throws ConfigError that names file and position for an id that is not below the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
+  /// Likewise, with kUntrained in place of each token that is not trained on.
+  void read_targets(std::int64_t first, std::span<std::int32_t> out) const;
+  /// How many of tokens [first, first + count) are trained on.
+  std::int64_t trained(std::int64_t first, std::int64_t count) const;
+  bool are_all_trained() const;
 
  private:
   void check_beginnings() const;
+  /// Calls visit(segment, first id in it, ids, place in the range) for each stretch of ids in a range.
+  template <typename Visit>
+  void for_stretches(std::int64_t first, std::int64_t count, const Visit& visit) const;
 
   std::vector<TokenSegment> segments_;
   std::vector<std::int64_t> starts_;  ///< first token of each segment, then the number of tokens

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "base/json_text.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
-#include "engine/data/documents.h"
+#include "engine/data/document_encoder.h"
 
 namespace strata {
 namespace {
@@ -54,9 +55,12 @@ class NewFile {
 class IndexedTokens {
  public:
   IndexedTokens(const std::string& prefix, std::int32_t end_of_ids)
-      : is_narrow_(end_of_ids <= kNarrowIds), data_(prefix + ".bin"), index_(prefix + ".idx") {}
+      : is_narrow_(end_of_ids <= kNarrowIds),
+        data_(prefix + ".bin"),
+        trained_(prefix + ".trained"),
+        index_(prefix + ".idx") {}
 
-  void add(std::span<const std::int32_t> ids) {
+  void add(std::span<const std::int32_t> ids, std::span<const std::uint8_t> trained) {
     if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
       throw ConfigError("a text has more than 2^31 tokens, which the format cannot say: cut it");
     lengths_.push_back(static_cast<std::int32_t>(ids.size()));
@@ -66,6 +70,8 @@ class IndexedTokens {
     } else {
       data_.write(std::as_bytes(ids));
     }
+    trained_.write(std::as_bytes(trained));
+    are_all_trained_ &= std::ranges::find(trained, 0) == trained.end();
   }
 
   void finish() {
@@ -90,40 +96,28 @@ class IndexedTokens {
       places.push_back(static_cast<std::int64_t>(document));
     index_.write(bytes_of(places));
     data_.finish();
+    trained_.finish();
     index_.finish();
     data_.name();
+    if (!are_all_trained_) trained_.name();
     index_.name();
   }
 
  private:
   static constexpr std::int32_t kNarrowIds = 1 << 16;
   bool is_narrow_;
-  NewFile data_, index_;
+  NewFile data_, trained_, index_;
+  bool are_all_trained_ = true;
   std::vector<std::int32_t> lengths_;  ///< in ids
   std::vector<std::uint16_t> narrow_;
 };
 
 void refuse_what_is_there(const std::string& prefix) {
-  for (const char* extension : {".bin", ".idx", ".bin.tmp", ".idx.tmp"}) {
+  for (const char* extension : {".bin", ".trained", ".idx", ".bin.tmp", ".trained.tmp", ".idx.tmp"}) {
     if (is_there(prefix + extension))
       throw ConfigError(
           fmt::format("{}{} exists already: remove it, or choose another name", prefix, extension));
   }
-}
-
-void encode(const text::Tokenizer& tokenizer, const Document& document, const TokenizeOptions& options,
-            std::vector<std::int32_t>& ids) {
-  ids.clear();
-  const WatchedWait wait([&document] { return "reading and encoding " + document.place(); });
-  std::string room;
-  const std::string_view text = document.text(room);
-  if (text.empty()) return;
-  try {
-    tokenizer.encode(text, ids, text::AddSpecial::no);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
-  }
-  if (options.end) ids.push_back(*options.end);
 }
 
 /// eos_token of a tokenizer_config.json: a text, or an object with the text as `content`. Empty: there is
@@ -169,6 +163,12 @@ std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesyste
   return *id;
 }
 
+std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
+                                                    const std::filesystem::path& folder) {
+  if (std::ranges::none_of(files, has_line_documents)) return std::nullopt;
+  return chat::ChatTemplate::find(folder);
+}
+
 TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress) {
@@ -178,9 +178,10 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
     progress.all_bytes += static_cast<Bytes>(MappedFile(file).bytes().size());
   IndexedTokens out(prefix, tokenizer.end_of_ids());
   TaskArena workers(options.threads);
+  const DocumentEncoder encoder(tokenizer, options.end, options.conversations);
   DocumentReader reader(files);
   std::vector<Document> documents;
-  std::vector<std::vector<std::int32_t>> ids;
+  std::vector<EncodedDocument> encoded;
   for (bool has_more = true; has_more;) {
     documents.clear();
     Bytes bytes = 0;
@@ -188,16 +189,17 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
       bytes += std::ssize(next.source);
       documents.push_back(std::move(next));
     }
-    ids.resize(documents.size());
+    encoded.resize(documents.size());
     workers.for_each(std::ssize(documents), [&](std::int64_t i, int) {
       const auto number = static_cast<std::size_t>(i);
-      encode(tokenizer, documents[number], options, ids[number]);
+      const WatchedWait wait([&] { return "reading and encoding " + documents[number].place(); });
+      encoder.encode(documents[number], encoded[number]);
     });
-    for (const std::vector<std::int32_t>& own : ids) {
-      if (own.empty()) continue;
-      out.add(own);
+    for (const EncodedDocument& own : encoded) {
+      if (own.ids.empty()) continue;
+      out.add(own.ids, own.trained);
       ++progress.documents;
-      progress.tokens += std::ssize(own);
+      progress.tokens += std::ssize(own.ids);
     }
     progress.bytes += bytes;
     if (on_progress) on_progress(progress);

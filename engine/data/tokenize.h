@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "engine/chat/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata {
@@ -21,8 +22,14 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given);
 std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
                           const std::string& token = "");
 
+/// The folder's chat template, if it has one and one of the files may have conversations. Throws ConfigError
+/// as chat::ChatTemplate::read() does.
+std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string> files,
+                                                    const std::filesystem::path& folder);
+
 struct TokenizeOptions {
   std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
+  const chat::ChatTemplate* conversations = nullptr;  ///< what writes "messages"
   int threads = 1;
 };
 
@@ -34,9 +41,10 @@ struct TokenizeProgress {
 
 /// Writes `prefix`.bin and `prefix`.idx, Megatron's format, of 2-byte ids if the tokenizer has none beyond,
 /// else of 4 bytes, with a sequence for each document of the files (documents.h) that has an id. Several are
-/// encoded at once, each by one thread, and the result does not depend on how many. What is there is refused,
-/// and both files get their names when they are whole. Calls `on_progress` on the calling thread, after each
-/// few texts. Throws ConfigError, IoError.
+/// encoded at once, each by one thread, and the result does not depend on how many. Beside them
+/// `prefix`.trained, a byte for each id, if any is not trained on. What is there is refused, and both files
+/// get their names when they are whole. Calls `on_progress` on the calling thread, after each few texts.
+/// Throws ConfigError, IoError.
 TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress = {});

@@ -37,6 +37,10 @@ class MicrobatchData {
 using LoadMicrobatch =
     std::function<void(std::int64_t step, std::int64_t microbatch, const MicrobatchData& data)>;
 
+/// How many tokens of a step have a loss, in all microbatches of all ranks: what the step's loss is the mean
+/// over.
+using LossTerms = std::function<std::int64_t(std::int64_t step)>;
+
 /// Where sampling stands before a step, for checkpoints.
 using SamplerPosition = std::function<nlohmann::json(std::int64_t step)>;
 
@@ -44,10 +48,11 @@ struct TrainingData {
   LoadMicrobatch training;
   LoadMicrobatch validation;  ///< its step is of no meaning
   SamplerPosition sampler;
+  LossTerms training_terms = {}, validation_terms = {};  ///< nothing: all tokens
 };
 
-/// Text: tokens are array 0, targets array 1; what a rank has of each sequence. `loader` must outlive the
-/// result.
+/// Text: tokens are array 0, targets array 1, kUntrained where there is none; what a rank has of each
+/// sequence. `loader` must outlive the result.
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part = {});
 
 }  // namespace strata

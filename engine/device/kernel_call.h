@@ -301,15 +301,18 @@ struct GatedBackward {
   }
 };
 
+/// In place of a target: the row is not trained on, its loss and its gradient are zero.
+constexpr std::int32_t kNoTarget = -1;
+
 /// Softmax cross entropy of each row, and its gradient in place of the logits.
 struct CrossEntropy {
   Matrix logits;  ///< [rows, vocabulary]; becomes gradient_scale · loss_scale · (softmax - onehot) (· cap's
                   ///< slope)
-  std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary)
+  std::span<const std::int32_t> targets;  ///< [rows], each in [0, vocabulary) or kNoTarget
   Matrix losses;                      ///< fp32 [1, rows], written: log_sum_exp - logit[target] (+ penalty)
-  float gradient_scale = 1;           ///< 1 / tokens of the whole batch
+  float gradient_scale = 1;           ///< 1 / targets of the whole batch
   const float* loss_scale = nullptr;  ///< another factor, in the device's memory; none: 1
-  const float* penalty = nullptr;     ///< joins each row's loss, in the device's memory; none: 0
+  const float* penalty = nullptr;     ///< joins each target's loss, in the device's memory; none: 0
   float soft_cap = 0;                 ///< c > 0: a logit x counts as c · tanh(x / c), as in Gemma 2; 0: as x
   bool gradient = true;               ///< false: logits are only read
 
@@ -321,7 +324,7 @@ struct CrossEntropy {
 
 // Cross entropy of rows whose logits lie in several parts: SoftmaxPart of each, then PartsLoss and, of each,
 // PartsGradient. A part's statistics are the maximum, the sum of exp(logit - maximum), and the target's logit
-// or 0 if the target is in another part.
+// or 0 if the target is in another part; all are 0 in rows without a target.
 
 constexpr std::int64_t kSoftmaxStatistics = 3;
 

@@ -131,13 +131,16 @@ void ModelRun::place() {
   if (strategy.saves) saver_.emplace(saver());
   Operations::Setup training =
       operations(plan_->training, setup_.data.training, strategy.microbatches * strategy.mesh.data());
+  training.loss_terms = setup_.data.training_terms;
   training.stop_requested = setup_.stop_requested;
   training.on_stop_agreed = setup_.on_stop_agreed;
   training_.emplace(std::move(training));
   validation_.reset();
-  if (plan_->validation)
-    validation_.emplace(
-        operations(*plan_->validation, setup_.data.validation, strategy.validation_microbatches));
+  if (!plan_->validation) return;
+  Operations::Setup validation =
+      operations(*plan_->validation, setup_.data.validation, strategy.validation_microbatches);
+  validation.loss_terms = setup_.data.validation_terms;
+  validation_.emplace(std::move(validation));
 }
 
 Operations::Setup ModelRun::operations(const PlannedProgram& program, const LoadMicrobatch& load,

@@ -105,7 +105,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::backward:
     case Operation::input_gradient:
     case Operation::weight_gradient:
-      return run_pass(instruction);
+      return run_pass(instruction, step);
     case Operation::cast_gradient:
       return cast_gradient(instruction);
     case Operation::list_rows:
@@ -130,7 +130,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
     case Operation::sum_norms:
       return sum_norms(instruction);
     case Operation::sum_losses:
-      return sum_losses(instruction);
+      return sum_losses(instruction, step);
     case Operation::loss:
       return loss(instruction, step);
     case Operation::step_scalars:
@@ -154,6 +154,7 @@ void Operations::perform(const Instruction& instruction, std::int64_t step) {
 }
 
 static_assert(MicrobatchData::kMost == kMostDataArrays);
+static_assert(kUntrained == kNoTarget);
 
 /// Its operands are the arrays that this rank's units read.
 void Operations::load_data(const Instruction& instruction, std::int64_t step) {
@@ -191,15 +192,21 @@ void Operations::write(const Instruction& instruction) {
   for_buffer(destination, [&] { setup_.spill.writes->write(destination.offset, from); });
 }
 
-void Operations::run_pass(const Instruction& instruction) {
+std::int64_t Operations::loss_terms(std::int64_t step) const {
+  if (!setup_.loss_terms) return setup_.program->loss_terms;
+  return std::max<std::int64_t>(setup_.loss_terms(step), 1);
+}
+
+void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
+  if (passes_.step != step)
+    passes_ = {step, 1.0F / static_cast<float>(loss_terms(step) / setup_.program->updates)};
   UnitMemory memory;
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)
                                        .levels[static_cast<std::size_t>(instruction.saved_level)];
   const UnitPass& pass = pass_of(level, instruction.operation);
   const Segment& segment = pass.segments()[static_cast<std::size_t>(instruction.segment)];
-  const std::int64_t terms = setup_.program->loss_terms / setup_.program->updates;
-  segment.run(kernels_, memory, 1.0F / static_cast<float>(terms),
+  segment.run(kernels_, memory, passes_.loss_factor,
               {.gradient = elements_begun(instruction, Role::gradient),
                .shared_gradient = elements_begun(instruction, Role::shared_gradient)});
 }
@@ -343,7 +350,7 @@ void Operations::exchange(const Instruction& instruction) {
 
 /// The losses of this rank's microbatches, which ranks take in turns; in a validation the last ranks' last
 /// ones may not count.
-void Operations::sum_losses(const Instruction& instruction) {
+void Operations::sum_losses(const Instruction& instruction, std::int64_t step) {
   const std::int64_t terms = setup_.program->loss_terms;
   double sum = 0;
   std::int64_t microbatch = setup_.data_rank;
@@ -353,7 +360,7 @@ void Operations::sum_losses(const Instruction& instruction) {
     microbatch += setup_.data_ranks;
   }
   *value<StepSums>(instruction, Role::step_sums) = {
-      .loss = sum / static_cast<double>(terms),
+      .loss = sum / static_cast<double>(loss_terms(step)),
       .stops = setup_.stop_requested && setup_.stop_requested() ? 1.0 : 0.0};
 }
 

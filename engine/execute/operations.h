@@ -59,6 +59,7 @@ class Operations {
     TierMemory memory;
     SpillQueues spill;  ///< of the lanes read and write
     LoadMicrobatch load;
+    LossTerms loss_terms = {};  ///< nothing: those of the program, in every step
     OptimizerSettings optimizer;
     StateSaver* saver = nullptr;                 ///< of a program that saves
     Ranks* ranks = nullptr;                      ///< of a program that exchanges values with others
@@ -102,7 +103,9 @@ class Operations {
   const UnitShare& share(const Instruction& instruction) const;
   Meter& meter() const { return setup_.streams->meter(); }
 
-  void run_pass(const Instruction& instruction);
+  /// What step `step`'s loss is the mean over, and at least 1.
+  std::int64_t loss_terms(std::int64_t step) const;
+  void run_pass(const Instruction& instruction, std::int64_t step);
   void copy(const Instruction& instruction);
   void read(const Instruction& instruction);
   void write(const Instruction& instruction);
@@ -119,7 +122,7 @@ class Operations {
   void pass_around(const Instruction& instruction);
   void exchange(const Instruction& instruction);
   void load_data(const Instruction& instruction, std::int64_t step);
-  void sum_losses(const Instruction& instruction);
+  void sum_losses(const Instruction& instruction, std::int64_t step);
   void loss(const Instruction& instruction, std::int64_t step);
   double squares(const Instruction& instruction) const;
   void write_scalars(const Operand& scalars, double norm, double scale, std::int64_t step,
@@ -141,6 +144,11 @@ class Operations {
   TaskArena workers_;
   StepReport report_;
   Counters counters_;
+  /// Of the step whose passes run now: only their lane asks.
+  struct {
+    std::int64_t step = -1;
+    float loss_factor = 0;
+  } passes_;
 };
 
 template <typename T>

@@ -31,7 +31,7 @@ class Reading {
       : text_(text), read_(from), liberties_(liberties) {}
 
   /// The token's characters; nothing if it is not what comes next. Whitespace that it leaves out is passed.
-  std::optional<Stretch> take(std::string_view token) {
+  std::optional<Range> take(std::string_view token) {
     const bool has_space_put_in = std::exchange(liberties_.puts_in_space, false) && token.starts_with(' ');
     if (has_space_put_in) token.remove_prefix(1);
     if (follows(token, read_)) return taken(read_, token.size());
@@ -55,9 +55,9 @@ class Reading {
     return true;
   }
 
-  Stretch taken(std::size_t from, std::size_t size) {
+  Range taken(std::size_t from, std::size_t size) {
     read_ = from + size;
-    Stretch place = {from, std::min(std::max(read_, from + 1), text_.size())};
+    Range place = {from, std::min(std::max(read_, from + 1), text_.size())};
     while (place.begin > 0 && place.begin < text_.size() && continues_character(text_[place.begin]))
       --place.begin;
     while (place.end < text_.size() && continues_character(text_[place.end])) ++place.end;
@@ -77,9 +77,9 @@ std::span<const std::int32_t> first_section(const Tokenizer& tokenizer, std::spa
 
 }  // namespace
 
-std::vector<Stretch> token_places(const Tokenizer& tokenizer, std::string_view text,
+std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
                                   std::span<const std::int32_t> ids) {
-  std::vector<Stretch> places;
+  std::vector<Range> places;
   std::string missing;
   std::size_t read = 0;
   const auto read_section = [&](std::span<const std::int32_t> section, Liberties liberties) {
@@ -87,7 +87,7 @@ std::vector<Stretch> token_places(const Tokenizer& tokenizer, std::string_view t
     const std::size_t before = places.size();
     for (const std::int32_t id : section) {
       const std::string token = tokenizer.spelling(id);
-      const std::optional<Stretch> place = reading.take(token);
+      const std::optional<Range> place = reading.take(token);
       if (!place) {
         missing = fmt::format("'{}' does not stand in it at byte {}", token, reading.read());
         places.resize(before);
@@ -111,11 +111,11 @@ std::vector<Stretch> token_places(const Tokenizer& tokenizer, std::string_view t
   return places;
 }
 
-Stretch tokens_of(std::span<const Stretch> places, const Stretch& bytes) {
+Range tokens_of(std::span<const Range> places, const Range& bytes) {
   if (bytes.begin >= bytes.end) return {};
   const auto first_behind = [&](std::size_t byte) {
     return static_cast<std::size_t>(
-        std::ranges::find_if(places, [&](const Stretch& place) { return place.end > byte; }) -
+        std::ranges::find_if(places, [&](const Range& place) { return place.end > byte; }) -
         places.begin());
   };
   const std::size_t last = first_behind(bytes.end - 1);

@@ -12,20 +12,20 @@
 namespace strata::text {
 
 /// From `begin` to before `end`.
-struct Stretch {
+struct Range {
   std::size_t begin = 0, end = 0;
-  friend bool operator==(const Stretch&, const Stretch&) = default;
+  friend bool operator==(const Range&, const Range&) = default;
 };
 
 /// The bytes that each token stands for, in whole characters: several tokens of one character have it all,
 /// and one that is only a space that the tokenizer has put in has the character behind. `ids` are what the
 /// tokenizer made of the text. Throws ConfigError if the tokens do not spell the text: a normalizer has
 /// changed it, or something in it is unknown.
-std::vector<Stretch> token_places(const Tokenizer& tokenizer, std::string_view text,
+std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
                                   std::span<const std::int32_t> ids);
 
 /// The tokens from the first that has a stretch's first byte to the first that has its last: those that an
 /// assistant has said for transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).
-Stretch tokens_of(std::span<const Stretch> places, const Stretch& bytes);
+Range tokens_of(std::span<const Range> places, const Range& bytes);
 
 }  // namespace strata::text

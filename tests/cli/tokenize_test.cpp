@@ -69,6 +69,29 @@ TEST_F(TokenizeCommands, AreNotNeededWhereTrainingDoesItByItself) {
                   {"data.tokenizer", "auto needs a tokenizer.json: set data.tokenizer_path"});
 }
 
+TEST_F(TokenizeCommands, AreNotNeededForConversations) {
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  write("model/chat_template.jinja",
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}");
+  std::string talks;
+  for (int i = 0; i < 60; ++i)
+    talks += R"({"messages": [{"role": "user", "content": "question )" + std::to_string(i * i) +
+             R"("}, {"role": "assistant", "content": "an answer of some words"}]})" + "\n";
+  write("talks.jsonl", talks);
+  const Arguments arguments = {"data.path=talks.jsonl",      "data.tokenizer=auto",
+                               "data.tokenizer_path=model",  "data.cache=cache",
+                               "data.validation_fraction=0", "data.sequence_length=16",
+                               "train.validate_every=0",     "model.config.vocab_size=400"};
+  const nlohmann::json trained = report(train("run.yaml", arguments));
+  EXPECT_GT(trained["tokens_per_second"], 0);
+  write("talks.jsonl", talks + R"({"messages": [{"role": "user", "content": 3)");
+  expect_sentence(strata(train("run.yaml", arguments)), 2, {"talks.jsonl:61:", "this is not valid JSON"});
+  write("talks.jsonl", talks);
+  write("model/chat_template.jinja", "{% for m in messages %}\n{{ nothing.at.all }}{% endfor %}");
+  expect_sentence(strata(train("run.yaml", arguments)), 2, {"talks.jsonl:1: ", "chat_template.jinja: line 2: "});
+}
+
 TEST_F(TokenizeCommands, AreNotNeededOnRanks) {
   write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
   const Outcome done = strata_on_ranks(

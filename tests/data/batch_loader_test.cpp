@@ -247,5 +247,42 @@ TEST(SplitTokens, KeepsBothSidesApartAndInside) {
   }
 }
 
+/// Every third token is not trained on; token t is t.
+class PartlyTrained : public BatchLoaderTest {
+ protected:
+  PartlyTrained() {
+    std::vector<std::uint16_t> tokens(1000);
+    std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
+    config_.data.path = {corpus_.write_megatron<std::uint16_t>("marked", 8, {tokens})};
+    std::string marks;
+    for (const std::uint16_t token : tokens) marks += is_trained(token) ? '\1' : '\0';
+    corpus_.write("marked.trained", marks);
+  }
+  static bool is_trained(std::int64_t token) { return token % 3 != 0; }
+};
+
+TEST_F(PartlyTrained, HasTheTargetsThatAreAndCountsThem) {
+  const BatchLoader loader = this->loader();
+  const auto expect_targets = [&](const Microbatch& data, std::int64_t& trained) {
+    for (std::size_t i = 0; i < data.tokens.size(); ++i) {
+      const std::int32_t next = data.tokens[i] + 1;
+      EXPECT_EQ(data.targets[i], is_trained(next) ? next : kUntrained);
+      trained += is_trained(next) ? 1 : 0;
+    }
+  };
+  EXPECT_FALSE(loader.are_all_trained());
+  for (std::int64_t step = 0; step < 40; ++step) {
+    std::int64_t trained = 0;
+    for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch)
+      expect_targets(training(loader, step, microbatch), trained);
+    EXPECT_EQ(loader.trained_targets(step), trained) << step;
+  }
+  std::int64_t held_out = 0;
+  for (std::int64_t microbatch = 0; microbatch < loader.validation_microbatches(); ++microbatch)
+    expect_targets(validation(loader, microbatch), held_out);
+  EXPECT_GT(held_out, 0);
+  EXPECT_EQ(loader.trained_validation_targets(), held_out);
+}
+
 }  // namespace
 }  // namespace strata

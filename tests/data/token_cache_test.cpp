@@ -88,13 +88,35 @@ TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
   EXPECT_EQ(ids_in(ask({file}).first), ids_of({"a ü text", "another\nline"}));
 }
 
+TEST_F(TokenCache, TrainsOnWhatFollowsAPrompt) {
+  const std::string file = corpus_.write("a.jsonl",
+                                         "{\"prompt\": \"what\", \"completion\": \" is it\"}\n"
+                                         "{\"text\": \"a text\"}\n"
+                                         "{\"prompt\": \"\", \"completion\": \"\"}\n");
+  const text::Tokenizer tokenizer = text::Tokenizer::read(data_.tokenizer_path + "/tokenizer.json");
+  std::vector<std::int32_t> ids;
+  tokenizer.encode("what", ids, text::AddSpecial::no);
+  std::string marks(ids.size(), '\0');
+  tokenizer.encode(" is it", ids, text::AddSpecial::no);
+  ids.push_back(tokenizer.id_of("<|endoftext|>").value());
+  for (const std::int32_t id : ids_of({"a text"})) ids.push_back(id);
+  marks.resize(ids.size(), '\1');
+  std::filesystem::path made = ask({file}).first;
+  EXPECT_EQ(ids_in(made), ids);
+  EXPECT_EQ(read_file(made.replace_extension(".trained")), marks);
+  const std::filesystem::path plain = ask({corpus_.write("b.txt", "a text")}).first;
+  EXPECT_FALSE(is_there(plain.parent_path() / "tokens.trained"));
+}
+
 TEST_F(TokenCache, NamesTheLineThatIsNoText) {
   const std::string good = "{\"text\": \"good\"}\n";
-  for (const auto& [line, complaint] : {std::pair("{\"text\": \"half", "a.jsonl:2:15: "),
-                                        {"[\"text\"]", "a.jsonl:2: expected an object"},
-                                        {"{\"texts\": \"x\"}", "a.jsonl:2: expected a text as \"text\""},
-                                        {"{\"text\": 3}", "a.jsonl:2: expected a text as \"text\""},
-                                        {"{\"text\": \"\xff\"}", "a.jsonl:2:11: "}}) {
+  for (const auto& [line, complaint] :
+       {std::pair("{\"text\": \"half", "a.jsonl:2:15: "),
+        {"[\"text\"]", "a.jsonl:2: expected an object"},
+        {"{\"prompt\": \"x\"}", "a.jsonl:2: expected an object"},
+        {"{\"text\": 3}", "a.jsonl:2: \"text\" is not a text"},
+        {"{\"prompt\": \"a\", \"completion\": null}", "a.jsonl:2: \"completion\" is not a text"},
+        {"{\"text\": \"\xff\"}", "a.jsonl:2:11: "}}) {
     const std::string file = corpus_.write("a.jsonl", good + line + "\n" + good);
     EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr(complaint)) << line;
   }

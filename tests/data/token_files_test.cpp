@@ -162,7 +162,9 @@ TEST(FindTokenFiles, ListsEachFileOnceByName) {
 TEST(FindTokenFiles, TakesAMegatronPrefixOrEitherOfItsFiles) {
   const Corpus corpus;
   const std::string prefix = corpus.write_megatron<std::uint16_t>("text_document", 8, {{1}});
-  for (const std::string& pattern : {prefix, prefix + ".idx", prefix + ".bin", prefix + ".*"}) {
+  corpus.write("text_document.trained", std::string(1, '\1'));
+  for (const std::string& pattern :
+       {prefix, prefix + ".idx", prefix + ".bin", prefix + ".trained", prefix + ".*"}) {
     EXPECT_THAT(find_token_files({pattern}, Tokenizer::none, "data.path"), ElementsAre(prefix + ".bin"))
         << pattern;
   }
@@ -200,6 +202,35 @@ TEST(TokenSource, ReadsAnyRangeAcrossFiles) {
                                   all.begin() + static_cast<std::ptrdiff_t>(first + count)));
     }
   }
+}
+
+TEST(TokenSource, HasNoTargetWhereATokenIsNotTrainedOn) {
+  const Corpus corpus;
+  const std::string prefix = corpus.write_megatron<std::uint16_t>("p", 8, {{10, 11, 12}, {13}});
+  corpus.write("p.trained", std::string("\0\1\0\1", 4));
+  const TokenSource source({open_text(corpus.write("a", "x")), open_token_file(prefix + ".bin", 2)}, kLarge);
+  EXPECT_FALSE(source.are_all_trained());
+  EXPECT_EQ(all_tokens(source), (std::vector{'x' + 0, 0, 10, 11, 12, 13}));
+  const std::vector<std::int32_t> targets = {'x', 0, kUntrained, 11, kUntrained, 13};
+  for (std::size_t first = 0; first < targets.size(); ++first) {
+    for (std::size_t count = 0; first + count <= targets.size(); ++count) {
+      const std::vector expected(targets.begin() + static_cast<std::ptrdiff_t>(first),
+                                 targets.begin() + static_cast<std::ptrdiff_t>(first + count));
+      std::vector<std::int32_t> part(count);
+      source.read_targets(static_cast<std::int64_t>(first), part);
+      EXPECT_EQ(part, expected);
+      EXPECT_EQ(source.trained(static_cast<std::int64_t>(first), static_cast<std::int64_t>(count)),
+                static_cast<std::int64_t>(count) - std::ranges::count(expected, kUntrained));
+    }
+  }
+}
+
+TEST(OpenTokenFile, WantsAMarkForEachId) {
+  const Corpus corpus;
+  const std::string prefix = corpus.write_megatron<std::uint16_t>("p", 8, {{10, 11, 12}});
+  const std::string marks = corpus.write("p.trained", "\1\1");
+  EXPECT_EQ(refusal([&] { open_token_file(prefix + ".bin", 2); }),
+            marks + ": it has 2 bytes, and " + prefix + ".bin has 3 ids; it needs one for each");
 }
 
 TEST(TokenSource, RefusesAnIdBeyondTheVocabularyAtTheStart) {

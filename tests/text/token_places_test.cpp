@@ -26,9 +26,9 @@ TEST(TokenPlaces, AreWhereTheOriginalHasThem) {
     for (const nlohmann::json& each : cases) {
       const std::string text = each.at("text");
       const std::vector<std::int32_t> ids = each.at("ids");
-      const std::vector<Stretch> places = token_places(tokenizer, text, ids);
+      const std::vector<Range> places = token_places(tokenizer, text, ids);
       for (const nlohmann::json& span : each.at("spans")) {
-        EXPECT_EQ(tokens_of(places, {span[0], span[1]}), (Stretch{span[2], span[3]}))
+        EXPECT_EQ(tokens_of(places, {span[0], span[1]}), (Range{span[2], span[3]}))
             << family << ", bytes " << span[0] << " to " << span[1] << " of " << text;
       }
     }
@@ -49,7 +49,7 @@ TEST(TokenPlaces, AreRefusedWhereANormalizerChangesTheText) {
 
 TEST(TokenPlaces, OfNothingAreNone) {
   EXPECT_TRUE(token_places(tokenizer_of("gpt2"), "", {}).empty());
-  EXPECT_EQ(tokens_of({}, {0, 0}), (Stretch{0, 0}));
+  EXPECT_EQ(tokens_of({}, {0, 0}), (Range{0, 0}));
 }
 
 }  // namespace

@@ -86,6 +86,11 @@ HWY_INLINE void cross_entropy_rows(const CrossEntropy& call, std::int64_t begin,
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
     const std::int64_t target = call.targets[static_cast<std::size_t>(row)];
+    if (target == kNoTarget) {
+      call.losses.row<float>(0)[row] = 0;
+      if (call.gradient) std::fill_n(logits, count, T());
+      continue;
+    }
     const SoftmaxSum sum = sum_capped_row(logits, count, target, call.soft_cap, exponentials);
     const float log_total = std::log(sum.total);
     write_loss(call.losses, row, sum, log_total, call.penalty);
@@ -103,10 +108,14 @@ template <typename T>
 HWY_INLINE void softmax_part_rows(const SoftmaxPart& call, std::int64_t begin, std::int64_t end,
                                   float* exponentials) {
   for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
-    const SoftmaxSum sum =
-        sum_capped_row(call.logits.row<T>(row), call.logits.columns, target, call.soft_cap, exponentials);
     float* statistics = call.statistics.row<float>(row);
+    const std::int32_t of_all = call.targets[static_cast<std::size_t>(row)];
+    if (of_all == kNoTarget) {
+      std::fill_n(statistics, kSoftmaxStatistics, 0.0F);
+      continue;
+    }
+    const SoftmaxSum sum = sum_capped_row(call.logits.row<T>(row), call.logits.columns, of_all - call.first,
+                                          call.soft_cap, exponentials);
     statistics[0] = sum.most;
     statistics[1] = sum.total;
     statistics[2] = sum.target_logit;
@@ -139,7 +148,12 @@ HWY_INLINE void parts_gradient_rows(const PartsGradient& call, std::int64_t begi
   const float factor = factor_of(call.gradient_scale, call.loss_scale);
   for (std::int64_t row = begin; row < end; ++row) {
     T* logits = call.logits.row<T>(row);
-    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
+    const std::int32_t of_all = call.targets[static_cast<std::size_t>(row)];
+    if (of_all == kNoTarget) {
+      std::fill_n(logits, count, T());
+      continue;
+    }
+    const std::int64_t target = of_all - call.first;
     const SoftmaxSum sum = join_parts(call.statistics, row);
     if (call.soft_cap > 0) {
       map(logits, exponentials, count, SoftCap{call.soft_cap});
@@ -159,7 +173,11 @@ void parts_gradient(const PartsGradient& call, std::int64_t begin, std::int64_t 
 void parts_loss(const PartsLoss& call, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const SoftmaxSum sum = join_parts(call.statistics, row);
-    write_loss(call.losses, row, sum, std::log(sum.total), call.penalty);
+    if (sum.total == 0) {
+      call.losses.row<float>(0)[row] = 0;  // where there is a target, a part's maximum makes it 1 or more
+    } else {
+      write_loss(call.losses, row, sum, std::log(sum.total), call.penalty);
+    }
   }
 }
 

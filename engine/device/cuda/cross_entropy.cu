@@ -144,10 +144,23 @@ __device__ void write_gradient(const RowsOfLogits<T, Cap>& x, const RunningSum& 
 }
 
 template <typename T, typename Cap>
+__device__ void clear_row(const RowsOfLogits<T, Cap>& x, T* row, const Parts<T>& parts) {
+  const Run<T, kRun<T>> zeros{};
+  for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x)
+    store_run(zeros, row + parts.run_column(i));
+  if (threadIdx.x < parts.ends) row[parts.end_column(threadIdx.x)] = T{};
+}
+
+template <typename T, typename Cap>
 __global__ void __launch_bounds__(kMostThreads, kBlocks) cross_entropy_kernel(RowsOfLogits<T, Cap> x) {
   T* row = x.logits.row(blockIdx.x);
   const Parts<T> parts(row, x.columns);
   const std::int32_t target = x.targets[blockIdx.x];
+  if (target == kNoTarget) {
+    if (threadIdx.x == 0) x.losses[blockIdx.x] = 0;
+    if (x.gradient) clear_row(x, row, parts);
+    return;
+  }
   const float target_logit = x.cap.of(to_float(row[target]));  // before any thread overwrites it
   const RunningSum sum = sum_of_row(x, row, parts);
   const float loss = sum.largest - target_logit + logf(sum.total);
@@ -159,16 +172,20 @@ template <typename T, typename Cap>
 __global__ void __launch_bounds__(kMostThreads, kBlocks)
     softmax_part_kernel(RowsOfLogits<T, Cap> x, std::int64_t first, Rows<float> statistics) {
   const T* row = x.logits.row(blockIdx.x);
+  float* to = statistics.row(blockIdx.x);
+  if (x.targets[blockIdx.x] == kNoTarget) {
+    if (threadIdx.x < kSoftmaxStatistics) to[threadIdx.x] = 0;
+    return;
+  }
   const std::int64_t target = x.targets[blockIdx.x] - first;
   const RunningSum sum = sum_of_row(x, row, Parts<T>(row, x.columns));
   if (threadIdx.x != 0) return;
-  float* to = statistics.row(blockIdx.x);
   to[0] = sum.largest;
   to[1] = sum.total;
   to[2] = target >= 0 && target < x.columns ? x.cap.of(to_float(row[target])) : 0.0F;
 }
 
-/// A row's sum over all parts, in their order, and its loss.
+/// A row's sum over all parts, in their order, and its loss: 0 if it has no target, and the sum is 0, too.
 struct JoinedParts {
   __device__ JoinedParts(const float* statistics, std::int64_t count) {
     float target_logit = 0;
@@ -179,7 +196,7 @@ struct JoinedParts {
       sum.total += statistics[i + 1] * expf(statistics[i] - sum.largest);
       target_logit += statistics[i + 2];
     }
-    loss = sum.largest - target_logit + logf(sum.total);
+    loss = sum.total == 0 ? 0 : sum.largest - target_logit + logf(sum.total);
   }
   RunningSum sum;
   float loss;
@@ -191,8 +208,8 @@ __global__ void __launch_bounds__(kWarp)
                       const float* penalty) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   if (row >= rows) return;
-  const float loss = JoinedParts(statistics.row(row), columns).loss;
-  losses[row] = penalty == nullptr ? loss : loss + *penalty;
+  const JoinedParts joined(statistics.row(row), columns);
+  losses[row] = penalty == nullptr || joined.sum.total == 0 ? joined.loss : joined.loss + *penalty;
 }
 
 template <typename T, typename Cap>
@@ -200,8 +217,10 @@ __global__ void __launch_bounds__(kMostThreads, kBlocks)
     parts_gradient_kernel(RowsOfLogits<T, Cap> x, std::int64_t first, Rows<const float> statistics,
                           std::int64_t columns) {
   T* row = x.logits.row(blockIdx.x);
+  const Parts<T> parts(row, x.columns);
+  if (x.targets[blockIdx.x] == kNoTarget) return clear_row(x, row, parts);
   const JoinedParts joined(statistics.row(blockIdx.x), columns);
-  write_gradient(x, joined.sum, joined.loss, x.targets[blockIdx.x] - first, row, Parts<T>(row, x.columns));
+  write_gradient(x, joined.sum, joined.loss, x.targets[blockIdx.x] - first, row, parts);
 }
 
 unsigned threads_for(std::int64_t runs) {

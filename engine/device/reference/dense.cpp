@@ -274,7 +274,12 @@ void run_on_reference(const CrossEntropy& loss) {
       "a target and an fp32 loss for each row");
   for (std::int64_t row = 0; row < logits.rows; ++row) {
     const std::int32_t target = loss.targets[static_cast<std::size_t>(row)];
-    expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary)");
+    if (target == kNoTarget) {
+      store(loss.losses, 0, row, 0);
+      if (loss.gradient) run_on_reference(Zero{logits.row_slice(row, 1)});
+      continue;
+    }
+    expect(target >= 0 && target < logits.columns, "targets in [0, vocabulary), or none");
     const Softmax softmax = softmax_of(logits, row, target, loss.soft_cap);
     store(loss.losses, 0, row,
           softmax.log_sum_exp() - softmax.target_logit + (loss.penalty != nullptr ? *loss.penalty : 0));
@@ -290,8 +295,12 @@ void run_on_reference(const SoftmaxPart& call) {
              static_cast<std::int64_t>(call.targets.size()) == logits.rows,
          "a target and fp32 statistics for each row");
   for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const std::int64_t target = call.targets[static_cast<std::size_t>(row)] - call.first;
-    const Softmax softmax = softmax_of(logits, row, target, call.soft_cap);
+    const std::int32_t target = call.targets[static_cast<std::size_t>(row)];
+    if (target == kNoTarget) {
+      run_on_reference(Zero{call.statistics.row_slice(row, 1)});
+      continue;
+    }
+    const Softmax softmax = softmax_of(logits, row, target - call.first, call.soft_cap);
     store(call.statistics, row, 0, softmax.largest);
     store(call.statistics, row, 1, softmax.sum);
     store(call.statistics, row, 2, softmax.target_logit);
@@ -303,8 +312,11 @@ void run_on_reference(const PartsLoss& call) {
          "statistics of whole parts and an fp32 loss for each row");
   for (std::int64_t row = 0; row < call.statistics.rows; ++row) {
     const Softmax softmax = softmax_of(call.statistics, row);
+    const bool has_target = softmax.sum != 0;
     store(call.losses, 0, row,
-          softmax.log_sum_exp() - softmax.target_logit + (call.penalty != nullptr ? *call.penalty : 0));
+          has_target
+              ? softmax.log_sum_exp() - softmax.target_logit + (call.penalty != nullptr ? *call.penalty : 0)
+              : 0);
   }
 }
 
@@ -312,10 +324,15 @@ void run_on_reference(const PartsGradient& call) {
   expect(call.statistics.columns % kSoftmaxStatistics == 0 && call.statistics.rows == call.logits.rows &&
              static_cast<std::int64_t>(call.targets.size()) == call.logits.rows,
          "a target and statistics of whole parts for each row");
-  for (std::int64_t row = 0; row < call.logits.rows; ++row)
-    write_gradient(call.logits, row, call.targets[static_cast<std::size_t>(row)] - call.first,
-                   softmax_of(call.statistics, row), scale_of(call.gradient_scale, call.loss_scale),
-                   call.soft_cap);
+  for (std::int64_t row = 0; row < call.logits.rows; ++row) {
+    const std::int32_t target = call.targets[static_cast<std::size_t>(row)];
+    if (target == kNoTarget) {
+      run_on_reference(Zero{call.logits.row_slice(row, 1)});
+      continue;
+    }
+    write_gradient(call.logits, row, target - call.first, softmax_of(call.statistics, row),
+                   scale_of(call.gradient_scale, call.loss_scale), call.soft_cap);
+  }
 }
 
 void run_on_reference(const Addition& call) {

@@ -1,0 +1,104 @@
+#include "engine/data/document_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "engine/chat/trained_text.h"
+#include "engine/text/token_places.h"
+
+namespace strata {
+namespace {
+
+using nlohmann::ordered_json;
+
+const std::string& text_of(const ordered_json& object, const char* key) {
+  if (!object.at(key).is_string()) throw ConfigError(fmt::format("\"{}\" is not a text", key));
+  return object.at(key).get_ref<const std::string&>();
+}
+
+}  // namespace
+
+class DocumentEncoder::Work {
+ public:
+  Work(const DocumentEncoder& encoder, EncodedDocument& encoded) : encoder_(encoder), encoded_(encoded) {
+    encoded.ids.clear();
+    encoded.trained.clear();
+  }
+
+  void add_line(const ordered_json& object) {
+    const auto has = [&](const char* key) { return object.is_object() && object.contains(key); };
+    const bool is_text = has("text"), is_prompt = has("prompt") && has("completion"),
+               is_talk = has("messages");
+    if (int{is_text} + int{is_prompt} + int{is_talk} != 1)
+      throw ConfigError(
+          "expected an object with \"text\", or with \"prompt\" and \"completion\", or with \"messages\"");
+    if (is_talk) return add_conversation(object);
+    if (is_text) return add_text(text_of(object, "text"));
+    add(text_of(object, "prompt"), false);
+    add(text_of(object, "completion"), true);
+    add_end();
+  }
+
+  void add_text(std::string_view text) {
+    add(text, true);
+    add_end();
+  }
+
+ private:
+  void add(std::string_view text, bool is_trained) {
+    encoder_.tokenizer_.encode(text, encoded_.ids, text::AddSpecial::no);
+    encoded_.trained.resize(encoded_.ids.size(), is_trained ? 1 : 0);
+  }
+
+  void add_end() {
+    if (!encoder_.end_ || encoded_.ids.empty()) return;
+    encoded_.ids.push_back(*encoder_.end_);
+    encoded_.trained.push_back(1);
+  }
+
+  void add_conversation(const ordered_json& object) {
+    if (encoder_.conversations_ == nullptr)
+      throw ConfigError(
+          "\"messages\" need the model's chat template, and beside its tokenizer.json there is none");
+    chat::RenderOptions options;
+    if (object.contains("tools")) options.tools = object.at("tools");
+    const chat::Rendering talk =
+        chat::render_for_training(*encoder_.conversations_, object.at("messages"), options);
+    add(talk.text, false);
+    const std::vector<text::Range> places = token_places(encoder_.tokenizer_, talk.text, encoded_.ids);
+    for (const chat::Span& span : talk.generated) {
+      const text::Range said = tokens_of(places, {span.begin, span.end});
+      std::fill(encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.begin),
+                encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.end), std::uint8_t{1});
+    }
+  }
+
+  const DocumentEncoder& encoder_;
+  EncodedDocument& encoded_;
+};
+
+DocumentEncoder::DocumentEncoder(const text::Tokenizer& tokenizer, std::optional<std::int32_t> end,
+                                 const chat::ChatTemplate* conversations)
+    : tokenizer_(tokenizer), end_(end), conversations_(conversations) {}
+
+void DocumentEncoder::encode(const Document& document, EncodedDocument& encoded) const {
+  Work work(*this, encoded);
+  if (document.line > 0) {
+    const ordered_json object = parse_ordered_json(document.source, {document.file->path(), document.line});
+    try {
+      return work.add_line(object);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
+    }
+  }
+  try {
+    work.add_text(document.source);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
+  }
+}
+
+}  // namespace strata
