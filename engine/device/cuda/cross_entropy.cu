@@ -143,8 +143,8 @@ __device__ void write_gradient(const RowsOfLogits<T, Cap>& x, const RunningSum& 
   }
 }
 
-template <typename T, typename Cap>
-__device__ void clear_row(const RowsOfLogits<T, Cap>& x, T* row, const Parts<T>& parts) {
+template <typename T>
+__device__ void clear_row(T* row, const Parts<T>& parts) {
   const Run<T, kRun<T>> zeros{};
   for (std::int64_t i = threadIdx.x; i < parts.runs; i += blockDim.x)
     store_run(zeros, row + parts.run_column(i));
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocks) cross_entropy_kernel(Ro
   const std::int32_t target = x.targets[blockIdx.x];
   if (target == kNoTarget) {
     if (threadIdx.x == 0) x.losses[blockIdx.x] = 0;
-    if (x.gradient) clear_row(x, row, parts);
+    if (x.gradient) clear_row(row, parts);
     return;
   }
   const float target_logit = x.cap.of(to_float(row[target]));  // before any thread overwrites it
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kMostThreads, kBlocks)
                           std::int64_t columns) {
   T* row = x.logits.row(blockIdx.x);
   const Parts<T> parts(row, x.columns);
-  if (x.targets[blockIdx.x] == kNoTarget) return clear_row(x, row, parts);
+  if (x.targets[blockIdx.x] == kNoTarget) return clear_row(row, parts);
   const JoinedParts joined(statistics.row(blockIdx.x), columns);
   write_gradient(x, joined.sum, joined.loss, x.targets[blockIdx.x] - first, row, parts);
 }
