@@ -33,7 +33,7 @@ KERNELS = {
     "copy_rows_kernel": Limits(1536, loaded=1),
     "count_digits_kernel": Limits(1536),
     "count_rows_kernel": Limits(1536),
-    "cross_entropy_kernel": Limits(1536, stored=2, loaded=6),
+    "cross_entropy_kernel": Limits(1536, stored=4, loaded=6),  # the loss and a row's ends, with a target and without
     "decode": Limits(1536, loaded=1),  # the scale
     "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=1),
@@ -47,7 +47,7 @@ KERNELS = {
     "move_entries_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
-    "parts_gradient_kernel": Limits(1536, stored=1, loaded=24),  # the parts' statistics
+    "parts_gradient_kernel": Limits(1536, stored=2, loaded=24),  # the parts' statistics
     "parts_loss_kernel": Limits(1024),
     "positions_gradient_kernel": Limits(512),
     "rope_kernel": Limits(1280),
@@ -56,7 +56,7 @@ KERNELS = {
     "route_kernel": Limits(1536),
     "row_deviation_kernel": Limits(1536),
     "row_dots_kernel": Limits(1280, stored=1),
-    "softmax_part_kernel": Limits(1536, stored=3, loaded=3),
+    "softmax_part_kernel": Limits(1536, stored=4, loaded=3),
     "sum_parts": Limits(1536),
     "sum_rows_kernel": Limits(1536),
     "table_gradient_kernel": Limits(512, loaded=6),  # entries of rows
