@@ -135,9 +135,14 @@ class StatementParser {
 
   Statement set_statement(int line) {
     Target target = expressions_.target(true);
-    if (tokens_.skip_symbol("=")) return {line, Set{std::move(target), expressions_.tuple()}};
-    std::vector<Application> filters = expressions_.filters(false);
-    return {line, SetBlock{std::move(target), std::move(filters), {body_to("endset")}}};
+    if (tokens_.skip_symbol("=")) {
+      ExpressionPointer value = expressions_.tuple();
+      return {line, Set{std::move(target), std::move(value)}};
+    }
+    SetBlock block{std::move(target), {}, {}};
+    block.filters = expressions_.filters(false);
+    block.body.statements = body_to("endset");
+    return {line, std::move(block)};
   }
 
   std::vector<Parameter> parameters() {
@@ -191,8 +196,10 @@ class StatementParser {
   }
 
   FilterBlock filter_statement() {
-    std::vector<Application> filters = expressions_.filters(true);
-    return {std::move(filters), {body_to("endfilter")}};
+    FilterBlock block;
+    block.filters = expressions_.filters(true);
+    block.body.statements = body_to("endfilter");
+    return block;
   }
 
   With with_statement() {

@@ -1,10 +1,9 @@
 #include "engine/chat/unset_names.h"
 
-#include <array>
 #include <functional>
 #include <map>
 #include <set>
-#include <span>
+#include <vector>
 
 #include "engine/chat/names_of.h"
 
@@ -94,34 +93,18 @@ class ScopeReader {
   }
 
   void read_statement(const If& statement) {
+    std::vector<Names> parts(statement.branches.size() + 1, Names{.before = &names_});
     read(statement.branches[0].first);
-    std::array<Names, 3> parts{branch(), branch(), branch()};
-    ScopeReader(parts[0]).read(statement.branches[0].second);
-    // To Jinja each `elif` is an `if` without an `else`, one behind the other.
-    for (std::size_t i = 1; i < statement.branches.size(); ++i)
-      ScopeReader(parts[1]).read_elif(statement.branches[i].first, statement.branches[i].second);
-    ScopeReader(parts[2]).read(statement.otherwise);
-    join(parts);
-  }
-  void read_elif(const ExpressionPointer& condition, const Body& body) {
-    read(condition);
-    std::array<Names, 2> parts{branch(), branch()};
-    ScopeReader(parts[0]).read(body);
-    join(parts);
-  }
-
-  Names branch() const { return {.before = &names_}; }
-
-  void join(std::span<const Names> parts) {
-    std::map<std::string, std::size_t> stores;
-    for (const Names& part : parts) {
-      for (const auto& [name, is_unset] : part.is_unset) names_.is_unset[name] = is_unset;
-      for (const std::string& name : part.stored) ++stores[name];
+    for (std::size_t i = 0; i < statement.branches.size(); ++i) {
+      if (i > 0) ScopeReader(parts[i]).read(statement.branches[i].first);
+      ScopeReader(parts[i]).read(statement.branches[i].second);
     }
-    for (const auto& [name, count] : stores) {
-      names_.stored.insert(name);
-      // What some of the branches set is looked for around the scope in the others.
-      if (count < parts.size()) names_.is_unset[name] = false;
+    ScopeReader(parts.back()).read(statement.otherwise);
+    for (const Names& part : parts) names_.is_unset.insert(part.is_unset.begin(), part.is_unset.end());
+    for (const Names& part : parts) {
+      // What a branch sets is looked for around the scope where another one is taken.
+      for (const std::string& name : part.stored) names_.is_unset[name] = false;
+      names_.stored.insert(part.stored.begin(), part.stored.end());
     }
   }
 
