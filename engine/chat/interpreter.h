@@ -66,7 +66,7 @@ class Interpreter {
 
   Value evaluate_or_none(const ExpressionPointer& expression);
   Arguments evaluate(const CallArguments& arguments);
-  Value call(const Call& call, Arguments arguments);
+  Value call(const Call& call, const Arguments& arguments);
   bool compare(const Value& left, Relation relation, const Value& right);
   Value filtered(Value value, const std::vector<Application>& filters);
 
