@@ -1,6 +1,7 @@
 // The interpreter's expressions.
 #include <fmt/format.h>
 
+#include <compare>
 #include "engine/chat/format_text.h"
 #include "engine/chat/functions.h"
 #include "engine/chat/interpreter.h"
@@ -97,7 +98,7 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
   return values;
 }
 
-Value Interpreter::call(const Call& call, Arguments arguments) {
+Value Interpreter::call(const Call& call, const Arguments& arguments) {
   if (const auto* method = std::get_if<AttributeOf>(&call.callee->node))
     return runtime_.call_attribute(evaluate(*method->object), method->name, arguments);
   return runtime_.call(evaluate(*call.callee), arguments);
@@ -161,13 +162,13 @@ bool Interpreter::compare(const Value& left, Relation relation, const Value& rig
     case Relation::not_equal:
       return !equal(meter, left, right);
     case Relation::less:
-      return order(meter, left, right, "<") < 0;
+      return std::is_lt(order(meter, left, right, "<"));
     case Relation::less_or_equal:
-      return order(meter, left, right, "<=") <= 0;
+      return std::is_lteq(order(meter, left, right, "<="));
     case Relation::greater:
-      return order(meter, left, right, ">") > 0;
+      return std::is_gt(order(meter, left, right, ">"));
     case Relation::greater_or_equal:
-      return order(meter, left, right, ">=") >= 0;
+      return std::is_gteq(order(meter, left, right, ">="));
     case Relation::in:
       return is_contained(runtime_, right, left);
     case Relation::not_in:

@@ -35,7 +35,8 @@ ExpressionPointer ExpressionParser::disjunction() {
   ExpressionPointer left = conjunction();
   while (tokens_.skip_name("or")) {
     level.deepen();
-    left = make(line, Choice{false, std::move(left), conjunction()});
+    ExpressionPointer right = conjunction();
+    left = make(line, Choice{false, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -46,7 +47,8 @@ ExpressionPointer ExpressionParser::conjunction() {
   ExpressionPointer left = negation();
   while (tokens_.skip_name("and")) {
     level.deepen();
-    left = make(line, Choice{true, std::move(left), negation()});
+    ExpressionPointer right = negation();
+    left = make(line, Choice{true, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -63,7 +65,8 @@ ExpressionPointer ExpressionParser::comparison() {
       {"==", Relation::equal},         {"!=", Relation::not_equal}, {"<", Relation::less},
       {"<=", Relation::less_or_equal}, {">", Relation::greater},    {">=", Relation::greater_or_equal}};
   const int line = tokens_.line();
-  Comparison compared{sum(), {}};
+  Comparison compared;
+  compared.first = sum();
   const auto relation = [&]() -> std::optional<Relation> {
     for (const auto& [symbol, found] : kRelations)
       if (tokens_.skip_symbol(symbol)) return found;
@@ -85,7 +88,8 @@ ExpressionPointer ExpressionParser::sum() {
   while (tokens_.is_symbol("+") || tokens_.is_symbol("-")) {
     const Arithmetic operation = tokens_.next().text == "+" ? Arithmetic::add : Arithmetic::subtract;
     level.deepen();
-    left = make(line, Calculation{operation, std::move(left), concatenation()});
+    ExpressionPointer right = concatenation();
+    left = make(line, Calculation{operation, std::move(left), std::move(right)});
   }
   return left;
 }
@@ -102,18 +106,21 @@ ExpressionPointer ExpressionParser::product() {
   TokenStream::Level level(tokens_);
   const int line = tokens_.line();
   ExpressionPointer left = power();
-  while (true) {
-    const bool is_remainder = tokens_.is_symbol("%");
-    if (!is_remainder && !tokens_.is_symbol("*") && !tokens_.is_symbol("/") && !tokens_.is_symbol("//"))
-      return left;
+  while (tokens_.is_symbol("*") || tokens_.is_symbol("/") || tokens_.is_symbol("//") ||
+         tokens_.is_symbol("%")) {
     const std::string symbol = tokens_.next().text;
     level.deepen();
+    ExpressionPointer right = power();
+    if (symbol == "%") {
+      left = make(line, Remainder{std::move(left), std::move(right)});
+      continue;
+    }
     const Arithmetic operation = symbol == "*"   ? Arithmetic::multiply
                                  : symbol == "/" ? Arithmetic::divide
                                                  : Arithmetic::floor_divide;
-    left = is_remainder ? make(line, Remainder{std::move(left), power()})
-                        : make(line, Calculation{operation, std::move(left), power()});
+    left = make(line, Calculation{operation, std::move(left), std::move(right)});
   }
+  return left;
 }
 
 ExpressionPointer ExpressionParser::power() {
@@ -123,7 +130,8 @@ ExpressionPointer ExpressionParser::power() {
   // To Jinja powers are grouped from the left.
   while (tokens_.skip_symbol("**")) {
     level.deepen();
-    left = make(line, Calculation{Arithmetic::power, std::move(left), signed_value(true)});
+    ExpressionPointer right = signed_value(true);
+    left = make(line, Calculation{Arithmetic::power, std::move(left), std::move(right)});
   }
   return left;
 }

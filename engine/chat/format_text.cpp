@@ -123,7 +123,7 @@ Conversion read_conversion(std::string_view format, std::size_t& at, FormatValue
 }
 
 std::string with_sign(bool is_negative, const Conversion& conversion, std::string_view prefix,
-                      std::string digits) {
+                      const std::string& digits) {
   const std::string sign = is_negative ? "-" : conversion.sign ? "+" : conversion.space ? " " : "";
   std::string before = sign + std::string(prefix);
   const std::int64_t missing = missing_width(before + digits, conversion.width);

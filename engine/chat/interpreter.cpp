@@ -28,6 +28,12 @@ Interpreter::Flow Interpreter::execute(const Body& body) {
   return Flow::on;
 }
 
+Interpreter::Flow Interpreter::execute(const ScopedBody& body) {
+  for (const std::string& name : body.unset)
+    scope_->set(name, Value::undefined(fmt::format("'{}' is undefined", name)));
+  return execute(body.statements);
+}
+
 void Interpreter::write(const std::string& text) {
   runtime_.meter().count_bytes(std::ssize(text));
   out_ += text;
@@ -121,7 +127,7 @@ Interpreter::Flow Interpreter::execute(const Set& statement) {
   return Flow::on;
 }
 
-Interpreter::Flow Interpreter::execute_inside(const Body& body) {
+Interpreter::Flow Interpreter::execute_inside(const ScopedBody& body) {
   const std::shared_ptr<Scope> around = scope_;
   scope_ = std::make_shared<Scope>(around);
   const Flow flow = execute(body);
@@ -129,7 +135,7 @@ Interpreter::Flow Interpreter::execute_inside(const Body& body) {
   return flow;
 }
 
-Interpreter::Flow Interpreter::capture(const Body& body, std::string& text) {
+Interpreter::Flow Interpreter::capture(const ScopedBody& body, std::string& text) {
   std::string outside = std::exchange(out_, {});
   ++captures_;
   const Flow flow = execute_inside(body);

@@ -29,6 +29,8 @@ class Interpreter {
   enum class Flow { on, next_item, end_loop };
 
   Flow execute(const Body& body);
+  /// In the scope that is its own already.
+  Flow execute(const ScopedBody& body);
   Flow execute(const Text& text);
   Flow execute(const Output& output);
   Flow execute(const If& statement);
@@ -64,7 +66,7 @@ class Interpreter {
 
   Value evaluate_or_none(const ExpressionPointer& expression);
   Arguments evaluate(const CallArguments& arguments);
-  Value call(const Call& call, Arguments arguments);
+  Value call(const Call& call, const Arguments& arguments);
   bool compare(const Value& left, Relation relation, const Value& right);
   Value filtered(Value value, const std::vector<Application>& filters);
 
@@ -73,9 +75,9 @@ class Interpreter {
   void assign_item(const For& statement, const Value& item);
   Flow go_through(const For& statement, const Value& items, std::int64_t level);
   /// Executes a body in a scope of its own.
-  Flow execute_inside(const Body& body);
+  Flow execute_inside(const ScopedBody& body);
   /// Likewise, and takes what it writes.
-  Flow capture(const Body& body, std::string& text);
+  Flow capture(const ScopedBody& body, std::string& text);
   void bind(const Procedure& procedure, const Arguments& arguments);
   void bind_rest(const Procedure& procedure, const Arguments& arguments);
   Value procedure_object(const Procedure& procedure);

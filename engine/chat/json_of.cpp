@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 
 #include "engine/chat/operators.h"
 #include "engine/chat/problem.h"
@@ -99,7 +100,7 @@ class JsonWriter {
     auto entries = dict.entries;
     if (form_.sorts_keys) {
       std::ranges::stable_sort(entries, [&](const auto& left, const auto& right) {
-        return order(runtime_.meter(), left.first, right.first, "<") < 0;
+        return std::is_lt(order(runtime_.meter(), left.first, right.first, "<"));
       });
     }
     write_items(entries, "{}", level, [&](const auto& entry) {

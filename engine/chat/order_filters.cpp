@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <compare>
 
 #include "engine/chat/filters.h"
 #include "engine/chat/operators.h"
@@ -21,7 +22,7 @@ void sort_by_key(Runtime& runtime, std::vector<Keyed>& items, bool is_reversed) 
   // std::stable_sort may run out of its arrays where an order contradicts itself, as one with NaN does.
   std::vector<Keyed> sorted;
   const auto before = [&](const Value& left, const Value& right) {
-    return order(runtime.meter(), left, right, "<") < 0;
+    return std::is_lt(order(runtime.meter(), left, right, "<"));
   };
   // Python sorts in reverse so that equal items keep their order.
   for (std::size_t width = 1; width < items.size(); width *= 2) {
@@ -96,9 +97,7 @@ Value extreme_filter(Runtime& runtime, const Value& value, const Arguments& argu
   for (Value item; walk.next(item);) {
     const Value key = key_of(item);
     const auto compared = order(runtime.meter(), key, best_key, wants_largest ? ">" : "<");
-    if (wants_largest ? compared <= 0 || compared == std::partial_ordering::unordered
-                      : compared >= 0 || compared == std::partial_ordering::unordered)
-      continue;
+    if (!(wants_largest ? std::is_gt(compared) : std::is_lt(compared))) continue;
     best = item;
     best_key = key;
   }

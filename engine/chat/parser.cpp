@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "engine/chat/expression_parser.h"
+#include "engine/chat/unset_names.h"
 
 namespace strata::chat {
 namespace {
@@ -15,8 +16,9 @@ class StatementParser {
   explicit StatementParser(std::string_view source) : tokens_(tokens_of(source)), expressions_(tokens_) {}
 
   Syntax run() {
-    Syntax syntax{body({}), false};
+    Syntax syntax{{body({})}, false};
     expressions_.check_unsupported();
+    find_unset_names(syntax.body);
     syntax.has_generation = has_generation_;
     return syntax;
   }
@@ -125,17 +127,22 @@ class StatementParser {
     statement.is_recursive = tokens_.skip_name("recursive");
     begin_body();
     ++loops_;
-    statement.body = body({"else", "endfor"});
+    statement.body.statements = body({"else", "endfor"});
     --loops_;
-    if (tokens_.next().text == "else") statement.otherwise = body_to("endfor");
+    if (tokens_.next().text == "else") statement.otherwise.statements = body_to("endfor");
     return statement;
   }
 
   Statement set_statement(int line) {
     Target target = expressions_.target(true);
-    if (tokens_.skip_symbol("=")) return {line, Set{std::move(target), expressions_.tuple()}};
-    std::vector<Application> filters = expressions_.filters(false);
-    return {line, SetBlock{std::move(target), std::move(filters), body_to("endset")}};
+    if (tokens_.skip_symbol("=")) {
+      ExpressionPointer value = expressions_.tuple();
+      return {line, Set{std::move(target), std::move(value)}};
+    }
+    SetBlock block{std::move(target), {}, {}};
+    block.filters = expressions_.filters(false);
+    block.body.statements = body_to("endset");
+    return {line, std::move(block)};
   }
 
   std::vector<Parameter> parameters() {
@@ -159,7 +166,7 @@ class StatementParser {
   void read_procedure(Procedure& procedure, std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     const std::size_t names = expressions_.names_read().size();
-    procedure.body = body_to(end);
+    procedure.body.statements = body_to(end);
     const auto reads = [&](std::string_view name) {
       const auto& all = expressions_.names_read();
       return std::find(all.begin() + static_cast<std::ptrdiff_t>(names), all.end(), name) != all.end();
@@ -189,8 +196,10 @@ class StatementParser {
   }
 
   FilterBlock filter_statement() {
-    std::vector<Application> filters = expressions_.filters(true);
-    return {std::move(filters), body_to("endfilter")};
+    FilterBlock block;
+    block.filters = expressions_.filters(true);
+    block.body.statements = body_to("endfilter");
+    return block;
   }
 
   With with_statement() {
@@ -201,7 +210,7 @@ class StatementParser {
       tokens_.expect_symbol("=");
       with.values.emplace_back(std::move(target), expressions_.expression());
     }
-    with.body = body_to("endwith");
+    with.body.statements = body_to("endwith");
     return with;
   }
 
@@ -209,7 +218,7 @@ class StatementParser {
     has_generation_ = true;
     // Its body is a function of its own to Jinja, which loops around it cannot end.
     const int loops = std::exchange(loops_, 0);
-    Generation generation{body_to("endgeneration")};
+    Generation generation{{body_to("endgeneration")}};
     loops_ = loops;
     return generation;
   }

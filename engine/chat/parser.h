@@ -9,7 +9,7 @@
 namespace strata::chat {
 
 struct Syntax {
-  Body body;
+  ScopedBody body;
   bool has_generation;  ///< whether there is a `generation` tag anywhere
 };
 

@@ -15,7 +15,8 @@ ExpressionPointer ExpressionParser::postfix(ExpressionPointer value, TokenStream
       value = subscript(std::move(value));
     } else if (tokens_.is_symbol("(")) {
       level.deepen();
-      value = make(line, Call{std::move(value), call_arguments()});
+      CallArguments arguments = call_arguments();
+      value = make(line, Call{std::move(value), std::move(arguments)});
     } else {
       return value;
     }
@@ -27,13 +28,15 @@ ExpressionPointer ExpressionParser::filtered(ExpressionPointer value, TokenStrea
     const int line = tokens_.line();
     if (tokens_.skip_symbol("|")) {
       level.deepen();
-      value = make(line, Filtered{std::move(value), filter()});
+      Application applied = filter();
+      value = make(line, Filtered{std::move(value), std::move(applied)});
     } else if (tokens_.is_name("is")) {
       level.deepen();
       value = test(std::move(value));
     } else if (tokens_.is_symbol("(")) {
       level.deepen();
-      value = make(line, Call{std::move(value), call_arguments()});
+      CallArguments arguments = call_arguments();
+      value = make(line, Call{std::move(value), std::move(arguments)});
     } else {
       return value;
     }
@@ -43,7 +46,10 @@ ExpressionPointer ExpressionParser::filtered(ExpressionPointer value, TokenStrea
 ExpressionPointer ExpressionParser::subscript(ExpressionPointer object) {
   const int line = tokens_.line();
   if (tokens_.skip_symbol(".")) {
-    if (tokens_.is(TokenKind::integer)) return make(line, ItemOf{std::move(object), number()});
+    if (tokens_.is(TokenKind::integer)) {
+      ExpressionPointer key = number();
+      return make(line, ItemOf{std::move(object), std::move(key)});
+    }
     if (!tokens_.is(TokenKind::name)) tokens_.refuse_current("an attribute's name or number");
     return make(line, AttributeOf{std::move(object), tokens_.next().text});
   }

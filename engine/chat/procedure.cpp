@@ -48,7 +48,7 @@ Interpreter::Flow Interpreter::execute(const CallBlock& statement) {
   const Call& expression = std::get<Call>(statement.call->node);
   Arguments arguments = evaluate(expression.arguments);
   arguments.named.emplace_back("caller", procedure_object(statement.caller));
-  write(printed(runtime_, call(expression, std::move(arguments))));
+  write(printed(runtime_, call(expression, arguments)));
   return Flow::on;
 }
 

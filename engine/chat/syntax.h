@@ -112,6 +112,14 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
+/// A body in a scope of its own.
+struct ScopedBody {
+  Body statements;
+  /// What the body sets before it reads it, and nothing around it knows: undefined until it is set, even if
+  /// the caller of the template has passed something by this name.
+  std::vector<std::string> unset = {};
+};
+
 /// What `set` and `for` write to.
 struct Target;
 struct NamespaceTarget {
@@ -137,7 +145,7 @@ struct If {
 struct For {
   Target target;
   ExpressionPointer items, condition;  ///< the last may be null
-  Body body, otherwise;
+  ScopedBody body, otherwise;
   bool is_recursive;
 };
 struct Set {
@@ -147,7 +155,7 @@ struct Set {
 struct SetBlock {
   Target target;
   std::vector<Application> filters;
-  Body body;
+  ScopedBody body;
 };
 struct Parameter {
   std::string name;
@@ -157,7 +165,7 @@ struct Parameter {
 struct Procedure {
   std::string name;
   std::vector<Parameter> parameters;
-  Body body;
+  ScopedBody body;
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
 };
 struct Macro {
@@ -169,14 +177,14 @@ struct CallBlock {
 };
 struct FilterBlock {
   std::vector<Application> filters;
-  Body body;
+  ScopedBody body;
 };
 struct With {
   std::vector<std::pair<Target, ExpressionPointer>> values;
-  Body body;
+  ScopedBody body;
 };
 struct Generation {
-  Body body;
+  ScopedBody body;
 };
 struct Break {};
 struct Continue {};

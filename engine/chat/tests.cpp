@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <compare>
 #include <map>
 
 #include "engine/chat/filters.h"
@@ -131,7 +132,7 @@ bool is_ordered(Runtime& runtime, const Value& value, const Arguments& arguments
   const Parameters given("is", arguments, {"b"}, 1);
   constexpr std::string_view kSymbol = wants_less ? (or_equal ? "<=" : "<") : (or_equal ? ">=" : ">");
   const auto compared = order(runtime.meter(), value, *given[0], kSymbol);
-  return (wants_less ? compared < 0 : compared > 0) || (or_equal && compared == 0);
+  return (wants_less ? std::is_lt(compared) : std::is_gt(compared)) || (or_equal && std::is_eq(compared));
 }
 
 bool is_in(Runtime& runtime, const Value& value, const Arguments& arguments) {

@@ -8,9 +8,6 @@ import os
 import pathlib
 import random
 
-import jinja2
-from jinja2 import nodes
-
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import originals  # noqa: E402  pylint: disable=wrong-import-position
 import random_templates  # noqa: E402  pylint: disable=wrong-import-position
@@ -47,18 +44,6 @@ def cases_of(template, rng):
     return cases
 
 
-def slices_constant(template):
-    """Whether Jinja computes a slice when it compiles: what has none is undefined then, and an error else."""
-    def is_constant(node):
-        try:
-            node.as_const()
-            return True
-        except nodes.Impossible:
-            return False
-    tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
-    return any(isinstance(item.arg, nodes.Slice) and is_constant(item.node) for item in tree.find_all(nodes.Getitem))
-
-
 def random_cases(rng):
     cases, errors = [], 0
     while len(cases) < RANDOM_TEMPLATES:
@@ -66,7 +51,7 @@ def random_cases(rng):
         expected = without_type(originals.render(template, {"messages": [], "special_tokens": {}, "variables": random_templates.VARIABLES}))
         text = expected.get("text", "")
         # Addresses, numbers beyond 64 bits, and identity, which is not supported of all values.
-        if " at 0x" in text or "big * big" in template or "sameas" in template or len(text) > 400 or slices_constant(template):
+        if " at 0x" in text or "big * big" in template or "sameas" in template or len(text) > 400:
             continue
         errors += "error" in expected
         if "error" not in expected or errors < len(cases) / 6:

@@ -2,6 +2,9 @@
 them. Most are errors in some way or another; what is not must render as in the original."""
 import json
 
+import jinja2
+from jinja2 import nodes
+
 TEXTS = ["a", "Hello World", "", " x \n", "äöü ß", "世界", "1", "1.5", "a,b,c", "it's", "say \"hi\"", "line\nbreak", "Ǆ ǆ Σς", "tab\t",
          "{}", "%s and %d", "🙂", "abcabc", "ABC", "-3", "0x1F", " 1_000 ", "nan", "<b>&"]
 NAMES = ["text", "number", "real", "flag", "nothing", "items", "words", "table", "missing", "nested", "empty", "big", "ns"]
@@ -75,10 +78,70 @@ def expression(rng, depth):
     return f"({inner} {rng.choice(BINARY)} {expression(rng, depth - 1)})"
 
 
+def slices_constant(template):
+    """Whether Jinja computes a slice when it compiles: what has none is undefined then, and an error else."""
+    def is_constant(node):
+        try:
+            node.as_const()
+            return True
+        except nodes.Impossible:
+            return False
+    tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
+    return any(isinstance(item.arg, nodes.Slice) and is_constant(item.node) for item in tree.find_all(nodes.Getitem))
+
+
 def template(rng):
+    while True:
+        made = any_template(rng)
+        if not slices_constant(made):
+            return made
+
+
+def any_template(rng):
+    if rng.random() < 0.25:
+        return statements(rng, 3, rng.choice([2, 3, 4, 5]))
     if rng.random() < 0.55:
         return "{{ " + expression(rng, rng.choice([1, 1, 2, 3])) + " }}"
     text = rng.choice(STATEMENTS)
     while "EXPR" in text:
         text = text.replace("EXPR", expression(rng, rng.choice([0, 1, 1, 2])), 1)
     return text
+
+
+NAMES_OF_SCOPES = ["text", "number", "c"]  # the last is none of the variables
+
+
+def statements(rng, depth, count=None):
+    return "".join(statement(rng, depth) for _ in range(count or rng.choice([1, 2, 3])))
+
+
+def statement(rng, depth):
+    """Sets and reads few names in scopes within scopes."""
+    def name():
+        return rng.choice(NAMES_OF_SCOPES)
+
+    def body():
+        return statements(rng, depth - 1)
+    kind = rng.random()
+    if depth == 0 or kind < 0.35:
+        return "{{ " + name() + " }}."
+    if kind < 0.55:
+        mark = rng.randrange(100)
+        return "{% set " + name() + " = " + rng.choice([f"'{mark}'", f"{name()} ~ '{mark}'"]) + " %}"
+    if kind < 0.67:
+        parts = [rng.choice(["flag", "nothing", "text"]) for _ in range(rng.choice([1, 1, 2]))]
+        tests = "{% if " + "".join(part + " %}" + body() + "{% elif " for part in parts)[:-len("{% elif ")]
+        return tests + rng.choice(["", "{% else %}" + body()]) + "{% endif %}"
+    if kind < 0.8:
+        condition = rng.choice(["", " if " + name()])
+        return ("{% for " + rng.choice(NAMES_OF_SCOPES + ["x"]) + " in [1, 2]" + condition + " %}" + body()
+                + rng.choice(["", "{% else %}" + body()]) + "{% endfor %}")
+    if kind < 0.86:
+        return "{% macro " + rng.choice("mn") + "(" + rng.choice(["", "text", "number='q'", "c=text"]) + ") %}" + body() + "{% endmacro %}"
+    if kind < 0.92:
+        return "{{ " + rng.choice("mn") + "(" + rng.choice(["", "1"]) + ") if " + rng.choice("mn") + " }}"
+    if kind < 0.95:
+        return "{% with " + name() + " = " + name() + " %}" + body() + "{% endwith %}"
+    if kind < 0.98:
+        return "{% set " + name() + " %}" + body() + "{% endset %}"
+    return "{% filter upper %}" + body() + "{% endfilter %}"

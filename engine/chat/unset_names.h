@@ -1,0 +1,13 @@
+// Which names of a template are undefined until it sets them. Jinja decides that when it compiles a template,
+// for each scope as a whole: a name that a scope sets before it reads it is the scope's own from its begin,
+// and so it is for macros and loops within that stand before. A plain function.
+#pragma once
+
+#include "engine/chat/syntax.h"
+
+namespace strata::chat {
+
+/// Fills in ScopedBody::unset of a template's body and of all within.
+void find_unset_names(ScopedBody& body);
+
+}  // namespace strata::chat
