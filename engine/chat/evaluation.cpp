@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <compare>
+
 #include "engine/chat/format_text.h"
 #include "engine/chat/functions.h"
 #include "engine/chat/interpreter.h"

@@ -44,6 +44,7 @@ void sort_by_key(Runtime& runtime, std::vector<Keyed>& items, bool is_reversed) 
 std::vector<Value> items_in_order(Runtime& runtime, std::vector<Keyed>& items, bool is_reversed) {
   sort_by_key(runtime, items, is_reversed);
   std::vector<Value> sorted;
+  sorted.reserve(items.size());
   for (Keyed& each : items) sorted.push_back(std::move(each.item));
   return sorted;
 }

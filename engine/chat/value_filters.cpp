@@ -84,7 +84,7 @@ std::int64_t truncated(double real) {
 Value int_filter(Runtime&, const Value& value, const Arguments& arguments) {
   const Parameters given("int", arguments, {"default", "base"});
   check_defined(value);
-  const Value otherwise = given[0] == nullptr ? Value(0) : *given[0];
+  Value otherwise = given[0] == nullptr ? Value(0) : *given[0];
   if (const auto whole = value.integer()) return *whole;
   std::optional<double> real;
   if (value.real() != nullptr) real = *value.real();

@@ -81,6 +81,7 @@ TEST(AnyTemplate, RendersTheSameFromManyThreads) {
   std::vector<std::string> texts(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(texts.size());
     for (std::string& text : texts) {
       threads.emplace_back([&] {
         for (int i = 0; i < 50; ++i) text = chat_template.render(kMessages).text;
