@@ -78,7 +78,7 @@ std::span<const std::int32_t> first_section(const Tokenizer& tokenizer, std::spa
 }  // namespace
 
 std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
-                                  std::span<const std::int32_t> ids) {
+                                std::span<const std::int32_t> ids) {
   std::vector<Range> places;
   std::string missing;
   std::size_t read = 0;
@@ -115,8 +115,7 @@ Range tokens_of(std::span<const Range> places, const Range& bytes) {
   if (bytes.begin >= bytes.end) return {};
   const auto first_behind = [&](std::size_t byte) {
     return static_cast<std::size_t>(
-        std::ranges::find_if(places, [&](const Range& place) { return place.end > byte; }) -
-        places.begin());
+        std::ranges::find_if(places, [&](const Range& place) { return place.end > byte; }) - places.begin());
   };
   const std::size_t last = first_behind(bytes.end - 1);
   const bool has_last = last < places.size() && places[last].begin < bytes.end;

@@ -22,7 +22,7 @@ struct Range {
 /// tokenizer made of the text. Throws ConfigError if the tokens do not spell the text: a normalizer has
 /// changed it, or something in it is unknown.
 std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
-                                  std::span<const std::int32_t> ids);
+                                std::span<const std::int32_t> ids);
 
 /// The tokens from the first that has a stretch's first byte to the first that has its last: those that an
 /// assistant has said for transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).

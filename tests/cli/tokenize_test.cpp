@@ -89,7 +89,8 @@ TEST_F(TokenizeCommands, AreNotNeededForConversations) {
   expect_sentence(strata(train("run.yaml", arguments)), 2, {"talks.jsonl:61:", "this is not valid JSON"});
   write("talks.jsonl", talks);
   write("model/chat_template.jinja", "{% for m in messages %}\n{{ nothing.at.all }}{% endfor %}");
-  expect_sentence(strata(train("run.yaml", arguments)), 2, {"talks.jsonl:1: ", "chat_template.jinja: line 2: "});
+  expect_sentence(strata(train("run.yaml", arguments)), 2,
+                  {"talks.jsonl:1: ", "chat_template.jinja: line 2: "});
 }
 
 TEST_F(TokenizeCommands, AreNotNeededOnRanks) {
