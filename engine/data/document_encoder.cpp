@@ -68,12 +68,23 @@ class DocumentEncoder::Work {
     const chat::Rendering talk =
         chat::render_for_training(*encoder_.conversations_, object.at("messages"), options);
     add(talk.text, false);
-    const std::vector<text::Range> places = token_places(encoder_.tokenizer_, talk.text, encoded_.ids);
-    for (const chat::Span& span : talk.generated) {
-      const text::Range said = tokens_of(places, {span.begin, span.end});
+    const auto places = token_places(encoder_.tokenizer_, talk.text, encoded_.ids);
+    for (const auto& [begin, end] : talk.generated) {
+      const text::Range said =
+          places ? tokens_of(*places, {begin, end}) : tokens_of_changed(talk.text, {begin, end});
       std::fill(encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.begin),
                 encoded_.trained.begin() + static_cast<std::ptrdiff_t>(said.end), std::uint8_t{1});
     }
+  }
+
+  /// A text that the tokenizer's normalizer changes.
+  text::Range tokens_of_changed(const std::string& text, const text::Range& said) const {
+    const auto tokens = tokens_by_beginnings(encoder_.tokenizer_, text, encoded_.ids, said);
+    if (tokens) return *tokens;
+    throw ConfigError(
+        "the tokenizer changes this conversation's text, so that it cannot be said which tokens the "
+        "assistant "
+        "has said: write it in Unicode's composed form (NFC)");
   }
 
   const DocumentEncoder& encoder_;
@@ -84,7 +95,7 @@ DocumentEncoder::DocumentEncoder(const text::Tokenizer& tokenizer, std::optional
                                  const chat::ChatTemplate* conversations)
     : tokenizer_(tokenizer), end_(end), conversations_(conversations) {}
 
-void DocumentEncoder::encode(const Document& document, EncodedDocument& encoded) const {
+void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& encoded) const {
   Work work(*this, encoded);
   if (document.line > 0) {
     const ordered_json object = parse_ordered_json(document.source, {document.file->path(), document.line});

@@ -29,7 +29,7 @@ class DocumentEncoder {
   /// In place of what is there. A line's object has a "text"; or a "prompt" and a "completion", each encoded
   /// by itself; or "messages" and perhaps "tools", as transformers' apply_chat_template() takes them. Throws
   /// ConfigError that names the document's place.
-  void encode(const Document& document, EncodedDocument& encoded) const;
+  void encode(const TextDocument& document, EncodedDocument& encoded) const;
 
  private:
   class Work;

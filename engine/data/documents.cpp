@@ -6,7 +6,7 @@
 
 namespace strata {
 
-std::string Document::place() const {
+std::string TextDocument::place() const {
   return line == 0 ? file->path() : fmt::format("{}:{}", file->path(), line);
 }
 
@@ -23,7 +23,7 @@ bool DocumentReader::open_next() {
   return true;
 }
 
-bool DocumentReader::next(Document& document) {
+bool DocumentReader::next(TextDocument& document) {
   constexpr std::string_view kSpaces = " \t\r\n";
   do {
     while (!rest_.empty()) {

@@ -13,7 +13,7 @@
 namespace strata {
 
 /// What is behind a document stays mapped while there is a copy of it.
-struct Document {
+struct TextDocument {
   std::shared_ptr<const MappedFile> file;
   std::int64_t line = 0;    ///< from 1; 0: the document is the whole file
   std::string_view source;  ///< the text, or a line's object
@@ -31,7 +31,7 @@ class DocumentReader {
 
   /// The next one that is not empty, nor only spaces if it is a line; false: there is none. Throws
   /// ConfigError if a file cannot be opened.
-  bool next(Document& document);
+  bool next(TextDocument& document);
 
  private:
   bool open_next();

@@ -180,12 +180,12 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
   TaskArena workers(options.threads);
   const DocumentEncoder encoder(tokenizer, options.end, options.conversations);
   DocumentReader reader(files);
-  std::vector<Document> documents;
+  std::vector<TextDocument> documents;
   std::vector<EncodedDocument> encoded;
   for (bool has_more = true; has_more;) {
     documents.clear();
     Bytes bytes = 0;
-    for (Document next; bytes < kBatchBytes && (has_more = reader.next(next));) {
+    for (TextDocument next; bytes < kBatchBytes && (has_more = reader.next(next));) {
       bytes += std::ssize(next.source);
       documents.push_back(std::move(next));
     }

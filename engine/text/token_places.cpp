@@ -1,12 +1,8 @@
 #include "engine/text/token_places.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
-
-#include "base/error.h"
 
 namespace strata::text {
 namespace {
@@ -77,19 +73,16 @@ std::span<const std::int32_t> first_section(const Tokenizer& tokenizer, std::spa
 
 }  // namespace
 
-std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
-                                std::span<const std::int32_t> ids) {
+std::optional<std::vector<Range>> token_places(const Tokenizer& tokenizer, std::string_view text,
+                                               std::span<const std::int32_t> ids) {
   std::vector<Range> places;
-  std::string missing;
   std::size_t read = 0;
   const auto read_section = [&](std::span<const std::int32_t> section, Liberties liberties) {
     Reading reading(text, read, liberties);
     const std::size_t before = places.size();
     for (const std::int32_t id : section) {
-      const std::string token = tokenizer.spelling(id);
-      const std::optional<Range> place = reading.take(token);
+      const std::optional<Range> place = reading.take(tokenizer.spelling(id));
       if (!place) {
-        missing = fmt::format("'{}' does not stand in it at byte {}", token, reading.read());
         places.resize(before);
         return false;
       }
@@ -103,9 +96,7 @@ std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view tex
     const bool is_spelled = read_section(section, {}) || read_section(section, {.puts_in_space = true}) ||
                             read_section(section, {.makes_spaces = true}) ||
                             read_section(section, {.puts_in_space = true, .makes_spaces = true});
-    if (!is_spelled)
-      throw ConfigError(
-          "the tokenizer changes this text, so that it cannot be said which token stands where: " + missing);
+    if (!is_spelled) return std::nullopt;
     ids = ids.subspan(section.size());
   }
   return places;
@@ -120,6 +111,20 @@ Range tokens_of(std::span<const Range> places, const Range& bytes) {
   const std::size_t last = first_behind(bytes.end - 1);
   const bool has_last = last < places.size() && places[last].begin < bytes.end;
   return {first_behind(bytes.begin), has_last ? last + 1 : last};
+}
+
+std::optional<Range> tokens_by_beginnings(const Tokenizer& tokenizer, std::string_view text,
+                                          std::span<const std::int32_t> ids, const Range& bytes) {
+  const auto tokens_before = [&](std::size_t end) -> std::optional<std::size_t> {
+    std::vector<std::int32_t> beginning;
+    tokenizer.encode(text.substr(0, end), beginning, AddSpecial::no);
+    if (beginning.size() > ids.size() || !std::ranges::equal(beginning, ids.first(beginning.size())))
+      return std::nullopt;
+    return beginning.size();
+  };
+  const std::optional<std::size_t> begin = tokens_before(bytes.begin), end = tokens_before(bytes.end);
+  if (!begin || !end) return std::nullopt;
+  return Range{*begin, *end};
 }
 
 }  // namespace strata::text

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,13 +20,18 @@ struct Range {
 
 /// The bytes that each token stands for, in whole characters: several tokens of one character have it all,
 /// and one that is only a space that the tokenizer has put in has the character behind. `ids` are what the
-/// tokenizer made of the text. Throws ConfigError if the tokens do not spell the text: a normalizer has
-/// changed it, or something in it is unknown.
-std::vector<Range> token_places(const Tokenizer& tokenizer, std::string_view text,
-                                std::span<const std::int32_t> ids);
+/// tokenizer made of the text. Nothing if the tokens do not spell the text: a normalizer has changed it, or
+/// something in it is unknown.
+std::optional<std::vector<Range>> token_places(const Tokenizer& tokenizer, std::string_view text,
+                                               std::span<const std::int32_t> ids);
 
 /// The tokens from the first that has a stretch's first byte to the first that has its last: those that an
 /// assistant has said for transformers, too (apply_chat_template(return_assistant_tokens_mask=True)).
 Range tokens_of(std::span<const Range> places, const Range& bytes);
+
+/// Likewise, by encoding what stands before the stretch and what ends with it: right if the ids of both begin
+/// the text's, whatever a normalizer has done; else nothing.
+std::optional<Range> tokens_by_beginnings(const Tokenizer& tokenizer, std::string_view text,
+                                          std::span<const std::int32_t> ids, const Range& bytes);
 
 }  // namespace strata::text

@@ -27,7 +27,7 @@ class Conversations : public ::testing::Test {
   /// Of a file with this one line.
   EncodedDocument encode(const text::Tokenizer& tokenizer, const std::string& line) const {
     const std::vector<std::string> files = {corpus_.write("talk.jsonl", line)};
-    Document document;
+    TextDocument document;
     DocumentReader(files).next(document);
     EncodedDocument encoded;
     DocumentEncoder(tokenizer, 0, &chat_).encode(document, encoded);
@@ -69,7 +69,7 @@ TEST_F(Conversations, AreRefusedByTheirLine) {
 TEST_F(Conversations, NeedATemplate) {
   const text::Tokenizer tokenizer = tokenizer_of_tests("qwen2");
   const std::vector<std::string> files = {corpus_.write("talk.jsonl", R"({"messages": []})")};
-  Document document;
+  TextDocument document;
   DocumentReader(files).next(document);
   EncodedDocument encoded;
   EXPECT_THAT(refusal([&] { DocumentEncoder(tokenizer, 0, nullptr).encode(document, encoded); }),

@@ -1,0 +1,43 @@
+// A .jsonl of texts, prompts and conversations, as ids and what of them is trained.
+#include <array>
+
+#include "engine/data/document_encoder.h"
+#include "tests/fuzz/target.h"
+
+namespace strata::fuzz {
+namespace {
+
+/// Of a few letters; all else is unknown or, of the second, composed.
+constexpr std::array kTokenizers = {
+    R"({"model": {"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "▁": 3, "ab": 4, "\n": 5},
+                  "merges": [["a", "b"]]},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "added_tokens": [{"id": 6, "content": "<s>", "special": true}]})",
+    R"({"model": {"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, " ": 3, "é": 4, "e": 5},
+                  "merges": []},
+        "normalizer": {"type": "NFC"}})"};
+constexpr const char* kTemplate =
+    "{% for m in messages %}<s>{{ m.role }} {{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant {% endif %}";
+
+void encode_documents(std::string_view input) {
+  const std::array files = {write("documents.jsonl", input).string()};
+  const chat::ChatTemplate conversations = chat::ChatTemplate::parse(kTemplate, "t");
+  for (const char* json : kTokenizers) {
+    const text::Tokenizer tokenizer = text::Tokenizer::parse(json, "tokenizer.json");
+    const DocumentEncoder encoder(tokenizer, 0, &conversations);
+    DocumentReader reader(files);
+    EncodedDocument encoded;
+    for (TextDocument document; reader.next(document);) {
+      expect_read_or_refused([&] {
+        encoder.encode(document, encoded);
+        require(encoded.ids.size() == encoded.trained.size(), "there is a mark for each id");
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::fuzz
+
+STRATA_FUZZ_TARGET(strata::fuzz::encode_documents)
