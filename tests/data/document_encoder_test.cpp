@@ -57,13 +57,13 @@ TEST_F(Conversations, HaveTheIdsAndTheMaskOfTheOriginal) {
 
 TEST_F(Conversations, AreRefusedByTheirLine) {
   const text::Tokenizer tokenizer = tokenizer_of_tests("qwen2");
-  for (const auto& [line, complaint] :
-       {std::pair(R"({"messages": []  "x"})", "talk.jsonl:1:20: this is not valid JSON"),
-        {R"({"messages": "hi"})", "talk.jsonl:1: "},
-        {R"({"messages": [7]})", "talk.jsonl:1: "},
-        {R"({"messages": [], "text": "x"})", "talk.jsonl:1: expected an object with"}}) {
-    EXPECT_THAT(refusal([&] { encode(tokenizer, line); }), HasSubstr(complaint)) << line;
-  }
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"messages": []  "x"})", "talk.jsonl:1:20: this is not valid JSON"},
+      {R"({"messages": "hi"})", "talk.jsonl:1: "},
+      {R"({"messages": [7]})", "talk.jsonl:1: "},
+      {R"({"messages": [], "text": "x"})", "talk.jsonl:1: expected an object with"}};
+  for (const auto& each : cases)
+    EXPECT_THAT(refusal([&] { encode(tokenizer, each.first); }), HasSubstr(each.second)) << each.first;
 }
 
 TEST_F(Conversations, NeedATemplate) {
