@@ -67,8 +67,8 @@ std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   return {text_of_first_rank(job.world(), [&] {
     TextsLine line;
-    const std::string ids = cached_tokens(data, texts, static_cast<int>(threads),
-                                          [&line](const TokenizeProgress& progress) { line.show(progress); });
+    std::string ids = cached_tokens(data, texts, static_cast<int>(threads),
+                                    [&line](const TokenizeProgress& progress) { line.show(progress); });
     line.end();
     return ids;
   })};
