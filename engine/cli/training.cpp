@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
-#include <thread>
 
 #include "base/error.h"
 #include "collectives/agreement.h"
@@ -61,13 +60,11 @@ namespace {
 /// The first rank makes them if they are not there; all read them.
 std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector<std::string>& texts,
                                       Job& job) {
-  const auto threads = config.train.threads > 0 ? static_cast<unsigned>(config.train.threads)
-                                                : std::max(1U, std::thread::hardware_concurrency());
   RunConfig::DataSection data = config.data;
   if (data.tokenizer_path.empty()) data.tokenizer_path = config.model.path;
   return {text_of_first_rank(job.world(), [&] {
     TextsLine line;
-    std::string ids = cached_tokens(data, texts, static_cast<int>(threads),
+    std::string ids = cached_tokens(data, texts, host_threads(config),
                                     [&line](const TokenizeProgress& progress) { line.show(progress); });
     line.end();
     return ids;
