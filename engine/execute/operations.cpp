@@ -198,8 +198,10 @@ std::int64_t Operations::loss_terms(std::int64_t step) const {
 }
 
 void Operations::run_pass(const Instruction& instruction, std::int64_t step) {
-  if (passes_.step != step)
-    passes_ = {step, 1.0F / static_cast<float>(loss_terms(step) / setup_.program->updates)};
+  if (passes_.step != step) {
+    const std::int64_t terms = loss_terms(step) / setup_.program->updates;
+    passes_ = {step, 1.0F / static_cast<float>(terms)};
+  }
   UnitMemory memory;
   for (const auto& [region, role] : kRegionRoles) memory[region] = operand<std::byte>(instruction, role);
   const UnitPasses::Level& level = setup_.compute->passes(share(instruction).kind)

@@ -13,6 +13,7 @@
 namespace strata {
 namespace {
 
+using test::left_by;
 using test::run;
 using test::run_ranks;
 using test::RunOutcome;

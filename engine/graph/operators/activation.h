@@ -36,7 +36,7 @@ class LinearActivationRule final : public Operator {
  public:
   enum : int { x, weight, bias, sum, out };
 
-  LinearActivationRule(LinearRule linear, ActivationRule activation)
+  LinearActivationRule(const LinearRule& linear, const ActivationRule& activation)
       : linear_(linear), activation_(activation) {}
 
   std::string_view name() const override {
