@@ -96,17 +96,11 @@ DocumentEncoder::DocumentEncoder(const text::Tokenizer& tokenizer, std::optional
     : tokenizer_(tokenizer), end_(end), conversations_(conversations) {}
 
 void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& encoded) const {
-  Work work(*this, encoded);
-  if (document.line > 0) {
-    const ordered_json object = parse_ordered_json(document.source, {document.file->path(), document.line});
-    try {
-      return work.add_line(object);
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
-    }
-  }
+  ordered_json object;
+  if (document.line > 0) object = parse_ordered_json(document.source, {document.file->path(), document.line});
   try {
-    work.add_text(document.source);
+    Work work(*this, encoded);
+    document.line > 0 ? work.add_line(object) : work.add_text(document.source);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <vector>
 
@@ -56,8 +57,8 @@ class IndexedTokens {
  public:
   IndexedTokens(const std::string& prefix, std::int32_t end_of_ids)
       : is_narrow_(end_of_ids <= kNarrowIds),
+        trained_path_(prefix + ".trained"),
         data_(prefix + ".bin"),
-        trained_(prefix + ".trained"),
         index_(prefix + ".idx") {}
 
   void add(std::span<const std::int32_t> ids, std::span<const std::uint8_t> trained) {
@@ -70,8 +71,9 @@ class IndexedTokens {
     } else {
       data_.write(std::as_bytes(ids));
     }
-    trained_.write(std::as_bytes(trained));
-    are_all_trained_ &= std::ranges::find(trained, 0) == trained.end();
+    if (!trained_ && std::ranges::find(trained, 0) != trained.end()) begin_marks();
+    if (trained_) trained_->write(std::as_bytes(trained));
+    ids_ += std::ssize(ids);
   }
 
   void finish() {
@@ -96,18 +98,29 @@ class IndexedTokens {
       places.push_back(static_cast<std::int64_t>(document));
     index_.write(bytes_of(places));
     data_.finish();
-    trained_.finish();
+    if (trained_) trained_->finish();
     index_.finish();
     data_.name();
-    if (!are_all_trained_) trained_.name();
+    if (trained_) trained_->name();
     index_.name();
   }
 
  private:
+  /// All ids until now are trained on.
+  void begin_marks() {
+    constexpr std::int64_t kPart = 1 << 16;
+    trained_.emplace(trained_path_);
+    const std::vector<std::uint8_t> ones(kPart, 1);
+    for (std::int64_t left = ids_; left > 0; left -= kPart)
+      trained_->write(bytes_of(ones).first(static_cast<std::size_t>(std::min(left, kPart))));
+  }
+
   static constexpr std::int32_t kNarrowIds = 1 << 16;
   bool is_narrow_;
-  NewFile data_, trained_, index_;
-  bool are_all_trained_ = true;
+  std::string trained_path_;
+  NewFile data_, index_;
+  std::optional<NewFile> trained_;  ///< once an id is not trained on
+  std::int64_t ids_ = 0;
   std::vector<std::int32_t> lengths_;  ///< in ids
   std::vector<std::uint16_t> narrow_;
 };
@@ -190,11 +203,19 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
       documents.push_back(std::move(next));
     }
     encoded.resize(documents.size());
+    std::vector<std::exception_ptr> refusals(documents.size());
     workers.for_each(std::ssize(documents), [&](std::int64_t i, int) {
       const auto number = static_cast<std::size_t>(i);
       const WatchedWait wait([&] { return "reading and encoding " + documents[number].place(); });
-      encoder.encode(documents[number], encoded[number]);
+      try {
+        encoder.encode(documents[number], encoded[number]);
+      } catch (const ConfigError&) {
+        refusals[number] = std::current_exception();
+      }
     });
+    // Whichever thread was faster, the first is the one that is named.
+    for (const std::exception_ptr& refusal : refusals)
+      if (refusal) std::rethrow_exception(refusal);
     for (const EncodedDocument& own : encoded) {
       if (own.ids.empty()) continue;
       out.add(own.ids, own.trained);

@@ -89,14 +89,19 @@ TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
 }
 
 TEST_F(TokenCache, TrainsOnWhatFollowsAPrompt) {
-  const std::string file = corpus_.write("a.jsonl",
-                                         "{\"prompt\": \"what\", \"completion\": \" is it\"}\n"
-                                         "{\"text\": \"a text\"}\n"
-                                         "{\"prompt\": \"\", \"completion\": \"\"}\n");
+  // More ids than are marked at once stand before the first that is not trained on.
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += "\u00fc" + std::to_string(i % 10);
+  const std::string file = corpus_.write("a.jsonl", nlohmann::json{{"text", text}}.dump() + "\n" +
+                                                        R"({"prompt": "what", "completion": " is it"})" +
+                                                        "\n" + R"({"text": "a text"})" + "\n" +
+                                                        R"({"prompt": "", "completion": ""})" + "\n");
   const text::Tokenizer tokenizer = text::Tokenizer::read(data_.tokenizer_path + "/tokenizer.json");
-  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> ids = ids_of({text});
+  ASSERT_GT(ids.size(), 65536U);
+  std::string marks(ids.size(), '\1');
   tokenizer.encode("what", ids, text::AddSpecial::no);
-  std::string marks(ids.size(), '\0');
+  marks.resize(ids.size(), '\0');
   tokenizer.encode(" is it", ids, text::AddSpecial::no);
   ids.push_back(tokenizer.id_of("<|endoftext|>").value());
   for (const std::int32_t id : ids_of({"a text"})) ids.push_back(id);
@@ -120,6 +125,13 @@ TEST_F(TokenCache, NamesTheLineThatIsNoText) {
     const std::string file = corpus_.write("a.jsonl", good + line + "\n" + good);
     EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr(complaint)) << line;
   }
+}
+
+TEST_F(TokenCache, NamesTheFirstOfManyLines) {
+  std::string lines;
+  for (int i = 0; i < 500; ++i) lines += i < 2 ? "{\"text\": \"a text that takes a while\"}\n" : "{}\n";
+  const std::string file = corpus_.write("a.jsonl", lines);
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(refusal([&] { ask({file}); }), HasSubstr("a.jsonl:3: "));
 }
 
 /// As a process leaves it that was killed.
