@@ -181,7 +181,14 @@ void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& 
     };
     const std::span<std::int32_t> of_tokens = in(tokens), of_targets = in(targets);
     source.read(position, of_tokens);
-    source.read_targets(position + 1, of_targets);
+    if (of_targets.empty()) continue;
+    if (of_tokens.empty()) {
+      source.read(position + 1, of_targets);
+    } else {
+      std::ranges::copy(of_tokens.subspan(1), of_targets.begin());
+      source.read(position + stretch, of_targets.last(1));
+    }
+    source.leave_out_untrained(position + 1, of_targets);
   }
 }
 

@@ -115,15 +115,14 @@ void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
                 });
 }
 
-void TokenSource::read_targets(std::int64_t first, std::span<std::int32_t> out) const {
-  read(first, out);
-  for_stretches(first, std::ssize(out),
+void TokenSource::leave_out_untrained(std::int64_t first, std::span<std::int32_t> targets) const {
+  for_stretches(first, std::ssize(targets),
                 [&](const TokenSegment& segment, std::int64_t within, std::int64_t count, std::int64_t at) {
                   if (segment.trained == nullptr) return;
                   const auto marks =
                       segment.trained->bytes().subspan(std::size_t(within), std::size_t(count));
                   for (std::size_t i = 0; i < marks.size(); ++i)
-                    if (marks[i] == std::byte{0}) out[std::size_t(at) + i] = kUntrained;
+                    if (marks[i] == std::byte{0}) targets[std::size_t(at) + i] = kUntrained;
                 });
 }
 

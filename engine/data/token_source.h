@@ -45,8 +45,8 @@ class TokenSource {
   /// Writes tokens [first, first + out.size()). Allocates nothing. REQUIRES: the range lies within tokens().
   /// Throws ConfigError that names file and position for an id that is not below the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
-  /// Likewise, with kUntrained in place of each token that is not trained on.
-  void read_targets(std::int64_t first, std::span<std::int32_t> out) const;
+  /// Puts kUntrained in the place of each that is not trained on, where `targets` are tokens from `first` on.
+  void leave_out_untrained(std::int64_t first, std::span<std::int32_t> targets) const;
   /// How many of tokens [first, first + count) are trained on.
   std::int64_t trained(std::int64_t first, std::int64_t count) const;
   bool are_all_trained() const;

@@ -217,7 +217,8 @@ TEST(TokenSource, HasNoTargetWhereATokenIsNotTrainedOn) {
       const std::vector expected(targets.begin() + static_cast<std::ptrdiff_t>(first),
                                  targets.begin() + static_cast<std::ptrdiff_t>(first + count));
       std::vector<std::int32_t> part(count);
-      source.read_targets(static_cast<std::int64_t>(first), part);
+      source.read(static_cast<std::int64_t>(first), part);
+      source.leave_out_untrained(static_cast<std::int64_t>(first), part);
       EXPECT_EQ(part, expected);
       EXPECT_EQ(source.trained(static_cast<std::int64_t>(first), static_cast<std::int64_t>(count)),
                 static_cast<std::int64_t>(count) - std::ranges::count(expected, kUntrained));
