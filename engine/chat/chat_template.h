@@ -55,7 +55,7 @@ class ChatTemplate {
   /// "tool_use" is taken if there is one. Throws ConfigError that names the template and the line.
   Rendering render(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
 
-  /// Of the templates' texts and the special tokens, all that decides what it writes.
+  /// Differs where the templates' texts or the special tokens do, which decide all that it writes.
   std::uint64_t hash() const { return hash_; }
 
   /// Whether the template that render() takes marks what the model has written by `generation` tags.

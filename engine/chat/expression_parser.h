@@ -56,6 +56,7 @@ class ExpressionParser {
   ExpressionPointer postfix(ExpressionPointer value, TokenStream::Level& level);
   ExpressionPointer filtered(ExpressionPointer value, TokenStream::Level& level);
   ExpressionPointer subscript(ExpressionPointer object);
+  ExpressionPointer called(ExpressionPointer callee);
   ExpressionPointer test(ExpressionPointer value);
   Application filter();
   CallArguments call_arguments();

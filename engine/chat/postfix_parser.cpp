@@ -9,18 +9,22 @@ namespace strata::chat {
 
 ExpressionPointer ExpressionParser::postfix(ExpressionPointer value, TokenStream::Level& level) {
   while (true) {
-    const int line = tokens_.line();
     if (tokens_.is_symbol(".") || tokens_.is_symbol("[")) {
       level.deepen();
       value = subscript(std::move(value));
     } else if (tokens_.is_symbol("(")) {
       level.deepen();
-      CallArguments arguments = call_arguments();
-      value = make(line, Call{std::move(value), std::move(arguments)});
+      value = called(std::move(value));
     } else {
       return value;
     }
   }
+}
+
+ExpressionPointer ExpressionParser::called(ExpressionPointer callee) {
+  const int line = tokens_.line();
+  CallArguments arguments = call_arguments();
+  return make(line, Call{std::move(callee), std::move(arguments)});
 }
 
 ExpressionPointer ExpressionParser::filtered(ExpressionPointer value, TokenStream::Level& level) {
@@ -35,8 +39,7 @@ ExpressionPointer ExpressionParser::filtered(ExpressionPointer value, TokenStrea
       value = test(std::move(value));
     } else if (tokens_.is_symbol("(")) {
       level.deepen();
-      CallArguments arguments = call_arguments();
-      value = make(line, Call{std::move(value), std::move(arguments)});
+      value = called(std::move(value));
     } else {
       return value;
     }

@@ -144,7 +144,7 @@ class Operations {
   TaskArena workers_;
   StepReport report_;
   Counters counters_;
-  /// Of the step whose passes run now: only their lane asks.
+  /// What passes of the step that runs now are told; only their lane asks.
   struct {
     std::int64_t step = -1;
     float loss_factor = 0;

@@ -24,7 +24,7 @@ text::Tokenizer tokenizer_of_tests(const std::string& family) {
 
 class Conversations : public ::testing::Test {
  protected:
-  /// Of a file with this one line.
+  /// Encodes a file that has this one line.
   EncodedDocument encode(const text::Tokenizer& tokenizer, const std::string& line) const {
     const std::vector<std::string> files = {corpus_.write("talk.jsonl", line)};
     TextDocument document;

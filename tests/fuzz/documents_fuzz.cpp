@@ -7,7 +7,7 @@
 namespace strata::fuzz {
 namespace {
 
-/// Of a few letters; all else is unknown or, of the second, composed.
+/// They know a few letters, and the second composes characters; all else is unknown.
 constexpr std::array kTokenizers = {
     R"({"model": {"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "▁": 3, "ab": 4, "\n": 5},
                   "merges": [["a", "b"]]},
