@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "collectives/agreement.h"
+#include "engine/model/adapter_targets.h"
 #include "engine/model/freeze_patterns.h"
 
 namespace strata {
@@ -32,7 +33,14 @@ void refuse_other_model(const fs::path& folder, const Manifest& stored, const Mo
         fmt::format("checkpoint {} holds another model ({}); use another checkpoint.path or --fresh",
                     folder.string(), other));
   }
-  const std::string frozen = freeze_difference(stored.freeze, model);
+  const std::string adapters = adapter_difference(stored.adapter, model.adapter);
+  if (!adapters.empty()) {
+    throw ConfigError(
+        fmt::format("checkpoint {} is of a run with other adapters ({}); use those that are there, another "
+                    "checkpoint.path or --fresh",
+                    folder.string(), adapters));
+  }
+  const std::string frozen = model.adapts() ? "" : freeze_difference(stored.freeze, model);
   if (!frozen.empty()) {
     throw ConfigError(fmt::format(
         "checkpoint {} is of a run with another train.freeze, in which {}; use train.freeze: [{}] as there, "
@@ -248,6 +256,7 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
   Manifest manifest;
   manifest.architecture = model.architecture;
   manifest.freeze = model.freeze;
+  manifest.adapter = model.adapter;
   manifest.rule = model.rule();
   manifest.generation = decided.at("generation");
   return std::make_unique<CheckpointWriter>(

@@ -25,6 +25,7 @@ std::vector<Shard> split(const Model& model, const HfExport& options) {
   std::int64_t bytes = 0;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     for (const TensorSpec& tensor : model.units[unit].tensors) {
+      if (tensor.is_adapter) continue;
       const std::int64_t size = tensor.elements * size_of(options.dtype);
       if (bytes > 0 && bytes + size > options.shard_bytes) {
         shards.emplace_back();
@@ -46,14 +47,7 @@ void write_shard(FileSystem& file_system, const fs::path& path, const Shard& sha
   std::vector<TensorToWrite> tensors;
   for (const Source& source : shard) tensors.push_back({source.tensor->hf_name, source.tensor->hf_shape});
   SafetensorsWriter writer(file_system, path, dtype, tensors);
-  std::vector<float> piece;
-  for (const auto& [unit, tensor] : shard) {
-    for (std::int64_t done = 0; done < tensor->elements; done += std::ssize(piece)) {
-      piece.resize(static_cast<std::size_t>(std::min(kLargestRead, tensor->elements - done)));
-      read(unit, {tensor->offset + done, std::ssize(piece), tensor->flat}, piece);
-      writer.write(piece);
-    }
-  }
+  for (const auto& [unit, tensor] : shard) write_tensor(writer, unit, *tensor, read);
   writer.finish();
 }
 
@@ -94,13 +88,22 @@ void write_files(FileSystem& file_system, const fs::path& folder, const Model& m
   if (shards.size() > 1)
     write_file(file_system, folder / "model.safetensors.index.json", index_text(shards, options.dtype));
   write_file(file_system, folder / "config.json", with_dtype(options.config, options.dtype).dump(2) + "\n");
-  file_system.sync_folder(folder);
 }
 
 }  // namespace
 
-void save_hf_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
-                    const HfExport& options, FileSystem& file_system) {
+void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec& tensor,
+                  const ReadParameters& read) {
+  std::vector<float> piece;
+  for (std::int64_t done = 0; done < tensor.elements; done += std::ssize(piece)) {
+    piece.resize(static_cast<std::size_t>(std::min(kLargestRead, tensor.elements - done)));
+    read(unit, {tensor.offset + done, std::ssize(piece), tensor.flat}, piece);
+    writer.write(piece);
+  }
+}
+
+void save_new_folder(const fs::path& folder, FileSystem& file_system,
+                     const std::function<void(const fs::path&)>& write) {
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();
   std::error_code error;
   // A link to an empty folder is refused now: no folder can be renamed to it at the end.
@@ -111,13 +114,20 @@ void save_hf_folder(const fs::path& folder, const Model& model, const ReadParame
   file_system.create_folders(parent);
   const fs::path temporary = make_temporary(file_system, target);
   try {
-    write_files(file_system, temporary, model, read, options);
+    write(temporary);
+    file_system.sync_folder(temporary);
     file_system.rename(temporary, target);
   } catch (...) {
     remove_quietly(file_system, temporary);
     throw;
   }
   file_system.sync_folder(parent);
+}
+
+void save_hf_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
+                    const HfExport& options, FileSystem& file_system) {
+  save_new_folder(folder, file_system,
+                  [&](const fs::path& place) { write_files(file_system, place, model, read, options); });
 }
 
 }  // namespace strata

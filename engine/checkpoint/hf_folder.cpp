@@ -38,7 +38,8 @@ bool is_buffer(const std::string& name) {
 std::vector<const TensorSpec*> tensors_of(const Model& model) {
   std::vector<const TensorSpec*> tensors;
   for (const Unit& unit : model.units) {
-    for (const TensorSpec& tensor : unit.tensors) tensors.push_back(&tensor);
+    for (const TensorSpec& tensor : unit.tensors)
+      if (!tensor.is_adapter) tensors.push_back(&tensor);
   }
   return tensors;
 }
@@ -49,10 +50,8 @@ nlohmann::json read_hf_config(const fs::path& folder) {
   if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
   const fs::path adapter = folder / "adapter_config.json";
   if (is_there(adapter)) {
-    refuse(
-        adapter,
-        "adapters are not supported; merge it into the model (merge_and_unload of peft) and train the folder "
-        "that this saves, or move the file away to train the model without it");
+    refuse(adapter,
+           "this is a folder of adapters; give it as adapter.path, and the model beneath them as model.path");
   }
   const fs::path path = folder / "config.json";
   if (!is_there(path)) refuse(path, "no such file; a HF model's folder has one");

@@ -28,14 +28,15 @@ nlohmann::json read_hf_config(const std::filesystem::path& folder);
 
 class HfFolder {
  public:
-  /// Opens the folder's weights and checks that they are exactly what `model` needs: every tensor there, of
-  /// its shape and a readable dtype, and none left over. Throws ConfigError. Names may lack the
-  /// "transformer." or "model." in front.
+  /// Opens the folder's weights and checks that they are exactly what `model` needs: every tensor but those
+  /// of adapters there, of its shape and a readable dtype, and none left over. Throws ConfigError. Names may
+  /// lack the "transformer." or "model." in front.
   HfFolder(std::filesystem::path folder, const Model& model);
 
   /// Elements [first, first + out.size()) of the tensor with this HF name.
   void read_tensor(const std::string& hf_name, std::int64_t first, std::span<float> out) const;
-  /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: flat.size() == range.count.
+  /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: flat.size() == range.count, and no
+  /// adapters in it.
   void read_range(const Unit& unit, FlatRange range, std::span<float> flat) const;
 
  private:
@@ -65,9 +66,17 @@ struct HfExport {
   std::int64_t shard_bytes = 5'000'000'000;  ///< larger models become several files with an index, as HF does
 };
 
-/// Writes a new folder for from_pretrained. It appears under its name when it is whole and on the disk; until
-/// then it stands beside it, under a name that nothing had. Throws ConfigError if `folder` exists and is
-/// not empty, IoError if writing fails; then nothing is left behind.
+/// Makes a new folder of what `write` writes into the one it is given. It appears under its name when it is
+/// whole and on the disk; until then it stands beside it, under a name that nothing had. Throws ConfigError
+/// if `folder` exists and is not empty, IoError if writing fails; then nothing is left behind.
+void save_new_folder(const std::filesystem::path& folder, FileSystem& file_system,
+                     const std::function<void(const std::filesystem::path&)>& write);
+
+/// The next tensor of a file, a stretch at a time.
+void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec& tensor,
+                  const ReadParameters& read);
+
+/// Writes a new folder for from_pretrained, as save_new_folder() does, of the model without its adapters.
 void save_hf_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
                     const HfExport& options, FileSystem& file_system = FileSystem::real());
 

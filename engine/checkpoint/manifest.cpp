@@ -3,18 +3,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/system_error.h"
+#include "engine/config/words.h"
 
 namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "strata checkpoint";
-constexpr std::int64_t kVersion = 5;
-constexpr std::int64_t kVersionOfAdamW = 4;        // without `update_rule`, which is adamw
+constexpr std::int64_t kVersion = 6;
+constexpr std::int64_t kVersionWithoutAdapters = 5;  // without `adapter`
+constexpr std::int64_t kVersionOfAdamW = 4;          // without `update_rule`, which is adamw
 constexpr std::int64_t kVersionWithoutFrozen = 3;  // without `freeze`, and so without files of what is frozen
 constexpr std::int64_t kOldestVersion = 2;         // one rank's whole tensors, which version 3 may have too
 constexpr const char* kOwnChecksum = "manifest_xxh3";
@@ -38,9 +42,11 @@ nlohmann::json parse(const std::string& text, const fs::path& path) try {
 }  // namespace
 
 std::string to_text(const Manifest& manifest) {
-  const std::int64_t version = manifest.rule != UpdateRule::adamw ? kVersion
-                               : manifest.freeze.empty()          ? kVersionWithoutFrozen
-                                                                  : kVersionOfAdamW;
+  const bool adapts = manifest.adapter.type != AdapterType::none;
+  const std::int64_t version = adapts                               ? kVersion
+                               : manifest.rule != UpdateRule::adamw ? kVersionWithoutAdapters
+                               : manifest.freeze.empty()            ? kVersionWithoutFrozen
+                                                                    : kVersionOfAdamW;
   nlohmann::json json = {{"format", kFormat},
                          {"version", version},
                          {"generation", manifest.generation},
@@ -54,6 +60,11 @@ std::string to_text(const Manifest& manifest) {
                          {"precision", name_of(manifest.progress.precision)},
                          {"files", manifest.files}};
   if (!manifest.freeze.empty()) json["freeze"] = manifest.freeze;
+  if (adapts)
+    json["adapter"] = {{"type", word_of(manifest.adapter.type)},
+                       {"rank", manifest.adapter.rank},
+                       {"alpha", manifest.adapter.alpha},
+                       {"targets", manifest.adapter.targets}};
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
@@ -78,6 +89,21 @@ UpdateRule rule_in(const nlohmann::json& json, const fs::path& path) {
   refuse(path, fmt::format("the manifest is malformed (update_rule is \"{}\")", name));
 }
 
+RunConfig::AdapterSection adapter_in(const nlohmann::json& json, const fs::path& path) {
+  RunConfig::AdapterSection adapter;
+  const auto found = json.find("adapter");
+  if (found == json.end()) return adapter;
+  const std::string type = found->at("type");
+  const auto& words = Words<AdapterType>::list;
+  const auto word = std::ranges::find(words, type);
+  if (word == words.end()) refuse(path, fmt::format("the manifest is malformed (adapter is \"{}\")", type));
+  adapter.type = static_cast<AdapterType>(word - words.begin());
+  adapter.rank = found->at("rank");
+  adapter.alpha = found->at("alpha");
+  adapter.targets = found->at("targets").get<std::vector<std::string>>();
+  return adapter;
+}
+
 /// Checkpoints from before there was a choice do not say it; bf16 was the default.
 Precision precision_in(const nlohmann::json& json, const fs::path& path) {
   const std::string name = json.value("precision", std::string(name_of(DType::bf16)));
@@ -97,6 +123,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
   manifest.generation = json.at("generation");
   manifest.architecture = parse_architecture(json.at("architecture"), path.string());
   manifest.freeze = json.value("freeze", manifest.freeze);
+  manifest.adapter = adapter_in(json, path);
   manifest.rule = rule_in(json, path);
   manifest.progress = {
       .step = json.at("step"),

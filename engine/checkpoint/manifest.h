@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/precision.h"
 #include "collectives/communicator.h"
+#include "engine/config/run_config.h"
 #include "engine/model/architecture.h"
 #include "optim/loss_scale.h"
 #include "optim/update_rule.h"
@@ -49,8 +50,9 @@ struct Manifest {
 
   std::int64_t generation = 0;  ///< counts the saves into one checkpoint path; the newest has the highest
   Architecture architecture;
-  std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained
-  UpdateRule rule = UpdateRule::adamw;   ///< says which moments there are
+  std::vector<std::string> freeze = {};    ///< patterns of tensors that are not trained
+  RunConfig::AdapterSection adapter = {};  ///< without its path, which only says how the run began
+  UpdateRule rule = UpdateRule::adamw;     ///< says which moments there are
   Progress progress;
   std::map<std::string, File> files;  ///< by name in the checkpoint's folder
 };

@@ -60,7 +60,8 @@ int run_doctor(const DoctorCommand& command);
 
 struct ExportCommand : RunFileCommand {
   std::string folder;
-  std::string dtype;  ///< "fp32" or "bf16"
+  std::string dtype;   ///< "fp32" or "bf16"
+  bool merge = false;  ///< adapters into the model, instead of a folder of adapters
 };
 int run_export(const ExportCommand& command);
 

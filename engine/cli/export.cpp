@@ -1,4 +1,4 @@
-// strata export: the newest checkpoint as a Hugging Face folder.
+// strata export: the newest checkpoint as a Hugging Face folder, or its adapters as one of PEFT.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -8,6 +8,7 @@
 #include "base/watchdog.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/peft_folder.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
 #include "engine/cli/setup.h"
@@ -28,16 +29,23 @@ int run_export(const ExportCommand& command) {
   std::optional<OpenCheckpoint> open = checkpoints.open_newest(model);
   if (!open) throw ConfigError(fmt::format("there is no checkpoint in {}", config.checkpoint.path));
   for (const std::string& warning : open->warnings) std::cerr << "warning: " << warning << '\n';
+  if (command.merge && !model.adapts())
+    throw ConfigError("--merge: the run file has no adapters (adapter.type), so there is nothing to merge");
+  const DType dtype = command.dtype == "bf16" ? DType::bf16 : DType::fp32;
+  const ReadParameters read = [&](std::size_t unit, FlatRange range, std::span<float> out) {
+    open->state.read(unit, weights_in(range.flat), range, out);
+  };
+  if (model.adapts() && !command.merge) {
+    save_peft_folder(command.folder, model, read, config.model.path, dtype);
+    std::cout << fmt::format("wrote the adapters to {} (step {}, {})\n", command.folder, open->progress.step,
+                             command.dtype);
+    return 0;
+  }
   HfExport options;
   options.config =
       config.model.path.empty() ? to_hf_config(model.architecture) : read_hf_config(config.model.path);
-  options.dtype = command.dtype == "bf16" ? DType::bf16 : DType::fp32;
-  save_hf_folder(
-      command.folder, model,
-      [&](std::size_t unit, FlatRange range, std::span<float> out) {
-        open->state.read(unit, weights_in(range.flat), range, out);
-      },
-      options);
+  options.dtype = dtype;
+  save_hf_folder(command.folder, model, model.adapts() ? merge_adapters(model, read) : read, options);
   std::cout << fmt::format("wrote {} (step {}, {})\n", command.folder, open->progress.step, command.dtype);
   return 0;
 }

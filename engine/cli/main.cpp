@@ -126,6 +126,8 @@ int run(int argc, char** argv) {
   add_run_file(*export_app, export_command)->required();
   export_app->add_option("folder", export_command.folder, "the folder to write; must be empty or not exist")
       ->required();
+  export_app->add_flag("--merge", export_command.merge,
+                       "write the model with its adapters added to it, not the adapters alone");
   export_app->add_option("--dtype", export_command.dtype, "of the tensors")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_val("fp32");

@@ -50,6 +50,8 @@ enum class MasterFormat : std::uint8_t { fp32, split };
 enum class MomentFormat : std::uint8_t { fp32, bf16 };
 /// How parameters are kept and travel: as passes read them, or packed.
 enum class ParameterFormat : std::uint8_t { precision, fp8 };
+/// What is trained beside frozen layers. rslora scales by alpha / sqrt(rank) (Kalajdzievski 2023).
+enum class AdapterType : std::uint8_t { none, lora, rslora };
 /// The type of gradients on their way between ranks.
 enum class ReduceDtype : std::uint8_t { fp32, bf16 };
 
@@ -109,6 +111,16 @@ struct RunConfig {
     std::int64_t loss_scale_interval = 2000;  ///< steps
     friend bool operator==(const TrainSection&, const TrainSection&) = default;
   } train;
+
+  struct AdapterSection {
+    AdapterType type = AdapterType::none;
+    std::int64_t rank = 16;
+    double alpha = 32;
+    std::vector<std::string> targets = {kAllLinear};  ///< ends of the names of layers
+    std::string path;                                 ///< PEFT folder to begin with; empty: random ones
+    static constexpr const char* kAllLinear = "all-linear";
+    friend bool operator==(const AdapterSection&, const AdapterSection&) = default;
+  } adapter;
 
   struct OptimizerSection {
     OptimizerType type = OptimizerType::adamw;
@@ -196,6 +208,8 @@ struct RunConfig {
     friend bool operator==(const ReportSection&, const ReportSection&) = default;
   } report;
 
+  /// Whether some of the model is not trained.
+  bool freezes() const { return !train.freeze.empty() || adapter.type != AdapterType::none; }
   /// What the device stores. REQUIRES: train.precision is given or was chosen
   /// (engine/plan/search/precision.h).
   DType precision() const { return train.precision.value().storage; }

@@ -224,6 +224,37 @@ void add_loss_scale(std::vector<Key>& keys) {
                                             at_least_one));
 }
 
+void add_adapter(std::vector<Key>& keys) {
+  using S = RunConfig::AdapterSection;
+  SectionKeys<S> section(keys, "adapter", &RunConfig::adapter);
+  require(section.add<Word<AdapterType>>(
+              "type", &S::type, "",
+              "lora: low-rank adapters (Hu et al. 2021): layers of the blocks that targets names get x · Aᵀ "
+              "· Bᵀ · alpha / rank added to what they make, A and B are trained, and all else is frozen. "
+              "rslora: likewise with alpha / sqrt(rank). none: the model itself is trained."),
+          {"train.freeze"}, [](const RunConfig& c) -> std::string {
+            return c.adapter.type != AdapterType::none && !c.train.freeze.empty()
+                       ? "with adapters all but them is frozen; take train.freeze out"
+                       : "";
+          });
+  section.add<Integer<std::int64_t>>(
+      "rank", &S::rank, "", "Rows of A and columns of B.", [](const std::int64_t& value) -> std::string {
+        constexpr std::int64_t kMostRank = 65536;
+        return value > kMostRank ? fmt::format("must be at most {}", kMostRank) : at_least_one(value);
+      });
+  section.add<Number>("alpha", &S::alpha, "", "What the factor on adapters is made of.", positive);
+  section.add<PatternList>(
+      "targets", &S::targets, "",
+      "Layers with adapters: their names or ends of them, as PEFT's target_modules, such as [q_proj, "
+      "v_proj], "
+      "or patterns of them; all-linear: every linear layer of the blocks, but not routers and experts.",
+      [](const std::vector<std::string>& targets) -> std::string {
+        return targets.empty() ? "must name at least one layer" : "";
+      });
+  section.add<Text>("path", &S::path, "",
+                    "A folder of PEFT with adapters to begin with; left out: random A and B of zeros.");
+}
+
 void add_optimizer(std::vector<Key>& keys) {
   using S = RunConfig::OptimizerSection;
   SectionKeys<S> section(keys, "optimizer", &RunConfig::optimizer);
@@ -334,6 +365,7 @@ void add_training_keys(std::vector<Key>& keys) {
   add_data(keys);
   add_train(keys);
   add_loss_scale(keys);
+  add_adapter(keys);
   add_optimizer(keys);
   add_schedule(keys);
 }

@@ -77,6 +77,10 @@ struct Words<ParameterFormat> {
   static constexpr std::array<std::string_view, 2> list = {"precision", "fp8"};
 };
 template <>
+struct Words<AdapterType> {
+  static constexpr std::array<std::string_view, 3> list = {"none", "lora", "rslora"};
+};
+template <>
 struct Words<ReduceDtype> {
   static constexpr std::array<std::string_view, 2> list = {"fp32", "bf16"};
 };

@@ -4,15 +4,13 @@
 
 #include <algorithm>
 
-#include "base/hash.h"
 #include "base/system_error.h"
 #include "base/task_arena.h"
 #include "base/topology.h"
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
-#include "engine/checkpoint/hf_folder.h"
+#include "engine/execute/initial_weights.h"
 #include "engine/execute/space_wait.h"
-#include "engine/model/initialize.h"
 
 namespace strata {
 namespace {
@@ -57,23 +55,6 @@ LoadMicrobatch of_rank(LoadMicrobatch load, std::int64_t rank, std::int64_t rank
   return [=, load = std::move(load)](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
     load(step, (microbatch * ranks + rank) % microbatches, data);
   };
-}
-
-/// Hashes some weights of each unit: finds folders that hold other weights of the same shapes.
-std::string hash_of_samples(const HfFolder& folder, const Model& model) {
-  constexpr std::int64_t kSamples = 256;
-  StreamingHash hash;
-  for (const Unit& unit : model.units) {
-    for (const Flat flat : {Flat::trained, Flat::frozen}) {
-      const std::int64_t all = unit.elements_of(flat), count = std::min(kSamples, all);
-      std::vector<float> weights(static_cast<std::size_t>(count));
-      for (const std::int64_t first : {std::int64_t{0}, (all - count) / 2}) {
-        folder.read_range(unit, {.first = first, .count = count, .flat = flat}, weights);
-        hash.update(std::as_bytes(std::span(weights)));
-      }
-    }
-  }
-  return hex(hash.digest());
 }
 
 /// fill(first, piece) for pieces of `values`, by the threads of the arena that the caller runs in.
@@ -351,14 +332,13 @@ bool ModelRun::resume() {
 void ModelRun::initialise_weights() {
   const RunConfig& config = setup_.config;
   const Model& model = setup_.model;
-  std::optional<HfFolder> folder;
+  std::optional<InitialWeights> initial;
   std::string samples;
   on_every_rank(outside(), [&] {
-    if (config.model.path.empty()) return;
-    folder.emplace(config.model.path, model);
-    if (setup_.ranks != nullptr) samples = hash_of_samples(*folder, model);
+    initial.emplace(config, model);
+    if (setup_.ranks != nullptr) samples = initial->hash_of_samples();
   });
-  require_same(outside(), {{"a hash of weights in model.path", samples}},
+  require_same(outside(), {{"a hash of weights in model.path and adapter.path", samples}},
                "all ranks of a run begin with the same weights");
   on_every_rank(outside(), [&] {
     for (std::size_t u = 0; u < model.units.size(); ++u) {
@@ -368,12 +348,7 @@ void ModelRun::initialise_weights() {
         const FlatRange range = state_->loaded(u, kind);
         state_->write(u, kind, [&](std::span<float> weights) {
           fill_in_pieces(weights, [&](std::int64_t first, std::span<float> piece) {
-            const FlatRange part = {range.first + first, std::ssize(piece), range.flat};
-            if (folder) {
-              folder->read_range(unit, part, piece);
-            } else {
-              initialize_unit(model.architecture, unit, config.train.seed, part, piece);
-            }
+            initial->read(unit, {range.first + first, std::ssize(piece), range.flat}, piece);
           });
         });
       }
@@ -381,8 +356,7 @@ void ModelRun::initialise_weights() {
     state_->clear_moments();
   });
   state_->write_loss_scale({.scale = static_cast<float>(config.train.loss_scale_initial)});
-  listener_->on_start(config.model.path.empty() ? fmt::format("random weights, seed {}", config.train.seed)
-                                                : "weights from " + config.model.path);
+  listener_->on_start(initial->description());
 }
 
 }  // namespace strata

@@ -35,7 +35,8 @@ std::vector<bool> wanted_tensors(const UnitGraph& graph) {
   return wanted;
 }
 
-Derivation::Derivation(const UnitGraph& graph) : graph_(graph), wanted_(wanted_tensors(graph)) {
+Derivation::Derivation(const UnitGraph& graph, Fusing fusing)
+    : graph_(graph), fusing_(fusing), wanted_(wanted_tensors(graph)) {
   backward_.tensors = graph.tensors;
   backward_.input = graph.input;
   backward_.output = graph.output;

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "engine/graph/fuse.h"
 #include "engine/graph/unit_graph.h"
 
 namespace strata {
@@ -15,7 +16,7 @@ std::vector<bool> wanted_tensors(const UnitGraph& graph);
 
 class Derivation {
  public:
-  explicit Derivation(const UnitGraph& graph);
+  explicit Derivation(const UnitGraph& graph, Fusing fusing = Fusing::all);
 
   /// The graph with all gradients' tensors; its nodes are those of the backward pass. Gradients of input and
   /// output lie in their regions.
@@ -28,6 +29,8 @@ class Derivation {
   /// Where the gradient of a parameter is added up; nothing if nobody wants it.
   TensorView parameter_gradient(const TensorView& of);
   bool wants(const TensorView& of) const;
+  /// Whether a product may add what another node has made of the same gradient.
+  bool fuses_products() const { return fusing_ == Fusing::all; }
 
   void add(std::shared_ptr<const Operator> rule, std::vector<TensorView> operands);
   TensorView add(Tensor tensor) { return {backward_.add(std::move(tensor))}; }
@@ -59,6 +62,7 @@ class Derivation {
   bool has_gradient(const TensorView& of) const;
 
   const UnitGraph& graph_;
+  Fusing fusing_;
   std::vector<bool> wanted_;
   UnitGraph backward_;
   std::map<TensorId, Gradient> gradients_;

@@ -6,7 +6,7 @@ namespace strata {
 
 DerivedGraph derive(const UnitGraph& graph, Fusing fusing) {
   UnitGraph forward = fuse(graph, fusing);
-  UnitGraph backward = Derivation(forward).finish();
+  UnitGraph backward = Derivation(forward, fusing).finish();
   return {std::move(forward), std::move(backward)};
 }
 

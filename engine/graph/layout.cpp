@@ -201,8 +201,9 @@ class Propagation {
       } else {
         bring(view.tensor, {});
       }
+      const State& brought = state(view.tensor);
       layout.is_once[i] = !split.is_divided[i] && legality.operands[i].is_linear &&
-                          state(view.tensor).now.form == Form::whole;
+                          (brought.now.form == Form::whole || brought.is_gathered);
     }
     if (!makes_partial_sums) layout.is_once.assign(touches.size(), false);
     node_layouts_.push_back(std::move(layout));
@@ -216,7 +217,9 @@ class Propagation {
       written = {split.is_divided[i]                 ? Layout{Form::split, *split.axis}
                  : is_partial_sum || was_partial_sum ? Layout{Form::partial_sum}
                                                      : Layout{}};
-      made_[static_cast<std::size_t>(view.tensor)] = written.now;
+      // What is updated may be in another form by then than its maker left it in.
+      if (touches[i] == Touch::writes || is_parameter(graph_.tensor(view)))
+        made_[static_cast<std::size_t>(view.tensor)] = written.now;
     }
   }
 

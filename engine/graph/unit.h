@@ -11,7 +11,13 @@
 
 namespace strata {
 
-enum class Init : std::uint8_t { normal, residual_normal, zeros, ones };
+enum class Init : std::uint8_t {
+  normal,
+  residual_normal,
+  zeros,
+  ones,
+  kaiming_uniform  ///< in (-1, 1) / sqrt(columns), as torch's Linear (He et al. 2015 with a slope of sqrt(5))
+};
 
 enum class Flat : std::uint8_t { trained, frozen };
 
@@ -29,7 +35,8 @@ struct TensorSpec {
   std::int64_t offset = 0;  ///< elements from the start of that flat parameter
   std::int64_t elements = 0;
   Init init = Init::normal;
-  std::size_t policy = 0;  ///< number of what it is updated by, if it is trained
+  bool is_adapter = false;  ///< it stands beside the model's own tensors (adapters.h)
+  std::size_t policy = 0;   ///< number of what it is updated by, if it is trained
   /// A row that starts as zeros, or -1.
   std::int64_t zero_row = -1;
   /// What a rank has of it that shares the unit's passes with others, row by row; empty: all. A vector has

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/normals.h"
+#include "base/random.h"
 
 namespace strata {
 namespace {
@@ -23,6 +24,16 @@ void clear_row(std::int64_t row, std::int64_t columns, std::int64_t first, std::
   std::fill(out.begin() + begin, out.begin() + end, 0.0F);
 }
 
+/// Uniform in (-1, 1) / sqrt(columns).
+void fill_uniform(const TensorSpec& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
+  const double bound = 1 / std::sqrt(static_cast<double>(tensor.hf_shape.back()));
+  const CounterRandom random(seed, hash_text(tensor.hf_name));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = random.words(static_cast<std::uint64_t>(first) + i).front();
+    out[i] = static_cast<float>(bound * ((2.0 * word + 1) * 0x1p-32 - 1));
+  }
+}
+
 }  // namespace
 
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
@@ -32,6 +43,7 @@ void initialize_tensor(const Architecture& architecture, const TensorSpec& tenso
     std::fill(out.begin(), out.end(), tensor.init == Init::ones ? 1.0F : 0.0F);
     return;
   }
+  if (tensor.init == Init::kaiming_uniform) return fill_uniform(tensor, seed, first, out);
   scaled_normals(seed, hash_text(tensor.hf_name), static_cast<std::uint64_t>(first),
                  deviation(architecture, tensor.init), out);
   if (tensor.zero_row >= 0) clear_row(tensor.zero_row, tensor.hf_shape.back(), first, out);

@@ -12,7 +12,8 @@
 namespace strata {
 
 /// Elements [first, first + out.size()) of one tensor: normal with deviation initializer_range (GPT-2's
-/// projections into the residual stream: divided by sqrt(2 · layers), Radford et al. 2019), zeros or ones.
+/// projections into the residual stream: divided by sqrt(2 · layers), Radford et al. 2019), zeros, ones, or
+/// what Init says of an adapter's.
 void initialize_tensor(const Architecture& architecture, const TensorSpec& tensor, std::uint64_t seed,
                        std::int64_t first, std::span<float> out);
 

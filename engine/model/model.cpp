@@ -9,6 +9,7 @@
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/round_products.h"
+#include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
 #include "engine/model/tensor_policies.h"
@@ -30,21 +31,35 @@ std::int64_t Model::trained_parameters() const {
   return sum;
 }
 
+namespace {
+
+/// Those that are no adapters', one entry for each of the unit's.
+std::vector<bool> find_own_tensors(const Unit& unit) {
+  std::vector<bool> own;
+  for (const TensorSpec& tensor : unit.tensors) own.push_back(!tensor.is_adapter);
+  return own;
+}
+
+}  // namespace
+
 Bytes max_chunk_bytes(DeviceKind kind) {
   return kind == DeviceKind::cuda ? 512 * MiB : GraphShape().max_chunk_bytes;
 }
 
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
-                  const RunConfig::OptimizerSection& optimizer, Rounding rounding) {
+                  const RunConfig::OptimizerSection& optimizer, Rounding rounding,
+                  const RunConfig::AdapterSection& adapter) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.freeze = freeze;
+  model.adapter = adapter;
   model.rounding = rounding;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
   FreezePatterns patterns(freeze);
+  AdapterTargets targets(adapter);
   TensorPolicies policies(optimizer);
   bool trains_before = false;
   // Layers of one number are alike in what they compute, and of those some may train more than others.
@@ -54,7 +69,9 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     UnitBuilder::Built built = builder.finish();
     if (rounding != Rounding::none && number >= 0)
       built.graph = round_products(std::move(built.graph), rounding);
-    const std::vector<bool> frozen = patterns.find_frozen(built.unit);
+    if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
+    const std::vector<bool> frozen =
+        model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
     policies.decide(built.unit);
     built.graph.wants_input_gradient = trains_before;
@@ -72,7 +89,11 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
         rules.block(architecture, layer));
   }
   add(kHead, rules.head(architecture, model.embedding()));
-  patterns.check(model);
+  if (model.adapts()) {
+    targets.check();
+  } else {
+    patterns.check(model);
+  }
   policies.check(model);
   model.policies = policies.policies();
   for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));

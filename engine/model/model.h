@@ -21,12 +21,13 @@ class UnitComputes;
 
 struct Model {
   Architecture architecture;
-  std::vector<UnitGraph> graphs;          ///< by Unit::kind, as architectures write them
-  std::vector<DerivedGraph> passes = {};  ///< by Unit::kind, on a rank if ranks share each unit's passes
-  std::vector<Unit> units;                ///< embedding, block.0 … block.L-1, head
-  std::vector<Rotation> rotations;        ///< their tables are the constants, a cosine and a sine each
-  std::vector<std::string> freeze = {};   ///< patterns of the names of tensors that are not trained
-  Rounding rounding = Rounding::none;     ///< of what linear layers of blocks multiply
+  std::vector<UnitGraph> graphs;           ///< by Unit::kind, as architectures write them
+  std::vector<DerivedGraph> passes = {};   ///< by Unit::kind, on a rank if ranks share each unit's passes
+  std::vector<Unit> units;                 ///< embedding, block.0 … block.L-1, head
+  std::vector<Rotation> rotations;         ///< their tables are the constants, a cosine and a sine each
+  std::vector<std::string> freeze = {};    ///< patterns of the names of tensors that are not trained
+  RunConfig::AdapterSection adapter = {};  ///< if it has a type, all but adapters is frozen
+  Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
   ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
 
@@ -42,7 +43,8 @@ struct Model {
   std::int64_t trained_parameters() const;
   /// That of every policy.
   UpdateRule rule() const { return policies.front().rule; }
-  bool freezes() const { return !freeze.empty(); }
+  bool adapts() const { return adapter.type != AdapterType::none; }
+  bool freezes() const { return !freeze.empty() || adapts(); }
   const Unit& embedding() const { return units.front(); }
   const Unit& head() const { return units.back(); }
   const UnitGraph& graph_of(const Unit& unit) const { return graphs[unit.kind]; }
@@ -59,9 +61,10 @@ Bytes max_chunk_bytes(DeviceKind kind);
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
 /// whose names match a pattern of `freeze` are not trained (freeze_patterns.h); the others are updated as
 /// `optimizer` says (tensor_policies.h). Linear layers of blocks round what they multiply as `rounding` says;
-/// the head's does not. Throws ConfigError.
+/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. Throws ConfigError.
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {},
-                  const RunConfig::OptimizerSection& optimizer = {}, Rounding rounding = Rounding::none);
+                  const RunConfig::OptimizerSection& optimizer = {}, Rounding rounding = Rounding::none,
+                  const RunConfig::AdapterSection& adapter = {});
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
 /// sees).

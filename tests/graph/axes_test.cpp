@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "engine/graph/adapters.h"
 #include "engine/graph/derivation.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/graph_shape.h"
@@ -177,11 +178,18 @@ class Walk {
   std::vector<std::vector<float>> tensors_;
 };
 
+/// Its linear layers have adapters.
+UnitGraph adapted_layer() {
+  UnitBuilder::Built built = layer().finish();
+  const std::vector<bool> weights = find_linear_weights(built);
+  return adapt(std::move(built), weights, 6, 0.5).graph;
+}
+
 void visit_all_nodes(const Walk::Visit& visit) {
   const UnitGraph whole_loss = head().finish().graph;
   const UnitGraph split_loss = split_losses(whole_loss, std::array<AxisName, 1>{"vocabulary"}, 6);
   for (const UnitGraph& graph :
-       {layer().finish().graph, embedding().finish().graph, whole_loss, split_loss}) {
+       {layer().finish().graph, adapted_layer(), embedding().finish().graph, whole_loss, split_loss}) {
     Walk(graph, visit).run();
     Walk(fuse(graph), visit).run();
   }

@@ -30,7 +30,7 @@ class MergeRemade : public ::testing::Test {
     return node(std::make_shared<LinearWeightGradientRule>(WeightOrder::linear), {x, dy, weight_gradient});
   }
   Node of_input(TensorId to = gradient) const {
-    return node(std::make_shared<LinearInputGradientRule>(WeightOrder::linear), {dy, weight, to});
+    return node(std::make_shared<LinearInputGradientRule>(WeightOrder::linear), {dy, weight, {}, to});
   }
   Node of_activation(Activation kind = Activation::silu) const {
     Node made = node(std::make_shared<ActivationGradientRule>(kind, false), {pre, gradient, pre_gradient});
@@ -55,12 +55,12 @@ TEST_F(MergeRemade, MakesAnActivationWithItsGradientAndThenWhatReadsIt) {
 }
 
 TEST_F(MergeRemade, LeavesAnActivationThatItsGradientWaitsFor) {
-  const std::vector<Node> nodes = {again(), node(of_input().rule, {activated, weight, gradient}),
+  const std::vector<Node> nodes = {again(), node(of_input().rule, {activated, weight, {}, gradient}),
                                    of_activation()};
   EXPECT_EQ(names(merge_remade(nodes)), names(nodes));
   // Also by way of another node.
-  const std::vector<Node> by_way = {again(), node(of_input().rule, {activated, weight, other}),
-                                    node(of_input().rule, {other, weight, gradient}), of_activation()};
+  const std::vector<Node> by_way = {again(), node(of_input().rule, {activated, weight, {}, other}),
+                                    node(of_input().rule, {other, weight, {}, gradient}), of_activation()};
   EXPECT_EQ(names(merge_remade(by_way)), names(by_way));
 }
 

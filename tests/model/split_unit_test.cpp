@@ -2,6 +2,8 @@
 // the whole unit makes.
 #include "engine/graph/split_unit.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <array>
@@ -312,10 +314,19 @@ void expect_what_the_whole_unit_makes(const Model& model, const std::vector<Mode
   }
 }
 
+RunConfig::AdapterSection small_adapters() {
+  RunConfig::AdapterSection adapter;
+  adapter.type = AdapterType::lora;
+  adapter.rank = 3;
+  return adapter;
+}
+
 void expect_what_the_whole_one_makes(Architecture architecture, std::int64_t ranks,
-                                     const std::vector<std::string>& freeze, bool splits_tokens = false) {
+                                     const std::vector<std::string>& freeze, bool splits_tokens = false,
+                                     const RunConfig::AdapterSection& adapter = {}) {
+  SCOPED_TRACE(fmt::format("frozen: {}", fmt::join(freeze, ", ")));
   architecture.expert_intermediate *= 2;  // so that it divides
-  const Model model = build_model(architecture, freeze);
+  const Model model = build_model(architecture, freeze, {}, Rounding::none, adapter);
   std::vector<Model> parts;
   for (std::int64_t rank = 0; rank < ranks; ++rank)
     parts.push_back(split_model(model, tensor_split(ranks, rank, splits_tokens)));
@@ -349,6 +360,12 @@ TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesIfSomeIsFrozen) {
       expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {pattern},
                                       splits_tokens);
   }
+}
+
+TEST_P(SplitUnitOf, MakesWhatTheWholeOneMakesWithAdapters) {
+  for (const bool splits_tokens : {false, true})
+    expect_what_the_whole_one_makes(GetParam().architecture, GetParam().architecture.kv_heads, {},
+                                    splits_tokens, small_adapters());
 }
 
 /// Each head of keys on two ranks, which have a query head each and sum the gradients of its weights.

@@ -14,6 +14,7 @@ import tempfile
 
 import numpy as np
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig,
@@ -48,7 +49,9 @@ def gemma_like(**changes):
 
 
 def cases():
-    """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups, the optimizer."""
+    """Name: (seed, config, sequence length, batch, microbatch), then perhaps train.freeze, optimizer.groups, the optimizer,
+    the adapters as a run file's section has them.
+    """
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     return {
@@ -109,6 +112,15 @@ def cases():
                                                         tie_word_embeddings=True)), 24, 6, 2, [],
                            [{"tensors": ["*.1.*"], "lr_factor": 2.5, "weight_decay": 0.0},
                             {"tensors": ["*.k_proj.*", "*norm.weight"], "weight_decay": 0.2}], sgd(0.02, 0.9)),
+        "gpt2-lora": (22, GPT2Config(vocab_size=67, n_embd=24, n_layer=2, n_head=3, n_positions=40, bos_token_id=0,
+                                     eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 33, 4, 2, [], [],
+                      OPTIMIZER, {"type": "lora", "rank": 3, "alpha": 5, "targets": ["c_attn", "c_fc", "mlp.c_proj"]}),
+        "qwen3-lora": (23, Qwen3Config(**llama_like(vocab_size=67, hidden_size=24, intermediate_size=40, head_dim=10,
+                                                    tie_word_embeddings=True)), 27, 4, 2, [], [], OPTIMIZER,
+                       {"type": "rslora", "rank": 4, "alpha": 2, "targets": ["all-linear"]}),
+        "qwen2-lora": (24, Qwen2Config(**llama_like(vocab_size=59, hidden_size=24, intermediate_size=40,
+                                                    tie_word_embeddings=False)), 24, 6, 2, [], [], OPTIMIZER,
+                       {"type": "lora", "rank": 5, "alpha": 5, "targets": ["q_proj", "v_proj", "down_proj"]}),
     }
 
 
@@ -178,12 +190,36 @@ def accumulate(model, windows, microbatch, autocast):
     return total
 
 
+def make_adapters(folder, adapter, generator):
+    """A folder of PEFT beside the model, with adapters that are not zero."""
+    targets = "all-linear" if adapter["targets"] == ["all-linear"] else adapter["targets"]
+    config = LoraConfig(task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"], target_modules=targets,
+                        use_rslora=adapter["type"] == "rslora")
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "model", **EAGER), config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.copy_(0.15 * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained(folder / "adapter")
+    (folder / "adapter" / "README.md").unlink(missing_ok=True)
+    return model
+
+
+def name_in_file(name):
+    """A parameter's name in memory as a folder of adapters or a model's has it."""
+    return name.removeprefix("base_model.model.").replace(".default.", ".").replace(".base_layer.", ".")
+
+
 def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dtype=torch.float32, autocast=False):
     """Returns losses, gradient norms, the gradients of step 1 before clipping, and the weights at the end."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **EAGER).eval()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not matches(name, freeze))
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype, **EAGER).eval()
+    if (folder / "adapter").exists():
+        model = PeftModel.from_pretrained(model, folder / "adapter", is_trainable=True).to(dtype).eval()
+    else:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not matches(name, freeze))
+    named = {name_in_file(name): parameter for name, parameter in model.named_parameters()}
+    trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
     optimizer = make_optimizer(trained, groups, settings)
     losses, norms, gradients = [], [], None
     for step in range(steps):
@@ -193,7 +229,8 @@ def train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, dt
             gradients = {name: parameter.grad.detach().clone() for name, parameter in trained.items()}
         norms.append(torch.nn.utils.clip_grad_norm_(trained.values(), settings["clip_norm"]).item())
         optimizer.step()
-    return losses, norms, gradients, {name: p.detach().clone() for name, p in model.named_parameters()}
+    weights = {name: p.detach().clone() for name, p in named.items()}
+    return losses, norms, gradients, weights, model
 
 
 def worst_difference(values, references):
@@ -227,25 +264,34 @@ def save_as_model(tensors, config, path, left_out=()):
         save_file({name: tensor for name, tensor in saved.items() if not matches(name, left_out)}, path)
 
 
-def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER):
+def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), groups=(), settings=OPTIMIZER, adapter=None):
     generator = torch.Generator().manual_seed(seed)
     folder = GOLDENS / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     make_model(config, generator).save_pretrained(folder / "model")
     (folder / "model" / "generation_config.json").unlink(missing_ok=True)
+    if adapter:
+        make_adapters(folder, adapter, generator)
 
     tokens = make_tokens(config.vocab_size, sequence, BF16_STEPS * batch, generator)
     tokens.numpy().astype(np.uint16).tofile(folder / "tokens.bin")
 
     def run(steps, **options):
-        return train(folder / "model", tokens, steps, batch, microbatch, freeze, groups, settings, **options)
+        return train(folder, tokens, steps, batch, microbatch, freeze, groups, settings, **options)
 
     single = run(FP32_STEPS)
     check_condition(name, single, run(FP32_STEPS, dtype=torch.float64))
     mixed = run(BF16_STEPS, autocast=True)
-    save_as_model(single[2], config, folder / "gradients.safetensors", freeze)
-    save_as_model(single[3], config, folder / "weights.safetensors")
+    if adapter:
+        save_file(single[2], folder / "gradients.safetensors")
+        save_file({key: tensor for key, tensor in single[3].items() if "lora_" in key}, folder / "weights.safetensors")
+        merged = dict(single[4].merge_and_unload().named_parameters())
+        save_file({key: tensor.detach().clone() for key, tensor in merged.items() if f"{key[:-7]}.lora_A.weight" in single[3]},
+                  folder / "merged.safetensors")
+    else:
+        save_as_model(single[2], config, folder / "gradients.safetensors", freeze)
+        save_as_model(single[3], config, folder / "weights.safetensors")
     golden = {"sequence_length": sequence, "batch": batch, "microbatch": microbatch, "optimizer": settings,
               "fp32": {"losses": single[0], "grad_norms": single[1]},
               "bf16": {"losses": mixed[0], "grad_norms": mixed[1]}}
@@ -253,6 +299,8 @@ def make_golden(name, seed, config, sequence, batch, microbatch, freeze=(), grou
         golden["freeze"] = freeze
     if groups:
         golden["groups"] = groups
+    if adapter:
+        golden["adapter"] = adapter
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/peft_folder.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/execute/trainer.h"
 #include "tests/support/devices.h"
@@ -58,6 +59,13 @@ RunConfig config_of(const Golden& golden, DType precision) {
       static_cast<std::int64_t>(v[precision == DType::bf16 ? "bf16" : "fp32"]["losses"].size());
   config.train.threads = 2;
   config.train.freeze = v.value("freeze", config.train.freeze);
+  if (const auto adapter = v.find("adapter"); adapter != v.end()) {
+    config.adapter = {.type = (*adapter)["type"] == "rslora" ? AdapterType::rslora : AdapterType::lora,
+                      .rank = (*adapter)["rank"],
+                      .alpha = (*adapter)["alpha"],
+                      .targets = (*adapter)["targets"],
+                      .path = (golden.folder / "adapter").string()};
+  }
   config.optimizer.learning_rate = optimizer["learning_rate"];
   if (optimizer.value("type", "adamw") == "sgd") {
     config.optimizer.type = OptimizerType::sgd;
@@ -101,11 +109,12 @@ TrainingData data_of(const Golden& golden, const RunConfig& config) {
 struct Outcome {
   TrainResult result;
   Tensors first_gradients, weights;
+  Tensors merged;  ///< those that adapters stand beside, with what these add
 };
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
   const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path),
-                                  config.train.freeze, config.optimizer);
+                                  config.train.freeze, config.optimizer, Rounding::none, config.adapter);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {
@@ -132,6 +141,19 @@ Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
               .read(u, weights_in(tensor.flat))
               .subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.elements));
       outcome.weights[tensor.hf_name].assign(part.begin(), part.end());
+    }
+  }
+  if (!model.adapts()) return outcome;
+  const ReadParameters merged =
+      merge_adapters(model, [&](std::size_t u, FlatRange range, std::span<float> out) {
+        const std::span<const float> values = trainer.state().read(u, weights_in(range.flat));
+        std::ranges::copy(values.subspan(static_cast<std::size_t>(range.first), out.size()), out.begin());
+      });
+  for (std::size_t u = 0; u < model.units.size(); ++u) {
+    for (const TensorSpec& tensor : model.units[u].tensors) {
+      std::vector<float>& values = outcome.merged[tensor.hf_name];
+      values.resize(static_cast<std::size_t>(tensor.elements));
+      merged(u, {tensor.offset, tensor.elements, tensor.flat}, values);
     }
   }
   return outcome;
@@ -187,6 +209,8 @@ TEST_P(Parity, Fp32GradientsLossesAndWeightsFollowPyTorch) {
   const Outcome outcome = train_in(DType::fp32, LaneMode::serial);
   expect_close(outcome.first_gradients, load_tensors(golden_.folder / "gradients.safetensors"), 1e-4);
   expect_losses(outcome.result, golden_.values["fp32"], 1e-4);
+  if (golden_.values.contains("adapter"))
+    expect_close(outcome.merged, load_tensors(golden_.folder / "merged.safetensors"), 1e-4);
   expect_close(outcome.weights, load_tensors(golden_.folder / "weights.safetensors"), 1e-4);
   for (std::size_t s = 0; s < outcome.result.steps.size(); ++s) {
     const double norm = golden_.values["fp32"]["grad_norms"][s];
@@ -210,7 +234,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          "llama-padding", "olmo2", "phi3", "granite", "gemma2", "gemma3",
                                          "mixtral", "mixtral-balanced", "qwen3-moe", "qwen3-moe-dense",
                                          "qwen3-moe-balanced", "phi3-long", "qwen2-frozen", "qwen2-groups",
-                                         "qwen2-sgd", "qwen2-momentum"),
+                                         "qwen2-sgd", "qwen2-momentum", "gpt2-lora", "qwen2-lora",
+                                         "qwen3-lora"),
                        ::testing::ValuesIn(test::device_names())),
     [](const auto& info) {
       std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

@@ -2,7 +2,7 @@
 // sum of what a token's experts say. Counts of rows are data; sizes are those of `top_k` rows for each token.
 #pragma once
 
-#include "engine/graph/operator.h"
+#include "engine/graph/unit_graph.h"
 
 namespace strata {
 
@@ -143,5 +143,8 @@ class CombineGradientRule final : public GradientOperator {
   std::vector<InPlace> in_place() const override { return {{x_gradient, x}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };
+
+/// Whether a RouteRule reads them.
+bool is_routed_by(const UnitGraph& graph, const TensorView& logits);
 
 }  // namespace strata

@@ -11,10 +11,26 @@ double product_flops(const Matrix& rows, const Matrix& weight) {
          static_cast<double>(weight.columns);
 }
 
+bool is_one_place(const Matrix& addend, const Matrix& out) {
+  return addend && addend.data == out.data;
+}
+
+void give_input_gradient(Derivation& derivation, const TensorView& x,
+                         const std::shared_ptr<const LinearInputGradientRule>& rule,
+                         const TensorView& out_gradient, const TensorView& weight) {
+  if (derivation.fuses_products()) {
+    derivation.give(x, [&](const TensorView& to, const TensorView& addend) {
+      derivation.add(rule, {out_gradient, weight, addend, to});
+    });
+  } else {
+    derivation.give(x, [&](const TensorView& to) { derivation.add(rule, {out_gradient, weight, {}, to}); });
+  }
+}
+
 }  // namespace
 
 void LinearRule::run(Kernels& kernels, const Operands& operands) const {
-  const bool is_in_place = operands[addend] && operands[addend].data == operands[out].data;
+  const bool is_in_place = is_one_place(operands[addend], operands[out]);
   kernels.run(Product{.a = operands[x],
                       .b = operands[weight],
                       .transpose_b = order_ == WeightOrder::linear,
@@ -38,18 +54,47 @@ void LinearRule::differentiate(const Node& node, Derivation& derivation) const {
   if (derivation.wants(node[bias]))
     derivation.add(std::make_shared<BiasGradientRule>(),
                    {out_gradient, derivation.parameter_gradient(node[bias])});
-  derivation.give(node[x], [&](const TensorView& to) {
-    derivation.add(std::make_shared<LinearInputGradientRule>(order_, rounding_),
-                   {out_gradient, node[weight], to});
-  });
+  give_input_gradient(derivation, node[x], std::make_shared<LinearInputGradientRule>(order_, rounding_),
+                      out_gradient, node[weight]);
   derivation.pass(node[addend], out_gradient);
 }
 
+void LinearUpdateRule::run(Kernels& kernels, const Operands& operands) const {
+  kernels.run(Product{.a = operands[x],
+                      .b = operands[weight],
+                      .transpose_b = true,
+                      .out = operands[out],
+                      .accumulate = true});
+}
+
+double LinearUpdateRule::flops(const Operands& operands) const {
+  return product_flops(operands[x], operands[weight]);
+}
+
+/// The gradient of what was in `out` before is that of what is there now.
+void LinearUpdateRule::differentiate(const Node& node, Derivation& derivation) const {
+  const TensorView out_gradient = derivation.gradient(node[out]);
+  if (!out_gradient) return;
+  if (derivation.wants(node[weight]))
+    derivation.add(std::make_shared<LinearWeightGradientRule>(WeightOrder::linear),
+                   {node[x], out_gradient, derivation.parameter_gradient(node[weight])});
+  give_input_gradient(derivation, node[x], std::make_shared<LinearInputGradientRule>(WeightOrder::linear),
+                      out_gradient, node[weight]);
+}
+
+/// Without a gradient to multiply it is the addend: of ranks that make a sum together one has the product.
 void LinearInputGradientRule::run(Kernels& kernels, const Operands& operands) const {
+  const bool is_in_place = is_one_place(operands[addend], operands[x_gradient]);
+  if (!operands[out_gradient]) {
+    if (!is_in_place) kernels.run(Cast{operands[addend], operands[x_gradient]});
+    return;
+  }
   kernels.run(Product{.a = operands[out_gradient],
                       .b = operands[weight],
                       .transpose_b = order_ == WeightOrder::conv1d,
                       .out = operands[x_gradient],
+                      .accumulate = is_in_place,
+                      .addend = is_in_place ? Matrix() : operands[addend],
                       .rounding = rounding_});
 }
 

@@ -37,10 +37,23 @@ class LinearRule final : public Operator {
   Rounding rounding_;
 };
 
-/// x_gradient = out_gradient · Wᵀ.
+/// out += x · Wᵀ, W stored as torch's Linear stores it.
+class LinearUpdateRule final : public Operator {
+ public:
+  enum : int { x, weight, out };
+
+  std::string_view name() const override { return "linear_update"; }
+  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
+  std::string_view axes() const override { return "t k^, n k, t n"; }
+  void run(Kernels& kernels, const Operands& operands) const override;
+  double flops(const Operands& operands) const override;
+  void differentiate(const Node& node, Derivation& derivation) const override;
+};
+
+/// x_gradient = out_gradient · Wᵀ (+ addend).
 class LinearInputGradientRule final : public GradientOperator {
  public:
-  enum : int { out_gradient, weight, x_gradient };
+  enum : int { out_gradient, weight, addend, x_gradient };
 
   explicit LinearInputGradientRule(WeightOrder order, Rounding rounding = Rounding::none)
       : order_(order), rounding_(rounding) {}
@@ -48,10 +61,13 @@ class LinearInputGradientRule final : public GradientOperator {
   std::string_view name() const override {
     return rounding_ == Rounding::none ? "linear_input_gradient" : "linear_input_gradient_e4m3";
   }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::writes}; }
-  std::string_view axes() const override {
-    return order_ == WeightOrder::linear ? "+t n+, n k, +t k" : "+t n+, k n, +t k";
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
   }
+  std::string_view axes() const override {
+    return order_ == WeightOrder::linear ? "+t n+, n k, +t k, +t k" : "+t n+, k n, +t k, +t k";
+  }
+  std::vector<InPlace> in_place() const override { return {{x_gradient, addend}}; }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
 

@@ -116,7 +116,7 @@ void add_formats(Collector& changes) {
     const bool is_sharded = run.parallel.data * run.parallel.context > 1 && run.parallel.zero_stage > 0;
     if (run.memory.trained_as == ParameterFormat::precision && !is_asynchronous(run.parallel.schedule))
       changes.add("memory.trained_as=fp8", is_sharded ? ChangeEffect::rounding : ChangeEffect::none);
-    if (run.memory.frozen_as == ParameterFormat::precision && !run.train.freeze.empty())
+    if (run.memory.frozen_as == ParameterFormat::precision && run.freezes())
       changes.add("memory.frozen_as=fp8", ChangeEffect::rounding);
   }
   if (run.optimizer.moments == MomentFormat::fp32)

@@ -1,0 +1,214 @@
+#include "engine/checkpoint/peft_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "engine/config/words.h"
+#include "engine/graph/adapters.h"
+#include "engine/model/adapter_targets.h"
+#include "engine/model/flat_range.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kWeights = "adapter_model.safetensors";
+constexpr const char* kPrefix = "base_model.model.";
+
+fs::path existing(const fs::path& path) {
+  if (!is_there(path))
+    throw ConfigError(fmt::format("{}: no such file; adapter.path names a folder of PEFT with {} and {}",
+                                  path.string(), kConfig, kWeights));
+  return path;
+}
+
+template <typename Visit>
+void for_each_adapter_tensor(const Model& model, const Visit& visit) {
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (const TensorSpec& tensor : model.units[unit].tensors)
+      if (tensor.is_adapter) visit(unit, tensor);
+  }
+}
+
+/// What changes the meaning of the tensors.
+void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter) {
+  const nlohmann::json config = read_json_object(existing(path));
+  const auto expect = [&](const char* key, const nlohmann::json& wanted, const nlohmann::json& absent) {
+    const nlohmann::json found = config.value(key, absent);
+    if (found == wanted) return;
+    throw ConfigError(
+        fmt::format("{}: {} is {}, and this run's adapters have {}; change the run file's "
+                    "adapter section or adapter.path",
+                    path.string(), key, found.dump(), wanted.dump()));
+  };
+  expect("peft_type", "LORA", nullptr);
+  expect("r", adapter.rank, 8);
+  if (config.value("lora_alpha", nlohmann::json(8)).get<double>() != adapter.alpha)
+    expect("lora_alpha", adapter.alpha, 8);
+  expect("use_rslora", adapter.type == AdapterType::rslora, false);
+  expect("use_dora", false, false);
+  for (const char* key : {"rank_pattern", "alpha_pattern"}) {
+    const nlohmann::json pattern = config.value(key, nlohmann::json());
+    if (!pattern.is_null() && !pattern.empty()) expect(key, nlohmann::json::object(), nullptr);
+  }
+}
+
+/// The last parts of the names of layers with adapters if they name no other layer, too; else whole names.
+std::set<std::string> target_modules(const Model& model) {
+  std::set<std::string> layers, ends, others;
+  const auto end_of = [](const std::string& layer) { return layer.substr(layer.rfind('.') + 1); };
+  for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
+    const std::string layer = adapted_layer(tensor.hf_name);
+    layers.insert(layer);
+    ends.insert(end_of(layer));
+  });
+  for (const Unit& unit : model.units) {
+    for (const TensorSpec& tensor : unit.tensors) {
+      const std::string layer = layer_of(tensor.hf_name);
+      if (!tensor.is_adapter && !layers.contains(layer)) others.insert(end_of(layer));
+    }
+  }
+  const bool is_apart =
+      std::ranges::none_of(ends, [&](const std::string& end) { return others.contains(end); });
+  return is_apart ? ends : layers;
+}
+
+nlohmann::json config_of(const Model& model, const std::string& base) {
+  const RunConfig::AdapterSection& adapter = model.adapter;
+  return {{"peft_type", "LORA"},
+          {"task_type", "CAUSAL_LM"},
+          {"base_model_name_or_path", base.empty() ? nlohmann::json() : nlohmann::json(base)},
+          {"r", adapter.rank},
+          {"lora_alpha", adapter.alpha},
+          {"lora_dropout", 0.0},
+          {"target_modules", target_modules(model)},
+          {"bias", "none"},
+          {"fan_in_fan_out", model.architecture.family == Family::gpt2},
+          {"use_rslora", adapter.type == AdapterType::rslora},
+          {"inference_mode", true}};
+}
+
+}  // namespace
+
+PeftFolder::PeftFolder(const fs::path& folder, const Model& model) : file_(existing(folder / kWeights)) {
+  check_config(folder / kConfig, model.adapter);
+  std::set<std::string> needed;
+  const auto refuse = [&](const std::string& sentence) {
+    throw ConfigError(
+        fmt::format("{}: {}; change adapter.targets or adapter.path", file_.path().string(), sentence));
+  };
+  for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
+    const std::string name = kPrefix + tensor.hf_name;
+    needed.insert(name);
+    const auto stored = file_.tensors().find(name);
+    if (stored == file_.tensors().end()) refuse(fmt::format("tensor {} is missing", name));
+    if (stored->second.shape != tensor.hf_shape)
+      refuse(fmt::format("tensor {} has shape {}, and this run's has {}", name,
+                         format_shape(stored->second.shape), format_shape(tensor.hf_shape)));
+    file_.read(name, 0, {});  // refuses a dtype that cannot be read
+  });
+  for (const auto& [name, tensor] : file_.tensors())
+    if (!needed.contains(name)) refuse(fmt::format("this run has no adapter tensor {}", name));
+}
+
+void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::span<float> out) const {
+  file_.read(kPrefix + name, first, out);
+}
+
+void save_peft_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
+                      const std::string& base, DType dtype, FileSystem& file_system) {
+  save_new_folder(folder, file_system, [&](const fs::path& place) {
+    std::vector<TensorToWrite> tensors;
+    for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
+      tensors.push_back({kPrefix + tensor.hf_name, tensor.hf_shape});
+    });
+    SafetensorsWriter writer(file_system, place / kWeights, dtype, tensors);
+    for_each_adapter_tensor(
+        model, [&](std::size_t unit, const TensorSpec& tensor) { write_tensor(writer, unit, tensor, read); });
+    writer.finish();
+    write_file(file_system, place / kConfig, config_of(model, base).dump(2) + "\n");
+  });
+}
+
+namespace {
+
+/// What adapters add to one tensor.
+class AdapterDelta {
+ public:
+  AdapterDelta(const ReadParameters& read, std::size_t unit, const AdaptedLayer& layer, double scale)
+      : layer_(layer), down_(read_all(read, unit, *layer.down)), up_(read_all(read, unit, *layer.up)) {
+    for (float& value : up_) value = static_cast<float>(value * scale);
+  }
+
+  const TensorSpec* weight() const { return layer_.weight; }
+
+  /// To elements [first, first + values.size()) of the weight, row-major.
+  void add_to(std::int64_t first, std::span<float> values) const {
+    const std::int64_t columns = layer_.weight->hf_shape.back(), rank = layer_.down->hf_shape.front();
+    const std::int64_t inputs = layer_.down->hf_shape.back();
+    const bool is_linear = layer_.order == WeightOrder::linear;
+    const auto at = [](const std::vector<float>& matrix, std::int64_t row, std::int64_t width,
+                       std::int64_t column) {
+      return matrix[static_cast<std::size_t>(row * width + column)];
+    };
+    for (std::int64_t done = 0; done < std::ssize(values);) {
+      const std::int64_t row = (first + done) / columns, column = (first + done) % columns;
+      const std::int64_t count = std::min(columns - column, std::ssize(values) - done);
+      const std::span<float> part =
+          values.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count));
+      for (std::int64_t r = 0; r < rank; ++r) {
+        const float factor = is_linear ? at(up_, row, rank, r) : at(down_, r, inputs, row);
+        for (std::int64_t i = 0; i < count; ++i) {
+          part[static_cast<std::size_t>(i)] +=
+              factor * (is_linear ? at(down_, r, inputs, column + i) : at(up_, column + i, rank, r));
+        }
+      }
+      done += count;
+    }
+  }
+
+ private:
+  static std::vector<float> read_all(const ReadParameters& read, std::size_t unit, const TensorSpec& tensor) {
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements));
+    for (std::int64_t done = 0; done < tensor.elements; done += kLargestRead) {
+      const std::int64_t count = std::min(kLargestRead, tensor.elements - done);
+      read(unit, {tensor.offset + done, count, tensor.flat},
+           std::span(values).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+    }
+    return values;
+  }
+
+  AdaptedLayer layer_;
+  std::vector<float> down_, up_;
+};
+
+}  // namespace
+
+ReadParameters merge_adapters(const Model& model, ReadParameters read) {
+  const auto last = std::make_shared<std::unique_ptr<AdapterDelta>>();
+  const double scale = adapter_scale(model.adapter);
+  return
+      [&model, last, scale, read = std::move(read)](std::size_t unit, FlatRange range, std::span<float> out) {
+        read(unit, range, out);
+        const Unit& whole = model.units[unit];
+        const std::vector<AdaptedLayer> layers = adapted_layers(whole, model.graph_of(whole));
+        for (const TensorPiece& piece : pieces_in(whole, range)) {
+          const auto layer = std::ranges::find(layers, piece.tensor, &AdaptedLayer::weight);
+          if (layer == layers.end()) continue;
+          if (*last == nullptr || (*last)->weight() != piece.tensor)
+            *last = std::make_unique<AdapterDelta>(read, unit, *layer, scale);
+          (*last)->add_to(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
+                                                   static_cast<std::size_t>(piece.count())));
+        }
+      };
+}
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+// A model's adapters as the folder that PEFT reads and writes: adapter_config.json and
+// adapter_model.safetensors, whose tensors are called base_model.model.LAYER.lora_A.weight and
+// …lora_B.weight.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Reading may happen from several threads.
+class PeftFolder {
+ public:
+  /// Throws ConfigError if its adapters are not exactly those of `model`: their layers, type, rank and alpha.
+  PeftFolder(const std::filesystem::path& folder, const Model& model);
+
+  /// Elements [first, first + out.size()) of one of the model's adapter tensors.
+  void read_tensor(const std::string& name, std::int64_t first, std::span<float> out) const;
+
+ private:
+  SafetensorsReader file_;
+};
+
+/// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does. `base` is the folder of the
+/// model beneath the adapters, or empty. Throws likewise.
+void save_peft_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
+                      const std::string& base, DType dtype, FileSystem& file_system = FileSystem::real());
+
+/// What reads the model's own tensors with what its adapters add to them: W + scale · B · A, added up in
+/// fp32. Holds the adapters of one tensor at a time; one thread. `model` must outlive it.
+ReadParameters merge_adapters(const Model& model, ReadParameters read);
+
+}  // namespace strata

@@ -1,0 +1,41 @@
+// The weights that a run begins with: those of folders, where the run file names them, and random ones
+// elsewhere.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/checkpoint/hf_folder.h"
+#include "engine/checkpoint/peft_folder.h"
+#include "engine/config/run_config.h"
+#include "engine/model/flat_range.h"
+#include "engine/model/model.h"
+
+namespace strata {
+
+/// Reading may happen from several threads.
+class InitialWeights {
+ public:
+  /// Opens the folders of model.path and adapter.path. Throws ConfigError as they do. `model` must outlive
+  /// it.
+  InitialWeights(const RunConfig& config, const Model& model);
+
+  /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: out.size() == range.count.
+  void read(const Unit& unit, FlatRange range, std::span<float> out) const;
+
+  /// Of some weights of each unit: finds folders that hold other weights of the same shapes. Empty if there
+  /// is no folder.
+  std::string hash_of_samples() const;
+
+  /// "weights from FOLDER", for a person.
+  std::string description() const;
+
+ private:
+  const RunConfig& config_;
+  const Model& model_;
+  std::optional<HfFolder> folder_;
+  std::optional<PeftFolder> adapters_;
+};
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+// Which layers have adapters, and with what factor: as `adapter` of a run file says it, in PEFT's words.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/config/run_config.h"
+#include "engine/graph/unit_builder.h"
+
+namespace strata {
+
+/// The factor on what adapters add: alpha / rank, of rslora alpha / sqrt(rank).
+double adapter_scale(const RunConfig::AdapterSection& adapter);
+
+class AdapterTargets {
+ public:
+  explicit AdapterTargets(const RunConfig::AdapterSection& adapter)
+      : adapter_(adapter), is_used_(adapter.targets.size()) {}
+
+  /// A block with its adapters; the same block if none of its layers is a target.
+  UnitBuilder::Built adapt(UnitBuilder::Built block);
+  /// Throws ConfigError if a target is no layer of the blocks, which were all given.
+  void check() const;
+
+ private:
+  bool is_target(const std::string& layer);
+
+  const RunConfig::AdapterSection& adapter_;
+  std::vector<bool> is_used_;
+  std::set<std::string> layers_ = {};  ///< last parts of the names of layers that may have adapters
+};
+
+/// What of two runs' adapters differs, as run files say it; empty: nothing that matters to their state.
+std::string adapter_difference(const RunConfig::AdapterSection& stored,
+                               const RunConfig::AdapterSection& wanted);
+
+}  // namespace strata

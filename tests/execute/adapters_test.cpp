@@ -1,0 +1,244 @@
+// Training of low-rank adapters beside a frozen model: placements and ranks change nothing, checkpoints go
+// on, and folders of PEFT and merged models have what the run has learned.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "engine/checkpoint/peft_folder.h"
+#include "tests/execute/gradients.h"
+#include "tests/execute/support.h"
+
+namespace strata {
+namespace {
+
+using test::expect_the_plan_was_exact;
+using test::has_same_bits;
+using test::left_by;
+using test::model_of;
+using test::run;
+using test::RunOutcome;
+using test::smallest_bytes;
+using test::TemporaryFolder;
+using test::Tensors;
+using test::tiny_run;
+using ::testing::HasSubstr;
+
+class AdapterRun : public ::testing::Test {
+ protected:
+  AdapterRun() : config_(tiny_run(folder_.path())) {
+    config_.adapter = {.type = AdapterType::lora,
+                       .rank = 3,
+                       .alpha = 6,
+                       .targets = {"q_proj", "v_proj", "up_proj"},
+                       .path = ""};
+    config_.optimizer.learning_rate = 1e-2;
+    config_.train.precision = DType::fp32;
+  }
+
+  RunConfig saving() {
+    RunConfig config = config_;
+    config.checkpoint.path = (folder_.path() / "checkpoints").string();
+    return config;
+  }
+  std::string in_folder(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  /// Trains, and calls use(model, read) with what it has learned.
+  template <typename Use>
+  RunOutcome train_and(const Use& use) {
+    const RunConfig config = saving();
+    RunOutcome outcome = run(config);
+    const Model model = model_of(config);
+    CheckpointStore store(config.checkpoint.path, 2);
+    std::optional<OpenCheckpoint> open = store.open_newest(model);
+    use(model, [&](std::size_t unit, FlatRange range, std::span<float> out) {
+      open->state.read(unit, weights_in(range.flat), range, out);
+    });
+    return outcome;
+  }
+
+  TemporaryFolder folder_;
+  RunConfig config_;
+};
+
+TEST_F(AdapterRun, TrainsAdaptersAndNothingElse) {
+  config_.train.steps = 6;
+  const Tensors left = left_by(config_, {StateKind::master, StateKind::frozen});
+  const Model model = model_of(config_);
+  for (const Unit& unit : model.units) {
+    for (const TensorSpec& tensor : unit.tensors) {
+      const std::string part = tensor.is_adapter ? " master" : " frozen";
+      EXPECT_EQ(tensor.flat == Flat::trained, tensor.is_adapter) << tensor.hf_name;
+      ASSERT_TRUE(left.contains(tensor.hf_name + part)) << tensor.hf_name;
+    }
+  }
+  const RunOutcome outcome = run(config_);
+  EXPECT_LT(outcome.result.steps.back().loss, outcome.result.steps.front().loss);
+  EXPECT_EQ(outcome.plan.trained_parameters, model.trained_parameters());
+}
+
+/// B is zeros at first, so the first loss is that of the model itself.
+TEST_F(AdapterRun, BeginsWithTheLossOfTheModel) {
+  RunConfig whole = config_;
+  whole.adapter = {};
+  EXPECT_EQ(run(config_).result.steps.front().loss, run(whole).result.steps.front().loss);
+}
+
+TEST_F(AdapterRun, HasItsBitsWhereverItIsPlaced) {
+  for (const DType precision : {DType::fp32, DType::bf16}) {
+    RunConfig config = config_;
+    config.train.precision = precision;
+    config.adapter.targets = {RunConfig::AdapterSection::kAllLinear};
+    const RunOutcome resident = run(config);
+    expect_the_plan_was_exact(resident);
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      for (const Order order : {Order::layer_major, Order::microbatch_major}) {
+        config.train.recompute = recompute;
+        config.plan.order = order;
+        config.memory.device = smallest_bytes(config);
+        const RunOutcome outcome = run(config);
+        expect_the_plan_was_exact(outcome);
+        EXPECT_EQ(outcome.result.state_hash, resident.result.state_hash);
+        config.memory.device = kUnlimited;
+      }
+    }
+  }
+}
+
+TEST_F(AdapterRun, IsOneRunOnManyRanks) {
+  config_.train.steps = 3;
+  config_.model.config["vocab_size"] = 256;
+  config_.adapter.targets = {RunConfig::AdapterSection::kAllLinear};
+  config_.train.batch = 8;
+  RunConfig data = config_, tensor = config_, sequence = config_, pipeline = config_, context = config_;
+  data.parallel.data = 2;
+  tensor.parallel.tensor = 2;
+  sequence.parallel.tensor = 2;
+  sequence.parallel.sequence = true;
+  pipeline.parallel.pipeline = 2;
+  context.parallel.context = 2;
+  for (const RunConfig& config : {data, tensor, sequence, pipeline, context}) {
+    SCOPED_TRACE(fmt::format("data {}, tensor {}, pipeline {}, context {}", config.parallel.data,
+                             config.parallel.tensor, config.parallel.pipeline, config.parallel.context));
+    test::expect_equal_runs(config_, config, 2);
+  }
+}
+
+TEST_F(AdapterRun, GoesOnFromACheckpoint) {
+  config_.train.steps = 4;
+  const std::string whole = run(config_).result.state_hash;
+  RunConfig config = saving();
+  std::atomic<bool> stop{false};
+  test::StopAfter after(2, stop);
+  run(config, {.stop = &stop, .listener = &after});
+  EXPECT_EQ(run(config).result.state_hash, whole);
+}
+
+TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
+  run(saving());
+  const auto refusal = [&](const std::function<void(RunConfig::AdapterSection&)>& change) -> std::string {
+    RunConfig config = saving();
+    change(config.adapter);
+    try {
+      run(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
+              HasSubstr("other adapters (adapter.rank 3 vs 4)"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 7; }), HasSubstr("adapter.alpha 6 vs 7"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.type = AdapterType::rslora; }),
+              HasSubstr("adapter.type lora vs rslora"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter = {}; }), HasSubstr("adapter.type lora vs none"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.targets = {"q_proj"}; }),
+              HasSubstr("adapter.targets q_proj, v_proj, up_proj vs q_proj"));
+}
+
+/// A run that begins with another's adapters has its last loss first.
+TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
+  const std::string folder = in_folder("adapters");
+  const RunOutcome first = train_and([&](const Model& model, const ReadParameters& read) {
+    save_peft_folder(folder, model, read, "", DType::fp32);
+  });
+  RunConfig config = config_;
+  config.train.steps = 1;
+  config.optimizer.learning_rate = 0;
+  config.adapter.path = folder;
+  const std::vector<StateKind> kinds = {StateKind::master};
+  const Tensors begun = left_by(config, kinds), left = left_by(config_, kinds);
+  ASSERT_EQ(begun.size(), left.size());
+  for (const auto& [name, values] : left) EXPECT_TRUE(has_same_bits(values, begun.at(name))) << name;
+
+  const auto refusal = [&](const std::function<void(RunConfig::AdapterSection&)>& change) -> std::string {
+    RunConfig other = config;
+    change(other.adapter);
+    try {
+      run(other);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.rank = 4; }),
+              HasSubstr("r is 3, and this run's adapters have 4"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.alpha = 4; }), HasSubstr("lora_alpha is 6"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.targets.emplace_back("o_proj"); }),
+              HasSubstr("o_proj.lora_A.weight is missing"));
+  EXPECT_THAT(
+      refusal([](auto& adapter) { adapter.targets.pop_back(); }),
+      HasSubstr("this run has no adapter tensor base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"));
+  EXPECT_THAT(refusal([](auto& adapter) { adapter.path += "/none"; }), HasSubstr("no such file"));
+}
+
+/// A model that the adapters were added to has the losses that it has with them.
+TEST_F(AdapterRun, IsMergedIntoTheModel) {
+  for (const char* architecture : {"llama", "gpt2"}) {
+    SCOPED_TRACE(architecture);
+    if (architecture == std::string("gpt2")) {
+      config_.model.architecture = "gpt2";
+      config_.model.config = {
+          {"n_layer", 2}, {"n_embd", 32}, {"n_head", 4}, {"n_positions", 24}, {"vocab_size", 256}};
+      config_.adapter.targets = {"c_attn", "mlp.c_proj"};
+      config_.checkpoint.path.clear();
+      std::filesystem::remove_all(in_folder("checkpoints"));
+    }
+    const std::string merged = in_folder(std::string("merged-") + architecture),
+                      adapters = in_folder(std::string("adapters-") + architecture);
+    train_and([&](const Model& model, const ReadParameters& read) {
+      save_hf_folder(merged, model, merge_adapters(model, read),
+                     {.config = to_hf_config(model.architecture)});
+      save_peft_folder(adapters, model, read, "", DType::fp32);
+    });
+    RunConfig with_adapters = config_, of_merged = config_;
+    with_adapters.adapter.path = adapters;
+    of_merged.adapter = {};
+    of_merged.model.path = merged;
+    const double loss = run(with_adapters).result.steps.front().loss;
+    EXPECT_NEAR(run(of_merged).result.steps.front().loss, loss, 1e-5 * loss);
+    EXPECT_GT(std::abs(run(config_).result.steps.front().loss - loss), 1e-3);
+  }
+}
+
+TEST_F(AdapterRun, RefusesTargetsThatAreNoLayers) {
+  const auto refusal = [&](const std::vector<std::string>& targets) -> std::string {
+    config_.adapter.targets = targets;
+    try {
+      model_of(config_);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({"q_proj", "self_attn.?_proj"}), "");
+  EXPECT_THAT(refusal({"q_proj", "q_prj"}), HasSubstr("adapter.targets: 'q_prj' is no linear layer"));
+  EXPECT_THAT(refusal({"input_layernorm"}), HasSubstr("those are down_proj, gate_proj, k_proj, o_proj"));
+  EXPECT_THAT(refusal({"lm_head"}), HasSubstr("'lm_head'"));
+}
+
+}  // namespace
+}  // namespace strata

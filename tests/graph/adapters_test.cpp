@@ -1,0 +1,112 @@
+// Units with low-rank adapters: which layers may have them, what they are, and what their passes do.
+#include "engine/graph/adapters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/graph/derive.h"
+#include "engine/graph/freeze.h"
+#include "engine/graph/operators/linear.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+
+Axis hidden() {
+  return {"hidden", 8};
+}
+
+/// Two projections in one product, an activation, and a product whose sum with the input is the output.
+UnitBuilder::Built mlp(WeightOrder order) {
+  UnitBuilder builder("unit", "mlp.");
+  const TensorView input = builder.input(hidden());
+  const Axis inner("inner", 12);
+  const TensorView gate_up =
+      builder.linear(builder.norm(input, "norm", {}), {{"gate", inner}, {"up", inner}}, {.order = order});
+  builder.output(builder.add(input, builder.linear(builder.activate_gate(gate_up, Activation::silu),
+                                                   {{"down", hidden()}}, {.order = order})));
+  return builder.finish();
+}
+
+UnitBuilder::Built adapted(const std::vector<std::string>& layers, double scale, bool freezes) {
+  UnitBuilder::Built built = mlp(WeightOrder::linear);
+  std::vector<bool> is_adapted = find_linear_weights(built);
+  for (std::size_t i = 0; i < is_adapted.size(); ++i)
+    is_adapted[i] = is_adapted[i] && std::ranges::count(layers, layer_of(built.unit.tensors[i].hf_name)) > 0;
+  built = adapt(std::move(built), is_adapted, 2, scale);
+  if (!freezes) return built;
+  std::vector<bool> frozen;
+  for (const TensorSpec& tensor : built.unit.tensors) frozen.push_back(!tensor.is_adapter);
+  return freeze(std::move(built), frozen);
+}
+
+std::vector<std::string> names_of_nodes(const UnitGraph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.emplace_back(node.rule->name());
+  return names;
+}
+
+TEST(Adapters, StandBesideWeightsOfLinearLayers) {
+  const UnitBuilder::Built built = mlp(WeightOrder::linear);
+  EXPECT_THAT(find_linear_weights(built), ElementsAre(false, true, true, true));
+  EXPECT_EQ(layer_of(built.unit.tensors[1].hf_name), "mlp.gate");
+}
+
+TEST(Adapters, AddTwoTensorsToEachLayer) {
+  const auto [unit, graph] = adapted({"mlp.up", "mlp.down"}, 0.5, false);
+  std::vector<std::string> added;
+  for (const TensorSpec& tensor : unit.tensors) {
+    if (!tensor.is_adapter) continue;
+    added.push_back(tensor.hf_name + " " + std::to_string(tensor.hf_shape[0]) + " x " +
+                    std::to_string(tensor.hf_shape[1]));
+    EXPECT_EQ(tensor.init, tensor.hf_name.ends_with("lora_A.weight") ? Init::kaiming_uniform : Init::zeros);
+  }
+  EXPECT_THAT(added, ElementsAre("mlp.up.lora_A.weight 2 x 8", "mlp.up.lora_B.weight 12 x 2",
+                                 "mlp.down.lora_A.weight 2 x 12", "mlp.down.lora_B.weight 8 x 2"));
+  EXPECT_EQ(unit.parameters, 8 + 3 * 8 * 12 + 2 * (8 + 12) + 2 * (12 + 8));
+  EXPECT_THAT(names_of_nodes(graph),
+              ElementsAre("norm", "linear", "linear", "scale", "linear_update", "gated_activation", "linear",
+                          "linear", "scale", "linear_update", "add"));
+  const TensorView& up = graph.nodes[4][LinearUpdateRule::out];
+  EXPECT_EQ(up.first, 12);
+  EXPECT_EQ(up.columns, 12);
+  EXPECT_TRUE(graph.nodes[9][LinearUpdateRule::out].is_whole());
+}
+
+TEST(Adapters, AreNotScaledByOne) {
+  EXPECT_THAT(names_of_nodes(adapted({"mlp.down"}, 1, false).graph),
+              ElementsAre("norm", "linear", "gated_activation", "linear", "linear", "linear_update", "add"));
+}
+
+/// Gradients of a layer's input join within the products that make them.
+TEST(Adapters, AloneHaveGradientsIfTheRestIsFrozen) {
+  UnitBuilder::Built built = adapted({"mlp.gate", "mlp.up"}, 1, true);
+  EXPECT_GT(built.unit.elements, 0);
+  EXPECT_GT(built.unit.frozen_elements, 0);
+  built.graph.wants_input_gradient = false;
+  EXPECT_THAT(names_of_nodes(derive(built.graph).backward),
+              ElementsAre("linear_input_gradient", "gated_activation_gradient",  //
+                          "linear_weight_gradient", "linear_input_gradient", "linear_weight_gradient",
+                          "linear_weight_gradient", "linear_input_gradient", "linear_weight_gradient"));
+  built.graph.wants_input_gradient = true;
+  const UnitGraph backward = derive(built.graph).backward;
+  EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "linear_input_gradient"), 6);
+  EXPECT_EQ(std::ranges::count(names_of_nodes(backward), "add"), 0);
+}
+
+TEST(Adapters, AreFoundBesideTheirWeights) {
+  const UnitBuilder::Built built = adapted({"mlp.gate", "mlp.down"}, 0.5, true);
+  std::vector<std::string> found;
+  for (const AdaptedLayer& layer : adapted_layers(built.unit, built.graph)) {
+    EXPECT_EQ(layer.order, WeightOrder::linear);
+    found.push_back(layer.weight->hf_name + " " + layer.down->hf_name + " " + layer.up->hf_name);
+  }
+  EXPECT_THAT(found, ElementsAre("mlp.gate.weight mlp.gate.lora_A.weight mlp.gate.lora_B.weight",
+                                 "mlp.down.weight mlp.down.lora_A.weight mlp.down.lora_B.weight"));
+}
+
+}  // namespace
+}  // namespace strata
