@@ -9,6 +9,7 @@
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/round_products.h"
+#include "engine/graph/within_documents.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
 #include "engine/model/tensor_policies.h"
@@ -35,12 +36,13 @@ Bytes max_chunk_bytes(DeviceKind kind) {
 }
 
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
-                  const RunConfig::OptimizerSection& optimizer, Rounding rounding) {
+                  const RunConfig::OptimizerSection& optimizer, Rounding rounding, bool within_documents) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.freeze = freeze;
   model.rounding = rounding;
+  model.within_documents = within_documents;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
@@ -54,6 +56,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     UnitBuilder::Built built = builder.finish();
     if (rounding != Rounding::none && number >= 0)
       built.graph = round_products(std::move(built.graph), rounding);
+    if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
     const std::vector<bool> frozen = patterns.find_frozen(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
     policies.decide(built.unit);
