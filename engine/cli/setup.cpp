@@ -76,7 +76,8 @@ Model load_model(const RunConfig& config) {
         fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
                     config.data.sequence_length, architecture.max_positions));
   }
-  Model loaded = build_model(architecture, config.train.freeze, config.optimizer, config.rounding());
+  Model loaded = build_model(architecture, config.train.freeze, config.optimizer, config.rounding(),
+                             config.is_within_documents());
   loaded.max_chunk_bytes = max_chunk_bytes(config.device.kind);
   return loaded;
 }

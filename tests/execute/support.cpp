@@ -44,7 +44,7 @@ Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
   return build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer,
-                     config.rounding());
+                     config.rounding(), config.is_within_documents());
 }
 
 Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank) {
