@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_the_plan_was_exact;
+using test::names_in;
 using test::resident_bytes;
 using test::run;
 using test::RunOutcome;
@@ -74,12 +75,6 @@ const std::vector<Place>& places() {
 /// Why a test of `place` cannot run with `folder` for a drive; empty if it can.
 std::string why_not(const Place& place, const TemporaryFolder& folder) {
   return place.needs_drive ? test::why_no_drive(folder.path()) : "";
-}
-
-std::set<std::string> names_in(const fs::path& path) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename().string());
-  return names;
 }
 
 /// What a checkpoint holds, whatever its order of tensors.
