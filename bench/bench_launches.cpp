@@ -245,8 +245,7 @@ void print(const std::string& run_file, Counter& counter) {
   RunConfig config = load_run_config(run_file);
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  Model model = build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer,
-                            Rounding::none, config.adapter);
+  Model model = build_run_model(parse_architecture(keys, "model.config"), config);
   model.max_chunk_bytes = max_chunk_bytes(DeviceKind::cuda);
   const MicrobatchShape shape{config.train.microbatch, config.data.sequence_length};
   const std::int64_t microbatches = config.train.batch / config.train.microbatch;

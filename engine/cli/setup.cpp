@@ -76,8 +76,7 @@ Model load_model(const RunConfig& config) {
         fmt::format("data.sequence_length: {} is more than the {} positions that the model has learned",
                     config.data.sequence_length, architecture.max_positions));
   }
-  Model loaded =
-      build_model(architecture, config.train.freeze, config.optimizer, config.rounding(), config.adapter);
+  Model loaded = build_run_model(architecture, config);
   loaded.max_chunk_bytes = max_chunk_bytes(config.device.kind);
   return loaded;
 }

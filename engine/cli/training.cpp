@@ -73,17 +73,19 @@ std::vector<std::string> ids_of_texts(const RunConfig& config, const std::vector
 
 /// What counts every token alike does not go with data of which some tokens are not trained on.
 void require_means_over_targets(const RunConfig& config, const Architecture& architecture) {
-  constexpr const char* kWhat =
-      "data.path: some tokens are not trained on, such as prompts, which does not go";
+  const char* const what =
+      config.is_within_documents()
+          ? "data.packing: documents' first tokens are nobody's targets, which does not go"
+          : "data.path: some tokens are not trained on, such as prompts, which does not go";
   if (config.parallel.schedule == PipelineSchedule::pipedream)
     throw ConfigError(fmt::format(
         "{} with parallel.schedule pipedream: its updates are of single microbatches, and the loss is a mean "
         "over those of a step; choose another schedule",
-        kWhat));
+        what));
   if (architecture.balance_coefficient != 0)
     throw ConfigError(fmt::format(
         "{} with the auxiliary loss of routing yet: set output_router_logits of the model's config to false",
-        kWhat));
+        what));
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ enum class NvmeEngine { automatic, io_uring, threads };
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
 enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none, automatic };
+/// Of documents in sequences. documents: attention and positions are those of each document alone.
+enum class DataPacking : std::uint8_t { none, documents };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class OptimizerType : std::uint8_t { adamw, sgd };
 enum class Decay : std::uint8_t { matrices, all };
@@ -89,6 +91,7 @@ struct RunConfig {
     std::int64_t token_bytes = 2;            ///< of an id in a .bin file without a header: 2 or 4
     std::int64_t sequence_length = 512;
     bool shuffle = true;  ///< false: sequences in the order of the files
+    DataPacking packing = DataPacking::none;
     friend bool operator==(const DataSection&, const DataSection&) = default;
   } data;
 
@@ -213,6 +216,8 @@ struct RunConfig {
   /// What the device stores. REQUIRES: train.precision is given or was chosen
   /// (engine/plan/search/precision.h).
   DType precision() const { return train.precision.value().storage; }
+  /// Whether attention and positions are those of a sequence's documents, each alone.
+  bool is_within_documents() const { return data.packing != DataPacking::none; }
   /// What its products round.
   Rounding rounding() const { return train.precision.value_or(Precision()).products; }
 

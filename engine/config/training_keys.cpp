@@ -113,6 +113,12 @@ void add_data(std::vector<Key>& keys) {
       "shuffle", &S::shuffle, "",
       "true: every epoch takes the sequences in a random order of its own, by train.seed. false: in the "
       "order of the files.");
+  section.add<Word<DataPacking>>(
+      "packing", &S::packing, "",
+      "What several documents in a sequence are to one another. none: one text, of which attention sees all "
+      "that stands before. documents: nothing; attention stays within each, positions begin anew with it, "
+      "and its first token is nobody's target. A document is a text: a file, a line of a .jsonl, or what "
+      "Megatron's .idx says.");
 }
 
 std::string check_batch(const RunConfig& config) {

@@ -53,6 +53,10 @@ struct Words<Tokenizer> {
   static constexpr std::array<std::string_view, 3> list = {"bytes", "none", "auto"};
 };
 template <>
+struct Words<DataPacking> {
+  static constexpr std::array<std::string_view, 2> list = {"none", "documents"};
+};
+template <>
 struct Words<ScheduleKind> {
   static constexpr std::array<std::string_view, 3> list = {"constant", "linear", "cosine"};
 };

@@ -25,7 +25,7 @@ TokenSource open(const std::vector<std::string>& files, const RunConfig& config,
                                : open_token_file(file, config.data.token_bytes);
     if (segment.tokens() > 0) segments.push_back(std::move(segment));
   }
-  return {std::move(segments), vocabulary};
+  return {std::move(segments), vocabulary, config.is_within_documents()};
 }
 
 std::optional<TokenSource> open_held_out(const DataFiles& files, const RunConfig& config,
@@ -100,6 +100,7 @@ BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::opt
       microbatch_(config.train.microbatch),
       sequence_length_(config.data.sequence_length),
       validation_batches_(config.train.validation_batches),
+      by_documents_(config.is_within_documents()),
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       split_(checked_split(config, training_, held_out_)),
@@ -110,21 +111,23 @@ BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::opt
 }
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
-                       std::span<std::int32_t> targets, const ContextPart& part) const {
+                       std::span<std::int32_t> targets, const ContextPart& part,
+                       std::span<std::int32_t> places) const {
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(training_, split_.training, sampler_.sample(first + i), row(tokens, i), row(targets, i),
-                  part);
+    fill_sequence(training_, split_.training, sampler_.sample(first + i),
+                  {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
 }
 
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
-                                  std::span<std::int32_t> targets, const ContextPart& part) const {
+                                  std::span<std::int32_t> targets, const ContextPart& part,
+                                  std::span<std::int32_t> places) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   for (std::int64_t i = 0; i < microbatch_; ++i) {
     fill_sequence(held_out(), split_.validation, validation_sequence(microbatch * microbatch_ + i),
-                  row(tokens, i), row(targets, i), part);
+                  {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
 }
 
@@ -133,12 +136,14 @@ std::int64_t BatchLoader::validation_sequence(std::int64_t sample) const {
 }
 
 bool BatchLoader::are_all_trained() const {
-  return training_.are_all_trained() && held_out().are_all_trained();
+  return !by_documents_ && training_.are_all_trained() && held_out().are_all_trained();
 }
 
 std::int64_t BatchLoader::trained_in(const TokenSource& source, const SequenceRange& range,
                                      std::int64_t sequence) const {
-  return source.trained(range.begin + sequence * sequence_length_ + 1, sequence_length_);
+  const std::int64_t first = range.begin + sequence * sequence_length_ + 1;
+  return by_documents_ ? source.trained_within_documents(first, sequence_length_)
+                       : source.trained(first, sequence_length_);
 }
 
 std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
@@ -168,28 +173,35 @@ std::int64_t BatchLoader::validation_microbatches() const {
   return std::min(validation_batches_, (split_.validation.count + microbatch_ - 1) / microbatch_);
 }
 
+BatchLoader::SequenceData BatchLoader::SequenceData::subspan(std::size_t first, std::size_t count) const {
+  const auto in = [&](std::span<std::int32_t> all) { return all.empty() ? all : all.subspan(first, count); };
+  return {in(tokens), in(targets), in(places)};
+}
+
 void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                                std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
-                                const ContextPart& part) const {
+                                const SequenceData& data, const ContextPart& part) const {
   const std::int64_t first = range.begin + sequence * sequence_length_;
   const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
-  for ([[maybe_unused]] const auto& own : {tokens, targets}) assert(own.empty() || std::ssize(own) == rows);
-  for (std::int64_t at = 0; at < rows; at += stretch) {
-    const std::int64_t position = first + part.positions(rows).at(at);
-    const auto in = [&](std::span<std::int32_t> all) {
-      return all.empty() ? all : all.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch));
-    };
-    const std::span<std::int32_t> of_tokens = in(tokens), of_targets = in(targets);
-    source.read(position, of_tokens);
-    if (of_targets.empty()) continue;
-    if (of_tokens.empty()) {
-      source.read(position + 1, of_targets);
-    } else {
-      std::ranges::copy(of_tokens.subspan(1), of_targets.begin());
-      source.read(position + stretch, of_targets.last(1));
-    }
-    source.leave_out_untrained(position + 1, of_targets);
+  for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places})
+    assert(own.empty() || std::ssize(own) == rows);
+  for (std::int64_t at = 0; at < rows; at += stretch)
+    fill_stretch(source, first + part.positions(rows).at(at), first, stretch,
+                 data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch)));
+}
+
+void BatchLoader::fill_stretch(const TokenSource& source, std::int64_t position, std::int64_t sequence_begin,
+                               std::int64_t count, const SequenceData& data) const {
+  source.read(position, data.tokens);
+  if (!data.places.empty()) source.read_places(position, sequence_begin, data.places);
+  if (data.targets.empty()) return;
+  if (data.tokens.empty()) {
+    source.read(position + 1, data.targets);
+  } else {
+    std::ranges::copy(data.tokens.subspan(1), data.targets.begin());
+    source.read(position + count, data.targets.last(1));
   }
+  source.leave_out_untrained(position + 1, data.targets);
+  if (by_documents_) source.leave_out_beginnings(position + 1, data.targets);
 }
 
 /// A sequence's, or what a rank has of it.

@@ -49,19 +49,25 @@ class BatchLoader {
 
   /// Microbatch `microbatch` of step `step` (both from 0): the samples from step · batch + microbatch · size
   /// on. `microbatch` counts those of all ranks, 0 <= microbatch < batch / size. `tokens` and `targets` are
-  /// [size, sequence_length], row-major, or what a rank has of each sequence; one of them may be empty. A
-  /// target is the token behind, whoever has that, or kUntrained. Allocates nothing. Throws ConfigError for
-  /// an id beyond the vocabulary.
+  /// [size, sequence_length], row-major, or what a rank has of each sequence, like `places`; any of them may
+  /// be empty. A target is the token behind, whoever has that, or kUntrained: with data.packing also where
+  /// that begins a document. A place is that in the document, or in what a sequence's beginning leaves of it.
+  /// Allocates nothing. REQUIRES: places are asked for with data.packing only. Throws ConfigError for an id
+  /// beyond the vocabulary.
   void fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
-            std::span<std::int32_t> targets, const ContextPart& part = {}) const;
+            std::span<std::int32_t> targets, const ContextPart& part = {},
+            std::span<std::int32_t> places = {}) const;
 
   /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
   /// all that is held out. The last one begins anew with the first held-out samples if they do not fill
   /// it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
-                       std::span<std::int32_t> targets, const ContextPart& part = {}) const;
+                       std::span<std::int32_t> targets, const ContextPart& part = {},
+                       std::span<std::int32_t> places = {}) const;
 
-  /// Whether every token is trained on.
+  /// Whether attention and positions are those of documents: data.packing.
+  bool is_by_documents() const { return by_documents_; }
+  /// Whether every target is trained on.
   bool are_all_trained() const;
   /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches.
   std::int64_t trained_targets(std::int64_t step) const;
@@ -81,9 +87,16 @@ class BatchLoader {
 
  private:
   BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out);
+  /// What a rank has of one sequence; any may be empty.
+  struct SequenceData {
+    std::span<std::int32_t> tokens, targets, places;
+
+    SequenceData subspan(std::size_t first, std::size_t count) const;
+  };
   void fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                     std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
-                     const ContextPart& part) const;
+                     const SequenceData& data, const ContextPart& part) const;
+  void fill_stretch(const TokenSource& source, std::int64_t position, std::int64_t sequence_begin,
+                    std::int64_t count, const SequenceData& data) const;
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
   const TokenSource& held_out() const { return held_out_ ? *held_out_ : training_; }
   /// The sequence of the held-out sample.
@@ -91,6 +104,7 @@ class BatchLoader {
   std::int64_t trained_in(const TokenSource& source, const SequenceRange& range, std::int64_t sequence) const;
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
+  bool by_documents_;
   TokenSource training_;
   std::optional<TokenSource> held_out_;  ///< files of data.validation; nothing: the end of training_
   Split split_;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/data/file_pattern.h"
+#include "engine/data/megatron_index.h"
 
 namespace strata {
 namespace {
@@ -28,14 +29,6 @@ std::shared_ptr<const MappedFile> map(const std::string& path) {
 
 std::int64_t size_of(const MappedFile& file) {
   return static_cast<std::int64_t>(file.bytes().size());
-}
-
-/// The value at a byte offset, which need not be aligned. REQUIRES: it lies within the file.
-template <typename T>
-T load(const MappedFile& file, std::int64_t offset) {
-  T value;
-  std::memcpy(&value, file.bytes().data() + offset, sizeof(T));
-  return value;
 }
 
 [[noreturn]] void refuse(const MappedFile& file, const std::string& sentence) {
@@ -76,14 +69,14 @@ constexpr std::array kLlmcKinds = {LlmcKind{20240520, 1, TokenType::uint16},
 
 std::optional<TokenSegment> as_llmc(const std::shared_ptr<const MappedFile>& file) {
   if (size_of(*file) < kLlmcHeaderBytes) return std::nullopt;
-  const auto kind = std::ranges::find(kLlmcKinds, load<std::int32_t>(*file, 0), &LlmcKind::magic);
+  const auto kind = std::ranges::find(kLlmcKinds, load_at<std::int32_t>(*file, 0), &LlmcKind::magic);
   if (kind == kLlmcKinds.end()) return std::nullopt;
-  const auto version = load<std::int32_t>(*file, 4);
+  const auto version = load_at<std::int32_t>(*file, 4);
   if (version != kind->version) {
     refuse(*file,
            fmt::format("an llm.c token file of version {}; version {} is supported", version, kind->version));
   }
-  const std::int64_t tokens = load<std::int32_t>(*file, 8);
+  const std::int64_t tokens = load_at<std::int32_t>(*file, 8);
   const std::int64_t expected = kLlmcHeaderBytes + tokens * size_of(kind->type);
   if (tokens < 0 || expected != size_of(*file)) {
     refuse(*file, fmt::format("its header promises {} tokens, {} bytes in all, but the file has {}", tokens,
@@ -92,13 +85,8 @@ std::optional<TokenSegment> as_llmc(const std::shared_ptr<const MappedFile>& fil
   return TokenSegment{.file = file, .offset = kLlmcHeaderBytes, .ids = tokens, .type = kind->type};
 }
 
-// Megatron's .idx: the magic, then version (8 bytes), type code (1), sequence count (8), document count (8);
-// then per sequence a length (int32), per sequence a byte offset (int64), and per document an index (int64).
-constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
-constexpr std::int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
-
 TokenType megatron_type(const MappedFile& index) {
-  switch (load<std::uint8_t>(index, 17)) {
+  switch (load_at<std::uint8_t>(index, 17)) {
     case 1:
       return TokenType::uint8;
     case 4:
@@ -107,7 +95,7 @@ TokenType megatron_type(const MappedFile& index) {
       return TokenType::uint16;
     default:
       refuse(index, fmt::format("its type code {} is not one of uint8 (1), int32 (4) and uint16 (8)",
-                                load<std::uint8_t>(index, 17)));
+                                load_at<std::uint8_t>(index, 17)));
   }
 }
 
@@ -115,11 +103,10 @@ TokenType megatron_type(const MappedFile& index) {
 /// then the .bin is a plain array of ids.
 void check_megatron_layout(const MappedFile& index, std::int64_t sequences, std::int64_t token_bytes,
                            const MappedFile& data) {
-  const std::int64_t offsets = kMegatronHeaderBytes + 4 * sequences;
   std::int64_t end = 0;
   for (std::int64_t i = 0; i < sequences; ++i) {
-    const std::int64_t length = load<std::int32_t>(index, kMegatronHeaderBytes + 4 * i);
-    if (length < 0 || load<std::int64_t>(index, offsets + 8 * i) != end) {
+    const std::int64_t length = megatron_sequence_length(index, i);
+    if (length < 0 || megatron_sequence_offset(index, i) != end) {
       refuse(index, fmt::format("sequence {} does not follow the one before it in {}", i, data.path()));
     }
     end += length * token_bytes;
@@ -129,16 +116,18 @@ void check_megatron_layout(const MappedFile& index, std::int64_t sequences, std:
   }
 }
 
-TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const MappedFile& index) {
+TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data,
+                         const std::shared_ptr<const MappedFile>& index_file) {
+  const MappedFile& index = *index_file;
   if (size_of(index) < kMegatronHeaderBytes ||
       std::memcmp(index.bytes().data(), kMegatronMagic.data(), kMegatronMagic.size()) != 0) {
     refuse(index, "this is not a Megatron index, which begins with MMIDIDX");
   }
-  const auto version = load<std::uint64_t>(index, 9);
+  const auto version = load_at<std::uint64_t>(index, 9);
   if (version != 1) refuse(index, fmt::format("index version {}; version 1 is supported", version));
   const TokenType type = megatron_type(index);
-  const auto sequences = load<std::uint64_t>(index, 18);
-  const auto documents = load<std::uint64_t>(index, 26);
+  const auto sequences = load_at<std::uint64_t>(index, 18);
+  const auto documents = load_at<std::uint64_t>(index, 26);
   const auto available = static_cast<std::uint64_t>(size_of(index));
   // Bounded one by one, so that absurd counts cannot overflow the sum. A multimodal index has a byte per
   // sequence more.
@@ -149,7 +138,8 @@ TokenSegment as_megatron(const std::shared_ptr<const MappedFile>& data, const Ma
                        sequences, documents, available));
   }
   check_megatron_layout(index, static_cast<std::int64_t>(sequences), size_of(type), *data);
-  TokenSegment segment = {.file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type};
+  TokenSegment segment = {
+      .file = data, .offset = 0, .ids = size_of(*data) / size_of(type), .type = type, .index = index_file};
   if (const std::string marks = with_extension(data->path(), ".trained"); is_there(marks)) {
     segment.trained = map(marks);
     if (size_of(*segment.trained) != segment.ids)
@@ -168,7 +158,7 @@ bool looks_like_four_bytes(const MappedFile& file) {
   std::uint16_t largest_low = 0, largest_high = 0;
   std::int64_t lows = 0;
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const auto low = load<std::uint16_t>(file, 4 * i), high = load<std::uint16_t>(file, 4 * i + 2);
+    const auto low = load_at<std::uint16_t>(file, 4 * i), high = load_at<std::uint16_t>(file, 4 * i + 2);
     largest_low = std::max(largest_low, low);
     largest_high = std::max(largest_high, high);
     lows += low != 0 ? 1 : 0;
@@ -215,7 +205,7 @@ TokenSegment open_token_file(const std::string& path, std::int64_t token_bytes) 
   const auto file = map(path);
   const std::string index = with_extension(path, ".idx");
   std::error_code error;
-  if (std::filesystem::exists(index, error)) return as_megatron(file, *map(index));
+  if (std::filesystem::exists(index, error)) return as_megatron(file, map(index));
   if (const auto segment = as_llmc(file)) return *segment;
   return as_raw(file, token_bytes);
 }

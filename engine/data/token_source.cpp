@@ -66,12 +66,22 @@ void copy_ids(const TokenSegment& segment, std::int64_t first, std::int64_t voca
 
 }  // namespace
 
-TokenSource::TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary)
+TokenSource::TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary, bool by_documents)
     : segments_(std::move(segments)), vocabulary_(vocabulary) {
   std::int64_t total = 0;
   for (const TokenSegment& segment : segments_) {
     starts_.push_back(total);
     total += segment.tokens();
+    if (!by_documents) continue;
+    borders_.emplace_back();
+    if (segment.index != nullptr) {
+      borders_.back().emplace(segment.index, size_of(segment.type));
+    } else if (!segment.terminated) {
+      throw ConfigError(
+          fmt::format("data.packing: {} does not say where its documents begin; give Megatron's .idx beside "
+                      "it, or texts, or set data.packing to none",
+                      segment.file->path()));
+    }
   }
   starts_.push_back(total);
   check_beginnings();
@@ -143,6 +153,43 @@ std::int64_t TokenSource::trained(std::int64_t first, std::int64_t count) const 
 bool TokenSource::are_all_trained() const {
   return std::ranges::all_of(segments_,
                              [](const TokenSegment& segment) { return segment.trained == nullptr; });
+}
+
+template <typename Visit>
+void TokenSource::for_documents(std::int64_t first, std::int64_t count, const Visit& visit) const {
+  for_stretches(first, count,
+                [&](const TokenSegment& segment, std::int64_t within, std::int64_t own, std::int64_t at) {
+                  const auto& borders = borders_[static_cast<std::size_t>(&segment - segments_.data())];
+                  const std::int64_t start = first + at - within, end = within + own;
+                  for (std::int64_t id = within; id < end;) {
+                    const std::int64_t begin = borders ? borders->begin_of(id) : 0;
+                    const std::int64_t behind = borders ? std::min(borders->end_of(id), end) : end;
+                    visit(start + begin, start + id, behind - id);
+                    id = behind;
+                  }
+                });
+}
+
+void TokenSource::read_places(std::int64_t first, std::int64_t cut, std::span<std::int32_t> out) const {
+  for_documents(first, std::ssize(out), [&](std::int64_t begin, std::int64_t token, std::int64_t count) {
+    const std::int64_t place = token - std::max(begin, cut);
+    for (std::int64_t i = 0; i < count; ++i)
+      out[static_cast<std::size_t>(token - first + i)] = static_cast<std::int32_t>(place + i);
+  });
+}
+
+void TokenSource::leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const {
+  for_documents(first, std::ssize(targets), [&](std::int64_t begin, std::int64_t token, std::int64_t) {
+    if (begin == token) targets[static_cast<std::size_t>(token - first)] = kUntrained;
+  });
+}
+
+std::int64_t TokenSource::trained_within_documents(std::int64_t first, std::int64_t count) const {
+  std::int64_t sum = trained(first, count);
+  for_documents(first, count, [&](std::int64_t begin, std::int64_t token, std::int64_t) {
+    if (begin == token) sum -= trained(token, 1);
+  });
+  return sum;
 }
 
 }  // namespace strata

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/data/document_borders.h"
 #include "engine/data/mapped_file.h"
 
 namespace strata {
@@ -30,6 +32,7 @@ struct TokenSegment {
   TokenType type = TokenType::uint8;
   bool terminated = false;
   std::shared_ptr<const MappedFile> trained = {};  ///< a byte for each id: 0 if it is not; null: all are
+  std::shared_ptr<const MappedFile> index = {};    ///< Megatron's; null: it has none
 
   std::int64_t tokens() const { return ids + (terminated ? 1 : 0); }
 };
@@ -38,7 +41,9 @@ class TokenSource {
  public:
   /// Checks the first ids of every file (all of a small corpus); the others are checked when they are read.
   /// Throws ConfigError for an id that is not below `vocabulary`.
-  TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary);
+  /// `by_documents`: their borders are asked for. Then each segment without an index has to be one document,
+  /// as a terminated one is.
+  TokenSource(std::vector<TokenSegment> segments, std::int64_t vocabulary, bool by_documents = false);
 
   std::int64_t tokens() const { return starts_.back(); }
 
@@ -51,13 +56,29 @@ class TokenSource {
   std::int64_t trained(std::int64_t first, std::int64_t count) const;
   bool are_all_trained() const;
 
+  // REQUIRES: by_documents.
+
+  /// Writes each token's place in its document, of tokens [first, first + out.size()); of a document that
+  /// begins before token `cut` those behind it are as if it began there. Allocates nothing.
+  void read_places(std::int64_t first, std::int64_t cut, std::span<std::int32_t> out) const;
+  /// Puts kUntrained in the place of each that begins a document, where `targets` are tokens from `first` on.
+  void leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const;
+  /// How many of tokens [first, first + count) are trained on and begin no document.
+  std::int64_t trained_within_documents(std::int64_t first, std::int64_t count) const;
+
  private:
   void check_beginnings() const;
   /// Calls visit(segment, first id in it, ids, place in the range) for each stretch of ids in a range.
   template <typename Visit>
   void for_stretches(std::int64_t first, std::int64_t count, const Visit& visit) const;
 
+  /// Calls visit(first token of the document, its first token in the range, tokens in the range) for each
+  /// document of a range.
+  template <typename Visit>
+  void for_documents(std::int64_t first, std::int64_t count, const Visit& visit) const;
+
   std::vector<TokenSegment> segments_;
+  std::vector<std::optional<DocumentBorders>> borders_;  ///< of each segment; nothing: it is one document
   std::vector<std::int64_t> starts_;  ///< first token of each segment, then the number of tokens
   std::int64_t vocabulary_;
 };

@@ -6,12 +6,13 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
   TrainingData data = {
       .training =
           [&loader, part](std::int64_t step, std::int64_t microbatch, const MicrobatchData& data) {
-            loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part);
+            loader.fill(step, microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part,
+                        data.array<std::int32_t>(2));
           },
       .validation =
           [&loader, part](std::int64_t, std::int64_t microbatch, const MicrobatchData& data) {
-            loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1),
-                                   part);
+            loader.fill_validation(microbatch, data.array<std::int32_t>(0), data.array<std::int32_t>(1), part,
+                                   data.array<std::int32_t>(2));
           },
       .sampler =
           [&loader](std::int64_t step) {
@@ -22,6 +23,7 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
                                    {"position", state.position}};
             // Checkpoints from before there was a choice do not have it.
             if (!state.shuffled) json["shuffled"] = false;
+            if (loader.is_by_documents()) json["packing"] = "documents";
             return json;
           }};
   if (!loader.are_all_trained()) {

@@ -36,7 +36,8 @@ void run_by_heads(const HeadNormForward& call, const Run& run) {
              .sequence = call.sequence,
              .head_dimension = dimension,
              .cosine = call.cosine,
-             .sine = call.sine});
+             .sine = call.sine,
+             .places = call.places});
 }
 
 /// Calls run(Rope), which turns the gradient back, if heads were rotated, then run(NormBackward) for each
@@ -50,7 +51,8 @@ void run_by_heads(const HeadNormBackward& call, const Run& run) {
              .head_dimension = dimension,
              .cosine = call.cosine,
              .sine = call.sine,
-             .inverse = true});
+             .inverse = true,
+             .places = call.places});
   for (std::int64_t head = 0; head < heads_of(call); ++head) {
     const bool is_query = is_query_head(call, head);
     const Matrix in_place = call.gradient.column_slice(head * dimension, dimension);

@@ -166,6 +166,15 @@ struct AttentionShape {
   constexpr Positions keys() const { return context.behind(step).positions(sequence); }
 };
 
+/// Optional: where sequences have several documents, each token's place in its document. From one token of a
+/// sequence to the next they count up, or begin anew with 0; at a sequence's first token they are 0.
+using Places = std::span<const std::int32_t>;
+
+/// That of a row of sequences one behind another: its place in its document, or in its sequence.
+inline std::int64_t position_of(const Places& places, std::int64_t row, std::int64_t sequence) {
+  return places.empty() ? row % sequence : places[static_cast<std::size_t>(row)];
+}
+
 /// Scaled-dot-product attention, computed in blocks so that memory is linear in the sequence (Dao et al.
 /// 2022).
 struct AttentionForward {
@@ -180,10 +189,11 @@ struct AttentionForward {
   /// and may be `out`, which may be fp32 whatever the others are; its log_sum_exp may be `log_sum_exp`. Each
   /// token must have seen a key by then.
   Matrix before = {}, log_sum_exp_before = {};
+  Places places = {};  ///< of the queries: each sees its place many tokens before itself, and no more
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, query, key, value, out, log_sum_exp, before, log_sum_exp_before);
+    visit_each(visit, query, key, value, out, log_sum_exp, before, log_sum_exp_before, places);
   }
 };
 
@@ -195,11 +205,12 @@ struct AttentionBackward {
   /// Overwritten. Each may be fp32 whatever the others are.
   Matrix query_gradient, key_gradient, value_gradient;
   Matrix query_gradient_before = {};  ///< optional, fp32: joins the query's; may be query_gradient
+  Places places = {};                 ///< as in the forward
 
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, query, key, value, out, log_sum_exp, out_gradient, query_gradient, key_gradient,
-               value_gradient, query_gradient_before);
+               value_gradient, query_gradient_before, places);
   }
 };
 
@@ -208,12 +219,13 @@ struct Rope {
   Matrix x;  ///< [batch·sequence, heads·head_dimension]
   std::int64_t sequence = 0;
   std::int64_t head_dimension = 0;
-  Matrix cosine, sine;   ///< fp32 [sequence, head_dimension / 2]
+  Matrix cosine, sine;   ///< fp32 [sequence, head_dimension / 2]; with places a row for each place
   bool inverse = false;  ///< rotate back: the gradient
+  Places places = {};    ///< row i is turned by row places[i] of the tables; otherwise by i mod sequence
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, cosine, sine);
+    visit_each(visit, x, cosine, sine, places);
   }
 };
 
@@ -229,11 +241,12 @@ struct HeadNormForward {
   Matrix out;                       ///< like x; may be `x` itself
   Matrix reciprocal_deviation;      ///< fp32 [heads, tokens], written
   std::int64_t sequence = 0;        ///< as in Rope, if heads are rotated
-  Matrix cosine = {}, sine = {};    ///< optional fp32 [sequence, head_dimension / 2]
+  Matrix cosine = {}, sine = {};    ///< optional, as in Rope
+  Places places = {};               ///< as in Rope
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, x, query_weight, key_weight, out, reciprocal_deviation, cosine, sine);
+    visit_each(visit, x, query_weight, key_weight, out, reciprocal_deviation, cosine, sine, places);
   }
 };
 
@@ -245,13 +258,14 @@ struct HeadNormBackward {
   Matrix reciprocal_deviation;                                  ///< as in the forward
   Matrix gradient;                                              ///< like x: of `out`; becomes that of x
   Matrix query_weight_gradient = {}, key_weight_gradient = {};  ///< optional fp32 [1, head_dimension]
-  std::int64_t sequence = 0;                                    ///< as in the forward, like the tables
+  std::int64_t sequence = 0;  ///< as in the forward, like the tables and the places
   Matrix cosine = {}, sine = {};
+  Places places = {};
 
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, x, query_weight, key_weight, reciprocal_deviation, gradient, query_weight_gradient,
-               key_weight_gradient, cosine, sine);
+               key_weight_gradient, cosine, sine, places);
   }
 };
 
@@ -373,18 +387,19 @@ constexpr std::int32_t kNoRow = 1 << 30;
 /// That a table is a stretch of rows, of which this is the first; without it, it has them all.
 using FirstRow = std::optional<std::int32_t>;
 
-/// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:] if given).
+/// out[i,:] = table[tokens[i],:] (+ positions[i mod sequence,:], or positions[places[i],:], if given).
 struct EmbeddingForward {
   std::span<const std::int32_t> tokens;
   Matrix table;
-  Matrix positions = {};  ///< optional [at least sequence, columns]
+  Matrix positions = {};  ///< optional [at least sequence, columns]; with places a row for each place
   std::int64_t sequence = 0;
   Matrix out;               ///< [tokens, columns]
   FirstRow first_row = {};  ///< rows that the table lacks count as zeros
+  Places places = {};
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, tokens, table, positions, out);
+    visit_each(visit, tokens, table, positions, out, places);
   }
 };
 
@@ -398,10 +413,11 @@ struct EmbeddingBackward {
   Matrix positions_gradient;            ///< optional, fp32
   std::int32_t padding_token = kNoRow;  ///< nothing is added to its row of the table: torch's padding_idx
   FirstRow first_row = {};              ///< rows that the table lacks get nothing
+  Places places = {};                   ///< as in the forward
 
   template <typename Visit>
   void operands(const Visit& visit) const {
-    visit_each(visit, tokens, out_gradient, table_gradient, positions_gradient);
+    visit_each(visit, tokens, out_gradient, table_gradient, positions_gradient, places);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "engine/graph/operators/balance.h"
 #include "engine/graph/operators/elementwise.h"
 #include "engine/graph/operators/exchange.h"
+#include "engine/graph/within_documents.h"
 
 namespace strata {
 namespace {
@@ -30,7 +31,8 @@ class Ring {
       const TensorView log_sum_exp =
           is_last ? node[Rule::log_sum_exp] : like(node[Rule::log_sum_exp], TensorType::fp32);
       add(std::make_shared<Step>(attention, step),
-          {node[Rule::query], key(step), value(step), before, log_sum_exp_before, out, log_sum_exp});
+          {node[Rule::query], key(step), value(step), before, log_sum_exp_before, out, log_sum_exp,
+           node[Rule::places]});
       before = out;
       log_sum_exp_before = log_sum_exp;
     }
@@ -52,7 +54,7 @@ class Ring {
                                              : like(node[Rule::query_gradient], TensorType::fp32));
       add(std::make_shared<Step>(attention, step),
           {node[Rule::query], key(step), value(step), node[Rule::out], node[Rule::log_sum_exp],
-           node[Rule::out_gradient], before, query_gradient, front(part), back(part)});
+           node[Rule::out_gradient], before, query_gradient, front(part), back(part), node[Rule::places]});
       if (step <= 1) continue;
       travelling = pass_gradients_on(travelling, step);  // behind the step, which need not wait for it
       add(std::make_shared<AdditionRule>(), {travelling, part, travelling});
@@ -143,10 +145,18 @@ TensorView add_sum(UnitGraph& graph, const TensorView& part) {
   return sum;
 }
 
+/// Where documents begin anew, any of a sequence's positions may stand in a rank's part of it.
+void lengthen_tables(UnitGraph& graph, std::int64_t ranks) {
+  if (!reads_places(graph)) return;
+  for (Tensor& table : graph.tensors)
+    if (table.region == Region::constants) table.rows = {kTokens, per_position(ranks)};
+}
+
 }  // namespace
 
 DerivedGraph share_sequences(const DerivedGraph& graph, std::int64_t ranks) {
   DerivedGraph result = graph;
+  for (UnitGraph* each : {&result.forward, &result.backward}) lengthen_tables(*each, ranks);
   UnitGraph &forward = result.forward, &backward = result.backward;
   TensorView tally, sum;  // if this unit makes a loss of it
   forward.nodes.clear();

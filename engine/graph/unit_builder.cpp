@@ -126,7 +126,7 @@ TensorView UnitBuilder::embedding(const TensorView& numbers, const std::string& 
   unit_.row_numbers = data_number(graph_.tensor(numbers).region);
   const TensorView out = make("embedded", columns);
   node(std::make_shared<EmbeddingRule>(static_cast<std::int32_t>(padding_token.value_or(kNoRow))),
-       {numbers, table, {}, out});
+       {numbers, table, {}, out, {}});
   return out;
 }
 
@@ -229,13 +229,13 @@ TensorView UnitBuilder::head_norm(const TensorView& x, const std::string& query_
   TensorView cosine, sine;
   if (tables) std::tie(cosine, sine) = rotation_tables(head_dimension, *tables);
   node(std::make_shared<HeadNormRule>(options, queries / keys),
-       {x, query_weight, key_weight, out, deviation, cosine, sine});
+       {x, query_weight, key_weight, out, deviation, cosine, sine, {}});
   return out;
 }
 
 void UnitBuilder::rope(const TensorView& x, std::int64_t head_dimension, std::int64_t tables) {
   const auto [cosine, sine] = rotation_tables(head_dimension, tables);
-  node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine});
+  node(std::make_shared<RopeRule>(head_dimension), {x, cosine, sine, {}});
 }
 
 TensorView UnitBuilder::attention(const TensorView& query, const TensorView& key, const TensorView& value,
@@ -245,7 +245,7 @@ TensorView UnitBuilder::attention(const TensorView& query, const TensorView& key
                                            TensorType::fp32,
                                            Axis("sequences", per_sequence(1)) * axis_of(query).outer(),
                                            {"positions", per_position(1)}})};
-  node(std::make_shared<AttentionRule>(shape), {query, key, value, out, log_sum_exp});
+  node(std::make_shared<AttentionRule>(shape), {query, key, value, out, log_sum_exp, {}});
   return out;
 }
 

@@ -3,18 +3,21 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 namespace strata {
 
 UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape shape)
-    : rotations_(model.rotations), sequence_(shape.sequence), context_(model.context) {
+    : rotations_(model.rotations), table_rows_(shape.sequence), table_part_(model.context) {
+  // Within documents a token of any part may stand anywhere.
+  if (model.within_documents) table_rows_ *= std::exchange(table_part_, {}).ranks;
   shape.context = model.context;
   GraphShape sizes = {.precision = precision, .microbatch = shape, .max_chunk_bytes = model.max_chunk_bytes};
   Bytes constants = 0;
   for (const Rotation& rotation : rotations_) {
     for (int table = 0; table < 2; ++table) {
       sizes.constants.push_back(constants);
-      constants += rotary_table_bytes(rotation, sequence_);
+      constants += rotary_table_bytes(rotation, table_rows_);
     }
   }
   for (const DerivedGraph& passes : model.passes) passes_.push_back(make_passes(passes, sizes));
@@ -29,15 +32,15 @@ UnitCompute::UnitCompute(const Model& model, DType precision, MicrobatchShape sh
 
 Bytes UnitCompute::constant_bytes() const {
   Bytes sum = 0;
-  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, sequence_);
+  for (const Rotation& rotation : rotations_) sum += 2 * rotary_table_bytes(rotation, table_rows_);
   return sum;
 }
 
 void UnitCompute::fill_constants(std::span<std::byte> host) const {
   std::size_t at = 0;
   for (const Rotation& rotation : rotations_) {
-    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, sequence_));
-    fill_rotary_tables(rotation, sequence_, host.subspan(at, bytes), context_);
+    const auto bytes = static_cast<std::size_t>(2 * rotary_table_bytes(rotation, table_rows_));
+    fill_rotary_tables(rotation, table_rows_, host.subspan(at, bytes), table_part_);
     at += bytes;
   }
 }

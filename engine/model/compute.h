@@ -30,8 +30,8 @@ class UnitCompute {
 
  private:
   std::vector<Rotation> rotations_;
-  std::int64_t sequence_;
-  ContextPart context_;
+  std::int64_t table_rows_;
+  ContextPart table_part_;          ///< of each sequence, whose positions the tables have
   std::vector<UnitPasses> passes_;  ///< by kind
   std::vector<Bytes> input_bytes_;
   std::int64_t tally_elements_ = 0;

@@ -9,6 +9,7 @@
 #include "engine/graph/freeze.h"
 #include "engine/graph/graph_shape.h"
 #include "engine/graph/round_products.h"
+#include "engine/graph/within_documents.h"
 #include "engine/model/adapter_targets.h"
 #include "engine/model/architecture_rules.h"
 #include "engine/model/freeze_patterns.h"
@@ -48,13 +49,14 @@ Bytes max_chunk_bytes(DeviceKind kind) {
 
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze,
                   const RunConfig::OptimizerSection& optimizer, Rounding rounding,
-                  const RunConfig::AdapterSection& adapter) {
+                  const RunConfig::AdapterSection& adapter, bool within_documents) {
   const ArchitectureRules& rules = rules_of(architecture);
   Model model;
   model.architecture = architecture;
   model.freeze = freeze;
   model.adapter = adapter;
   model.rounding = rounding;
+  model.within_documents = within_documents;
   model.computes = make_unit_computes();
   model.units.reserve(static_cast<std::size_t>(architecture.layers + 2));
   if (rules.rotations != nullptr) model.rotations = rules.rotations(architecture);
@@ -70,6 +72,7 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
     if (rounding != Rounding::none && number >= 0)
       built.graph = round_products(std::move(built.graph), rounding);
     if (model.adapts() && number >= 0) built = targets.adapt(std::move(built));
+    if (within_documents) built.graph = keep_within_documents(std::move(built.graph));
     const std::vector<bool> frozen =
         model.adapts() ? find_own_tensors(built.unit) : patterns.find_frozen(built.unit);
     if (std::ranges::find(frozen, true) != frozen.end()) built = strata::freeze(std::move(built), frozen);
@@ -98,6 +101,11 @@ Model build_model(const Architecture& architecture, const std::vector<std::strin
   model.policies = policies.policies();
   for (const UnitGraph& graph : model.graphs) model.passes.push_back(derive(graph));
   return model;
+}
+
+Model build_run_model(const Architecture& architecture, const RunConfig& config) {
+  return build_model(architecture, config.train.freeze, config.optimizer, config.rounding(), config.adapter,
+                     config.is_within_documents());
 }
 
 double forward_flops_per_token(const Model& model, std::int64_t sequence) {

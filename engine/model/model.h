@@ -29,7 +29,8 @@ struct Model {
   RunConfig::AdapterSection adapter = {};  ///< if it has a type, all but adapters is frozen
   Rounding rounding = Rounding::none;      ///< of what linear layers of blocks multiply
   std::vector<UpdatePolicy> policies = std::vector<UpdatePolicy>(1);  ///< by TensorSpec::policy
-  ContextPart context = {};  ///< the tokens that a rank has of each sequence if ranks share sequences
+  bool within_documents = false;  ///< attention and positions are those of a sequence's documents, each alone
+  ContextPart context = {};       ///< the tokens that a rank has of each sequence if ranks share sequences
 
   /// GraphShape::max_chunk_bytes, by the kind of device that computes.
   Bytes max_chunk_bytes = GraphShape().max_chunk_bytes;
@@ -61,10 +62,13 @@ Bytes max_chunk_bytes(DeviceKind kind);
 /// A tied head has no matrix of its own: its unit reads and adds to the embedding's first tensor. Tensors
 /// whose names match a pattern of `freeze` are not trained (freeze_patterns.h); the others are updated as
 /// `optimizer` says (tensor_policies.h). Linear layers of blocks round what they multiply as `rounding` says;
-/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. Throws ConfigError.
+/// the head's does not. With adapters (adapter_targets.h) nothing else is trained. `within_documents`:
+/// engine/graph/within_documents.h. Throws ConfigError.
 Model build_model(const Architecture& architecture, const std::vector<std::string>& freeze = {},
                   const RunConfig::OptimizerSection& optimizer = {}, Rounding rounding = Rounding::none,
-                  const RunConfig::AdapterSection& adapter = {});
+                  const RunConfig::AdapterSection& adapter = {}, bool within_documents = false);
+/// As the run file asks for it.
+Model build_run_model(const Architecture& architecture, const RunConfig& config);
 
 /// FLOPs of one forward pass per token at `sequence` (2 per multiply-add of products and of what attention
 /// sees).

@@ -36,21 +36,21 @@ KERNELS = {
     "cross_entropy_kernel": Limits(1536, stored=4, loaded=6),  # the loss and a row's ends, with a target and without
     "decode": Limits(1536, loaded=1),  # the scale
     "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
-    "embedding_kernel": Limits(1536, loaded=1),
+    "embedding_kernel": Limits(1536, loaded=2),  # a token and its place
     "encode": Limits(1536, loaded=1),  # the scale
     "encode_transposed": Limits(1024, loaded=1),
     "find_largest": Limits(1536, stored=1, loaded=10),  # an operand whose rows are not aligned, beside one whose rows are
     "find_scales": Limits(1536),
     "group_rows_kernel": Limits(1536),
-    "head_norm_backward_kernel": Limits(512, stored=1, loaded=1),  # a column's sum; a head's deviation
-    "head_norm_kernel": Limits(1280, stored=1),  # a head's deviation
+    "head_norm_backward_kernel": Limits(512, stored=1, loaded=2),  # a column's sum; a head's deviation, a token's place
+    "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
     "move_entries_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
     "parts_gradient_kernel": Limits(1536, stored=2, loaded=24),  # the parts' statistics
     "parts_loss_kernel": Limits(1024),
     "positions_gradient_kernel": Limits(512),
-    "rope_kernel": Limits(1280),
+    "rope_kernel": Limits(1280, loaded=1),  # a token's place
     "round_runs": Limits(1536, loaded=2),  # the scale
     "route_backward_kernel": Limits(1536),
     "route_kernel": Limits(1536),

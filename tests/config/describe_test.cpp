@@ -29,6 +29,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"data.token_bytes", "4"},
     {"data.sequence_length", "124"},
     {"data.shuffle", "false"},
+    {"data.packing", "documents"},
     {"train.steps", "1099511627776"},
     {"train.batch", "24"},
     {"train.microbatch", "4"},
@@ -166,6 +167,7 @@ data:
   token_bytes: 2
   sequence_length: 512
   shuffle: true
+  packing: none
 train:
   steps: 100
   batch: 8

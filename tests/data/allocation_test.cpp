@@ -16,12 +16,13 @@ TEST(BatchLoaderFill, AllocatesNothing) {
   config.data.sequence_length = 16;
   config.train.batch = 4;
   config.train.microbatch = 2;
+  config.data.packing = DataPacking::documents;
   const BatchLoader loader(config, 256);
-  std::vector<std::int32_t> tokens(32), targets(32);
+  std::vector<std::int32_t> tokens(32), targets(32), places(32);
   const std::int64_t before = test::allocations_so_far().all;
-  for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets);
+  for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets, {}, places);
   for (std::int64_t i = 0; i < loader.validation_microbatches(); ++i)
-    loader.fill_validation(i, tokens, targets);
+    loader.fill_validation(i, tokens, targets, {}, places);
   EXPECT_EQ(test::allocations_so_far().all, before);
   EXPECT_GT(before, 0);
 }

@@ -284,5 +284,120 @@ TEST_F(PartlyTrained, HasTheTargetsThatAreAndCountsThem) {
   EXPECT_EQ(loader.trained_validation_targets(), held_out);
 }
 
+/// Documents of these lengths, of which the first is not where a sequence begins; token t is t.
+class WithinDocuments : public BatchLoaderTest {
+ protected:
+  WithinDocuments() {
+    config_.data.path = {write_documents("documents", {7, 1, 0, 2, 25, 10, 3, 1, 1, 40, 200, 15})};
+    config_.data.packing = DataPacking::documents;
+    config_.data.shuffle = false;
+    config_.data.validation_fraction = 0.2;
+  }
+
+  std::string write_documents(const std::string& name, const std::vector<std::size_t>& lengths) {
+    std::vector<std::vector<std::uint16_t>> documents;
+    for (const std::size_t length : lengths) {
+      begins_.insert(std::ssize(tokens_));
+      documents.emplace_back();
+      for (std::size_t i = 0; i < length; ++i) {
+        tokens_.push_back(static_cast<std::uint16_t>(tokens_.size()));
+        documents.back().push_back(tokens_.back());
+      }
+    }
+    return corpus_.write_megatron<std::uint16_t>(name, 8, documents);
+  }
+
+  /// What the tokens of a microbatch say that its targets and places are. Returns how many are trained on.
+  std::int64_t expect_places(const Microbatch& data, const std::vector<std::int32_t>& places) const {
+    std::int64_t trained = 0;
+    for (std::size_t i = 0; i < data.tokens.size(); ++i) {
+      const std::int64_t token = data.tokens[i];
+      const std::int64_t begin =
+          std::max<std::int64_t>(*std::prev(begins_.upper_bound(token)), data.tokens[i - i % 10]);
+      EXPECT_EQ(places[i], token - begin) << token;
+      const bool is_last = begins_.contains(token + 1);
+      EXPECT_EQ(data.targets[i], is_last ? kUntrained : token + 1) << token;
+      trained += is_last ? 0 : 1;
+    }
+    return trained;
+  }
+
+  std::vector<std::uint16_t> tokens_;
+  std::set<std::int64_t> begins_;
+};
+
+TEST_F(WithinDocuments, PlacesBeginAnewAndNothingIsPredictedAcrossABorder) {
+  const BatchLoader loader = this->loader();
+  EXPECT_TRUE(loader.is_by_documents());
+  EXPECT_FALSE(loader.are_all_trained());
+  for (std::int64_t step = 0; step < 5; ++step) {
+    std::int64_t trained = 0;
+    for (std::int64_t microbatch = 0; microbatch < 3; ++microbatch) {
+      Microbatch data{std::vector<std::int32_t>(elements()), std::vector<std::int32_t>(elements())};
+      std::vector<std::int32_t> places(elements()), alone(elements());
+      loader.fill(step, microbatch, data.tokens, data.targets, {}, places);
+      trained += expect_places(data, places);
+      loader.fill(step, microbatch, {}, {}, {}, alone);
+      EXPECT_EQ(alone, places);
+    }
+    EXPECT_EQ(loader.trained_targets(step), trained);
+  }
+  std::int64_t held_out = 0;
+  for (std::int64_t microbatch = 0; microbatch < loader.validation_microbatches(); ++microbatch) {
+    Microbatch data{std::vector<std::int32_t>(elements()), std::vector<std::int32_t>(elements())};
+    std::vector<std::int32_t> places(elements());
+    loader.fill_validation(microbatch, data.tokens, data.targets, {}, places);
+    held_out += expect_places(data, places);
+  }
+  EXPECT_EQ(loader.trained_validation_targets(), held_out);
+}
+
+TEST_F(WithinDocuments, RanksThatShareSequencesHaveTheirPartsOfThem) {
+  config_.data.sequence_length = 8;
+  const BatchLoader loader = this->loader();
+  std::vector<std::int32_t> whole(elements());
+  loader.fill(1, 0, {}, {}, {}, whole);
+  for (const std::int64_t rank : {0, 1}) {
+    const ContextPart part{2, rank};
+    std::vector<std::int32_t> own(8);
+    loader.fill(1, 0, {}, {}, part, own);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      EXPECT_EQ(own[i], whole[i / 4 * 8 + static_cast<std::size_t>(
+                                              part.positions(4).at(static_cast<std::int64_t>(i % 4)))]);
+  }
+}
+
+TEST_F(WithinDocuments, ATextIsADocument) {
+  config_.data.tokenizer = Tokenizer::bytes;
+  config_.data.path = {corpus_.write("a.txt", "abcd"), corpus_.write("b.txt", "efghijklmnopq")};
+  config_.data.validation_fraction = 0;
+  config_.train.batch = config_.train.microbatch = 1;
+  const BatchLoader loader = this->loader();
+  Microbatch data{std::vector<std::int32_t>(10), std::vector<std::int32_t>(10)};
+  std::vector<std::int32_t> places(10);
+  loader.fill(0, 0, data.tokens, data.targets, {}, places);
+  EXPECT_EQ(places, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(data.targets[3], 0);
+  EXPECT_EQ(data.targets[4], kUntrained);
+}
+
+TEST_F(WithinDocuments, RefusesFilesThatDoNotSayWhereTheyBegin) {
+  config_.data.path = {write_range("plain.bin", 0, 100)};
+  EXPECT_THAT(refusal([&] { loader(); }),
+              AllOf(HasSubstr("plain.bin does not say where its documents begin"), HasSubstr(".idx")));
+  const std::string prefix = corpus_.write_megatron<std::uint16_t>("wrong", 8, {{1, 2, 3}, {4}});
+  std::string index;
+  {
+    std::ifstream file(prefix + ".idx", std::ios::binary);
+    index.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  index[index.size() - 16] = 7;  // the second document begins with sequence 7
+  corpus_.write("wrong.idx", index);
+  config_.data.path = {prefix + ".bin"};
+  EXPECT_THAT(
+      refusal([&] { loader(); }),
+      AllOf(HasSubstr("wrong.idx: entry 1 of its documents is sequence 7"), HasSubstr("data.packing")));
+}
+
 }  // namespace
 }  // namespace strata

@@ -200,6 +200,34 @@ TEST_P(Agreement, AttentionBackward) {
   }
 }
 
+TEST_P(Agreement, AttentionWithinDocuments) {
+  // One token each; some tokens; borders at blocks' and beside them; one that is longer than a sequence.
+  const AttentionShape shape{
+      .batch = 2, .sequence = 130, .heads = 2, .kv_heads = 1, .head_dimension = 16, .scale = 0.25F};
+  for (const Documents& documents : {Documents{1}, {5, 1, 2}, {64, 1, 63, 65}, {200, 70}, {2000}}) {
+    expect_agrees(attention_scenario(shape, DType::fp32, 1, documents));
+    expect_agrees(attention_backward_scenario(shape, DType::fp32, 8, documents));
+  }
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    expect_agrees(attention_scenario(shape, dtype, 8, {64, 1, 40}));
+    expect_agrees(attention_backward_scenario(shape, dtype, 1, {64, 1, 40}));
+  }
+  std::vector<AttentionShape> shapes(5, shape);
+  for (AttentionShape& each : shapes) each.batch = 1;
+  shapes[0].window = 20;
+  shapes[1].soft_cap = 2;
+  for (const std::int64_t step : {0, 1, 2}) {
+    shapes[static_cast<std::size_t>(2 + step)].context = {3, 1};
+    shapes[static_cast<std::size_t>(2 + step)].step = step;
+  }
+  shapes.push_back({.batch = 1, .sequence = 530, .heads = 1, .kv_heads = 1, .head_dimension = 4});
+  shapes.push_back({.batch = 3, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dimension = 8});
+  for (const AttentionShape& each : shapes) {
+    expect_agrees(attention_scenario(each, DType::fp32, 1, {70, 3, 150, 64}));
+    expect_agrees(attention_backward_scenario(each, DType::fp32, 1, {70, 3, 150, 64}));
+  }
+}
+
 TEST_P(Agreement, RopeInBothDirections) {
   for (const DType dtype : kDTypes) {
     for (const bool inverse : {false, true}) {
@@ -207,6 +235,8 @@ TEST_P(Agreement, RopeInBothDirections) {
       expect_agrees(rope_scenario(dtype, 2, 17, 3, 34, inverse));
       expect_agrees(rope_scenario(dtype, 2, 65, 2, 64, inverse));
       expect_agrees(rope_scenario(dtype, 3, 5, 9, 128, inverse, 8));
+      expect_agrees(rope_scenario(dtype, 2, 17, 3, 34, inverse, 1, {1, 4, 9}));
+      expect_agrees(rope_scenario(dtype, 3, 5, 2, 64, inverse, 8, {3, 30}));
     }
   }
 }
@@ -228,6 +258,11 @@ TEST_P(Agreement, HeadNorms) {
         each.unit_offset = !rotated;
         expect_agrees(head_norm_scenario(dtype, each));
       }
+    }
+    for (const HeadNormCase& heads : {HeadNormCase{2, 17, 1, 2, 34}, {2, 9, 2, 1, 64, 8}}) {
+      HeadNormCase each = heads;
+      each.documents = {1, 4, 9};
+      expect_agrees(head_norm_scenario(dtype, each));
     }
   }
 }
@@ -319,6 +354,13 @@ TEST_P(Agreement, Embedding) {
         expect_agrees(embedding_backward_scenario(dtype, 3, 17, columns, positions, padding_unit, kNoRow,
                                                   /*table=*/false));
       }
+    }
+    for (const auto& [columns, padding_unit] : {std::pair{65, 1}, {136, 8}}) {
+      const Documents documents = {1, 4, 30, 9};
+      expect_agrees(embedding_scenario(dtype, 3, 17, columns, true, padding_unit, {}, documents));
+      for (const bool table : {false, true})
+        expect_agrees(
+            embedding_backward_scenario(dtype, 3, 17, columns, true, padding_unit, 4, table, {}, documents));
     }
   }
 }

@@ -51,6 +51,8 @@ TEST(AnyThreadCount, GivesTheSameAttention) {
       expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype));
       expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
     }
+    expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype, 1, {30, 100}));
+    expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype, 1, {30, 100}));
     expect_same_bits_for_any_thread_count(rope_scenario(dtype, 3, 200, 4, 64, false));
     expect_same_bits_for_any_thread_count(head_norm_scenario(dtype, {3, 200, 2, 1, 64}));
   }

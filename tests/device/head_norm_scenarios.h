@@ -1,7 +1,7 @@
 // Scenarios of norms of heads, as in kernel_scenarios.h.
 #pragma once
 
-#include "tests/device/scenario.h"
+#include "tests/device/kernel_scenarios.h"
 
 namespace strata {
 
@@ -11,6 +11,7 @@ struct HeadNormCase {
   std::int64_t dimension;
   std::int64_t padding_unit = 1;
   bool rotated = true, unit_offset = false;
+  Documents documents = {};
 };
 
 /// Forward, and backward from other values and deviations than the forward's.

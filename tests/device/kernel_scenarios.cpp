@@ -51,6 +51,9 @@ std::string describe(const AttentionShape& shape, DType dtype) {
               ? fmt::format(" step {} of rank {} of {}", shape.step, shape.context.rank, shape.context.ranks)
               : "");
 }
+Places places_at(const Views& operands, std::size_t number, const Documents& documents) {
+  return documents.empty() ? Places() : indices_of(operands[number]);
+}
 /// What is made of some keys only is fp32.
 DType out_dtype(const AttentionShape& shape, DType dtype) {
   return shape.step + 1 < shape.context.ranks ? DType::fp32 : dtype;
@@ -246,16 +249,33 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
   return scenario;
 }
 
-Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
+OperandMemory places_operand(const AttentionShape& shape, const Documents& documents) {
+  std::vector<std::int32_t> places;
+  std::size_t number = 0;
+  const std::int64_t length = shape.context.ranks * shape.sequence;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    std::vector<std::int32_t> whole;
+    for (std::int64_t place = 0; std::ssize(whole) < length; ++place) {
+      if (place == documents[number % documents.size()]) place = 0, ++number;
+      whole.push_back(static_cast<std::int32_t>(place));
+    }
+    for (std::int64_t t = 0; t < shape.sequence; ++t)
+      places.push_back(whole[static_cast<std::size_t>(shape.queries().at(t))]);
+  }
+  return index_operand(places);
+}
+
+Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit,
+                            const Documents& documents) {
   const std::int64_t rows = shape.batch * shape.sequence;
   Scenario scenario = {
-      "attention " + describe(shape, dtype),
+      "attention " + describe(shape, dtype) + flag(!documents.empty(), "documents"),
       {random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
        poisoned_operand(out_dtype(shape, dtype), rows, shape.heads * shape.head_dimension, padding_unit),
        poisoned_operand(DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit),
        random_operand(2, DType::fp32, rows, shape.heads * shape.head_dimension, 4 * padding_unit),
        random_operand(3, DType::fp32, shape.batch * shape.heads, shape.sequence, padding_unit)},
-      [shape](Kernels& kernels, const Views& x) {
+      [shape, documents](Kernels& kernels, const Views& x) {
         const Fused fused = split(x[0], shape);
         kernels.run(AttentionForward{.shape = shape,
                                      .query = fused.query,
@@ -264,17 +284,20 @@ Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64
                                      .out = x[1],
                                      .log_sum_exp = x[2],
                                      .before = shape.step > 0 ? x[3] : Matrix(),
-                                     .log_sum_exp_before = shape.step > 0 ? x[4] : Matrix()});
+                                     .log_sum_exp_before = shape.step > 0 ? x[4] : Matrix(),
+                                     .places = places_at(x, 5, documents)});
       }};
+  if (!documents.empty()) scenario.operands.push_back(places_operand(shape, documents));
   if (shape.context.ranks > 1)
     scenario.fp32_tolerance = scenario.tolerance(dtype);  // made of narrower numbers
   return scenario;
 }
 
-Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit) {
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit,
+                                     const Documents& documents) {
   const std::int64_t rows = shape.batch * shape.sequence;
   Scenario scenario;
-  scenario.name = "attention backward " + describe(shape, dtype);
+  scenario.name = "attention backward " + describe(shape, dtype) + flag(!documents.empty(), "documents");
   scenario.operands = {
       random_operand(1, dtype, rows, fused_columns(shape), 3 * padding_unit),
       OperandMemory(dtype, rows, shape.heads * shape.head_dimension, padding_unit),
@@ -283,6 +306,7 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
       poisoned_operand(out_dtype(shape, dtype), rows, fused_columns(shape), 5 * padding_unit),
       random_operand(3, DType::fp32, rows, shape.heads * shape.head_dimension, padding_unit),
       random_operand(4, DType::fp32, shape.batch * shape.heads, shape.sequence, 2 * padding_unit)};
+  if (!documents.empty()) scenario.operands.push_back(places_operand(shape, documents));
   // Gradients go wherever the fused matrix of gradients has their place. Differences of nearly equal numbers,
   // P ∘ (dP - D), and P rounded to bf16 for the matrix unit cost bf16 some digits.
   scenario.bf16_tolerance = 1.5e-2;
@@ -297,8 +321,9 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
                        .out = scenario.operands[1].view(),
                        .log_sum_exp = scenario.operands[2].view(),
                        .before = shape.step > 0 ? scenario.operands[5].view() : Matrix(),
-                       .log_sum_exp_before = shape.step > 0 ? scenario.operands[6].view() : Matrix()});
-  scenario.call = [shape](Kernels& kernels, const Views& x) {
+                       .log_sum_exp_before = shape.step > 0 ? scenario.operands[6].view() : Matrix(),
+                       .places = documents.empty() ? Places() : indices_of(scenario.operands[7].view())});
+  scenario.call = [shape, documents](Kernels& kernels, const Views& x) {
     const Fused fused = split(x[0], shape);
     const Fused gradient = split(x[4], shape);
     kernels.run(AttentionBackward{.shape = shape,
@@ -311,13 +336,15 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
                                   .query_gradient = gradient.query,
                                   .key_gradient = gradient.key,
                                   .value_gradient = gradient.value,
-                                  .query_gradient_before = shape.step > 0 ? x[5] : Matrix()});
+                                  .query_gradient_before = shape.step > 0 ? x[5] : Matrix(),
+                                  .places = places_at(x, 7, documents)});
   };
   return scenario;
 }
 
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit) {
+                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit,
+                       const Documents& documents) {
   OperandMemory cosine(DType::fp32, sequence, head_dimension / 2);
   OperandMemory sine(DType::fp32, sequence, head_dimension / 2);
   for (std::int64_t t = 0; t < sequence; ++t) {
@@ -327,9 +354,9 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
       sine.set(t, i, std::sin(angle));
     }
   }
-  return {
-      fmt::format("rope {} {}x{} heads {} dimension {}{}", name_of(dtype), batch, sequence, heads,
-                  head_dimension, flag(inverse, "inverse")),
+  Scenario scenario = {
+      fmt::format("rope {} {}x{} heads {} dimension {}{}{}", name_of(dtype), batch, sequence, heads,
+                  head_dimension, flag(inverse, "inverse"), flag(!documents.empty(), "documents")),
       {random_operand(1, dtype, batch * sequence, heads * head_dimension, 3 * padding_unit), cosine, sine},
       [=](Kernels& kernels, const Views& x) {
         kernels.run(Rope{.x = x[0],
@@ -337,8 +364,12 @@ Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, s
                          .head_dimension = head_dimension,
                          .cosine = x[1],
                          .sine = x[2],
-                         .inverse = inverse});
+                         .inverse = inverse,
+                         .places = places_at(x, 3, documents)});
       }};
+  if (!documents.empty())
+    scenario.operands.push_back(places_operand({.batch = batch, .sequence = sequence}, documents));
+  return scenario;
 }
 
 Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
@@ -493,42 +524,54 @@ Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first
 }
 
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions, std::int64_t padding_unit, FirstRow first_row) {
+                            bool positions, std::int64_t padding_unit, FirstRow first_row,
+                            const Documents& documents) {
   constexpr std::int64_t kVocabulary = 11;
   const std::int64_t tokens = first_row ? 2 * kVocabulary : kVocabulary;
-  return {fmt::format("embedding {} {}x{}x{}{}{}", name_of(dtype), batch, sequence, columns,
-                      flag(positions, "positions"), flag(first_row.has_value(), "part")),
-          {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
-           random_operand(2, dtype, sequence + 3, columns, padding_unit),
-           poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
-           index_operand(tokens_below(tokens, batch * sequence))},
-          [=](Kernels& kernels, const Views& x) {
-            kernels.run(EmbeddingForward{indices_of(x[3]), x[0], positions ? x[1] : Matrix(), sequence, x[2],
-                                         first_row});
-          }};
+  Scenario scenario = {fmt::format("embedding {} {}x{}x{}{}{}{}", name_of(dtype), batch, sequence, columns,
+                                   flag(positions, "positions"), flag(first_row.has_value(), "part"),
+                                   flag(!documents.empty(), "documents")),
+                       {random_operand(1, dtype, kVocabulary, columns, 2 * padding_unit),
+                        random_operand(2, dtype, sequence + 3, columns, padding_unit),
+                        poisoned_operand(dtype, batch * sequence, columns, 3 * padding_unit),
+                        index_operand(tokens_below(tokens, batch * sequence))},
+                       [=](Kernels& kernels, const Views& x) {
+                         kernels.run(EmbeddingForward{indices_of(x[3]), x[0], positions ? x[1] : Matrix(),
+                                                      sequence, x[2], first_row, places_at(x, 4, documents)});
+                       }};
+  if (!documents.empty())
+    scenario.operands.push_back(places_operand({.batch = batch, .sequence = sequence}, documents));
+  return scenario;
 }
 
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit,
-                                     std::int32_t padding_token, bool table, FirstRow first_row) {
+                                     std::int32_t padding_token, bool table, FirstRow first_row,
+                                     const Documents& documents) {
   constexpr std::int64_t kVocabulary = 11;
   const std::int64_t tokens = first_row ? 2 * kVocabulary : kVocabulary;
-  return {fmt::format("embedding backward {} {}x{}x{}{}{}{}{}", name_of(dtype), batch, sequence, columns,
-                      flag(positions, "positions"), flag(padding_token != kNoRow, "padding"),
-                      flag(!table, "no table"), flag(first_row.has_value(), "part")),
-          {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
-           random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
-           random_operand(3, DType::fp32, sequence + 3, columns),
-           index_operand(tokens_below(tokens, batch * sequence))},
-          [=](Kernels& kernels, const Views& x) {
-            kernels.run(EmbeddingBackward{.tokens = indices_of(x[3]),
-                                          .sequence = sequence,
-                                          .out_gradient = x[0],
-                                          .table_gradient = table ? x[1] : Matrix(),
-                                          .positions_gradient = positions ? x[2] : Matrix(),
-                                          .padding_token = padding_token,
-                                          .first_row = first_row});
-          }};
+  Scenario scenario = {
+      fmt::format("embedding backward {} {}x{}x{}{}{}{}{}{}", name_of(dtype), batch, sequence, columns,
+                  flag(positions, "positions"), flag(padding_token != kNoRow, "padding"),
+                  flag(!table, "no table"), flag(first_row.has_value(), "part"),
+                  flag(!documents.empty(), "documents")),
+      {random_operand(1, dtype, batch * sequence, columns, 2 * padding_unit),
+       random_operand(2, DType::fp32, kVocabulary, columns, padding_unit),
+       random_operand(3, DType::fp32, sequence + 3, columns),
+       index_operand(tokens_below(tokens, batch * sequence))},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.run(EmbeddingBackward{.tokens = indices_of(x[3]),
+                                      .sequence = sequence,
+                                      .out_gradient = x[0],
+                                      .table_gradient = table ? x[1] : Matrix(),
+                                      .positions_gradient = positions ? x[2] : Matrix(),
+                                      .padding_token = padding_token,
+                                      .first_row = first_row,
+                                      .places = places_at(x, 4, documents)});
+      }};
+  if (!documents.empty())
+    scenario.operands.push_back(places_operand({.batch = batch, .sequence = sequence}, documents));
+  return scenario;
 }
 
 namespace {

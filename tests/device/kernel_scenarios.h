@@ -45,11 +45,19 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
                                 GradientPlace place, std::int64_t padding_unit = 1, bool unit_offset = false,
                                 NormGradients gradients = {});
 
+/// Lengths of documents that fill sequences one behind another, over and over; none: no places are given.
+using Documents = std::vector<std::int64_t>;
+/// Tokens' places in documents that sequences' borders cut, of those that the shape has.
+OperandMemory places_operand(const AttentionShape& shape, const Documents& documents);
+
 /// Query, key and value are slices of one fused matrix.
-Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
-Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
+Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1,
+                            const Documents& documents = {});
+Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1,
+                                     const Documents& documents = {});
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
-                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1);
+                       std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1,
+                       const Documents& documents = {});
 
 constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::silu, Activation::relu2};
 Scenario activation_scenario(Activation kind, DType dtype, std::int64_t rows, std::int64_t columns,
@@ -81,11 +89,12 @@ Scenario sum_rows_scenario(DType dtype, std::int64_t columns, std::int64_t first
 
 /// Tokens repeat, so gradients of one row meet.
 Scenario embedding_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t columns,
-                            bool positions, std::int64_t padding_unit = 1, FirstRow first_row = {});
+                            bool positions, std::int64_t padding_unit = 1, FirstRow first_row = {},
+                            const Documents& documents = {});
 Scenario embedding_backward_scenario(DType dtype, std::int64_t batch, std::int64_t sequence,
                                      std::int64_t columns, bool positions, std::int64_t padding_unit = 1,
                                      std::int32_t padding_token = kNoRow, bool table = true,
-                                     FirstRow first_row = {});
+                                     FirstRow first_row = {}, const Documents& documents = {});
 /// Also with a loss scale if `scaled`.
 Scenario cross_entropy_scenario(DType dtype, std::int64_t rows, std::int64_t vocabulary, std::int64_t padding,
                                 bool scaled = false, float soft_cap = 0);

@@ -140,6 +140,7 @@ TEST_P(PlantedValues, Attention) {
       cases.push_back({attention_scenario(shape, dtype), {0}, Poison::spreads});
       cases.push_back({attention_backward_scenario(shape, dtype), {3}, Poison::spreads});
     }
+    cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false, 1, {4, 1}), {0}});
     cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false), {0}});
     for (const HeadNormCase& heads : {HeadNormCase{2, 5, 1, 2, 34}, {1, 5, 1, 2, 64, 8}})
       cases.push_back({head_norm_scenario(dtype, heads), {0, 1, 2, 8}});

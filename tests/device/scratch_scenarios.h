@@ -33,6 +33,8 @@ inline std::vector<Scenario> calls_with_scratch() {
     calls.push_back(attention_scenario(shape, dtype));
     calls.push_back(attention_backward_scenario(shape, dtype));
     calls.push_back(embedding_backward_scenario(dtype, 3, 300, 40, true));
+    calls.push_back(
+        embedding_backward_scenario(dtype, 3, 300, 40, true, 1, kNoRow, /*table=*/false, {}, {7, 500}));
     calls.push_back(cross_entropy_scenario(dtype, 20, 2000, 0));
     calls.push_back(parts_of_cross_entropy_scenario(dtype, 20, 6000, 0));
     calls.push_back(route_backward_scenario(dtype, 20, 300, 2, true, false));

@@ -2,7 +2,7 @@
 // overlapped, and a checkpoint continues to the same bits, on the GPU or across devices.
 #include <gtest/gtest.h>
 
-#include "tests/execute/support.h"
+#include "tests/execute/documents_data.h"
 #include "tests/support/devices.h"
 
 namespace strata {
@@ -67,6 +67,18 @@ TEST_P(OnGpu, LossesFollowTheCpu) {
   const double tolerance = GetParam() == DType::fp32 ? 1e-4 : 1e-2;
   for (std::size_t step = 0; step < cpu.steps.size(); ++step) {
     EXPECT_NEAR(gpu.steps[step].loss, cpu.steps[step].loss, tolerance * cpu.steps[step].loss) << step;
+  }
+}
+
+TEST(DocumentsOnGpu, TrainAsEachInASequenceOfItsOwn) {
+  if (const std::string why = test::why_no_device("cuda"); !why.empty()) GTEST_SKIP() << why;
+  const std::unique_ptr<Device> device = test::make_device("cuda", {});
+  const Corpus corpus;
+  for (const char* architecture : {"llama", "qwen3", "gpt2"}) {
+    SCOPED_TRACE(architecture);
+    RunConfig config = test::run_of_documents(corpus, architecture);
+    config.device.kind = DeviceKind::cuda;
+    test::expect_packed_is_apart(config, corpus, device.get());
   }
 }
 

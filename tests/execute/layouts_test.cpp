@@ -48,10 +48,10 @@ std::vector<CoveringLayout> covering_layouts() {
 }
 
 std::string name_of(const CoveringLayout& layout) {
-  return fmt::format("{}_data_{}_tensor_{}_pipeline_{}_context_{}_stage_{}_{}_{}_recompute_{}",
+  return fmt::format("{}_data_{}_tensor_{}_pipeline_{}_context_{}_stage_{}_{}_{}_recompute_{}_packing_{}",
                      layout.at("model"), layout.at("data"), layout.at("tensor"), layout.at("pipeline"),
                      layout.at("context"), layout.at("zero_stage"), layout.at("schedule"),
-                     layout.at("placement"), layout.at("recompute"));
+                     layout.at("placement"), layout.at("recompute"), layout.at("packing"));
 }
 
 template <typename E>
@@ -61,8 +61,21 @@ E choice_of(const std::string& word) {
   return static_cast<E>(found - Words<E>::list.begin());
 }
 
+/// Texts that are shorter and longer than a sequence.
+std::vector<std::string> documents_in(const std::filesystem::path& folder) {
+  std::vector<std::string> paths;
+  for (std::size_t number = 0; number < 80; ++number) {
+    std::string text;
+    for (std::size_t i = 0; i < 1 + number * number % 43; ++i)
+      text += static_cast<char>('a' + (i * i + 3 * number) % 26);
+    paths.push_back((folder / fmt::format("document-{:02}", number)).string());
+    std::ofstream(paths.back()) << text;
+  }
+  return paths;
+}
+
 /// Six layers that four ranks can share, and that eight chunks can.
-RunConfig alone(const std::string& model, const std::filesystem::path& folder) {
+RunConfig alone(const std::string& model, DataPacking packing, const std::filesystem::path& folder) {
   static const std::map<std::string, nlohmann::json> models = {{"llama",
                                                                 {{"num_hidden_layers", 6},
                                                                  {"hidden_size", 32},
@@ -99,6 +112,8 @@ RunConfig alone(const std::string& model, const std::filesystem::path& folder) {
   config.train.steps = 10;
   config.train.precision = DType::fp32;
   config.train.threads = 1;
+  config.data.packing = packing;
+  if (packing == DataPacking::documents) config.data.path = documents_in(folder);
   return config;
 }
 
@@ -113,7 +128,9 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
   int count(const std::string& name) const { return std::stoi(choice(name)); }
   int ranks() const { return count("data") * count("tensor") * count("pipeline") * count("context"); }
 
-  RunConfig alone() const { return strata::alone(choice("model"), folder_.path()); }
+  RunConfig alone() const {
+    return strata::alone(choice("model"), choice_of<DataPacking>(choice("packing")), folder_.path());
+  }
   RunConfig config() const {
     RunConfig config = alone();
     config.parallel.data = count("data");
@@ -133,10 +150,10 @@ class Layouts : public ::testing::TestWithParam<CoveringLayout> {
     config.memory.parameters = config.memory.optimizer_state = TierChoice::nvme;
     return config;
   }
-  /// What one rank does with everything on its device. Each process runs it once per model.
+  /// What one rank does with everything on its device. Each process runs it once per model and packing.
   const Reference& reference() const {
     static std::map<std::string, Reference> references;
-    const auto [found, is_new] = references.try_emplace(choice("model"));
+    const auto [found, is_new] = references.try_emplace(choice("model") + choice("packing"));
     if (is_new) {
       for (const StepReport& step : test::run(alone()).result.steps)
         found->second.losses.push_back(step.loss);

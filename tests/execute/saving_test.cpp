@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_the_plan_was_exact;
+using test::names_in;
 using test::resident_bytes;
 using test::run;
 using test::RunOutcome;
@@ -74,12 +75,6 @@ const std::vector<Place>& places() {
 /// Why a test of `place` cannot run with `folder` for a drive; empty if it can.
 std::string why_not(const Place& place, const TemporaryFolder& folder) {
   return place.needs_drive ? test::why_no_drive(folder.path()) : "";
-}
-
-std::set<std::string> stored_names_in(const fs::path& path) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename().string());
-  return names;
 }
 
 /// What a checkpoint holds, whatever its order of tensors.
@@ -142,7 +137,7 @@ TEST_P(Saving, GivesWhatASynchronousSaveGivesAndThePlanIsExact) {
     EXPECT_EQ(outcome.result.state_hash, expected["step-00000005"].state_hash);
     EXPECT_EQ(outcome.result.saves, 3);
     expect_the_plan_was_exact(outcome);
-    ASSERT_EQ(stored_names_in(config.checkpoint.path),
+    ASSERT_EQ(names_in(config.checkpoint.path),
               (std::set<std::string>{"step-00000002", "step-00000004", "step-00000005"}));
     for (const auto& [name, content] : expected) {
       const Content found = content_of(config, name);
@@ -244,7 +239,7 @@ class SavingBeside : public ::testing::TestWithParam<Place> {
     config.checkpoint.every = 4;
     config.checkpoint.path = (folder_.path() / "out").string();
     EXPECT_EQ(run(config, {.files = &files, .listener = &files}).result.state_hash, expected);
-    EXPECT_EQ(stored_names_in(config.checkpoint.path), (std::set<std::string>{"step-00000004", "step-00000008"}));
+    EXPECT_EQ(names_in(config.checkpoint.path), (std::set<std::string>{"step-00000004", "step-00000008"}));
   }
 
   const TemporaryFolder folder_;
@@ -300,7 +295,7 @@ TEST(SavingStopped, FinishesTheCheckpointOfAStepThatWasReported) {
     const TrainResult stopped = run(config, {.stop = &stop, .listener = &listener}).result;
     EXPECT_TRUE(stopped.interrupted);
     EXPECT_EQ(stopped.saves, 2);
-    EXPECT_EQ(stored_names_in(config.checkpoint.path), (std::set<std::string>{"step-00000002", "step-00000004"}));
+    EXPECT_EQ(names_in(config.checkpoint.path), (std::set<std::string>{"step-00000002", "step-00000004"}));
     EXPECT_EQ(run(config).result.state_hash, straight);
   }
 }
@@ -330,7 +325,7 @@ TEST(SavingFaults, OfAnyOperationAreOneErrorOrAWarningAndLoseNothing) {
       EXPECT_THAT(text, ::testing::HasSubstr("injected failure"));
       if (text.find("was not saved") != std::string::npos) {
         ++unsaved;
-        for (const std::string& name : stored_names_in(config.checkpoint.path))
+        for (const std::string& name : names_in(config.checkpoint.path))
           EXPECT_THAT(name, ::testing::Not(::testing::EndsWith(".tmp"))) << fail_at;
       }
     }

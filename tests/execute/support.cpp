@@ -43,8 +43,7 @@ RunConfig tiny_run(const std::filesystem::path& folder) {
 Model model_of(const RunConfig& config) {
   nlohmann::json keys = config.model.config;
   keys["model_type"] = config.model.architecture;
-  return build_model(parse_architecture(keys, "model.config"), config.train.freeze, config.optimizer,
-                     config.rounding(), config.adapter);
+  return build_run_model(parse_architecture(keys, "model.config"), config);
 }
 
 Model model_of_rank(const RunConfig& config, const Model& whole, std::int64_t rank) {

@@ -14,6 +14,7 @@
 #include "engine/graph/operators/cross_entropy.h"
 #include "engine/graph/share_norms.h"
 #include "engine/graph/unit_builder.h"
+#include "engine/graph/within_documents.h"
 #include "tests/graph/split_proof.h"
 #include "tests/support/declared_axes.h"
 #include "tests/support/guarded_memory.h"
@@ -131,7 +132,11 @@ class Walk {
     for (float& value : values) value *= 0.5F;
     if (tensor.type != TensorType::int32) return values;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto row = static_cast<std::int32_t>((7 * i + 3) % kVocabulary);
+      // Documents of three tokens; or any rows of a table.
+      const auto place = static_cast<std::int64_t>(i) % kShape.sequence % 3;
+      const auto row = static_cast<std::int32_t>(tensor.region == data_region(kPlacesArray)
+                                                     ? place
+                                                     : (7 * static_cast<std::int64_t>(i) + 3) % kVocabulary);
       std::memcpy(&values[i], &row, sizeof(row));
     }
     return values;
@@ -194,6 +199,8 @@ void visit_all_nodes(const Walk::Visit& visit) {
     Walk(fuse(graph), visit).run();
   }
   Walk(shared_norm(), visit).run();
+  for (const UnitGraph& graph : {layer().finish().graph, embedding().finish().graph})
+    Walk(keep_within_documents(graph), visit).run();
 }
 
 TEST(DeclaredAxes, AreTrue) {
@@ -273,15 +280,18 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("row_squares", "t c, 1 t"), std::pair("shared_norm", "t c+, 1 t, 1 c, t c"),
         std::pair("row_projection", "t c^, +t c, 1 c, 1 t"),  // it is linear in the gradient, not in x
         std::pair("shared_norm_gradient", "t c, 1 c, 1 t, 1 t, t c, t c, t c, 1 c"),
-        std::pair("head_norm",
-                  "+(s p) (g q^ d^)|(g d), 1 d, 1 d, +(s p) (g q d)|(g d), (g q)|g (s p), p e^, p e"),
-        std::pair("attention", "(s p) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p"),
+        std::pair(
+            "head_norm",
+            "+(s p^) (g q^ d^)|(g d), 1 d, 1 d, +(s p) (g q d)|(g d), (g q)|g (s p), p e^, p e, 1 (s p)"),
+
+        std::pair("attention", "(s p) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, 1 (s p)"),
         std::pair("attention_gradient",
                   "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "
-                  "(s p) (g q d), (s p) (g d), (s p) (g d)"),
-        std::pair("activation", "+t c, +t c"), std::pair("embedding", "1 (s p), +v+ c, +l^ c, +(s p) c"),
-        std::pair("embedding", "1 (s p^), v+ c, l^ c, (s p) c"),
-        std::pair("embedding", "1 (s p^), v+ c, +l^ c, +(s p) c"),
+                  "(s p) (g q d), (s p) (g d), (s p) (g d), 1 (s p)"),
+        std::pair("activation", "+t c, +t c"),
+        std::pair("embedding", "1 (s p), +v+ c, +l^ c, +(s p) c, 1 (s p)"),
+        std::pair("embedding", "1 (s p^), v+ c, l^ c, (s p) c, 1 (s p)"),
+        std::pair("embedding", "1 (s p^), v+ c, +l^ c, +(s p) c, 1 (s p)"),
         std::pair("embedding_gradient", "1 (s p^), (s p) c, v c"),
         std::pair("cross_entropy", "1 1, t v, 1 t, 1 t"), std::pair("softmax_parts", "+t v+, 1 t, +t c^"),
         std::pair("parts_gradient", "t v, 1 t, +t c^, 1 1"),

@@ -204,7 +204,7 @@ TEST(VocabularyParallel, AddsPositionsOnce) {
   even.vocabulary = 20;
   const DerivedGraph graph = derive(graph_of(even, 0));
   const UnitLayout layout = lay_out(graph, std::array<AxisName, 1>{"vocabulary"}, 2);
-  EXPECT_THAT(layout.forward_nodes.at(0).is_once, ElementsAre(false, false, true, false));
+  EXPECT_THAT(layout.forward_nodes.at(0).is_once, ElementsAre(false, false, true, false, false));
   const std::string text = strata::test::layout(graph_of(even, 0), std::array<AxisName, 1>{"vocabulary"});
   EXPECT_THAT(text, HasSubstr("wte.weight_gradient: split on vocabulary\n"));
   EXPECT_THAT(text, HasSubstr("wpe.weight_gradient: whole\n"));

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 
+#include "engine/graph/within_documents.h"
 #include "tests/model/tiny_model.h"
 
 namespace strata::test {
@@ -151,11 +153,29 @@ std::vector<float> together(const Ranks& ranks, Region region) {
   return whole;
 }
 
-class SplitContextOf : public testing::TestWithParam<TinyArchitecture> {};
+/// Places of tokens of documents that fill both sequences; in a tensor's memory.
+std::vector<float> places_in_documents() {
+  std::vector<float> places;
+  for (const std::int32_t length : {7, 1, 16, 3, 20, 1})
+    for (std::int32_t place = 0; place < length; ++place) places.push_back(std::bit_cast<float>(place));
+  return places;
+}
+
+class SplitContextOf : public testing::TestWithParam<TinyArchitecture> {
+ protected:
+  static void expect_what_one_rank_makes(const Model& model);
+};
 
 TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
-  const Architecture& architecture = GetParam().architecture;
-  const Model model = build_model(architecture);
+  expect_what_one_rank_makes(build_model(GetParam().architecture));
+}
+
+TEST_P(SplitContextOf, MakesWhatOneRankMakesOfDocuments) {
+  expect_what_one_rank_makes(build_model(GetParam().architecture, {}, {}, Rounding::none, {}, true));
+}
+
+void SplitContextOf::expect_what_one_rank_makes(const Model& model) {
+  const Architecture& architecture = model.architecture;
   for (std::size_t u = 1; u + 1 < model.units.size(); ++u) {
     std::vector<float> parameter = random_values(model.units[u].elements, 5);
     for (const TensorSpec& tensor : model.units[u].tensors) {
@@ -172,6 +192,7 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
         rank.give(Region::parameter, parameter);
         const std::int64_t values = kBatch * kSequence * architecture.hidden;
         rank.give_rows(Region::input, random_values(values, 6));
+        rank.give_rows(data_region(kPlacesArray), places_in_documents());
         rank.give_rows(Region::output_gradient, random_values(values, 7));
         rank.give_rows(Region::output, std::vector<float>(static_cast<std::size_t>(values)));
         rank.give_rows(Region::input_gradient, std::vector<float>(static_cast<std::size_t>(values)));
@@ -192,9 +213,10 @@ TEST_P(SplitContextOf, MakesWhatOneRankMakes) {
       std::int64_t ranks;
       bool saves, in_two;
     };
-    for (const auto& [count, saves, in_two] :
-         {Case{2, false, false}, Case{2, true, true}, Case{3, true, false}, Case{4, false, true},
-          Case{4, true, false}}) {
+    std::vector<Case> cases = {{2, true, true}, {3, true, false}};
+    if (!model.within_documents)
+      cases.insert(cases.end(), {{2, false, false}, {4, false, true}, {4, true, false}});
+    for (const auto& [count, saves, in_two] : cases) {
       SCOPED_TRACE(testing::Message() << model.units[u].name << " on " << count << " ranks"
                                       << (saves ? ", saved" : "") << (in_two ? ", in two" : ""));
       const Ranks ranks = run(count, saves, in_two);

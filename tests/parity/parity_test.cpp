@@ -113,8 +113,8 @@ struct Outcome {
 };
 
 Outcome train(const Golden& golden, const RunConfig& config, Device& device) {
-  const Model model = build_model(parse_architecture(read_hf_config(config.model.path), config.model.path),
-                                  config.train.freeze, config.optimizer, Rounding::none, config.adapter);
+  const Model model =
+      build_run_model(parse_architecture(read_hf_config(config.model.path), config.model.path), config);
   const Plan plan = make_plan(config, model);
   Outcome outcome;
   const auto collect = [&](const Instruction& instruction, Trainer& trainer) {

@@ -13,16 +13,25 @@ namespace strata {
 /// Queries that are handled together; they meet the keys panel by panel.
 constexpr std::int64_t kQueryRows = 64;
 
-/// Keys [first, last) that token `query` sees. Keys stand in the order of their positions, and so do
-/// queries: neither end ever falls from one query to the next.
+/// Keys [first, last) that token `query` of a sequence sees, where `places` are the sequence's or none. Keys
+/// stand in the order of their positions, and so do queries: neither end ever falls from one query to the
+/// next.
 struct VisibleKeys {
   std::int64_t first;
   std::int64_t last;
 };
-constexpr VisibleKeys visible_keys(const AttentionShape& shape, std::int64_t query) {
+inline VisibleKeys visible_keys(const AttentionShape& shape, const Places& places, std::int64_t query) {
   const Positions keys = shape.keys();
   const std::int64_t position = shape.queries().at(query);
-  return {shape.window > 0 ? keys.below(position - shape.window + 1) : 0, keys.below(position + 1)};
+  std::int64_t reach = shape.window > 0 ? shape.window - 1 : position;
+  if (!places.empty()) reach = std::min<std::int64_t>(reach, places[static_cast<std::size_t>(query)]);
+  return {keys.below(position - reach), keys.below(position + 1)};
+}
+
+/// Those of one sequence.
+inline Places places_of(const Places& all, const AttentionShape& shape, std::int64_t batch) {
+  const auto count = static_cast<std::size_t>(shape.sequence);
+  return all.empty() ? all : all.subspan(static_cast<std::size_t>(batch) * count, count);
 }
 
 /// Rows of one sequence and columns of one head.

@@ -188,6 +188,7 @@ class BackwardTask {
                std::int64_t kv_head)
       : call_(call),
         shape_(call.shape),
+        places_(places_of(call.places, shape_, batch)),
         scratch_(scratch),
         dtype_(packed_dtype(call.query.dtype)),
         block_product_(block_product_for(dtype_)),
@@ -227,8 +228,8 @@ class BackwardTask {
       projection_[i] = HWY_DYNAMIC_DISPATCH(dot)(gradient.row_slice(i, 1).data, out.row_slice(i, 1).data,
                                                  shape_.head_dimension, gradient.dtype);
     }
-    const std::int64_t first = visible_keys(shape_, row).first / kPanelColumns * kPanelColumns;
-    const std::int64_t last = visible_keys(shape_, row + rows - 1).last;
+    const std::int64_t first = visible_keys(shape_, places_, row).first / kPanelColumns * kPanelColumns;
+    const std::int64_t last = visible_keys(shape_, places_, row + rows - 1).last;
     std::fill_n(scratch_.query_sums, rows * scratch_.out_stride, 0.0F);
     if (call_.query_gradient_before) {
       const Matrix before = head_of(call_.query_gradient_before, shape_, batch_, head).row_slice(row, rows);
@@ -304,7 +305,7 @@ class BackwardTask {
     pair.scale = shape_.scale;
     pair.soft_cap = shape_.soft_cap;
     for (std::int64_t j = 0; j < 2 && i + j < rows; ++j) {
-      const VisibleKeys seen = visible_keys(shape_, row + i + j);
+      const VisibleKeys seen = visible_keys(shape_, places_, row + i + j);
       pair.first[j] = std::max(seen.first, key) - key;
       pair.last[j] = std::min(seen.last, key + width) - key;
       pair.log_sum_exp[j] = log_sum_exp_[i + j];
@@ -330,6 +331,7 @@ class BackwardTask {
 
   const AttentionBackward& call_;
   const AttentionShape& shape_;
+  Places places_;
   const BackwardScratch& scratch_;
   DType dtype_;  ///< of packed operands
   BlockProductFunction block_product_;

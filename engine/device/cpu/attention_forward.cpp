@@ -207,6 +207,7 @@ class ForwardTask {
   ForwardTask(const AttentionForward& call, const ForwardScratch& scratch, std::int64_t batch,
               std::int64_t head)
       : shape_(call.shape),
+        places_(places_of(call.places, shape_, batch)),
         scratch_(scratch),
         dtype_(packed_dtype(call.query.dtype)),
         block_product_(block_product_for(dtype_)),
@@ -222,8 +223,8 @@ class ForwardTask {
 
   void run(std::int64_t begin, std::int64_t end) {
     start(begin, end);
-    const std::int64_t first_key = visible_keys(shape_, begin).first / kChunkKeys * kChunkKeys;
-    const std::int64_t end_key = visible_keys(shape_, end - 1).last;
+    const std::int64_t first_key = visible_keys(shape_, places_, begin).first / kChunkKeys * kChunkKeys;
+    const std::int64_t end_key = visible_keys(shape_, places_, end - 1).last;
     for (std::int64_t key = first_key; key < end_key; key += kChunkKeys) {
       const std::int64_t keys = std::min(kChunkKeys, end_key - key);
       pack_row_panels(key_.row_slice(key, keys), scratch_.key_panels);
@@ -253,8 +254,8 @@ class ForwardTask {
 
   /// Queries [row, row + rows) meet the packed keys [key, key + keys).
   void meet(std::int64_t begin, std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys) {
-    const std::int64_t first = std::max(visible_keys(shape_, row).first, key);
-    const std::int64_t last = std::min(visible_keys(shape_, row + rows - 1).last, key + keys);
+    const std::int64_t first = std::max(visible_keys(shape_, places_, row).first, key);
+    const std::int64_t last = std::min(visible_keys(shape_, places_, row + rows - 1).last, key + keys);
     if (first >= last) return;
     const std::int64_t first_panel = (first - key) / kPanelColumns;
     const std::int64_t last_panel = panel_count(last - key);
@@ -292,7 +293,7 @@ class ForwardTask {
     std::array<VisibleKeys, kQueryRows> visible;
     std::array<float, kQueryRows> decay;
     for (std::int64_t i = 0; i < rows; ++i) {
-      const VisibleKeys keys = visible_keys(shape_, row + i);
+      const VisibleKeys keys = visible_keys(shape_, places_, row + i);
       visible[static_cast<std::size_t>(i)] = {std::max(keys.first, start) - start,
                                               std::min(keys.last, end) - start};
     }
@@ -327,6 +328,7 @@ class ForwardTask {
   }
 
   const AttentionShape& shape_;
+  Places places_;
   const ForwardScratch& scratch_;
   DType dtype_;  ///< of packed operands
   BlockProductFunction block_product_;

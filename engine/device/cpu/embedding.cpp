@@ -26,7 +26,8 @@ template <typename T>
 HWY_INLINE void look_up_rows(const EmbeddingForward& call, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const T* from = row_of<T>(call.table, call.first_row, call.tokens[static_cast<std::size_t>(row)]);
-    const T* position = call.positions ? call.positions.row<T>(row % call.sequence) : nullptr;
+    const T* position =
+        call.positions ? call.positions.row<T>(position_of(call.places, row, call.sequence)) : nullptr;
     T* to = call.out.row<T>(row);
     for_vectors(call.out.columns, [&](auto access, std::int64_t i) HWY_ATTR {
       Float value = from == nullptr ? hn::Zero(FloatTag()) : access.load(from + i);
@@ -58,7 +59,8 @@ HWY_INLINE void scatter_rows(const EmbeddingBackward& call) {
       if (to != nullptr) add_row(from, columns, to);
     }
     if (call.positions_gradient)
-      add_row(from, columns, call.positions_gradient.row<float>(row % call.sequence));
+      add_row(from, columns,
+              call.positions_gradient.row<float>(position_of(call.places, row, call.sequence)));
   }
 }
 

@@ -19,8 +19,9 @@ HWY_INLINE void rotate_rows(const Rope& rope, std::int64_t begin, std::int64_t e
   const std::int64_t half = rope.head_dimension / 2;
   const Float direction = broadcast(rope.inverse ? -1.0F : 1.0F);
   for (std::int64_t row = begin; row < end; ++row) {
-    const float* cosine = rope.cosine.row<float>(row % rope.sequence);
-    const float* sine = rope.sine.row<float>(row % rope.sequence);
+    const std::int64_t position = position_of(rope.places, row, rope.sequence);
+    const float* cosine = rope.cosine.row<float>(position);
+    const float* sine = rope.sine.row<float>(position);
     for (std::int64_t head = 0; head < rope.x.columns; head += rope.head_dimension) {
       T* low = rope.x.row<T>(row) + head;
       T* high = low + half;

@@ -25,9 +25,12 @@ __host__ __device__ int tiles_of(const Shape& shape) {
 }
 
 /// The first tile of keys that some query from `query` on sees.
-__device__ int first_key_tile(const Shape& shape, int query) {
-  if (shape.window == 0) return 0;
-  return shape.keys.below(shape.queries.at(query) - shape.window + 1) / kTile * kTile;
+__device__ int first_key_tile(const Shape& shape, const std::int32_t* places, int query) {
+  if (shape.window == 0 && places == nullptr) return 0;
+  const int position = shape.queries.at(query);
+  int reach = shape.window == 0 ? position : shape.window - 1;
+  if (places != nullptr && places[query] < reach) reach = places[query];
+  return shape.keys.below(position - reach) / kTile * kTile;
 }
 
 /// One past the last key that some query of the tile at `query_first` sees.
@@ -42,10 +45,21 @@ __device__ int first_query_tile(const Shape& shape, int key_first) {
 }
 
 /// One past the last query that sees some key of the tile at `key_first`.
-__device__ int end_of_queries(const Shape& shape, int key_first) {
-  if (shape.window == 0) return shape.sequence;
-  const int last = std::min(shape.sequence, key_first + kTile) - 1;
-  return shape.queries.below(shape.keys.at(last) + shape.window);
+__device__ int end_of_queries(const Shape& shape, const std::int32_t* places, int key_first) {
+  const int last = shape.keys.at(std::min(shape.sequence, key_first + kTile) - 1);
+  int end = shape.window == 0 ? shape.sequence : shape.queries.below(last + shape.window);
+  if (places == nullptr) return end;
+  // Where documents begin never falls from one query to the next.
+  int begin = 0;
+  while (begin < end) {
+    const int middle = (begin + end) / 2;
+    if (shape.queries.at(middle) - places[middle] <= last) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return end;
 }
 
 /// What softmax is given for a product of query and key.
@@ -61,15 +75,16 @@ struct RunningSoftmax {
 };
 
 /// Turns scores into weights in shared memory; `shrink`: the factor on the sums of before.
-__device__ void add_to_softmax(const Shape& shape, int query_first, int key_first, const Scores& scores,
-                               RunningSoftmax& softmax, Shared& shared, float (&shrink)[kMine]) {
+__device__ void add_to_softmax(const Shape& shape, const std::int32_t* places, int query_first, int key_first,
+                               const Scores& scores, RunningSoftmax& softmax, Shared& shared,
+                               float (&shrink)[kMine]) {
 #pragma unroll
   for (int i = 0; i < kMine; ++i) {
     float scaled[kMine];
     float largest = softmax.largest[i];
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
-      const bool seen = visible(shape, query_first + my_row(i), key_first + my_score_column(j));
+      const bool seen = visible(shape, places, query_first + my_row(i), key_first + my_score_column(j));
       scaled[j] = seen ? score_of(shape, scores[i][j]) : -INFINITY;
       largest = fmaxf(largest, scaled[j]);
     }
@@ -123,6 +138,7 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
+  const std::int32_t* places = shape.places_of(place.batch);
   const Head<const T> query = head_of(x.query, shape, place.batch, place.head);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
@@ -135,11 +151,11 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
                           x.log_sum_exp_before.row(statistics_row), query_first, softmax, sums);
   }
   const int key_end = end_of_keys(shape, query_first);
-  for (int key_first = first_key_tile(shape, query_first); key_first < key_end; key_first += kTile) {
+  for (int key_first = first_key_tile(shape, places, query_first); key_first < key_end; key_first += kTile) {
     Scores scores = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     float shrink[kMine];
-    add_to_softmax(shape, query_first, key_first, scores, softmax, shared, shrink);
+    add_to_softmax(shape, places, query_first, key_first, scores, softmax, shared, shrink);
 #pragma unroll
     for (int s = 0; s < slices; ++s) {
 #pragma unroll
@@ -242,9 +258,10 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
   const QueryStatistics statistics(x, shape, place.batch, place.head);
+  const std::int32_t* places = shape.places_of(place.batch);
   Sums<slices> sums = {};
   const int key_end = end_of_keys(shape, query_first);
-  for (int key_first = first_key_tile(shape, query_first); key_first < key_end; key_first += kTile) {
+  for (int key_first = first_key_tile(shape, places, query_first); key_first < key_end; key_first += kTile) {
     Scores scores = {}, weight_gradients = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     add_scores(out_gradient, query_first, value, key_first, shared, weight_gradients);
@@ -254,7 +271,7 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
 #pragma unroll
       for (int j = 0; j < kMine; ++j) {
         float score_gradient = 0;
-        if (visible(shape, token, key_first + my_score_column(j))) {
+        if (visible(shape, places, token, key_first + my_score_column(j))) {
           const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
           score_gradient =
               weight.value * (weight_gradients[i][j] - statistics.projection[token]) * weight.slope;
@@ -283,7 +300,8 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
   const int kv_heads = shape.heads / shape.group;
   const Place place(shape, kv_heads);
   const int key_first = place.tile * kTile;
-  const int query_end = end_of_queries(shape, key_first);
+  const std::int32_t* places = shape.places_of(place.batch);
+  const int query_end = end_of_queries(shape, places, key_first);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head);
   Sums<slices> key_sums = {}, value_sums = {};
@@ -302,7 +320,7 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
 #pragma unroll
         for (int i = 0; i < kMine; ++i) {
           float value = 0;
-          if (visible(shape, token, key_first + my_row(i))) {
+          if (visible(shape, places, token, key_first + my_row(i))) {
             const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
             value = weight.value;
             score_gradients[i][j] =
@@ -335,7 +353,7 @@ RowPositions row_positions(const Positions& positions) {
           .gap = static_cast<int>(positions.gap)};
 }
 
-Shape shape_of(const AttentionShape& shape) {
+Shape shape_of(const AttentionShape& shape, const Places& places) {
   assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
   return {.batch = static_cast<int>(shape.batch),
           .sequence = static_cast<int>(shape.sequence),
@@ -346,7 +364,8 @@ Shape shape_of(const AttentionShape& shape) {
           .scale = shape.scale,
           .soft_cap = shape.soft_cap,
           .queries = row_positions(shape.queries()),
-          .keys = row_positions(shape.keys())};
+          .keys = row_positions(shape.keys()),
+          .places = places.data()};
 }
 
 template <typename T>
@@ -383,7 +402,7 @@ void with_slices(std::int64_t dimension, const Call& call) {
 
 template <typename T>
 void attention_of_type(const CudaContext& context, const AttentionForward& call) {
-  const Shape shape = shape_of(call.shape);
+  const Shape shape = shape_of(call.shape, call.places);
   ForwardOperands<T> x = {.query = operand<const T>(call.query, shape),
                           .key = operand<const T>(call.key, shape),
                           .value = operand<const T>(call.value, shape),
@@ -403,7 +422,7 @@ void attention_of_type(const CudaContext& context, const AttentionForward& call)
 
 template <typename T>
 void attention_backward_of_type(const CudaContext& context, const AttentionBackward& call) {
-  const Shape shape = shape_of(call.shape);
+  const Shape shape = shape_of(call.shape, call.places);
   const std::int64_t statistics = call.shape.batch * call.shape.heads * call.shape.sequence;
   std::byte* scratch = context.scratch.at_least(scratch_on_cuda(call));
   BackwardOperands<T> x = {.query = operand<const T>(call.query, shape),

@@ -50,9 +50,10 @@ bool vectors_fit(const Matrix& matrix) {
 }
 
 /// Why cuDNN is not asked; empty if it is.
-std::string why_not(const AttentionShape& shape, std::initializer_list<Matrix> operands,
+std::string why_not(const AttentionShape& shape, const Places& places, std::initializer_list<Matrix> operands,
                     const Matrix& log_sum_exp) {
   if (shape.soft_cap != 0) return "cuDNN knows no soft cap";
+  if (!cudnn_knows(places)) return "cuDNN's plans know no documents in a sequence";
   if (!cudnn_computes(shape)) return "cuDNN computes no steps of a ring of ranks";
   const auto is_fp32 = [](const Matrix& matrix) { return matrix.dtype == DType::fp32; };
   if (std::any_of(operands.begin(), operands.end(), is_fp32)) return "cuDNN computes none in fp32";
@@ -305,7 +306,7 @@ CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::forward(const CudaContext& context, const AttentionForward& call) {
   if (const std::string why =
-          why_not(call.shape, {call.query, call.key, call.value, call.out}, call.log_sum_exp);
+          why_not(call.shape, call.places, {call.query, call.key, call.value, call.out}, call.log_sum_exp);
       !why.empty()) {
     plans_->say_slow(call.shape, why);
     return false;
@@ -319,7 +320,7 @@ bool CudnnAttention::forward(const CudaContext& context, const AttentionForward&
 }
 
 bool CudnnAttention::backward(const CudaContext& context, const AttentionBackward& call) {
-  std::string why = why_not(call.shape,
+  std::string why = why_not(call.shape, call.places,
                             {call.query, call.key, call.value, call.out, call.out_gradient,
                              call.query_gradient, call.key_gradient, call.value_gradient},
                             call.log_sum_exp);

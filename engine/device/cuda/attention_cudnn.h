@@ -19,8 +19,8 @@ class CudnnAttention {
   ~CudnnAttention();
 
   /// Enqueues the call. False, with nothing enqueued, if cuDNN does not compute it: fp32, a soft cap,
-  /// operands that are not aligned to 16 bytes, a head_dimension that it lacks. The answer depends on shape,
-  /// strides and dtype alone.
+  /// documents, operands that are not aligned to 16 bytes, a head_dimension that it lacks. The answer depends
+  /// on shape, strides and dtype alone.
   bool forward(const CudaContext& context, const AttentionForward& call);
   /// Deterministic.
   bool backward(const CudaContext& context, const AttentionBackward& call);

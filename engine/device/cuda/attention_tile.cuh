@@ -42,6 +42,12 @@ struct Shape {
   float scale;
   float soft_cap;  ///< 0: none
   RowPositions queries, keys;
+  const std::int32_t* places;  ///< of all queries in their documents; null: none
+
+  /// Those of one sequence.
+  __device__ const std::int32_t* places_of(int batch_index) const {
+    return places == nullptr ? nullptr : places + std::int64_t{batch_index} * sequence;
+  }
 };
 
 /// An operand of the call. `vectors`: all of its heads' rows can be read in steps of 16 bytes.
@@ -130,10 +136,11 @@ __device__ inline int my_slice_column() {
   return static_cast<int>(threadIdx.x) % kSide * kPairs;
 }
 
-__device__ inline bool visible(const Shape& shape, int query, int key) {
+/// `places` are the sequence's, or null.
+__device__ inline bool visible(const Shape& shape, const std::int32_t* places, int query, int key) {
   const int distance = shape.queries.at(query) - shape.keys.at(key);
   return distance >= 0 && query < shape.sequence && key < shape.sequence &&
-         (shape.window == 0 || distance < shape.window);
+         (shape.window == 0 || distance < shape.window) && (places == nullptr || distance <= places[query]);
 }
 
 /// Neighbouring columns that a thread loads of a slice; heads whose size this divides can be read in steps of

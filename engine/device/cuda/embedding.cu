@@ -35,12 +35,15 @@ Stretch stretch_of(const Matrix& table, const FirstRow& first_row) {
 template <int run, typename T>
 __global__ void __launch_bounds__(kRows* kWarp)
     embedding_kernel(const std::int32_t* tokens, std::int64_t count, Stretch stretch, Rows<const T> table,
-                     Rows<const T> positions, std::int64_t sequence, Rows<T> out, std::int64_t columns) {
+                     Rows<const T> positions, const std::int32_t* places, std::int64_t sequence, Rows<T> out,
+                     std::int64_t columns) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (row >= count) return;
   const std::int32_t table_row = stretch.row_of(tokens[row]);
   const T* from = table.row(table_row);
-  const T* position = positions.data == nullptr ? nullptr : positions.row(row % sequence);
+  const T* position = positions.data == nullptr
+                          ? nullptr
+                          : positions.row(places == nullptr ? row % sequence : std::int64_t{places[row]});
   T* to = out.row(row);
   for (std::int64_t column = threadIdx.x * run; column < columns; column += kWarp * run) {
     Run<T, run> values = {};
@@ -219,27 +222,27 @@ unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
 
 template <typename T>
 void embedding_of_type(const CudaContext& context, const EmbeddingForward& call) {
-  const auto& [tokens, table, positions, sequence, out, first_row] = call;
-  const Stretch stretch = stretch_of(table, first_row);
-  const auto table_rows = rows_of<const T>(table);
-  const auto position_rows = positions ? rows_of<const T>(positions) : Rows<const T>{};
-  const auto out_rows = rows_of<T>(out);
+  const Stretch stretch = stretch_of(call.table, call.first_row);
+  const auto table_rows = rows_of<const T>(call.table);
+  const auto position_rows = call.positions ? rows_of<const T>(call.positions) : Rows<const T>{};
+  const auto out_rows = rows_of<T>(call.out);
   const auto enqueue = [&](auto run) {
-    launch(embedding_kernel<run(), T>, dim3(blocks_for(out.rows, kRows)), dim3(kWarp, kRows), 0,
-           context.stream, tokens.data(), out.rows, stretch, table_rows, position_rows, sequence, out_rows,
-           out.columns);
+    launch(embedding_kernel<run(), T>, dim3(blocks_for(call.out.rows, kRows)), dim3(kWarp, kRows), 0,
+           context.stream, call.tokens.data(), call.out.rows, stretch, table_rows, position_rows,
+           call.places.data(), call.sequence, out_rows, call.out.columns);
   };
-  with_run<16 / sizeof(T)>(out.columns, enqueue, table_rows, position_rows, out_rows);
+  with_run<16 / sizeof(T)>(call.out.columns, enqueue, table_rows, position_rows, out_rows);
 }
 
 Bytes entry_bytes_of(std::int64_t tokens) {
   return align_up(tokens * static_cast<Bytes>(sizeof(Entry)), 16);
 }
 
-/// Entries of all tokens, sorted by row and then by position; lives in the scratch memory.
-const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward& call) {
-  const std::span<const std::int32_t> tokens = call.tokens;
-  const std::int64_t last_row = call.table_gradient.rows - (call.first_row ? 0 : 1);
+/// Entries of all tokens, sorted by row and then by position; lives in the scratch memory of the call. Rows
+/// are those of tokens in a table, or of places in that of positions.
+const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward& call,
+                            std::span<const std::int32_t> tokens, const Stretch& stretch,
+                            std::int32_t last_row) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   const unsigned blocks = blocks_for(count, kEntries);
   const Bytes entry_bytes = entry_bytes_of(count);
@@ -254,7 +257,7 @@ const Entry* sorted_entries(const CudaContext& context, const EmbeddingBackward&
                            .to = sorted == buffers[0] ? buffers[1] : buffers[0],
                            .counts = counts,
                            .count = count,
-                           .stretch = stretch_of(call.table_gradient, call.first_row),
+                           .stretch = stretch,
                            .shift = shift};
     launch(count_digits_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
     launch(move_entries_kernel, dim3(blocks), dim3(kDigits), 0, context.stream, pass);
@@ -269,15 +272,25 @@ void embedding_backward_of_type(const CudaContext& context, const EmbeddingBackw
   const auto gradient_rows = rows_of<const T>(call.out_gradient);
   const auto table_rows = rows_of<float>(call.table_gradient);
   const auto position_rows = rows_of<float>(call.positions_gradient);
-  const Entry* entries = call.table_gradient ? sorted_entries(context, call) : nullptr;
   const auto enqueue = [&](auto run) {
     const unsigned column_blocks = blocks_for(columns, kWarp * run());
-    if (entries != nullptr) {
+    const auto add_sorted = [&](std::span<const std::int32_t> tokens, const Rows<float>& rows,
+                                const Stretch& stretch, std::int32_t last_row, std::int32_t left_out) {
+      const Entry* entries = sorted_entries(context, call, tokens, stretch, last_row);
       launch(table_gradient_kernel<run(), T>, dim3(blocks_for(count, kRows), column_blocks),
-             dim3(kWarp, kRows), 0, context.stream, entries, count, gradient_rows, columns, table_rows,
-             stretch_of(call.table_gradient, call.first_row), call.padding_token);
+             dim3(kWarp, kRows), 0, context.stream, entries, count, gradient_rows, columns, rows, stretch,
+             left_out);
+    };
+    if (call.table_gradient) {
+      const Stretch stretch = stretch_of(call.table_gradient, call.first_row);
+      add_sorted(call.tokens, table_rows, stretch, stretch.rows - (call.first_row ? 0 : 1),
+                 call.padding_token);
     }
     if (!call.positions_gradient) return;
+    if (!call.places.empty()) {
+      const Stretch stretch = stretch_of(call.positions_gradient, {});
+      return add_sorted(call.places, position_rows, stretch, stretch.rows - 1, kNoRow);
+    }
     launch(positions_gradient_kernel<run(), T>, dim3(blocks_for(call.sequence, kRows), column_blocks),
            dim3(kWarp, kRows), 0, context.stream, count, call.sequence, gradient_rows, columns,
            position_rows);
@@ -296,7 +309,7 @@ void run_on_cuda(const CudaContext& context, const EmbeddingForward& call) {
 }
 
 Bytes scratch_on_cuda(const EmbeddingBackward& call) {
-  if (!call.table_gradient) return 0;
+  if (!call.table_gradient && call.places.empty()) return 0;
   const auto count = static_cast<std::int64_t>(call.tokens.size());
   return 2 * entry_bytes_of(count) +
          std::int64_t{blocks_for(count, kEntries)} * kDigits * static_cast<Bytes>(sizeof(std::int32_t));

@@ -33,6 +33,7 @@ struct Heads {
   const T *query_weight, *key_weight;
   Rows<float> deviation;
   Rows<const float> cosine, sine;  ///< data null: no rotation
+  const std::int32_t* places;      ///< null: none
 
   __device__ int half() const { return dimension / 2; }
   __device__ bool is_query(std::int64_t head) const { return head < query_heads; }
@@ -108,7 +109,7 @@ struct Head {
   /// Turns what is rounded to T already; a direction of -1 turns it back.
   __device__ void rotate(Pairs<width>& pairs, float direction) const {
     if (all.cosine.data == nullptr) return;
-    const std::int64_t position = token % all.sequence;
+    const std::int64_t position = all.places == nullptr ? token % all.sequence : all.places[token];
     float cosine[width], sine[width];
     load_table(all.cosine.row(position) + (is_there ? at : 0), cosine);
     load_table(all.sine.row(position) + (is_there ? at : 0), sine);
@@ -239,7 +240,8 @@ Heads<T> heads_on_cuda(const Call& call, const Matrix& out) {
           .key_weight = rows_of<const T>(call.key_weight).data,
           .deviation = rows_of<float>(call.reciprocal_deviation),
           .cosine = rows_of<const float>(call.cosine),
-          .sine = rows_of<const float>(call.sine)};
+          .sine = rows_of<const float>(call.sine),
+          .places = call.places.data()};
 }
 
 template <typename T>

@@ -20,6 +20,8 @@ struct Rotation {
   std::int64_t rows, heads, sequence, head_dimension;
   Rows<const float> cosine, sine;
   float direction;  ///< 1, or -1: back
+  const std::int32_t*
+      places;  ///< null: a row's place is that in its sequence; otherwise all are one sequence
 };
 
 /// `width` must divide half a head.
@@ -44,8 +46,9 @@ __global__ void __launch_bounds__(kRopeThreads) rope_kernel(Rotation<T> rotation
   const std::int64_t pair = std::int64_t{index - head * runs} * width;
   for (std::int64_t t = blockIdx.y; t < rotation.sequence; t += gridDim.y) {
     float cosine[width], sine[width];
-    load_table(rotation.cosine.row(t) + pair, cosine);
-    load_table(rotation.sine.row(t) + pair, sine);
+    const std::int64_t place = rotation.places == nullptr ? t : rotation.places[t];
+    load_table(rotation.cosine.row(place) + pair, cosine);
+    load_table(rotation.sine.row(place) + pair, sine);
 #pragma unroll
     for (int k = 0; k < width; ++k) sine[k] *= rotation.direction;
     const std::int64_t step = rotation.sequence * gridDim.z;
@@ -75,11 +78,12 @@ void run_on_cuda(const CudaContext& context, const Rope& rope) {
     const Rotation<T> rotation = {.x = rows_of<T>(rope.x),
                                   .rows = rope.x.rows,
                                   .heads = rope.x.columns / rope.head_dimension,
-                                  .sequence = rope.sequence,
+                                  .sequence = rope.places.empty() ? rope.sequence : rope.x.rows,
                                   .head_dimension = rope.head_dimension,
                                   .cosine = rows_of<const float>(rope.cosine),
                                   .sine = rows_of<const float>(rope.sine),
-                                  .direction = rope.inverse ? -1.0F : 1.0F};
+                                  .direction = rope.inverse ? -1.0F : 1.0F,
+                                  .places = rope.places.data()};
     if (rope.head_dimension / 2 % kWidth == 0 && is_aligned<kWidth>(rotation.x) &&
         is_aligned<kTableWidth<kWidth>>(rotation.cosine) && is_aligned<kTableWidth<kWidth>>(rotation.sine)) {
       launch_rope<kWidth>(context, rotation);

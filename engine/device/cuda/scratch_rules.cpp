@@ -14,10 +14,10 @@ Bytes bytes_of(const Call& call) {
   return scratch_on_cuda(call);
 }
 Bytes bytes_of(const AttentionForward& call) {
-  return cudnn_forward_bytes(call.shape);
+  return cudnn_knows(call.places) ? cudnn_forward_bytes(call.shape) : 0;
 }
 Bytes bytes_of(const AttentionBackward& call) {
-  return std::max(scratch_on_cuda(call), cudnn_backward_bytes(call.shape));
+  return std::max(scratch_on_cuda(call), cudnn_knows(call.places) ? cudnn_backward_bytes(call.shape) : 0);
 }
 
 }  // namespace

@@ -21,10 +21,14 @@ struct Head {
   std::int64_t first_row, query_column, kv_column, statistics_row;
 };
 
-/// Whether token t sees key s.
-bool sees(const AttentionShape& shape, std::int64_t t, std::int64_t s) {
+/// Whether token t of sequence `batch` sees key s.
+template <typename Call>
+bool sees(const Call& call, std::int64_t batch, std::int64_t t, std::int64_t s) {
+  const AttentionShape& shape = call.shape;
   const std::int64_t distance = shape.queries().at(t) - shape.keys().at(s);
-  return distance >= 0 && (shape.window == 0 || distance < shape.window);
+  const std::int64_t row = batch * shape.sequence + t;
+  return distance >= 0 && (shape.window == 0 || distance < shape.window) &&
+         (call.places.empty() || distance <= call.places[static_cast<std::size_t>(row)]);
 }
 
 /// What softmax is given for a product of query and key, and its derivative by that product.
@@ -64,20 +68,22 @@ void expect_shapes(const AttentionShape& shape, const Matrix& query, const Matri
 }  // namespace
 
 void run_on_reference(const AttentionForward& attention) {
-  const auto& [shape, query, key, value, out, log_sum_exp, before, log_sum_exp_before] = attention;
+  const auto& [shape, query, key, value, out, log_sum_exp, before, log_sum_exp_before, places] = attention;
   expect_shapes(shape, query, key, value, out, log_sum_exp);
+  expect_places(places, query.rows);
   expect(!before || (is_fp32(before, out.rows, out.columns) && is_like(log_sum_exp_before, log_sum_exp)),
          "fp32 results of other keys, of the same shape");
   std::vector<double> scores(static_cast<std::size_t>(shape.sequence));
   for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
-    const Head head(shape, index / shape.heads, index % shape.heads);
+    const std::int64_t batch = index / shape.heads;
+    const Head head(shape, batch, index % shape.heads);
     for (std::int64_t t = 0; t < shape.sequence; ++t) {
       const double normaliser_before = before ? load(log_sum_exp_before, head.statistics_row, t) : -INFINITY;
       double largest = normaliser_before;
       for (std::int64_t s = 0; s < shape.sequence; ++s) {
         double& score = scores[static_cast<std::size_t>(s)];
         score = -INFINITY;
-        if (!sees(shape, t, s)) continue;
+        if (!sees(attention, batch, t, s)) continue;
         score = Score(shape, dot(query, head.first_row + t, head.query_column, key, head.first_row + s,
                                  head.kv_column, shape.head_dimension))
                     .value;
@@ -85,14 +91,14 @@ void run_on_reference(const AttentionForward& attention) {
       }
       double sum = before ? std::exp(normaliser_before - largest) : 0;
       for (std::int64_t s = 0; s < shape.sequence; ++s)
-        if (sees(shape, t, s)) sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
+        if (sees(attention, batch, t, s)) sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
       const double normaliser = largest + std::log(sum);
       store(log_sum_exp, head.statistics_row, t, normaliser);
       const double share_before = before ? std::exp(normaliser_before - normaliser) : 0;
       for (std::int64_t d = 0; d < shape.head_dimension; ++d) {
         double result = before ? share_before * load(before, head.first_row + t, head.query_column + d) : 0;
         for (std::int64_t s = 0; s < shape.sequence; ++s) {
-          if (!sees(shape, t, s)) continue;
+          if (!sees(attention, batch, t, s)) continue;
           result += std::exp(scores[static_cast<std::size_t>(s)] - normaliser) *
                     load(value, head.first_row + s, head.kv_column + d);
         }
@@ -110,6 +116,7 @@ void run_on_reference(const AttentionBackward& attention) {
   const auto& a = attention;
   const AttentionShape& shape = a.shape;
   expect_shapes(shape, a.query, a.key, a.value, a.out, a.log_sum_exp);
+  expect_places(a.places, a.query.rows);
   const auto is_gradient = [](const Matrix& gradient, const Matrix& of) {
     return is_like(gradient, of) || is_fp32(gradient, of.rows, of.columns);
   };
@@ -127,7 +134,7 @@ void run_on_reference(const AttentionBackward& attention) {
       const double out_projection =
           dot(a.out, query_row, head.query_column, a.out_gradient, query_row, head.query_column, dimension);
       for (std::int64_t s = 0; s < shape.sequence; ++s) {
-        if (!sees(shape, t, s)) continue;
+        if (!sees(a, index / shape.heads, t, s)) continue;
         const std::int64_t key_row = head.first_row + s;
         const Score score(
             shape, dot(a.query, query_row, head.query_column, a.key, key_row, head.kv_column, dimension));
@@ -166,10 +173,13 @@ void run_on_reference(const Rope& rope) {
   const std::int64_t half = rope.head_dimension / 2;
   expect(rope.x && rope.x.columns % rope.head_dimension == 0 && rope.head_dimension % 2 == 0,
          "whole heads of an even dimension");
-  expect(is_fp32(rope.cosine, rope.sequence, half) && is_fp32(rope.sine, rope.sequence, half),
+  const std::int64_t positions = rope.places.empty() ? rope.sequence : rope.cosine.rows;
+  expect(is_fp32(rope.cosine, positions, half) && is_fp32(rope.sine, positions, half),
          "fp32 tables of [sequence, head_dimension / 2]");
+  expect_places(rope.places, rope.x.rows);
   for (std::int64_t row = 0; row < rope.x.rows; ++row) {
-    const std::int64_t position = row % rope.sequence;
+    const std::int64_t position = position_of(rope.places, row, rope.sequence);
+    expect(position >= 0 && position < positions, "places that tables have a row for");
     for (std::int64_t column = 0; column < rope.x.columns; column += rope.head_dimension) {
       for (std::int64_t d = 0; d < half; ++d) {
         const double cosine = load(rope.cosine, position, d);

@@ -186,12 +186,14 @@ void run_on_reference(const EmbeddingForward& call) {
   expect(!call.positions ||
              (call.positions.rows >= call.sequence && call.positions.columns == call.table.columns),
          "positions of at least [sequence, hidden]");
+  expect_places(call.places, call.out.rows);
   for_each_element(call.out, [&](std::int64_t row, std::int64_t column) {
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
     const std::int64_t table_row = token - call.first_row.value_or(0);
     const bool has_row = table_row >= 0 && table_row < call.table.rows;
     expect(token >= 0 && (has_row || call.first_row), "tokens in [0, vocabulary)");
-    const double position = call.positions ? load(call.positions, row % call.sequence, column) : 0;
+    const double position =
+        call.positions ? load(call.positions, position_of(call.places, row, call.sequence), column) : 0;
     store(call.out, row, column, (has_row ? load(call.table, table_row, column) : 0) + position);
   });
 }
@@ -204,6 +206,7 @@ void run_on_reference(const EmbeddingBackward& call) {
   expect(!table_gradient ||
              (table_gradient.columns == out_gradient.columns && table_gradient.dtype == DType::fp32),
          "an fp32 table_gradient of [vocabulary, hidden]");
+  expect_places(call.places, out_gradient.rows);
   for_each_element(out_gradient, [&](std::int64_t row, std::int64_t column) {
     const std::int32_t token = call.tokens[static_cast<std::size_t>(row)];
     const std::int64_t table_row = token - call.first_row.value_or(0);
@@ -211,7 +214,8 @@ void run_on_reference(const EmbeddingBackward& call) {
     expect(token >= 0 && (!table_gradient || has_row || call.first_row), "tokens in [0, vocabulary)");
     const double gradient = load(out_gradient, row, column);
     if (has_row && token != call.padding_token) add_to(table_gradient, table_row, column, gradient);
-    if (call.positions_gradient) add_to(call.positions_gradient, row % call.sequence, column, gradient);
+    if (call.positions_gradient)
+      add_to(call.positions_gradient, position_of(call.places, row, call.sequence), column, gradient);
   });
 }
 

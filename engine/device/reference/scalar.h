@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/storage_type.h"
-#include "engine/device/matrix.h"
+#include "engine/device/kernel_call.h"
 
 namespace strata::reference {
 
@@ -39,6 +39,10 @@ inline bool is_fp32(const Matrix& x, std::int64_t rows, std::int64_t columns) {
 
 inline bool is_fp32_or_absent(const Matrix& x, std::int64_t rows, std::int64_t columns) {
   return !x || is_fp32(x, rows, columns);
+}
+
+inline void expect_places(const Places& places, std::int64_t rows) {
+  expect(places.empty() || static_cast<std::int64_t>(places.size()) == rows, "a place for each token");
 }
 
 /// Same shape and dtype as `like`.

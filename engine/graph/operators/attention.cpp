@@ -43,8 +43,13 @@ double product_flops_of_step(AttentionShape attention, const Operands& operands)
 }  // namespace
 
 void AttentionRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionForward{shape_of(attention_, operands), operands[query], operands[key],
-                               operands[value], operands[out], operands[log_sum_exp]});
+  kernels.run(AttentionForward{.shape = shape_of(attention_, operands),
+                               .query = operands[query],
+                               .key = operands[key],
+                               .value = operands[value],
+                               .out = operands[out],
+                               .log_sum_exp = operands[log_sum_exp],
+                               .places = operands.indices(places)});
 }
 
 double AttentionRule::flops(const Operands& operands) const {
@@ -61,13 +66,21 @@ void AttentionRule::differentiate(const Node& node, Derivation& derivation) cons
   const TensorView value_gradient = derivation.first_gradient(node[value]);
   derivation.add(std::make_shared<AttentionGradientRule>(attention_),
                  {node[query], node[key], node[value], node[out], node[log_sum_exp], out_gradient,
-                  query_gradient, key_gradient, value_gradient});
+                  query_gradient, key_gradient, value_gradient, node[places]});
 }
 
 void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionBackward{shape_of(attention_, operands), operands[query], operands[key],
-                                operands[value], operands[out], operands[log_sum_exp], operands[out_gradient],
-                                operands[query_gradient], operands[key_gradient], operands[value_gradient]});
+  kernels.run(AttentionBackward{.shape = shape_of(attention_, operands),
+                                .query = operands[query],
+                                .key = operands[key],
+                                .value = operands[value],
+                                .out = operands[out],
+                                .log_sum_exp = operands[log_sum_exp],
+                                .out_gradient = operands[out_gradient],
+                                .query_gradient = operands[query_gradient],
+                                .key_gradient = operands[key_gradient],
+                                .value_gradient = operands[value_gradient],
+                                .places = operands.indices(places)});
 }
 
 /// Five products: the scores are computed again.
@@ -83,7 +96,8 @@ void RingAttentionRule::run(Kernels& kernels, const Operands& operands) const {
                                .out = operands[out],
                                .log_sum_exp = operands[log_sum_exp],
                                .before = operands[before],
-                               .log_sum_exp_before = operands[log_sum_exp_before]});
+                               .log_sum_exp_before = operands[log_sum_exp_before],
+                               .places = operands.indices(places)});
 }
 
 double RingAttentionRule::flops(const Operands& operands) const {
@@ -105,7 +119,8 @@ void RingAttentionGradientRule::run(Kernels& kernels, const Operands& operands) 
                                 .query_gradient = operands[query_gradient],
                                 .key_gradient = operands[key_gradient],
                                 .value_gradient = operands[value_gradient],
-                                .query_gradient_before = operands[query_gradient_before]});
+                                .query_gradient_before = operands[query_gradient_before],
+                                .places = operands.indices(places)});
 }
 
 double RingAttentionGradientRule::flops(const Operands& operands) const {
@@ -114,14 +129,14 @@ double RingAttentionGradientRule::flops(const Operands& operands) const {
 
 void RopeRule::run(Kernels& kernels, const Operands& operands) const {
   kernels.run(Rope{operands[x], operands.shape().sequence, head_dimension_, operands[cosine], operands[sine],
-                   inverse_});
+                   inverse_, operands.indices(places)});
 }
 
 void RopeRule::differentiate(const Node& node, Derivation& derivation) const {
   const TensorView gradient = derivation.gradient(node[x]);
   if (gradient && derivation.wants(node[x]))
     derivation.add(std::make_shared<RopeRule>(head_dimension_, !inverse_),
-                   {gradient, node[cosine], node[sine]});
+                   {gradient, node[cosine], node[sine], node[places]});
 }
 
 }  // namespace strata

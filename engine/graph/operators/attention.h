@@ -5,10 +5,10 @@
 
 namespace strata {
 
-/// log_sum_exp: fp32 [batch · heads, sequence].
+/// log_sum_exp: fp32 [batch · heads, sequence]. places: optional, as in AttentionForward.
 class AttentionRule final : public Operator {
  public:
-  enum : int { query, key, value, out, log_sum_exp };
+  enum : int { query, key, value, out, log_sum_exp, places };
 
   /// Batch and sequence follow the microbatch, numbers of heads the operands.
   explicit AttentionRule(const AttentionShape& attention) : attention_(attention) {}
@@ -16,10 +16,10 @@ class AttentionRule final : public Operator {
   const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes};
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override {
-    return "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p";
+    return "(s p^) (g q d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, 1 (s p)";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -40,7 +40,8 @@ class AttentionGradientRule final : public GradientOperator {
     out_gradient,
     query_gradient,
     key_gradient,
-    value_gradient
+    value_gradient,
+    places
   };
 
   explicit AttentionGradientRule(const AttentionShape& attention) : attention_(attention) {}
@@ -48,12 +49,12 @@ class AttentionGradientRule final : public GradientOperator {
   const AttentionShape& attention() const { return attention_; }
   std::string_view name() const override { return "attention_gradient"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads, Touch::reads,
-            Touch::reads, Touch::writes, Touch::writes, Touch::writes};
+    return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,  Touch::reads,
+            Touch::reads, Touch::writes, Touch::writes, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override {
     return "(s p^) (g q+ d^), (s p) (g d), (s p) (g d), (s p) (g q d), (s g q) p, (s p) (g q d), "
-           "(s p) (g q d), (s p) (g d), (s p) (g d)";
+           "(s p) (g q d), (s p) (g d), (s p) (g d), 1 (s p)";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
   double flops(const Operands& operands) const override;
@@ -67,17 +68,17 @@ class AttentionGradientRule final : public GradientOperator {
 /// step's. Stands in passes over rings only, as an exchange does.
 class RingAttentionRule final : public Operator {
  public:
-  enum : int { query, key, value, before, log_sum_exp_before, out, log_sum_exp };
+  enum : int { query, key, value, before, log_sum_exp_before, out, log_sum_exp, places };
 
   RingAttentionRule(const AttentionShape& attention, std::int64_t step)
       : attention_(attention), step_(step) {}
 
   std::string_view name() const override { return "ring_attention"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads,  Touch::reads, Touch::reads,
-            Touch::reads, Touch::writes, Touch::writes};
+    return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,
+            Touch::reads, Touch::writes, Touch::writes, Touch::reads};
   }
-  std::string_view axes() const override { return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, h^ p^"; }
+  std::string_view axes() const override { return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, h^ p^, 1 t"; }
   std::vector<InPlace> in_place() const override {
     return {{out, before}, {log_sum_exp, log_sum_exp_before}};
   }
@@ -104,7 +105,8 @@ class RingAttentionGradientRule final : public GradientOperator {
     query_gradient_before,
     query_gradient,
     key_gradient,
-    value_gradient
+    value_gradient,
+    places
   };
 
   RingAttentionGradientRule(const AttentionShape& attention, std::int64_t step)
@@ -112,11 +114,11 @@ class RingAttentionGradientRule final : public GradientOperator {
 
   std::string_view name() const override { return "ring_attention_gradient"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,
-            Touch::reads, Touch::reads, Touch::writes, Touch::writes, Touch::writes};
+    return {Touch::reads, Touch::reads,  Touch::reads,  Touch::reads,  Touch::reads, Touch::reads,
+            Touch::reads, Touch::writes, Touch::writes, Touch::writes, Touch::reads};
   }
   std::string_view axes() const override {
-    return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, t^ c^, t^ c^, t^ k^, t^ k^";
+    return "t^ c^, t^ k^, t^ k^, t^ c^, h^ p^, t^ c^, t^ c^, t^ c^, t^ k^, t^ k^, 1 t";
   }
   std::vector<InPlace> in_place() const override { return {{query_gradient, query_gradient_before}}; }
   bool begins_segment() const override { return true; }
@@ -128,17 +130,20 @@ class RingAttentionGradientRule final : public GradientOperator {
   std::int64_t step_;
 };
 
-/// Rotates heads to their positions, or back, in place. cosine, sine: fp32 [sequence, head_dimension / 2].
+/// Rotates heads to their positions, or back, in place. cosine, sine: fp32 [sequence, head_dimension / 2];
+/// places: optional, as in Rope.
 class RopeRule final : public Operator {
  public:
-  enum : int { x, cosine, sine };
+  enum : int { x, cosine, sine, places };
 
   explicit RopeRule(std::int64_t head_dimension, bool inverse = false)
       : head_dimension_(head_dimension), inverse_(inverse) {}
 
   std::string_view name() const override { return inverse_ ? "rope_back" : "rope"; }
-  std::vector<Touch> touches() const override { return {Touch::updates, Touch::reads, Touch::reads}; }
-  std::string_view axes() const override { return "(s p) (h d^), p e^, p e"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::updates, Touch::reads, Touch::reads, Touch::reads};
+  }
+  std::string_view axes() const override { return "(s p^) (h d^), p e^, p e, 1 (s p)"; }
   bool is_cheap() const override { return true; }
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;

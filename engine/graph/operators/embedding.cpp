@@ -20,12 +20,12 @@ struct Stretch {
   std::span<const std::int32_t> tokens;
 };
 
-/// All of a microbatch is one, of equal sequences; if ranks share sequences each half of what this one has of
-/// each. REQUIRES: operand 0 is the tokens.
+/// All of a microbatch is one, of equal sequences or if places say the positions; if ranks share sequences
+/// each half of what this one has of each. REQUIRES: operand 0 is the tokens.
 template <typename Visit>
-void for_each_stretch(const Operands& operands, const Visit& visit) {
+void for_each_stretch(const Operands& operands, const Places& places, const Visit& visit) {
   const MicrobatchShape& shape = operands.shape();
-  const bool is_whole = shape.context.ranks == 1;
+  const bool is_whole = shape.context.ranks == 1 || !places.empty();
   const std::int64_t rows = is_whole ? shape.tokens() : shape.sequence / 2;
   for (std::int64_t row = 0; row < shape.tokens(); row += rows)
     visit(
@@ -46,9 +46,11 @@ std::shared_ptr<const Operator> EmbeddingRule::of_part(std::string_view variable
 }
 
 void EmbeddingRule::run(Kernels& kernels, const Operands& operands) const {
-  for_each_stretch(operands, [&](const Stretch& at) {
+  const Places of_tokens = operands.indices(places);
+  for_each_stretch(operands, of_tokens, [&](const Stretch& at) {
     kernels.run(EmbeddingForward{at.tokens, operands[table], from_row(operands[positions], at.position),
-                                 at.sequence, operands[out].row_slice(at.row, at.rows), first_row_});
+                                 at.sequence, operands[out].row_slice(at.row, at.rows), first_row_,
+                                 of_tokens});
   });
 }
 
@@ -59,7 +61,8 @@ void EmbeddingRule::differentiate(const Node& node, Derivation& derivation) cons
     derivation.add(std::make_shared<EmbeddingGradientRule>(padding_token_),
                    {node[tokens], out_gradient, gradient});
   if (const TensorView gradient = derivation.parameter_gradient(node[positions]))
-    derivation.add(std::make_shared<PositionsGradientRule>(), {node[tokens], out_gradient, gradient});
+    derivation.add(std::make_shared<PositionsGradientRule>(),
+                   {node[tokens], out_gradient, gradient, node[places]});
 }
 
 std::shared_ptr<const Operator> EmbeddingGradientRule::of_part(std::string_view variable,
@@ -78,12 +81,14 @@ void EmbeddingGradientRule::run(Kernels& kernels, const Operands& operands) cons
 }
 
 void PositionsGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  for_each_stretch(operands, [&](const Stretch& at) {
+  const Places of_tokens = operands.indices(places);
+  for_each_stretch(operands, of_tokens, [&](const Stretch& at) {
     kernels.run(EmbeddingBackward{.tokens = at.tokens,
                                   .sequence = at.sequence,
                                   .out_gradient = operands[out_gradient].row_slice(at.row, at.rows),
                                   .table_gradient = {},
-                                  .positions_gradient = from_row(operands[positions_gradient], at.position)});
+                                  .positions_gradient = from_row(operands[positions_gradient], at.position),
+                                  .places = of_tokens});
   });
 }
 

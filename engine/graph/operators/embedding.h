@@ -5,11 +5,11 @@
 
 namespace strata {
 
-/// out[i, :] = table[tokens[i], :] (+ positions[i mod sequence, :]). Of a part of the table it makes a
-/// partial sum.
+/// out[i, :] = table[tokens[i], :] (+ positions[i mod sequence, :], or positions[places[i], :]). Of a part of
+/// the table it makes a partial sum.
 class EmbeddingRule final : public Operator {
  public:
-  enum : int { tokens, table, positions, out };
+  enum : int { tokens, table, positions, out, places };
 
   /// `padding_token`: its row of the table gets no gradient; kNoRow: none is so. `first_row`: as in
   /// EmbeddingForward.
@@ -18,9 +18,9 @@ class EmbeddingRule final : public Operator {
 
   std::string_view name() const override { return "embedding"; }
   std::vector<Touch> touches() const override {
-    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes};
+    return {Touch::reads, Touch::reads, Touch::reads, Touch::writes, Touch::reads};
   }
-  std::string_view axes() const override { return "1 (s p^), +v+ c, +l^ c, +(s p) c"; }
+  std::string_view axes() const override { return "1 (s p^), +v+ c, +l^ c, +(s p) c, 1 (s p)"; }
   std::shared_ptr<const Operator> of_part(std::string_view variable, const AxisPart& part) const override;
   void run(Kernels& kernels, const Operands& operands) const override;
   void differentiate(const Node& node, Derivation& derivation) const override;
@@ -50,11 +50,13 @@ class EmbeddingGradientRule final : public GradientOperator {
 
 class PositionsGradientRule final : public GradientOperator {
  public:
-  enum : int { tokens, out_gradient, positions_gradient };
+  enum : int { tokens, out_gradient, positions_gradient, places };
 
   std::string_view name() const override { return "positions_gradient"; }
-  std::vector<Touch> touches() const override { return {Touch::reads, Touch::reads, Touch::updates}; }
-  std::string_view axes() const override { return "1 (s+ p^), (s p) c, l^ c"; }
+  std::vector<Touch> touches() const override {
+    return {Touch::reads, Touch::reads, Touch::updates, Touch::reads};
+  }
+  std::string_view axes() const override { return "1 (s+ p^), (s p) c, l^ c, 1 (s p)"; }
   void run(Kernels& kernels, const Operands& operands) const override;
 };
 

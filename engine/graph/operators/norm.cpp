@@ -136,7 +136,8 @@ void HeadNormRule::run(Kernels& kernels, const Operands& operands) const {
                               .reciprocal_deviation = operands[deviation],
                               .sequence = operands.shape().sequence,
                               .cosine = operands[cosine],
-                              .sine = operands[sine]});
+                              .sine = operands[sine],
+                              .places = operands.indices(places)});
 }
 
 void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const {
@@ -145,7 +146,7 @@ void HeadNormRule::differentiate(const Node& node, Derivation& derivation) const
   derivation.add(std::make_shared<HeadNormGradientRule>(options_, queries_per_key_),
                  {node[x], node[query_weight], node[key_weight], node[deviation], gradient,
                   derivation.parameter_gradient(node[query_weight]),
-                  derivation.parameter_gradient(node[key_weight]), node[cosine], node[sine]});
+                  derivation.parameter_gradient(node[key_weight]), node[cosine], node[sine], node[places]});
 }
 
 void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const {
@@ -160,7 +161,8 @@ void HeadNormGradientRule::run(Kernels& kernels, const Operands& operands) const
                                .key_weight_gradient = operands[key_weight_gradient],
                                .sequence = operands.shape().sequence,
                                .cosine = operands[cosine],
-                               .sine = operands[sine]});
+                               .sine = operands[sine],
+                               .places = operands.indices(places)});
 }
 
 }  // namespace strata

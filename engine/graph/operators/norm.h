@@ -174,11 +174,11 @@ class SharedNormGradientRule final : public GradientOperator {
 
 /// The norm (RMS) of each head's columns, and their rotation to their positions if tables are given. In front
 /// stand `queries_per_key` heads for each one of the rest; they have one weight, the rest has the other.
-/// deviation: fp32 [heads, rows]; cosine, sine: as RopeRule's. The gradient of x takes the place of that of
-/// out.
+/// deviation: fp32 [heads, rows]; cosine, sine, places: as RopeRule's. The gradient of x takes the place of
+/// that of out.
 class HeadNormRule final : public Operator {
  public:
-  enum : int { x, query_weight, key_weight, out, deviation, cosine, sine };
+  enum : int { x, query_weight, key_weight, out, deviation, cosine, sine, places };
 
   HeadNormRule(const NormOptions& options, std::int64_t queries_per_key)
       : options_(options), queries_per_key_(queries_per_key) {}
@@ -186,10 +186,10 @@ class HeadNormRule final : public Operator {
   std::string_view name() const override { return "head_norm"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads,  Touch::reads, Touch::reads, Touch::writes,
-            Touch::writes, Touch::reads, Touch::reads};
+            Touch::writes, Touch::reads, Touch::reads, Touch::reads};
   }
   std::string_view axes() const override {
-    return "(s p) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e";
+    return "(s p^) (g q^ d^)|(g d), 1 d, 1 d, (s p) (g q d)|(g d), (g q)|g (s p), p e^, p e, 1 (s p)";
   }
   std::vector<InPlace> shares_gradient() const override { return {{out, x}}; }
   bool is_cheap() const override { return true; }
@@ -213,7 +213,8 @@ class HeadNormGradientRule final : public GradientOperator {
     query_weight_gradient,
     key_weight_gradient,
     cosine,
-    sine
+    sine,
+    places
   };
 
   HeadNormGradientRule(const NormOptions& options, std::int64_t queries_per_key)
@@ -222,10 +223,11 @@ class HeadNormGradientRule final : public GradientOperator {
   std::string_view name() const override { return "head_norm_gradient"; }
   std::vector<Touch> touches() const override {
     return {Touch::reads,   Touch::reads,   Touch::reads, Touch::reads, Touch::updates,
-            Touch::updates, Touch::updates, Touch::reads, Touch::reads};
+            Touch::updates, Touch::updates, Touch::reads, Touch::reads, Touch::reads};
   }
   std::string_view axes() const override {
-    return "(s+ p+) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, p e^, p e";
+    return "(s+ p^) (g+ q^ d^)|(g d), 1 d, 1 d, (g q)|g (s p), (s p) (g q d)|(g d), 1 d, 1 d, p e^, p e, "
+           "1 (s p)";
   }
   void run(Kernels& kernels, const Operands& operands) const override;
 

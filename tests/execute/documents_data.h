@@ -1,0 +1,29 @@
+// Runs whose sequences have several documents, and runs of the same documents in a sequence each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/data/corpus.h"
+#include "tests/execute/support.h"
+
+namespace strata::test {
+
+/// Token ids of documents of these lengths, below 128.
+std::vector<std::vector<std::uint16_t>> random_documents(const std::vector<std::int64_t>& lengths);
+
+/// A small run of a "llama", "qwen3", "mistral" (which has a window) or "gpt2", in fp32, of sequences of 24
+/// tokens in the order of the data, of which it has none yet.
+RunConfig run_of_documents(const Corpus& corpus, const std::string& architecture);
+
+/// One step of documents from one token to a whole sequence that fill four sequences.
+RunConfig packed_documents(RunConfig config, const Corpus& corpus);
+/// One step of the same documents, each in a sequence of its own with something behind it that is not trained
+/// on.
+RunConfig documents_apart(RunConfig config, const Corpus& corpus);
+
+/// On this device losses of tokens and the gradient's norm agree within 1e-5, packed and apart; all tokens
+/// but each document's last have a loss.
+void expect_packed_is_apart(const RunConfig& config, const Corpus& corpus, Device* device = nullptr);
+
+}  // namespace strata::test
