@@ -93,6 +93,9 @@ void write_files(FileSystem& file_system, const fs::path& folder, const Model& m
     write_shard(file_system, folder / shard_name(i, shards.size()), shards[i], read, options.dtype);
   if (shards.size() > 1)
     write_file(file_system, folder / "model.safetensors.index.json", index_text(shards, options.dtype));
+  Companions beside = options.companions;
+  std::erase_if(beside, [](const Companion& companion) { return companion.name == "config.json"; });
+  write_companions(file_system, folder, beside);
   write_file(file_system, folder / "config.json", with_dtype(options.config, options.dtype).dump(2) + "\n");
   file_system.sync_folder(folder);
 }

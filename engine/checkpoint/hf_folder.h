@@ -16,6 +16,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/model/flat_range.h"
@@ -60,8 +61,9 @@ class HfFolder {
 using ReadParameters = std::function<void(std::size_t unit, FlatRange range, std::span<float> out)>;
 
 struct HfExport {
-  nlohmann::json config;      ///< config.json: to_hf_config(), or that of the folder the model came from
-  DType dtype = DType::fp32;  ///< of the tensors; bf16 rounds to nearest even
+  nlohmann::json config;       ///< config.json: to_hf_config(), or that of the folder the model came from
+  Companions companions = {};  ///< all but config.json are put beside the weights
+  DType dtype = DType::fp32;   ///< of the tensors; bf16 rounds to nearest even
   std::int64_t shard_bytes = 5'000'000'000;  ///< larger models become several files with an index, as HF does
 };
 

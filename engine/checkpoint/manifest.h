@@ -52,7 +52,8 @@ struct Manifest {
   std::vector<std::string> freeze = {};  ///< patterns of tensors that are not trained
   UpdateRule rule = UpdateRule::adamw;   ///< says which moments there are
   Progress progress;
-  std::map<std::string, File> files;  ///< by name in the checkpoint's folder
+  std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder
+  std::map<std::string, File> companions = {};  ///< by name in the folder that it has of them (companions.h)
 };
 
 /// As `files` stand in the manifest.
