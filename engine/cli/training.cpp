@@ -114,7 +114,7 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   const std::string doubt = doubt_about_bytes(config, vocabulary);
   DataFiles files = find_data_files(config);
   if (config.data.tokenizer == Tokenizer::automatic) {
-    files.training = ids_of_texts(config, files.training, job);
+    for (std::vector<std::string>& source : files.sources) source = ids_of_texts(config, source, job);
     if (!files.validation.empty()) files.validation = ids_of_texts(config, files.validation, job);
   }
   prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
