@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
+#include "engine/chat/template_files.h"
 #include "engine/data/document_encoder.h"
 #include "engine/data/indexed_tokens.h"
 
@@ -82,22 +83,6 @@ TokenizeState begin(FileSystem& file_system, const std::string& prefix, const st
   return {};
 }
 
-/// eos_token of a tokenizer_config.json: a text, or an object with the text as `content`. Empty: there is
-/// none.
-std::string end_token_of(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "tokenizer_config.json";
-  if (!is_there(file)) return "";
-  const nlohmann::json config = read_json_object(file);
-  const auto token = config.find("eos_token");
-  if (token == config.end() || token->is_null()) return "";
-  const nlohmann::json* text = &*token;
-  if (token->is_object() && token->contains("content")) text = &token->at("content");
-  if (!text->is_string())
-    throw ConfigError(
-        fmt::format("{}: eos_token: expected a text, or an object with the text content", file.string()));
-  return text->get<std::string>();
-}
-
 }  // namespace
 
 std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
@@ -112,7 +97,7 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
 
 std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
                           const std::string& token) {
-  const std::string name = token.empty() ? end_token_of(folder) : token;
+  const std::string name = token.empty() ? chat::find_special_tokens(folder)["eos_token"] : token;
   if (name.empty())
     throw ConfigError(
         fmt::format("{} names no eos_token, which stands behind each text: name one there, or let "

@@ -18,8 +18,8 @@ namespace strata {
 /// `given` itself, or tokenizer.json in it if it is a folder. Throws ConfigError if it is not there.
 std::filesystem::path tokenizer_file_of(const std::filesystem::path& given);
 
-/// The id that stands behind each text: that of `token`, or of eos_token in the folder's
-/// tokenizer_config.json if it is empty. Throws ConfigError if there is none.
+/// The id that stands behind each text: that of `token`, or, if it is empty, of the folder's eos_token
+/// (chat/template_files.h). Throws ConfigError if there is none.
 std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
                           const std::string& token = "");
 

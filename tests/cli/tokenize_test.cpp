@@ -39,7 +39,7 @@ TEST_F(TokenizeCommands, AskWhichTokenEndsATextIfNothingSays) {
   EXPECT_EQ(strata(none).status, 0);
   expect_sentence(strata(none), 2, {"tokens.bin exists already"});
   write("model/tokenizer_config.json", R"({"eos_token": 7})");
-  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: expected a text"});
+  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: a text is expected here"});
 }
 
 TEST_F(TokenizeCommands, SayWhatIsMissingOrDamaged) {
