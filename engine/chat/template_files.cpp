@@ -46,25 +46,38 @@ void read_template_file(const fs::path& file, const std::string& name, TemplateF
   files.templates[name] = {file.string(), read_file(file)};
 }
 
+/// A folder's tokenizer_config.json, if it has one.
+struct TokenizerConfig {
+  std::string file;
+  std::optional<nlohmann::json> json;
+
+  explicit TokenizerConfig(const fs::path& folder) : file((folder / "tokenizer_config.json").string()) {
+    if (is_there(file)) json = read_json_object(file, kConfigBudget);
+  }
+};
+
+SpecialTokens special_tokens_of(const fs::path& folder, const TokenizerConfig& config) {
+  SpecialTokens tokens;
+  if (config.json) read_special_tokens(JsonField(*config.json, config.file), tokens);
+  // Older folders have their tokens there, which count then.
+  const fs::path map_file = folder / "special_tokens_map.json";
+  if (!(config.json && config.json->contains("added_tokens_decoder")) && is_there(map_file)) {
+    const nlohmann::json json = read_json_object(map_file, kConfigBudget);
+    read_special_tokens(JsonField(json, map_file.string()), tokens);
+  }
+  return tokens;
+}
+
 }  // namespace
 
+SpecialTokens find_special_tokens(const fs::path& folder) {
+  return special_tokens_of(folder, TokenizerConfig(folder));
+}
+
 std::optional<TemplateFiles> find_template_files(const fs::path& folder) {
-  TemplateFiles files;
-  const fs::path config_file = folder / "tokenizer_config.json",
-                 map_file = folder / "special_tokens_map.json";
-  bool lists_tokens = false;
-  if (is_there(config_file)) {
-    const nlohmann::json json = read_json_object(config_file, kConfigBudget);
-    const JsonField config(json, config_file.string());
-    read_special_tokens(config, files.special_tokens);
-    read_config_templates(config, config_file.string(), files);
-    lists_tokens = json.contains("added_tokens_decoder");
-  }
-  // Older folders have their tokens there, which count then.
-  if (!lists_tokens && is_there(map_file)) {
-    const nlohmann::json json = read_json_object(map_file, kConfigBudget);
-    read_special_tokens(JsonField(json, map_file.string()), files.special_tokens);
-  }
+  const TokenizerConfig config(folder);
+  TemplateFiles files{.templates = {}, .special_tokens = special_tokens_of(folder, config)};
+  if (config.json) read_config_templates(JsonField(*config.json, config.file), config.file, files);
   const fs::path default_file = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
   if (is_there(default_file) || is_there(more)) files.templates.clear();
   if (is_there(default_file)) read_template_file(default_file, "default", files);

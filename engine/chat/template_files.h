@@ -21,6 +21,11 @@ struct TemplateFiles {
   SpecialTokens special_tokens;
 };
 
+/// By name, such as eos_token: those that tokenizer_config.json gives, and special_tokens_map.json in folders
+/// whose tokenizer_config.json lists no added tokens. Throws ConfigError that names the file and the place in
+/// it for what is no token; IoError if a file cannot be read.
+SpecialTokens find_special_tokens(const std::filesystem::path& folder);
+
 /// Nothing if the folder has no template. Throws ConfigError that names the file and the place in it for what
 /// is none; IoError if a file cannot be read.
 std::optional<TemplateFiles> find_template_files(const std::filesystem::path& folder);

@@ -183,6 +183,7 @@ SpaceNeed CheckpointStore::space_needed(const Model& model, const StateAccess& s
   SpaceNeed need = {.path = path_.string(), .keep = keep_};
   bytes_of_one_ = checkpoint_bytes(model, state, ranks_);
   on_first_rank(ranks_, [&] {
+    if (companions_) bytes_of_one_ += checkpoint_bytes(*companions_);
     std::vector<Bytes> existing;
     for (const CheckpointEntry& entry : known()) {
       if (entry.damage.empty()) existing.push_back(entry.bytes());
@@ -264,7 +265,8 @@ std::unique_ptr<CheckpointWriter> CheckpointStore::begin(const Model& model, std
       CheckpointWriter::Target{
           .folder = path_ / decided.at("name").get<std::string>(),
           .manifest = std::move(manifest),
-          .failure = fmt::format("the checkpoint of step {} was not saved ({})", step, before)},
+          .failure = fmt::format("the checkpoint of step {} was not saved ({})", step, before),
+          .companions = companions_},
       ranks_);
 }
 
@@ -338,7 +340,8 @@ std::optional<OpenCheckpoint> CheckpointStore::open_newest(const Model& model) {
       });
       continue;
     }
-    return OpenCheckpoint{{entry.manifest->progress, entry.folder, std::move(warnings)}, std::move(*stored)};
+    return OpenCheckpoint{
+        {entry.manifest->progress, entry.folder, std::move(warnings)}, std::move(*stored), *entry.manifest};
   }
   if (warnings.empty()) return std::nullopt;
   throw ConfigError(fmt::format("no checkpoint in {} is whole ({}); use another checkpoint.path or --fresh",

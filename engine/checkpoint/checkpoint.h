@@ -1,5 +1,6 @@
 // A run's checkpoints: folders <path>/step-00000100 with master.safetensors and a file of each
-// moment, such as exp_avg.safetensors (fp32, by HF name, so any layout can read them), and a manifest. A save
+// moment, such as exp_avg.safetensors (fp32, by HF name, so any layout can read them), the model's config
+// and tokenizer (companions.h), and a manifest. A save
 // is on the disk and whole when it ends, and a crash at any moment leaves the checkpoints before it. The
 // ranks of a run save into one folder, each files of its own, and as many others load them. One thread at a
 // time, and one run at a time per path, which lock() sees to.
@@ -18,6 +19,7 @@
 #include "engine/checkpoint/checkpoint_list.h"
 #include "engine/checkpoint/checkpoint_space.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/checkpoint/stored_state.h"
@@ -44,6 +46,7 @@ struct LoadedCheckpoint {
 /// A checkpoint that is whole, and its state, of which nothing was read yet.
 struct OpenCheckpoint : LoadedCheckpoint {
   StoredState state;
+  Manifest manifest;
 };
 
 /// All ranks make the same calls in the same order, and an error on one is thrown by all, naming it.
@@ -53,6 +56,9 @@ class CheckpointStore {
   /// beside training, and must outlive it; null if there is one rank.
   CheckpointStore(std::filesystem::path path, std::int64_t keep, FileSystem& file_system = FileSystem::real(),
                   Communicator* ranks = nullptr);
+
+  /// What each checkpoint has beside its state from now on; rank 0's count.
+  void set_companions(std::shared_ptr<const Companions> companions) { companions_ = std::move(companions); }
 
   /// Keeps other runs out of the folder for the store's life, as lock_checkpoints() does. Rank 0 locks for
   /// all.
@@ -108,6 +114,7 @@ class CheckpointStore {
   /// older one wrote.
   std::optional<std::vector<CheckpointEntry>> known_;
   std::unique_ptr<FolderLock> lock_;
+  std::shared_ptr<const Companions> companions_;
   Bytes bytes_of_one_ = 0;
   std::int64_t next_generation_ = 0;  ///< none is ever used twice
   std::vector<std::string> warnings_;

@@ -55,7 +55,9 @@ fs::path free_name(const fs::path& name, const std::function<bool(const fs::path
 Bytes CheckpointEntry::bytes() const {
   Bytes bytes = 0;
   if (manifest) {
-    for (const auto& [name, file] : manifest->files) bytes += file.bytes;
+    for (const auto* files : {&manifest->files, &manifest->companions}) {
+      for (const auto& [name, file] : *files) bytes += file.bytes;
+    }
   }
   return bytes;
 }

@@ -95,6 +95,13 @@ Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicato
   return bytes;
 }
 
+Bytes checkpoint_bytes(const Companions& companions) {
+  Bytes bytes = 0;
+  for (const auto& [name, content] : companions)
+    bytes += align_up(std::ssize(content), kBlock) + kManifestBytesPerFile;
+  return bytes;
+}
+
 Bytes most_more_bytes(std::vector<Bytes> existing, Bytes each, std::int64_t keep, std::int64_t saves) {
   Bytes more = 0;
   Bytes most = 0;

@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/state_access.h"
 
 namespace strata {
 
 /// Counts the files of all `ranks` in one checkpoint, in whole blocks, with its manifest. All ranks call it.
 Bytes checkpoint_bytes(const Model& model, const StateAccess& state, Communicator* ranks = nullptr);
+
+/// Counts what a checkpoint has of the model's folder, likewise.
+Bytes checkpoint_bytes(const Companions& companions);
 
 /// The most that `saves` more checkpoints of `each` bytes take at once besides those that are there,
 /// `existing` from the newest on, when after every save all beyond the `keep` newest are removed.

@@ -137,10 +137,19 @@ std::string CheckpointWriter::finish_files() {
   return files.dump();
 }
 
+void CheckpointWriter::add_companions() {
+  if (!target_.companions || target_.companions->empty()) return;
+  const fs::path folder = temporary_.path() / kCompanionFolder;
+  file_system_.create_folder(folder);
+  target_.manifest.companions = write_companions(file_system_, folder, *target_.companions);
+  file_system_.sync_folder(folder);
+}
+
 void CheckpointWriter::commit(const Progress& progress, const std::vector<std::string>& files) {
   target_.manifest.progress = progress;
   for (const std::string& of_rank : files)
     target_.manifest.files.merge(nlohmann::json::parse(of_rank).get<std::map<std::string, Manifest::File>>());
+  add_companions();
   write_file(file_system_, temporary_.path() / kManifestName, to_text(target_.manifest));
   file_system_.sync_folder(temporary_.path());
   file_system_.rename(temporary_.path(), target_.folder);

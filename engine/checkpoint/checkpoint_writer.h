@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "engine/checkpoint/checkpoint_list.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
@@ -33,8 +34,9 @@ class CheckpointWriter {
  public:
   struct Target {
     std::filesystem::path folder;
-    Manifest manifest;    ///< all of it but progress and files
-    std::string failure;  ///< what an IoError says before its reason
+    Manifest manifest;                                  ///< all of it but progress, files and companions
+    std::string failure;                                ///< what an IoError says before its reason
+    std::shared_ptr<const Companions> companions = {};  ///< of rank 0; null: none
   };
 
   /// `units` is the order in which add() gets them, whole or in pieces, and in which their tensors stand in
@@ -80,6 +82,7 @@ class CheckpointWriter {
   void remember_failure(const Action& action);
   void open_files();
   std::string finish_files();
+  void add_companions();
   void commit(const Progress& progress, const std::vector<std::string>& files);
 
   FileSystem& file_system_;

@@ -87,10 +87,17 @@ void write_files(FileSystem& file_system, const fs::path& folder, const Model& m
     write_shard(file_system, folder / shard_name(i, shards.size()), shards[i], read, options.dtype);
   if (shards.size() > 1)
     write_file(file_system, folder / "model.safetensors.index.json", index_text(shards, options.dtype));
+  write_beside_weights(file_system, folder, options);
   write_file(file_system, folder / "config.json", with_dtype(options.config, options.dtype).dump(2) + "\n");
 }
 
 }  // namespace
+
+void write_beside_weights(FileSystem& file_system, const fs::path& folder, const HfExport& options) {
+  Companions beside = options.companions;
+  std::erase_if(beside, [](const Companion& companion) { return companion.name == "config.json"; });
+  write_companions(file_system, folder, beside);
+}
 
 void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec& tensor,
                   const ReadParameters& read) {

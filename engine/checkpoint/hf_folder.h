@@ -16,6 +16,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/state_access.h"
 #include "engine/model/flat_range.h"
@@ -61,8 +62,9 @@ class HfFolder {
 using ReadParameters = std::function<void(std::size_t unit, FlatRange range, std::span<float> out)>;
 
 struct HfExport {
-  nlohmann::json config;      ///< config.json: to_hf_config(), or that of the folder the model came from
-  DType dtype = DType::fp32;  ///< of the tensors; bf16 rounds to nearest even
+  nlohmann::json config;       ///< config.json: to_hf_config(), or that of the folder the model came from
+  Companions companions = {};  ///< all but config.json are put beside the weights
+  DType dtype = DType::fp32;   ///< of the tensors; bf16 rounds to nearest even
   std::int64_t shard_bytes = 5'000'000'000;  ///< larger models become several files with an index, as HF does
 };
 
@@ -71,6 +73,10 @@ struct HfExport {
 /// if `folder` exists and is not empty, IoError if writing fails; then nothing is left behind.
 void save_new_folder(const std::filesystem::path& folder, FileSystem& file_system,
                      const std::function<void(const std::filesystem::path&)>& write);
+
+/// Its companions but for config.json.
+void write_beside_weights(FileSystem& file_system, const std::filesystem::path& folder,
+                          const HfExport& options);
 
 /// The next tensor of a file, a stretch at a time.
 void write_tensor(SafetensorsWriter& writer, std::size_t unit, const TensorSpec& tensor,

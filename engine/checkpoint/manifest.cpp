@@ -67,6 +67,7 @@ std::string to_text(const Manifest& manifest) {
                        {"targets", manifest.adapter.targets}};
   if (!manifest.progress.layout.empty())
     json["layout"] = {{"settings", manifest.progress.layout}, {"ranks", manifest.progress.layout_ranks}};
+  if (!manifest.companions.empty()) json["companions"] = manifest.companions;
   if (manifest.rule != UpdateRule::adamw) json["update_rule"] = name_of(manifest.rule);
   return text_with_checksum(std::move(json));
 }
@@ -137,6 +138,7 @@ Manifest parse_undamaged(const nlohmann::json& json, const fs::path& path) {
     layout->at("ranks").get_to(manifest.progress.layout_ranks);
   }
   manifest.files = json.at("files").get<std::map<std::string, Manifest::File>>();
+  manifest.companions = json.value("companions", manifest.companions);
   for (const auto& [name, file] : manifest.files) {
     if (fs::path(name).filename() != name) refuse(path, fmt::format("{} is not a file of this folder", name));
   }

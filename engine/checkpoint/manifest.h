@@ -54,7 +54,8 @@ struct Manifest {
   RunConfig::AdapterSection adapter = {};  ///< without its path, which only says how the run began
   UpdateRule rule = UpdateRule::adamw;     ///< says which moments there are
   Progress progress;
-  std::map<std::string, File> files;  ///< by name in the checkpoint's folder
+  std::map<std::string, File> files;            ///< of the state, by name in the checkpoint's folder
+  std::map<std::string, File> companions = {};  ///< by name in the folder that it has of them (companions.h)
 };
 
 /// As `files` stand in the manifest.

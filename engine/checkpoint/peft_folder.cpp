@@ -124,16 +124,17 @@ void PeftFolder::read_tensor(const std::string& name, std::int64_t first, std::s
 }
 
 void save_peft_folder(const fs::path& folder, const Model& model, const ReadParameters& read,
-                      const std::string& base, DType dtype, FileSystem& file_system) {
+                      const std::string& base, const HfExport& options, FileSystem& file_system) {
   save_new_folder(folder, file_system, [&](const fs::path& place) {
     std::vector<TensorToWrite> tensors;
     for_each_adapter_tensor(model, [&](std::size_t, const TensorSpec& tensor) {
       tensors.push_back({kPrefix + tensor.hf_name, tensor.hf_shape});
     });
-    SafetensorsWriter writer(file_system, place / kWeights, dtype, tensors);
+    SafetensorsWriter writer(file_system, place / kWeights, options.dtype, tensors);
     for_each_adapter_tensor(
         model, [&](std::size_t unit, const TensorSpec& tensor) { write_tensor(writer, unit, tensor, read); });
     writer.finish();
+    write_beside_weights(file_system, place, options);
     write_file(file_system, place / kConfig, config_of(model, base).dump(2) + "\n");
   });
 }

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "base/dtype.h"
 #include "base/file.h"
 #include "engine/checkpoint/hf_folder.h"
 #include "engine/checkpoint/safetensors.h"
@@ -28,10 +27,12 @@ class PeftFolder {
   SafetensorsReader file_;
 };
 
-/// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does. `base` is the folder of the
-/// model beneath the adapters, or empty. Throws likewise.
+/// Writes a new folder for PeftModel.from_pretrained, as save_hf_folder() does; of `options` it takes the
+/// dtype and what is put beside the weights. `base` is the folder of the model beneath the adapters, or
+/// empty. Throws likewise.
 void save_peft_folder(const std::filesystem::path& folder, const Model& model, const ReadParameters& read,
-                      const std::string& base, DType dtype, FileSystem& file_system = FileSystem::real());
+                      const std::string& base, const HfExport& options,
+                      FileSystem& file_system = FileSystem::real());
 
 /// What reads the model's own tensors with what its adapters add to them: W + scale · B · A, added up in
 /// fp32. Holds the adapters of one tensor at a time; one thread. `model` must outlive it.

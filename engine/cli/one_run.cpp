@@ -9,6 +9,7 @@
 #include "collectives/agreement.h"
 #include "collectives/same_on_all.h"
 #include "engine/config/common_values.h"
+#include "engine/data/training_data.h"
 #include "engine/plan/search/host_figures.h"
 
 namespace strata {
@@ -59,6 +60,7 @@ void require_one_run(const RunConfig& config, const Architecture& architecture, 
   const nlohmann::json model = to_hf_config(architecture);
   for (const auto& [key, value] : model.items()) facts.emplace_back("the model's " + key, value.dump());
   facts.emplace_back("sequences to train on", fmt::format("{}", data.training_sequences()));
+  facts.emplace_back("where sampling begins", training_data(data).sampler(0).dump());
   facts.emplace_back("sequences held out", fmt::format("{}", data.validation_sequences()));
   std::string samples;
   on_every_rank(world, [&] { samples = hash_of_samples(config, data); });

@@ -92,6 +92,11 @@ Model load_model_of_rank(const RunConfig& config, std::int64_t rank) {
   return split_context(std::move(model), context_part(config, rank));
 }
 
+CompanionSources companion_sources(const RunConfig& config) {
+  const std::string& tokenizer = config.data.tokenizer_path;
+  return {.model = config.model.path, .tokenizer = tokenizer.empty() ? config.model.path : tokenizer};
+}
+
 HostResources this_host(const RunConfig& config) {
   const std::vector<std::string>& folders = config.memory.nvme_path;
   return {.memory = usable_memory(), .drives = folders.empty() ? kUnlimited : free_for_spilling(folders)};

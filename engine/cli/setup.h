@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/cli/commands.h"
 #include "engine/config/run_config.h"
 #include "engine/model/model.h"
@@ -27,6 +28,9 @@ Model load_model_of_rank(const RunConfig& config, std::int64_t rank);
 
 /// Says on standard error what that model's config asks for and the run leaves out.
 void warn_of_model(const RunConfig& config);
+
+/// Where that model's config.json and its tokenizer are: the tokenizer's is what data.tokenizer auto takes.
+CompanionSources companion_sources(const RunConfig& config);
 
 /// This machine, with what is free in the run's NVMe folders.
 HostResources this_host(const RunConfig& config);

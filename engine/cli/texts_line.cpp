@@ -12,7 +12,8 @@ void TextsLine::show(const TokenizeProgress& progress) {
   const double between = is_terminal_ ? 0.2 : 30;
   if (now - shown_ < between) return;
   shown_ = now;
-  const double done = static_cast<double>(progress.bytes), all = static_cast<double>(progress.all_bytes);
+  const double done = static_cast<double>(progress.bytes - progress.found),
+               all = static_cast<double>(progress.all_bytes - progress.found);
   const std::string line = fmt::format(
       "{} of {} tokenized, {:.2f} million tokens, {}/s, {:.0f} s left", format_bytes(progress.bytes),
       format_bytes(progress.all_bytes), static_cast<double>(progress.tokens) / 1e6,

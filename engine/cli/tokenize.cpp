@@ -3,17 +3,42 @@
 
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <thread>
 
+#include "base/error.h"
+#include "base/folder_lock.h"
 #include "base/watchdog.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/say.h"
 #include "engine/cli/texts_line.h"
 #include "engine/data/token_files.h"
+#include "engine/data/token_names.h"
 #include "engine/data/tokenize.h"
 #include "engine/text/tokenizer.h"
 
 namespace strata {
+namespace {
+
+/// Two that go on with the same files would spoil them.
+std::unique_ptr<FolderLock> lock_files(const std::filesystem::path& prefix) {
+  try {
+    return std::make_unique<FolderLock>(Folder::named(prefix.parent_path()),
+                                        prefix.filename().string() + ".lock");
+  } catch (const FolderInUseError& error) {
+    throw ConfigError(fmt::format(
+        "{}, which writes the same files: wait for it to end, or choose another name", error.what()));
+  }
+}
+
+/// Of the texts, what is not from before.
+std::string rate_of(const TokenizeProgress& done, double seconds) {
+  const auto bytes = static_cast<double>(done.all_bytes - done.found);
+  return fmt::format("{} in {:.1f} s ({}/s)", format_bytes(done.all_bytes - done.found), seconds,
+                     format_bytes(static_cast<Bytes>(bytes / seconds)));
+}
+
+}  // namespace
 
 int run_tokenize(const TokenizeCommand& command) {
   const Watchdog watchdog(Watchdog::kDefaultSeconds, leave);
@@ -26,14 +51,16 @@ int run_tokenize(const TokenizeCommand& command) {
   const std::vector<std::string> texts = find_token_files(command.texts, Tokenizer::bytes, "tokenize");
   const auto conversations = chat_template_for(texts, file.parent_path());
   if (conversations) options.conversations = &*conversations;
+  options.name = name_of_tokens(tokenizer, file, options, texts);
+  const std::unique_ptr<FolderLock> lock = lock_files(command.prefix);
   TextsLine line;
   const TokenizeProgress done =
       tokenize_files(tokenizer, texts, command.prefix, options,
                      [&](const TokenizeProgress& progress) { line.show(progress); });
   const double seconds = line.end();
-  std::cout << fmt::format("wrote {0}.bin and {0}.idx: {1} tokens of {2} texts, {3} in {4:.1f} s ({5}/s)\n",
-                           command.prefix, done.tokens, done.documents, format_bytes(done.all_bytes), seconds,
-                           format_bytes(static_cast<Bytes>(static_cast<double>(done.all_bytes) / seconds)));
+  if (done.found > 0) std::cout << fmt::format("went on behind {}\n", format_bytes(done.found));
+  std::cout << fmt::format("wrote {0}.bin and {0}.idx: {1} tokens of {2} texts, {3}\n", command.prefix,
+                           done.tokens, done.documents, rate_of(done, seconds));
   return 0;
 }
 

@@ -76,6 +76,7 @@ int train(const TrainCommand& command, Job& job) {
     if (job.is_first()) check_json_path("--json", command.json);
     if (job.is_first() && !command.profile.empty()) check_profile_folder(command.profile);
     models.front() = prepare_model(agreed, job);
+    read_companions(models, job);
     machine = prepare_machine(models, job);
   });
   PreparedModel& setup = models.front();
@@ -104,6 +105,7 @@ int train(const TrainCommand& command, Job& job) {
   Trainer trainer(config, setup.model, plan, *machine.device, training_data(*setup.data, setup.model.context),
                   {.fresh = command.fresh,
                    .watchdog_seconds = static_cast<double>(config.train.watchdog),
+                   .companions = {setup.companions},
                    .world = job.world(),
                    .make_device_group = job.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                    .on_failure = [&job](const std::exception& error) { job.tell(error); },

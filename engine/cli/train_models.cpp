@@ -113,6 +113,7 @@ class ModelsTraining {
       if (job_.is_first() && !command_.profile.empty()) check_profile_folder(command_.profile);
       // Also what is not trained any more must be what it was said to be.
       for (const NamedRun& model : run_.models) models_.push_back(prepare_model(model.config, job_));
+      read_companions(models_, job_);
       machine_ = prepare_machine(models_, job_);
     });
     planning_ = agree_on_hosts(models_.front().config, job_.world());
@@ -241,7 +242,9 @@ class ModelsTraining {
     rates_ = measure_machine(*machine_.device, *first().train.precision, link_limit(first()),
                              host_threads(first()));
     std::vector<Trainer::ModelSetup> models;
+    std::vector<std::shared_ptr<const Companions>> companions;
     for (const std::size_t m : trained_) {
+      companions.push_back(models_[m].companions);
       models.push_back(
           {models_[m].config, models_[m].model, training_data(*models_[m].data, models_[m].model.context)});
     }
@@ -253,6 +256,7 @@ class ModelsTraining {
     Trainer trainer(config, std::move(models), programs_of(first_plan), *machine_.device,
                     {.fresh = command_.fresh,
                      .watchdog_seconds = static_cast<double>(config.train.watchdog),
+                     .companions = std::move(companions),
                      .world = job_.world(),
                      .make_device_group = job_.size() > 1 ? device_groups(config) : MakeDeviceGroup(),
                      .on_failure = [this](const std::exception& error) { job_.tell(error); },

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "collectives/agreement.h"
@@ -91,7 +94,7 @@ void require_means_over_targets(const RunConfig& config, const Architecture& arc
 }  // namespace
 
 PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
-  PreparedModel prepared{.config = agreed, .model = {}, .data = {}, .warnings = {}};
+  PreparedModel prepared{.config = agreed, .model = {}, .data = {}, .companions = {}, .warnings = {}};
   RunConfig& config = prepared.config;
   if (config.ranks() != job.size()) {
     const RunConfig::ParallelSection& parallel = config.parallel;
@@ -113,7 +116,7 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   const std::string doubt = doubt_about_bytes(config, vocabulary);
   DataFiles files = find_data_files(config);
   if (config.data.tokenizer == Tokenizer::automatic) {
-    files.training = ids_of_texts(config, files.training, job);
+    for (std::vector<std::string>& source : files.sources) source = ids_of_texts(config, source, job);
     if (!files.validation.empty()) files.validation = ids_of_texts(config, files.validation, job);
   }
   prepared.data = std::make_unique<BatchLoader>(config, vocabulary, files);
@@ -124,6 +127,18 @@ PreparedModel prepare_model(const RunConfig& agreed, Job& job) {
   if (config.train.validate_every > 0)
     config.train.validation_batches = prepared.data->validation_microbatches();
   return prepared;
+}
+
+void read_companions(std::vector<PreparedModel>& models, const Job& job) {
+  if (!job.is_first()) return;
+  std::map<std::pair<std::filesystem::path, std::filesystem::path>, std::shared_ptr<const Companions>> read;
+  for (PreparedModel& model : models) {
+    if (model.config.checkpoint.path.empty()) continue;
+    const CompanionSources sources = companion_sources(model.config);
+    std::shared_ptr<const Companions>& known = read[{sources.model, sources.tokenizer}];
+    if (!known) known = std::make_shared<const Companions>(find_companions(sources, model.warnings));
+    model.companions = known;
+  }
 }
 
 PreparedMachine prepare_machine(std::vector<PreparedModel>& models, const Job& job) {

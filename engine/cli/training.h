@@ -42,10 +42,14 @@ struct PreparedModel {
   RunConfig config;
   Model model;
   std::unique_ptr<BatchLoader> data;
+  std::shared_ptr<const Companions> companions;  ///< for its checkpoints; null if it has none
   std::vector<std::string> warnings;
 };
 /// Throws ConfigError.
 PreparedModel prepare_model(const RunConfig& agreed, Job& job);
+
+/// Reads, on the first rank, what checkpoints have beside the state: once for all models of one folder.
+void read_companions(std::vector<PreparedModel>& models, const Job& job);
 
 /// What its models are trained on.
 struct PreparedMachine {

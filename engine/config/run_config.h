@@ -64,6 +64,13 @@ struct TensorGroup {
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
+/// An entry of data.sources: of all samples it has its weight's part.
+struct DataSource {
+  std::vector<std::string> path;
+  double weight = 1;
+  friend bool operator==(const DataSource&, const DataSource&) = default;
+};
+
 /// Steps from one to another, both included; the first of all is step 1.
 struct StepSpan {
   std::int64_t first = 0, last = 0;
@@ -83,6 +90,7 @@ struct RunConfig {
 
   struct DataSection {
     std::vector<std::string> path;        ///< globs of text files; or .bin files; or Megatron prefixes
+    std::vector<DataSource> sources;      ///< instead of path: several, each with files of its own
     std::vector<std::string> validation;  ///< held-out files; empty: the last validation_fraction of the data
     double validation_fraction = 0.05;
     Tokenizer tokenizer = Tokenizer::bytes;  ///< none: the files hold token ids; automatic: the model's own
@@ -231,5 +239,10 @@ struct RunConfig {
 
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
+
+/// data.sources, or data.path as the only one.
+inline std::vector<DataSource> sources_of(const RunConfig::DataSection& data) {
+  return data.sources.empty() ? std::vector<DataSource>{{data.path}} : data.sources;
+}
 
 }  // namespace strata

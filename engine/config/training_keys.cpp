@@ -55,8 +55,10 @@ std::string check_tokenizer(const RunConfig& config) {
   if (config.data.tokenizer == Tokenizer::automatic && config.model.path.empty() &&
       config.data.tokenizer_path.empty())
     return "auto needs a tokenizer.json: set data.tokenizer_path to a folder that has one, or to such a file";
-  for (const auto* list : {&config.data.path, &config.data.validation}) {
-    for (const std::string& path : *list) {
+  std::vector<DataSource> named = sources_of(config.data);
+  named.push_back({config.data.validation});
+  for (const DataSource& source : named) {
+    for (const std::string& path : source.path) {
       if (path.ends_with(".bin") || path.ends_with(".idx")) {
         return fmt::format("'{}' holds token ids, not text: set data.tokenizer to none", path);
       }
@@ -74,17 +76,28 @@ void add_data(std::vector<Key>& keys) {
                                 "order of their names. Text, unless tokenizer is none: then .bin files of "
                                 "token ids (nanoGPT, llm.c) "
                                 "or Megatron's .bin with .idx."),
-          {}, [](const RunConfig& c) -> std::string {
-            return c.data.path.empty() ? "no data is given: set data.path to the files to train on" : "";
+          {"data.sources"}, [](const RunConfig& c) -> std::string {
+            if (!c.data.path.empty() && !c.data.sources.empty())
+              return "give either data.path or data.sources, not both";
+            return c.data.path.empty() && c.data.sources.empty()
+                       ? "no data is given: set data.path to the files to train on"
+                       : "";
           });
+  section.add<DataSources>(
+      "sources", &S::sources, "",
+      "Instead of data.path: several sources, each with a path and a weight (1 if left out), such as [{path: "
+      "'web/*.txt', weight: 0.7}, {path: 'code/*.txt', weight: 0.3}]. Every stretch of the run takes samples "
+      "of "
+      "each by its part of the weights' sum, to a millionth, and each goes through its own epochs.");
   section.add<TextList>(
       "validation", &S::validation, "",
       "Held-out files, as in data.path; a file named by both is not trained on. Left out: the last "
-      "data.validation_fraction of data.path is held out.");
-  section.add<Number>("validation_fraction", &S::validation_fraction, "",
-                      "The part of data.path that is held out if data.validation is not given; at least one "
-                      "sequence unless 0.",
-                      proper_fraction);
+      "data.validation_fraction of data.path, or of each source, is held out.");
+  section.add<Number>(
+      "validation_fraction", &S::validation_fraction, "",
+      "The part of data.path, or of each source, that is held out if data.validation is not given; "
+      "at least one sequence unless 0.",
+      proper_fraction);
   require(
       section.add<Word<Tokenizer>>("tokenizer", &S::tokenizer, "",
                                    "bytes: every byte of a text file is a token (ids 0 to 255), and a 0 ends "
@@ -94,7 +107,7 @@ void add_data(std::vector<Key>& keys) {
                                    "object with \"text\", with \"prompt\" and \"completion\", or with "
                                    "\"messages\"; prompts and what others than the assistant say are not "
                                    "trained on."),
-      {"data.path", "data.validation", "data.tokenizer_path"}, check_tokenizer);
+      {"data.path", "data.sources", "data.validation", "data.tokenizer_path"}, check_tokenizer);
   section.add<Text>("tokenizer_path", &S::tokenizer_path, "",
                     "The folder of the tokenizer.json that tokenizer auto takes, or such a file. Left out: "
                     "model.path.");

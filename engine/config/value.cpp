@@ -105,6 +105,29 @@ TensorGroup read_group(const YAML::Node& node) {
   return group;
 }
 
+DataSource read_source(const YAML::Node& node) {
+  if (!node.IsMap()) refuse(node, "a map such as {path: 'code/*.txt', weight: 0.3}");
+  DataSource source;
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    const std::string key = word(entry.first, "a key");
+    if (!seen.insert(key).second) throw WrongValue(fmt::format("its key '{}' is given twice", key));
+    read_within(key, [&] {
+      if (key == "path") {
+        source.path = TextList::read(entry.second);
+      } else if (key == "weight") {
+        source.weight = Number::read(entry.second);
+        if (source.weight <= 0)
+          throw WrongValue(fmt::format("must be greater than 0, not {}", source.weight));
+      } else {
+        throw WrongValue("is no key of a source, which has path and weight");
+      }
+    });
+  }
+  if (source.path.empty()) throw WrongValue("names no files; add them, as path: 'code/*.txt'");
+  return source;
+}
+
 nlohmann::json scalar_to_json(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   utf8(text);
@@ -278,6 +301,24 @@ std::string TensorGroups::write(const std::vector<TensorGroup>& value) {
     groups.push_back("{" + text + "}");
   }
   return fmt::format("[{}]", fmt::join(groups, ", "));
+}
+
+std::vector<DataSource> DataSources::read(const YAML::Node& node) {
+  if (!node.IsSequence()) refuse(node, "a list such as [{path: 'code/*.txt', weight: 0.3}]");
+  std::vector<DataSource> sources;
+  for (const YAML::Node& item : node) {
+    sources.push_back(
+        read_within(fmt::format("source {}", sources.size() + 1), [&] { return read_source(item); }));
+  }
+  return sources;
+}
+
+std::string DataSources::write(const std::vector<DataSource>& value) {
+  if (value.empty()) return "";
+  std::vector<std::string> sources;
+  for (const auto& [path, weight] : value)
+    sources.push_back(fmt::format("{{\"path\": {}, \"weight\": {}}}", TextList::write(path), weight));
+  return fmt::format("[{}]", fmt::join(sources, ", "));
 }
 
 Bytes Size::read(const YAML::Node& node) {

@@ -119,6 +119,13 @@ struct TensorGroups {
   static std::string write(const std::vector<TensorGroup>& value);
 };
 
+/// [{path: 'code/*.txt', weight: 0.3}, …]; not given if empty.
+struct DataSources {
+  static std::string type() { return "list of maps"; }
+  static std::vector<DataSource> read(const YAML::Node& node);
+  static std::string write(const std::vector<DataSource>& value);
+};
+
 /// 2GiB, 512MB, 4096, unlimited.
 struct Size {
   static std::string type() { return "size"; }

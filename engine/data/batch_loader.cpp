@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <filesystem>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,12 +28,6 @@ TokenSource open(const std::vector<std::string>& files, const RunConfig& config,
   return {std::move(segments), vocabulary, config.is_within_documents()};
 }
 
-std::optional<TokenSource> open_held_out(const DataFiles& files, const RunConfig& config,
-                                         std::int64_t vocabulary) {
-  if (files.validation.empty()) return std::nullopt;
-  return open(files.validation, config, vocabulary);
-}
-
 std::int64_t sequences_of(std::int64_t tokens, std::int64_t sequence_length) {
   return tokens > sequence_length ? (tokens - 1) / sequence_length : 0;
 }
@@ -48,21 +42,30 @@ void require_sequence(const SequenceRange& range, const TokenSource& source, std
       key, source.tokens(), sequence_length + 1));
 }
 
-Split checked_split(const RunConfig& config, const TokenSource& training,
-                    const std::optional<TokenSource>& held_out) {
+/// A source's key, for errors.
+std::string key_of(const RunConfig& config, std::size_t source) {
+  return config.data.sources.empty() ? "data.path" : fmt::format("data.sources: source {}", source + 1);
+}
+
+Split checked_split(const RunConfig& config, const TokenSource& tokens, const std::string& key) {
   const std::int64_t length = config.data.sequence_length;
-  Split split = split_tokens(training.tokens(), length, held_out ? 0 : config.data.validation_fraction);
-  if (held_out) {
-    split.validation = {0, sequences_of(held_out->tokens(), length)};
-    require_sequence(split.validation, *held_out, length, "data.validation");
-  } else if (split.training.count == 0 && split.validation.count > 0) {
+  const bool is_held_out_elsewhere = !config.data.validation.empty();
+  const Split split =
+      split_tokens(tokens.tokens(), length, is_held_out_elsewhere ? 0 : config.data.validation_fraction);
+  if (split.training.count == 0 && split.validation.count > 0) {
     throw ConfigError(fmt::format(
-        "data.path: {} tokens are fewer than the {} of one sequence to train on and one to hold out: give "
+        "{}: {} tokens are fewer than the {} of one sequence to train on and one to hold out: give "
         "more data, shorten data.sequence_length, or set data.validation_fraction to 0",
-        training.tokens(), 2 * (length + 1)));
+        key, tokens.tokens(), 2 * (length + 1)));
   }
-  require_sequence(split.training, training, length, "data.path");
+  require_sequence(split.training, tokens, length, key);
   return split;
+}
+
+std::vector<std::int64_t> shares_of_sources(const RunConfig& config) {
+  std::vector<double> weights;
+  for (const DataSource& source : sources_of(config.data)) weights.push_back(source.weight);
+  return shares_of(weights);
 }
 
 }  // namespace
@@ -77,14 +80,22 @@ Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double val
 
 DataFiles find_data_files(const RunConfig& config) {
   const RunConfig::DataSection& data = config.data;
-  DataFiles files = {find_token_files(data.path, data.tokenizer, "data.path"),
-                     find_token_files(data.validation, data.tokenizer, "data.validation")};
-  std::set<std::filesystem::path> held_out;  // whatever their names are
-  for (const std::string& file : files.validation) held_out.insert(std::filesystem::canonical(file));
-  std::erase_if(files.training,
-                [&](const std::string& file) { return held_out.contains(std::filesystem::canonical(file)); });
-  if (files.training.empty())
-    throw ConfigError("data.path: data.validation holds out every file that it names");
+  DataFiles files = {{}, find_token_files(data.validation, data.tokenizer, "data.validation")};
+  std::map<std::filesystem::path, std::string> taken;  // whatever their names are, and by whom
+  for (const std::string& file : files.validation) taken[std::filesystem::canonical(file)] = "";
+  for (const DataSource& source : sources_of(data)) {
+    const std::string key = key_of(config, files.sources.size());
+    std::vector<std::string>& own =
+        files.sources.emplace_back(find_token_files(source.path, data.tokenizer, key));
+    std::erase_if(own, [&](const std::string& file) {
+      const auto [owner, is_first] = taken.try_emplace(std::filesystem::canonical(file), key);
+      if (!is_first && !owner->second.empty() && owner->second != key)
+        throw ConfigError(fmt::format("{}: {} belongs to {} already: name each file in one source", key, file,
+                                      owner->second));
+      return owner->second.empty();
+    });
+    if (own.empty()) throw ConfigError(key + ": data.validation holds out every file that it names");
+  }
   return files;
 }
 
@@ -92,22 +103,44 @@ BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary)
     : BatchLoader(config, vocabulary, find_data_files(config)) {}
 
 BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files)
-    : BatchLoader(config, open(files.training, config, vocabulary),
-                  open_held_out(files, config, vocabulary)) {}
-
-BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out)
     : batch_(config.train.batch),
       microbatch_(config.train.microbatch),
       sequence_length_(config.data.sequence_length),
       validation_batches_(config.train.validation_batches),
       by_documents_(config.is_within_documents()),
-      training_(std::move(training)),
-      held_out_(std::move(held_out)),
-      split_(checked_split(config, training_, held_out_)),
-      sampler_(split_.training.count, config.train.seed, config.data.shuffle) {
+      mixture_(shares_of_sources(config)),
+      validation_mixture_(files.validation.empty() ? mixture_ : Mixture({1})) {
+  open_sources(config, vocabulary, files);
+  hold_out(config, vocabulary, files.validation);
+}
+
+void BatchLoader::open_sources(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files) {
+  for (const std::vector<std::string>& own : files.sources) {
+    const std::size_t number = sources_.size();
+    TokenSource tokens = open(own, config, vocabulary);
+    const Split split = checked_split(config, tokens, key_of(config, number));
+    sources_.push_back({std::move(tokens), split,
+                        Sampler(split.training.count, config.train.seed, config.data.shuffle, number)});
+  }
+}
+
+void BatchLoader::hold_out(const RunConfig& config, std::int64_t vocabulary,
+                           const std::vector<std::string>& files) {
   // A seed of its own: runs that differ in train.seed are measured on the same data.
-  if (split_.validation.count > 0)
-    validation_order_.emplace(split_.validation.count, /*seed=*/0, /*epoch=*/0);
+  const auto order = [&](const SequenceRange& range) {
+    return Permutation(range.count, /*seed=*/0, /*epoch=*/0, held_out_.size());
+  };
+  if (!files.empty()) {
+    validation_files_ = std::make_unique<const TokenSource>(open(files, config, vocabulary));
+    const SequenceRange range = {0, sequences_of(validation_files_->tokens(), sequence_length_)};
+    require_sequence(range, *validation_files_, sequence_length_, "data.validation");
+    held_out_.push_back({validation_files_.get(), range, order(range)});
+    return;
+  }
+  for (const Source& source : sources_) {
+    const SequenceRange& range = source.split.validation;
+    if (range.count > 0) held_out_.push_back({&source.tokens, range, order(range)});
+  }
 }
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
@@ -115,10 +148,8 @@ void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std
                        std::span<std::int32_t> places) const {
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
-  for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(training_, split_.training, sampler_.sample(first + i),
-                  {row(tokens, i), row(targets, i), row(places, i)}, part);
-  }
+  for (std::int64_t i = 0; i < microbatch_; ++i)
+    fill_sequence(training_sequence(first + i), {row(tokens, i), row(targets, i), row(places, i)}, part);
 }
 
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
@@ -126,51 +157,86 @@ void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_
                                   std::span<std::int32_t> places) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(held_out(), split_.validation, validation_sequence(microbatch * microbatch_ + i),
+    fill_sequence(validation_sequence(microbatch * microbatch_ + i),
                   {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
 }
 
-std::int64_t BatchLoader::validation_sequence(std::int64_t sample) const {
-  return (*validation_order_)(sample % split_.validation.count);
+BatchLoader::Sequence BatchLoader::training_sequence(std::int64_t sample) const {
+  const Mixture::Place place = mixture_.place(sample);
+  const Source& source = sources_[place.source];
+  return {source.tokens, source.split.training.begin + source.sampler.sample(place.index) * sequence_length_};
+}
+
+BatchLoader::Sequence BatchLoader::validation_sequence(std::int64_t sample) const {
+  const Mixture::Place place = validation_mixture_.place(sample % validation_sequences());
+  const HeldOut& source = held_out_[place.source];
+  return {*source.tokens,
+          source.range.begin + source.order(place.index % source.range.count) * sequence_length_};
 }
 
 bool BatchLoader::are_all_trained() const {
-  return !by_documents_ && training_.are_all_trained() && held_out().are_all_trained();
+  return !by_documents_ && (!validation_files_ || validation_files_->are_all_trained()) &&
+         std::ranges::all_of(sources_, [](const Source& source) { return source.tokens.are_all_trained(); });
 }
 
-std::int64_t BatchLoader::trained_in(const TokenSource& source, const SequenceRange& range,
-                                     std::int64_t sequence) const {
-  const std::int64_t first = range.begin + sequence * sequence_length_ + 1;
-  return by_documents_ ? source.trained_within_documents(first, sequence_length_)
-                       : source.trained(first, sequence_length_);
+std::int64_t BatchLoader::trained_in(const Sequence& sequence) const {
+  const std::int64_t first = sequence.first + 1;
+  return by_documents_ ? sequence.tokens.trained_within_documents(first, sequence_length_)
+                       : sequence.tokens.trained(first, sequence_length_);
 }
 
 std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < batch_; ++i)
-    sum += trained_in(training_, split_.training, sampler_.sample(step * batch_ + i));
+  for (std::int64_t i = 0; i < batch_; ++i) sum += trained_in(training_sequence(step * batch_ + i));
   return sum;
 }
 
 std::int64_t BatchLoader::trained_validation_targets() const {
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i)
-    sum += trained_in(held_out(), split_.validation, validation_sequence(i));
+    sum += trained_in(validation_sequence(i));
   return sum;
 }
 
+std::int64_t BatchLoader::training_sequences() const {
+  std::int64_t sum = 0;
+  for (const Source& source : sources_) sum += source.split.training.count;
+  return sum;
+}
+
+std::int64_t BatchLoader::validation_sequences() const {
+  std::int64_t sum = 0;
+  for (const HeldOut& source : held_out_) sum += source.range.count;
+  return sum;
+}
+
+std::vector<SourceState> BatchLoader::state(std::int64_t step) const {
+  std::vector<SourceState> states;
+  for (std::size_t source = 0; source < sources_.size(); ++source) {
+    states.push_back(
+        {mixture_.shares()[source], sources_[source].sampler.state(mixture_.count(source, step * batch_))});
+  }
+  return states;
+}
+
 std::vector<std::string> BatchLoader::warnings() const {
-  if (batch_ <= split_.training.count) return {};
-  return {
-      fmt::format("train.batch: {} sequences per step are more than the {} there are to train on, so every "
-                  "batch holds some "
-                  "of them more than once",
-                  batch_, split_.training.count)};
+  std::vector<std::string> warnings;
+  for (std::size_t source = 0; source < sources_.size(); ++source) {
+    const std::int64_t each = mixture_.count(source, batch_), there = sources_[source].split.training.count;
+    if (each <= there) continue;
+    const std::string whose =
+        sources_.size() == 1 ? "" : fmt::format(" of source {} of data.sources", source + 1);
+    warnings.push_back(fmt::format(
+        "train.batch: {} sequences per step{} are more than the {} there are to train on, so every "
+        "batch holds some of them more than once",
+        each, whose, there));
+  }
+  return warnings;
 }
 
 std::int64_t BatchLoader::validation_microbatches() const {
-  return std::min(validation_batches_, (split_.validation.count + microbatch_ - 1) / microbatch_);
+  return std::min(validation_batches_, (validation_sequences() + microbatch_ - 1) / microbatch_);
 }
 
 BatchLoader::SequenceData BatchLoader::SequenceData::subspan(std::size_t first, std::size_t count) const {
@@ -178,27 +244,27 @@ BatchLoader::SequenceData BatchLoader::SequenceData::subspan(std::size_t first, 
   return {in(tokens), in(targets), in(places)};
 }
 
-void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                                const SequenceData& data, const ContextPart& part) const {
-  const std::int64_t first = range.begin + sequence * sequence_length_;
+void BatchLoader::fill_sequence(const Sequence& sequence, const SequenceData& data,
+                                const ContextPart& part) const {
   const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
   for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places})
     assert(own.empty() || std::ssize(own) == rows);
   for (std::int64_t at = 0; at < rows; at += stretch)
-    fill_stretch(source, first + part.positions(rows).at(at), first, stretch,
+    fill_stretch(sequence, part.positions(rows).at(at),
                  data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch)));
 }
 
-void BatchLoader::fill_stretch(const TokenSource& source, std::int64_t position, std::int64_t sequence_begin,
-                               std::int64_t count, const SequenceData& data) const {
+void BatchLoader::fill_stretch(const Sequence& sequence, std::int64_t at, const SequenceData& data) const {
+  const TokenSource& source = sequence.tokens;
+  const std::int64_t position = sequence.first + at;
   source.read(position, data.tokens);
-  if (!data.places.empty()) source.read_places(position, sequence_begin, data.places);
+  if (!data.places.empty()) source.read_places(position, sequence.first, data.places);
   if (data.targets.empty()) return;
   if (data.tokens.empty()) {
     source.read(position + 1, data.targets);
   } else {
     std::ranges::copy(data.tokens.subspan(1), data.targets.begin());
-    source.read(position + count, data.targets.last(1));
+    source.read(position + std::ssize(data.tokens), data.targets.last(1));
   }
   source.leave_out_untrained(position + 1, data.targets);
   if (by_documents_) source.leave_out_beginnings(position + 1, data.targets);

@@ -5,13 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/context_part.h"
 #include "engine/config/run_config.h"
+#include "engine/data/mixture.h"
 #include "engine/data/sampler.h"
 #include "engine/data/token_source.h"
 
@@ -31,16 +32,25 @@ struct Split {
 /// small for both has no training sequence.
 Split split_tokens(std::int64_t tokens, std::int64_t sequence_length, double validation_fraction);
 
-/// The files of data.path without those that data.validation holds out, and these.
+/// The files of each source without those that data.validation holds out, and these.
 struct DataFiles {
-  std::vector<std::string> training, validation;
+  std::vector<std::vector<std::string>> sources;
+  std::vector<std::string> validation;
 };
-/// Throws ConfigError if a pattern matches no file, or nothing is left to train on.
+/// Throws ConfigError if a pattern matches no file, two sources have a file in common, or nothing of a source
+/// is left to train on.
 DataFiles find_data_files(const RunConfig& config);
+
+/// Where the sampling of one source stands.
+struct SourceState {
+  std::int64_t share = 1;  ///< of Mixture
+  SamplerState sampler;
+  friend bool operator==(const SourceState&, const SourceState&) = default;
+};
 
 class BatchLoader {
  public:
-  /// Opens data.path and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError as
+  /// Opens the sources and data.validation of `config`; `vocabulary` is the model's. Throws ConfigError as
   /// find_data_files() does, and if a file is not what it should be, an id is not in the vocabulary, or there
   /// are too few tokens.
   BatchLoader(const RunConfig& config, std::int64_t vocabulary);
@@ -59,8 +69,8 @@ class BatchLoader {
             std::span<std::int32_t> places = {}) const;
 
   /// Held-out microbatch `microbatch` < validation_microbatches(): the same data at every call, spread over
-  /// all that is held out. The last one begins anew with the first held-out samples if they do not fill
-  /// it.
+  /// all that is held out; of several sources by their weights, as the run is trained on. The last one begins
+  /// anew with the first held-out samples if they do not fill it.
   void fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets, const ContextPart& part = {},
                        std::span<std::int32_t> places = {}) const;
@@ -73,43 +83,60 @@ class BatchLoader {
   std::int64_t trained_targets(std::int64_t step) const;
   std::int64_t trained_validation_targets() const;
 
-  /// What a user should know about the data: a batch of more sequences than there are holds some of them
+  /// What a user should know about the data: a batch of more sequences than a source has holds some of them
   /// twice.
   std::vector<std::string> warnings() const;
 
-  std::int64_t training_sequences() const { return split_.training.count; }
-  std::int64_t validation_sequences() const { return split_.validation.count; }
+  /// Of all sources.
+  std::int64_t training_sequences() const;
+  std::int64_t validation_sequences() const;
   /// train.validation_batches, or as many as the held-out data fills; 0 if nothing is held out.
   std::int64_t validation_microbatches() const;
 
   /// Where sampling stands before step `step`: what a checkpoint stores, and a resumed run compares.
-  SamplerState state(std::int64_t step) const { return sampler_.state(step * batch_); }
+  std::vector<SourceState> state(std::int64_t step) const;
 
  private:
-  BatchLoader(const RunConfig& config, TokenSource training, std::optional<TokenSource> held_out);
+  struct Source {
+    TokenSource tokens;
+    Split split;
+    Sampler sampler;
+  };
+  /// Sequences that are held out, and the order in which they are taken.
+  struct HeldOut {
+    const TokenSource* tokens;
+    SequenceRange range;
+    Permutation order;
+  };
+  /// A sequence of one of the sources, or of what is held out.
+  struct Sequence {
+    const TokenSource& tokens;
+    std::int64_t first;  ///< token
+  };
   /// What a rank has of one sequence; any may be empty.
   struct SequenceData {
     std::span<std::int32_t> tokens, targets, places;
 
     SequenceData subspan(std::size_t first, std::size_t count) const;
   };
-  void fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                     const SequenceData& data, const ContextPart& part) const;
-  void fill_stretch(const TokenSource& source, std::int64_t position, std::int64_t sequence_begin,
-                    std::int64_t count, const SequenceData& data) const;
+
+  void open_sources(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files);
+  void hold_out(const RunConfig& config, std::int64_t vocabulary, const std::vector<std::string>& files);
+  void fill_sequence(const Sequence& sequence, const SequenceData& data, const ContextPart& part) const;
+  /// Likewise, of tokens from `at` on, one behind another.
+  void fill_stretch(const Sequence& sequence, std::int64_t at, const SequenceData& data) const;
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
-  const TokenSource& held_out() const { return held_out_ ? *held_out_ : training_; }
-  /// The sequence of the held-out sample.
-  std::int64_t validation_sequence(std::int64_t sample) const;
-  std::int64_t trained_in(const TokenSource& source, const SequenceRange& range, std::int64_t sequence) const;
+  Sequence training_sequence(std::int64_t sample) const;
+  Sequence validation_sequence(std::int64_t sample) const;
+  std::int64_t trained_in(const Sequence& sequence) const;
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
   bool by_documents_;
-  TokenSource training_;
-  std::optional<TokenSource> held_out_;  ///< files of data.validation; nothing: the end of training_
-  Split split_;
-  Sampler sampler_;
-  std::optional<Permutation> validation_order_;  ///< nothing if nothing is held out
+  std::vector<Source> sources_;
+  Mixture mixture_;
+  std::unique_ptr<const TokenSource> validation_files_;  ///< of data.validation; null: the ends of sources_
+  std::vector<HeldOut> held_out_;  ///< of each source, or of data.validation; empty: nothing is
+  Mixture validation_mixture_;
 };
 
 }  // namespace strata

@@ -42,9 +42,9 @@ class DocumentEncoder::Work {
     add_end();
   }
 
-  void add_text(std::string_view text) {
+  void add_text(std::string_view text, bool goes_on = false) {
     add(text, true);
-    add_end();
+    if (!goes_on) add_end();
   }
 
  private:
@@ -100,7 +100,7 @@ void DocumentEncoder::encode(const TextDocument& document, EncodedDocument& enco
   if (document.line > 0) object = parse_ordered_json(document.source, {document.file->path(), document.line});
   try {
     Work work(*this, encoded);
-    document.line > 0 ? work.add_line(object) : work.add_text(document.source);
+    document.line > 0 ? work.add_line(object) : work.add_text(document.source, document.goes_on);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", document.place(), error.what()));
   }

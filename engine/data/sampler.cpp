@@ -7,15 +7,18 @@
 namespace strata {
 namespace {
 
+constexpr int kEpochBits = 42;  // more epochs than any run has
+
 std::uint64_t mask(int bits) {
   return (std::uint64_t{1} << bits) - 1;
 }
 
 }  // namespace
 
-Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch)
+Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch, std::size_t source)
     : size_(static_cast<std::uint64_t>(size)),
-      random_(seed, hash_text("data/permutation") + static_cast<std::uint64_t>(epoch)) {
+      random_(seed, hash_text("data/permutation") + static_cast<std::uint64_t>(epoch) +
+                        (static_cast<std::uint64_t>(source) << kEpochBits)) {
   const int bits = std::bit_width(size_ - 1);
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
@@ -43,7 +46,7 @@ std::int64_t Permutation::operator()(std::int64_t index) const {
 
 std::int64_t Sampler::sample(std::int64_t global_index) const {
   if (!shuffled_) return global_index % sequences_;
-  return Permutation(sequences_, seed_, global_index / sequences_)(global_index % sequences_);
+  return Permutation(sequences_, seed_, global_index / sequences_, source_)(global_index % sequences_);
 }
 
 SamplerState Sampler::state(std::int64_t global_index) const {

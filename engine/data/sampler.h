@@ -3,6 +3,7 @@
 // needs only the number of samples it has consumed. Immutable; call from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/random.h"
@@ -15,7 +16,7 @@ namespace strata {
 class Permutation {
  public:
   /// REQUIRES: 0 < size <= 2^62.
-  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch);
+  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t epoch, std::size_t source = 0);
 
   /// REQUIRES: 0 <= index < size.
   std::int64_t operator()(std::int64_t index) const;
@@ -41,11 +42,12 @@ struct SamplerState {
 
 class Sampler {
  public:
-  /// REQUIRES: sequences > 0.
-  Sampler(std::int64_t sequences, std::uint64_t seed, bool shuffled = true)
-      : sequences_(sequences), seed_(seed), shuffled_(shuffled) {}
+  /// `source` tells the orders of several sources of a run apart. REQUIRES: sequences > 0.
+  Sampler(std::int64_t sequences, std::uint64_t seed, bool shuffled = true, std::size_t source = 0)
+      : sequences_(sequences), seed_(seed), shuffled_(shuffled), source_(source) {}
 
-  /// The sequence that is the `global_index`-th sample of the run, counted over all epochs and ranks.
+  /// The sequence that is the `global_index`-th sample of the run from this source, counted over all epochs
+  /// and ranks.
   std::int64_t sample(std::int64_t global_index) const;
   /// The state before sample `global_index` is drawn.
   SamplerState state(std::int64_t global_index) const;
@@ -54,6 +56,7 @@ class Sampler {
   std::int64_t sequences_;
   std::uint64_t seed_;
   bool shuffled_;
+  std::size_t source_;
 };
 
 }  // namespace strata

@@ -4,149 +4,83 @@
 
 #include <algorithm>
 #include <exception>
-#include <limits>
+#include <initializer_list>
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/hash.h"
 #include "base/json_text.h"
 #include "base/task_arena.h"
 #include "base/watchdog.h"
+#include "engine/chat/template_files.h"
 #include "engine/data/document_encoder.h"
+#include "engine/data/indexed_tokens.h"
 
 namespace strata {
 namespace {
 
-/// Documents that are encoded before any of them is written: enough for all threads, few enough for memory.
-constexpr Bytes kBatchBytes = 64 * MiB;
+/// How far the files of a prefix have come, as PREFIX.progress says it.
+struct TokenizeState {
+  DocumentReader::Position position;
+  IndexedTokens::Size size;
+  Bytes text_bytes = 0;
+  bool is_whole = false;  ///< the files only lack their names
+};
 
-template <typename T>
-std::span<const std::byte> bytes_of(const std::vector<T>& values) {
-  return std::as_bytes(std::span(values));
+std::string file_of_progress(const std::string& prefix) {
+  return prefix + ".progress";
 }
 
-/// A file that gets its name when it is whole, and is gone if it never is.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path) : path_(path), writer_(FileSystem::real(), path + ".tmp") {}
-  ~NewFile() {
-    if (!is_named_) remove_quietly(FileSystem::real(), writer_.path());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
+void store(FileSystem& file_system, const std::string& prefix, const std::string& name,
+           const TokenizeState& state) {
+  nlohmann::json json = {{"format", "strata tokenize"},    {"name", name},
+                         {"file", state.position.file},    {"offset", state.position.offset},
+                         {"line", state.position.line},    {"size", state.size},
+                         {"text_bytes", state.text_bytes}, {"is_whole", state.is_whole}};
+  json["xxh3"] = hex(hash_text(json.dump()));
+  replace_file(file_system, file_of_progress(prefix), json.dump(2) + "\n");
+}
 
-  void write(std::span<const std::byte> bytes) { writer_.write(bytes); }
-  template <typename T>
-  void write_value(const T& value) {
-    write(std::as_bytes(std::span(&value, 1)));
-  }
-  void finish() { writer_.finish(); }
-  void name() {
-    FileSystem::real().rename(writer_.path(), path_);
-    is_named_ = true;
-  }
+/// Nothing if there is none.
+std::optional<TokenizeState> stored_state(const std::string& prefix, const std::string& name) {
+  const std::string file = file_of_progress(prefix);
+  if (!is_there(file)) return std::nullopt;
+  nlohmann::json json = read_json_object(file);
+  const std::string expected = json.value("xxh3", nlohmann::json()).dump();
+  json.erase("xxh3");
+  if (nlohmann::json(hex(hash_text(json.dump()))).dump() != expected)
+    throw ConfigError(
+        fmt::format("{} is damaged: remove it with the unfinished files, {}.*.tmp", file, prefix));
+  if (json.at("name") != name)
+    throw ConfigError(
+        fmt::format("{} is of other texts, or of another tokenizer or end: remove it with the unfinished "
+                    "files, {}.*.tmp, or "
+                    "choose another name",
+                    file, prefix));
+  return TokenizeState{.position = {json.at("file"), json.at("offset"), json.at("line")},
+                       .size = json.at("size"),
+                       .text_bytes = json.at("text_bytes"),
+                       .is_whole = json.at("is_whole")};
+}
 
- private:
-  std::string path_;
-  FileWriter writer_;
-  bool is_named_ = false;
-};
-
-/// Megatron's pair of files (core/datasets/indexed_dataset.py), with a sequence for each document.
-class IndexedTokens {
- public:
-  IndexedTokens(const std::string& prefix, std::int32_t end_of_ids)
-      : is_narrow_(end_of_ids <= kNarrowIds),
-        trained_path_(prefix + ".trained"),
-        data_(prefix + ".bin"),
-        index_(prefix + ".idx") {}
-
-  void add(std::span<const std::int32_t> ids, std::span<const std::uint8_t> trained) {
-    if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-      throw ConfigError("a text has more than 2^31 tokens, which the format cannot say: cut it");
-    lengths_.push_back(static_cast<std::int32_t>(ids.size()));
-    if (is_narrow_) {
-      narrow_.assign(ids.begin(), ids.end());
-      data_.write(bytes_of(narrow_));
-    } else {
-      data_.write(std::as_bytes(ids));
-    }
-    if (!trained_ && std::ranges::find(trained, 0) != trained.end()) begin_marks();
-    if (trained_) trained_->write(std::as_bytes(trained));
-    ids_ += std::ssize(ids);
-  }
-
-  void finish() {
-    constexpr std::uint8_t kUint16 = 8, kInt32 = 4;
-    const auto documents = static_cast<std::uint64_t>(lengths_.size());
-    const std::int64_t id_bytes = is_narrow_ ? 2 : 4;
-    index_.write(std::as_bytes(std::span("MMIDIDX\0", 9)));
-    index_.write_value(std::uint64_t{1});
-    index_.write_value(is_narrow_ ? kUint16 : kInt32);
-    index_.write_value(documents);
-    index_.write_value(documents + 1);
-    index_.write(bytes_of(lengths_));
-    std::vector<std::int64_t> places;
-    std::int64_t place = 0;
-    for (const std::int32_t length : lengths_) {
-      places.push_back(place);
-      place += length * id_bytes;
-    }
-    index_.write(bytes_of(places));
-    places.clear();
-    for (std::uint64_t document = 0; document <= documents; ++document)
-      places.push_back(static_cast<std::int64_t>(document));
-    index_.write(bytes_of(places));
-    data_.finish();
-    if (trained_) trained_->finish();
-    index_.finish();
-    data_.name();
-    if (trained_) trained_->name();
-    index_.name();
-  }
-
- private:
-  /// All ids until now are trained on.
-  void begin_marks() {
-    constexpr std::int64_t kPart = 1 << 16;
-    trained_.emplace(trained_path_);
-    const std::vector<std::uint8_t> ones(kPart, 1);
-    for (std::int64_t left = ids_; left > 0; left -= kPart)
-      trained_->write(bytes_of(ones).first(static_cast<std::size_t>(std::min(left, kPart))));
-  }
-
-  static constexpr std::int32_t kNarrowIds = 1 << 16;
-  bool is_narrow_;
-  std::string trained_path_;
-  NewFile data_, index_;
-  std::optional<NewFile> trained_;  ///< once an id is not trained on
-  std::int64_t ids_ = 0;
-  std::vector<std::int32_t> lengths_;  ///< in ids
-  std::vector<std::uint16_t> narrow_;
-};
-
-void refuse_what_is_there(const std::string& prefix) {
-  for (const char* extension : {".bin", ".trained", ".idx", ".bin.tmp", ".trained.tmp", ".idx.tmp"}) {
+void refuse_what_is_there(const std::string& prefix, std::initializer_list<const char*> extensions) {
+  for (const char* extension : extensions) {
     if (is_there(prefix + extension))
       throw ConfigError(
           fmt::format("{}{} exists already: remove it, or choose another name", prefix, extension));
   }
 }
 
-/// eos_token of a tokenizer_config.json: a text, or an object with the text as `content`. Empty: there is
-/// none.
-std::string end_token_of(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "tokenizer_config.json";
-  if (!is_there(file)) return "";
-  const nlohmann::json config = read_json_object(file);
-  const auto token = config.find("eos_token");
-  if (token == config.end() || token->is_null()) return "";
-  const nlohmann::json* text = &*token;
-  if (token->is_object() && token->contains("content")) text = &token->at("content");
-  if (!text->is_string())
-    throw ConfigError(
-        fmt::format("{}: eos_token: expected a text, or an object with the text content", file.string()));
-  return text->get<std::string>();
+/// Where an earlier call has stopped, or the beginning, which is stored first of all: so whatever is left
+/// behind can be gone on with.
+TokenizeState begin(FileSystem& file_system, const std::string& prefix, const std::string& name) {
+  const std::optional<TokenizeState> found = stored_state(prefix, name);
+  if (found && found->is_whole) return *found;
+  refuse_what_is_there(prefix, {".bin", ".trained", ".idx"});
+  if (found) return *found;
+  refuse_what_is_there(prefix, {".bin.tmp", ".trained.tmp", ".idx.tmp", ".lengths.tmp"});
+  store(file_system, prefix, name, {});
+  return {};
 }
 
 }  // namespace
@@ -163,7 +97,7 @@ std::filesystem::path tokenizer_file_of(const std::filesystem::path& given) {
 
 std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
                           const std::string& token) {
-  const std::string name = token.empty() ? end_token_of(folder) : token;
+  const std::string name = token.empty() ? chat::find_special_tokens(folder)["eos_token"] : token;
   if (name.empty())
     throw ConfigError(
         fmt::format("{} names no eos_token, which stands behind each text: name one there, or let "
@@ -182,33 +116,62 @@ std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string>
   return chat::ChatTemplate::find(folder);
 }
 
-TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
-                                const std::string& prefix, const TokenizeOptions& options,
-                                const std::function<void(const TokenizeProgress&)>& on_progress) {
-  refuse_what_is_there(prefix);
-  TokenizeProgress progress;
-  for (const std::string& file : files)
-    progress.all_bytes += static_cast<Bytes>(MappedFile(file).bytes().size());
-  IndexedTokens out(prefix, tokenizer.end_of_ids());
-  TaskArena workers(options.threads);
-  const DocumentEncoder encoder(tokenizer, options.end, options.conversations);
-  DocumentReader reader(files);
-  std::vector<TextDocument> documents;
-  std::vector<EncodedDocument> encoded;
-  for (bool has_more = true; has_more;) {
-    documents.clear();
+namespace {
+
+/// Encodes documents a batch at a time, and stores after each how far they have come.
+class Tokenizing {
+ public:
+  Tokenizing(const text::Tokenizer& tokenizer, std::span<const std::string> files, const std::string& prefix,
+             const TokenizeOptions& options, const TokenizeState& from)
+      : prefix_(prefix),
+        options_(options),
+        workers_(options.threads),
+        encoder_(tokenizer, options.end, options.conversations),
+        reader_(files, tokenizer.has_line_cuts() ? std::optional(options.part_bytes) : std::nullopt),
+        out_(*options.files, prefix, tokenizer.end_of_ids(), from.size),
+        state_(from) {
+    if (from.position != DocumentReader::Position()) reader_.go_to(from.position);
+  }
+
+  /// False: there was none left.
+  bool do_batch() {
+    documents_.clear();
     Bytes bytes = 0;
-    for (TextDocument next; bytes < kBatchBytes && (has_more = reader.next(next));) {
+    bool has_more = true;
+    for (TextDocument next; bytes < options_.batch_bytes && (has_more = reader_.next(next));) {
       bytes += std::ssize(next.source);
-      documents.push_back(std::move(next));
+      documents_.push_back(std::move(next));
     }
-    encoded.resize(documents.size());
-    std::vector<std::exception_ptr> refusals(documents.size());
-    workers.for_each(std::ssize(documents), [&](std::int64_t i, int) {
+    encode();
+    for (std::size_t i = 0; i < documents_.size(); ++i)
+      out_.add(encoded_[i].ids, encoded_[i].trained, documents_[i].goes_on);
+    state_.text_bytes += bytes;
+    state_.size = out_.size();
+    state_.position = reader_.position();
+    if (has_more) {
+      out_.sync();
+      store(*options_.files, prefix_, options_.name, state_);
+    }
+    return has_more;
+  }
+
+  void finish() {
+    out_.finish();
+    state_.is_whole = true;
+    store(*options_.files, prefix_, options_.name, state_);
+  }
+
+  const TokenizeState& state() const { return state_; }
+
+ private:
+  void encode() {
+    encoded_.resize(documents_.size());
+    std::vector<std::exception_ptr> refusals(documents_.size());
+    workers_.for_each(std::ssize(documents_), [&](std::int64_t i, int) {
       const auto number = static_cast<std::size_t>(i);
-      const WatchedWait wait([&] { return "reading and encoding " + documents[number].place(); });
+      const WatchedWait wait([&] { return "reading and encoding " + documents_[number].place(); });
       try {
-        encoder.encode(documents[number], encoded[number]);
+        encoder_.encode(documents_[number], encoded_[number]);
       } catch (const ConfigError&) {
         refusals[number] = std::current_exception();
       }
@@ -216,16 +179,53 @@ TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<cons
     // Whichever thread was faster, the first is the one that is named.
     for (const std::exception_ptr& refusal : refusals)
       if (refusal) std::rethrow_exception(refusal);
-    for (const EncodedDocument& own : encoded) {
-      if (own.ids.empty()) continue;
-      out.add(own.ids, own.trained);
-      ++progress.documents;
-      progress.tokens += std::ssize(own.ids);
-    }
-    progress.bytes += bytes;
-    if (on_progress) on_progress(progress);
   }
-  out.finish();
+
+  const std::string& prefix_;
+  const TokenizeOptions& options_;
+  TaskArena workers_;
+  DocumentEncoder encoder_;
+  DocumentReader reader_;
+  IndexedTokens out_;
+  TokenizeState state_;
+  std::vector<TextDocument> documents_;
+  std::vector<EncodedDocument> encoded_;
+};
+
+}  // namespace
+
+TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
+                                const std::string& prefix, const TokenizeOptions& options,
+                                const std::function<void(const TokenizeProgress&)>& on_progress) {
+  FileSystem& file_system = *options.files;
+  TokenizeState state = begin(file_system, prefix, options.name);
+  TokenizeProgress progress{.found = state.text_bytes};
+  const auto note = [&] {
+    progress.documents = state.size.documents;
+    progress.tokens = state.size.tokens;
+    progress.bytes = state.text_bytes;
+  };
+  try {
+    for (const std::string& file : files)
+      progress.all_bytes += static_cast<Bytes>(MappedFile(file).bytes().size());
+    if (!state.is_whole) {
+      Tokenizing work(tokenizer, files, prefix, options, state);
+      for (bool has_more = true; has_more;) {
+        has_more = work.do_batch();
+        state = work.state();
+        note();
+        if (on_progress) on_progress(progress);
+      }
+      work.finish();
+    }
+  } catch (const ConfigError&) {
+    IndexedTokens::remove(file_system, prefix);
+    remove_quietly(file_system, file_of_progress(prefix));
+    throw;
+  }
+  note();
+  IndexedTokens::name(file_system, prefix);
+  file_system.remove_all(file_of_progress(prefix));
   return progress;
 }
 

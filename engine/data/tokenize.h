@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "engine/chat/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -17,8 +18,8 @@ namespace strata {
 /// `given` itself, or tokenizer.json in it if it is a folder. Throws ConfigError if it is not there.
 std::filesystem::path tokenizer_file_of(const std::filesystem::path& given);
 
-/// The id that stands behind each text: that of `token`, or of eos_token in the folder's
-/// tokenizer_config.json if it is empty. Throws ConfigError if there is none.
+/// The id that stands behind each text: that of `token`, or, if it is empty, of the folder's eos_token
+/// (chat/template_files.h). Throws ConfigError if there is none.
 std::int32_t end_of_texts(const text::Tokenizer& tokenizer, const std::filesystem::path& folder,
                           const std::string& token = "");
 
@@ -28,23 +29,31 @@ std::optional<chat::ChatTemplate> chat_template_for(std::span<const std::string>
                                                     const std::filesystem::path& folder);
 
 struct TokenizeOptions {
+  /// Names what is made of what (token_names.h): only what has the same is gone on with.
+  std::string name = {};
   std::optional<std::int32_t> end;  ///< an id behind each document, so that a model sees where a text ends
   const chat::ChatTemplate* conversations = nullptr;  ///< what writes "messages"
   int threads = 1;
+  Bytes batch_bytes = 64 * MiB;  ///< of text between two moments to go on from; memory holds its ids
+  Bytes part_bytes = 4 * MiB;    ///< of a long text, if the tokenizer has line cuts: text/line_cuts.h
+  FileSystem* files = &FileSystem::real();  ///< that is written to
 };
 
 /// What is done so far.
 struct TokenizeProgress {
   std::int64_t documents = 0, tokens = 0;
   Bytes bytes = 0, all_bytes = 0;  ///< of text
+  Bytes found = 0;                 ///< of `bytes`: what an earlier call had done
 };
 
 /// Writes `prefix`.bin and `prefix`.idx, Megatron's format, of 2-byte ids if the tokenizer has none beyond,
 /// else of 4 bytes, with a sequence for each document of the files (documents.h) that has an id. Several are
 /// encoded at once, each by one thread, and the result does not depend on how many. Beside them
-/// `prefix`.trained, a byte for each id, if any is not trained on. What is there is refused, and both files
-/// get their names when they are whole. Calls `on_progress` on the calling thread, after each few texts.
-/// Throws ConfigError, IoError.
+/// `prefix`.trained, a byte for each id, if any is not trained on. What is there is refused, and the files
+/// get their names when they are whole, .bin last. A call that died, or threw IoError, leaves
+/// `prefix`.progress and unfinished files, with which the next call for the same name goes on to the same
+/// bytes; ConfigError leaves nothing. Calls `on_progress` on the calling thread, after each few texts. Throws
+/// ConfigError for texts that cannot be encoded and for progress of another name, and IoError.
 TokenizeProgress tokenize_files(const text::Tokenizer& tokenizer, std::span<const std::string> files,
                                 const std::string& prefix, const TokenizeOptions& options,
                                 const std::function<void(const TokenizeProgress&)>& on_progress = {});

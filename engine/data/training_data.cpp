@@ -1,6 +1,29 @@
 #include "engine/data/training_data.h"
 
 namespace strata {
+namespace {
+
+nlohmann::json json_of(const std::vector<SourceState>& states) {
+  const SamplerState& first = states.front().sampler;
+  nlohmann::json json = {{"seed", first.seed}};
+  // Checkpoints from before there was a choice do not have it.
+  if (!first.shuffled) json["shuffled"] = false;
+  const auto add = [](nlohmann::json& to, const SamplerState& state) {
+    to["sequences"] = state.sequences;
+    to["epoch"] = state.epoch;
+    to["position"] = state.position;
+  };
+  if (states.size() == 1) {
+    add(json, first);
+    return json;
+  }
+  json["sources"] = nlohmann::json::array();
+  for (const auto& [share, sampler] : states)
+    add(json["sources"].emplace_back(nlohmann::json{{"share", share}}), sampler);
+  return json;
+}
+
+}  // namespace
 
 TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
   TrainingData data = {
@@ -16,13 +39,7 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
           },
       .sampler =
           [&loader](std::int64_t step) {
-            const SamplerState state = loader.state(step);
-            nlohmann::json json = {{"seed", state.seed},
-                                   {"sequences", state.sequences},
-                                   {"epoch", state.epoch},
-                                   {"position", state.position}};
-            // Checkpoints from before there was a choice do not have it.
-            if (!state.shuffled) json["shuffled"] = false;
+            nlohmann::json json = json_of(loader.state(step));
             if (loader.is_by_documents()) json["packing"] = "documents";
             return json;
           }};

@@ -90,6 +90,7 @@ ModelRun::ModelRun(Setup setup, const Plan& plan) : setup_(std::move(setup)), pl
   if (!checkpoint.path.empty()) {
     checkpoints_.emplace(checkpoint.path, checkpoint.keep, *setup_.files,
                          setup_.ranks == nullptr ? nullptr : &setup_.ranks->saving());
+    checkpoints_->set_companions(setup_.companions);
   }
   place();
 }

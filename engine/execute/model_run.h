@@ -75,6 +75,7 @@ class ModelRun {
     bool fresh = false;  ///< does not resume from checkpoint.path
     double watchdog_seconds = 900;
     FileSystem* files = &FileSystem::real();
+    std::shared_ptr<const Companions> companions = {};  ///< what its checkpoints have beside its state
     Device& device;
     const LaneStreams& streams;
     RunMemory& memory;

@@ -87,6 +87,7 @@ Trainer::Trainer(const RunConfig& run, std::vector<ModelSetup> models, const Run
         .fresh = options_.fresh,
         .watchdog_seconds = options_.watchdog_seconds,
         .files = options_.files,
+        .companions = m < options_.companions.size() ? options_.companions[m] : nullptr,
         .device = device,
         .streams = streams_,
         .memory = *memory_,

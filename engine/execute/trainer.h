@@ -56,8 +56,9 @@ class Trainer {
     double watchdog_seconds = 900;            ///< a wait for the device longer than this fails the run
     IoFaults* faults = nullptr;               ///< of the nvme tier; tests only
     FileSystem* files = &FileSystem::real();  ///< of checkpoints
-    Communicator* world = nullptr;            ///< of a run of several ranks; outlives the trainer
-    MakeDeviceGroup make_device_group = {};   ///< if the device exchanges values between ranks itself
+    std::vector<std::shared_ptr<const Companions>> companions = {};  ///< by model, for its checkpoints
+    Communicator* world = nullptr;           ///< of a run of several ranks; outlives the trainer
+    MakeDeviceGroup make_device_group = {};  ///< if the device exchanges values between ranks itself
     /// Called by the first lane that fails, before anything is unwound: that may wait for what is under way.
     std::function<void(const std::exception&)> on_failure = {};
     std::function<void(const Instruction&, Trainer&)> observer = {};  ///< serial mode, for tests

@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "engine/text/byte_characters.h"
 #include "engine/text/decoder.h"
+#include "engine/text/line_cuts.h"
 #include "engine/text/model.h"
 #include "engine/text/normalizer.h"
 #include "engine/text/pieces.h"
@@ -52,6 +53,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<Model> model;
   AddedTokens added;
   Template around = plain_template();
+  bool has_line_cuts = false;
   Decode decode;  ///< empty: tokens with spaces between them
 
   std::mutex mutex;
@@ -74,6 +76,8 @@ Tokenizer::Parts::Parts(const JsonField& field) {
     added = AddedTokens(*part, model->vocabulary(), normalize);
   if (const auto part = field.find("post_processor")) around = read_post_processor(*part);
   if (const auto part = field.find("decoder")) decode = read_decoder(*part);
+  has_line_cuts =
+      text::has_line_cuts(field.value()) && std::ranges::count(around, true, &TemplatePart::is_text) == 1;
 }
 
 void Tokenizer::Encoder::normalize(const Parts& parts, std::string_view text) {
@@ -187,6 +191,10 @@ void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, Ad
       ids.insert(ids.end(), part.ids.begin(), part.ids.end());
     }
   }
+}
+
+bool Tokenizer::has_line_cuts() const {
+  return parts_->has_line_cuts;
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {

@@ -38,6 +38,9 @@ class Tokenizer {
   /// text.
   void encode(std::string_view text, std::vector<std::int32_t>& ids, AddSpecial add_special) const;
 
+  /// Whether the ids of a text are those of its parts, where find_line_cut() cuts it.
+  bool has_line_cuts() const;
+
   /// The ids' text, which is UTF-8; ids without a token are left out, and special tokens are if
   /// `skip_special`.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;

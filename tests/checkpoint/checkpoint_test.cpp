@@ -312,6 +312,8 @@ TEST_F(Checkpoint, AFullDiskIsOneSentenceAndTheOneBeforeIsNamedAsUntouched) {
 class CheckpointCrash : public Checkpoint, public ::testing::WithParamInterface<Fault> {};
 
 TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit) {
+  const auto companions = std::make_shared<const Companions>(
+      Companions{{"config.json", "{}"}, {"additional_chat_templates/rag.jinja", "{{ messages }}"}});
   bool failed = true;
   int seen_first = 0;
   int seen_second = 0;
@@ -321,7 +323,9 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
     FaultyFileSystem file_system(fail_at, GetParam());
     bool saved = false;
     try {
-      CheckpointStore(path(), 1, file_system).save(model_, full_progress_at(2), second_.access());
+      CheckpointStore store(path(), 1, file_system);
+      store.set_companions(companions);
+      store.save(model_, full_progress_at(2), second_.access());
       saved = true;
     } catch (const IoError&) {
     }
@@ -337,6 +341,12 @@ TEST_P(CheckpointCrash, WhereverASaveDiesTheNewestReportedSavedIsLoadedBitForBit
     EXPECT_EQ(loaded_, is_second ? second_ : first_) << fail_at;
     EXPECT_EQ(found->progress, full_progress_at(is_second ? 2 : 1));
     EXPECT_TRUE(is_second || !saved);
+    if (is_second) {
+      const Manifest manifest = read_manifest(found->folder / kManifestName);
+      std::vector<std::string> warnings;
+      EXPECT_EQ(stored_companions(found->folder, manifest, warnings).size(), companions->size()) << fail_at;
+      EXPECT_TRUE(warnings.empty()) << fail_at << ": " << warnings.front();
+    }
     (is_second ? seen_second : seen_first)++;
   }
   EXPECT_GT(seen_first, 40);  // a failure at every write, sync and rename of the save

@@ -40,5 +40,30 @@ TEST_F(Export, LeavesAloneWhatHasTheNameThatItWouldWriteTo) {
   EXPECT_TRUE(is_there(path("model") / "config.json"));
 }
 
+TEST_F(Export, HasTheTokenizerOfTrainingAlsoOnceTheModelsFolderIsGone) {
+  make_model_folder("model");
+  write("model/tokenizer.json", "the model's");
+  write("model/generation_config.json", "{}");
+  std::filesystem::create_directory(path("other"));
+  write("other/tokenizer.json", "the other's");
+  write("model.yaml",
+        "model: {path: model}\ndata: {path: tokens.bin, tokenizer: none, tokenizer_path: other, "
+        "sequence_length: 24}\ntrain: {steps: 1}\ncheckpoint: {path: kept}\n");
+  std::string tokens;
+  for (int i = 0; i < 200; ++i) tokens += std::string("\1\0", 2);
+  write("tokens.bin", tokens);
+  const Outcome trained = strata(train("model.yaml"));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::filesystem::rename(path("model"), path("gone"));
+  std::filesystem::rename(path("other"), path("gone-too"));
+  const Outcome exported = strata({"export", "model.yaml", "exported"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  EXPECT_THAT(exported.out, ::testing::EndsWith("with its tokenizer\n"));
+  EXPECT_THAT(exported.err, ::testing::HasSubstr("model.path model is not there"));
+  EXPECT_EQ(read_file(path("exported/tokenizer.json")), "the other's");
+  EXPECT_EQ(read_file(path("exported/generation_config.json")), "{}");
+  EXPECT_EQ(read_file(path("exported/config.json")), read_file(path("gone/config.json")));
+}
+
 }  // namespace
 }  // namespace strata::test

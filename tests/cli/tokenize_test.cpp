@@ -39,7 +39,7 @@ TEST_F(TokenizeCommands, AskWhichTokenEndsATextIfNothingSays) {
   EXPECT_EQ(strata(none).status, 0);
   expect_sentence(strata(none), 2, {"tokens.bin exists already"});
   write("model/tokenizer_config.json", R"({"eos_token": 7})");
-  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: expected a text"});
+  expect_sentence(strata(plain), 2, {"model/tokenizer_config.json: eos_token: a text is expected here"});
 }
 
 TEST_F(TokenizeCommands, SayWhatIsMissingOrDamaged) {
@@ -67,6 +67,26 @@ TEST_F(TokenizeCommands, AreNotNeededWhereTrainingDoesItByItself) {
   none.erase(none.begin() + 1);
   expect_sentence(strata(train("run.yaml", none)), 2,
                   {"data.tokenizer", "auto needs a tokenizer.json: set data.tokenizer_path"});
+}
+
+TEST_F(TokenizeCommands, AreNotNeededForSeveralSourcesWhichGoOnWithTheirNextSamples) {
+  write("model/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  write("other.txt", read_file(path("corpus.txt")).substr(100) + "something else entirely");
+  const auto run = [](const std::string& weight, const std::string& steps, const std::string& out) {
+    Arguments arguments = train(
+        "run.yaml",
+        {"data.tokenizer=auto", "data.tokenizer_path=model", "data.cache=cache",
+         "model.config.vocab_size=400", "train.steps=" + steps, "checkpoint.path=" + out, "data.path=[]",
+         "data.sources=[{path: corpus.txt, weight: 0.7}, {path: other.txt, weight: " + weight + "}]"});
+    return arguments;
+  };
+  const std::string expected = state_hash(run("0.3", "4", "whole"));
+  state_hash(run("0.3", "2", "parts"));
+  EXPECT_EQ(state_hash(run("0.3", "4", "parts")), expected);
+  const Outcome changed = strata(run("0.4", "5", "whole"));
+  EXPECT_EQ(changed.status, 0) << changed.err;
+  EXPECT_THAT(changed.err, ::testing::HasSubstr("the run goes on with other samples"));
+  EXPECT_EQ(strata(run("0.3", "5", "parts")).err.find("other samples"), std::string::npos);
 }
 
 TEST_F(TokenizeCommands, AreNotNeededForConversations) {

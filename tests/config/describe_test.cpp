@@ -21,6 +21,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"model.architecture", "gpt2"},
     {"model.config", "{a: 1, b: 1e-5, c: 'x: {y}', d: [true, null, -3], e: {f: 0.1}}"},
     {"data.path", "[a.txt, 'b c/*.txt']"},
+    {"data.sources", "[{path: [w, 'a b/*'], weight: 0.7}, {path: c}]"},
     {"data.validation", "held-out.txt"},
     {"data.validation_fraction", "0.25"},
     {"data.tokenizer", "none"},
@@ -118,9 +119,10 @@ RunConfig with_override(const std::string& path, const std::string& value) {
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
       path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
+  const std::string data = path == "data.sources" ? "" : "data: {path: a}\n";
   return parse_run_config(
-      model + precision + ranks + optimizer + drives + trace + "data: {path: a}\ncheckpoint: {path: p}\n",
-      "run.yaml", {path + "=" + value});
+      model + precision + ranks + optimizer + drives + trace + data + "checkpoint: {path: p}\n", "run.yaml",
+      {path + "=" + value});
 }
 
 TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
@@ -136,11 +138,11 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, with a pipeline, with optimizer.betas, and with train.precision fp16,
-    // which train.loss_scale needs.
-    if (path != "model.path" && path != "optimizer.type" && path != "optimizer.momentum" &&
-        path != "plan.order" && path != "optimizer.master" && path != "parallel.reduce_dtype" &&
-        path != "memory.trained_as" && path != "memory.frozen_as")
+    // Not with model.architecture, with data.path, with a pipeline, with optimizer.betas, and with
+    // train.precision fp16, which train.loss_scale needs.
+    if (path != "model.path" && path != "data.sources" && path != "optimizer.type" &&
+        path != "optimizer.momentum" && path != "plan.order" && path != "optimizer.master" &&
+        path != "parallel.reduce_dtype" && path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);
@@ -159,6 +161,7 @@ model:
   # config: (not given)
 data:
   path: ["a"]
+  # sources: (not given)
   # validation: (not given)
   validation_fraction: 0.05
   tokenizer: bytes

@@ -244,6 +244,30 @@ TEST(UnknownKeys, ListTheSectionsKeysWhereNothingIsNear) {
   EXPECT_THAT(refusal(kMinimal + "zzzzzzzzzz: 1\n"), HasSubstr("the sections are model, data, train"));
 }
 
+TEST(DataSources, AreReadInOrder) {
+  const std::string model = "model: {architecture: llama}\n";
+  const std::string sources = "data: {sources: [{path: [a, 'b/*'], weight: 3}, {path: c}]}\n";
+  EXPECT_THAT(parse_run_config(model + sources, "run.yaml").data.sources,
+              ElementsAre(DataSource{{"a", "b/*"}, 3}, DataSource{{"c"}, 1}));
+}
+
+TEST(DataSources, AreRefusedWithTheNumberOfTheSource) {
+  const auto refusal_of = [](const std::string& sources) {
+    return refusal("model: {architecture: llama}\n", {"data.sources=" + sources});
+  };
+  EXPECT_THAT(refusal_of("[{path: a}, {weight: 2}]"),
+              HasSubstr("data.sources: source 2: names no files; add them"));
+  EXPECT_THAT(refusal_of("[{path: a, weight: 0}]"),
+              HasSubstr("source 1: weight: must be greater than 0, not 0"));
+  EXPECT_THAT(refusal_of("[{path: a, share: 1}]"),
+              HasSubstr("source 1: share: is no key of a source, which has path and weight"));
+  EXPECT_THAT(refusal_of("[{path: a, path: b}]"), HasSubstr("source 1: its key 'path' is given twice"));
+  EXPECT_THAT(refusal_of("{path: a}"), HasSubstr("expected a list such as [{path: "));
+  EXPECT_THAT(refusal_of("[{path: ids.bin}]"), HasSubstr("'ids.bin' holds token ids, not text"));
+  EXPECT_THAT(refusal(kMinimal, {"data.sources=[{path: b}]"}),
+              HasSubstr("data.path: give either data.path or data.sources, not both"));
+}
+
 TEST(TensorGroups, AreReadInOrder) {
   const std::string groups =
       "optimizer: {groups: [{tensors: '*.bias', weight_decay: 0}, {tensors: [a.*, b], lr_factor: 0.1}]}\n";

@@ -11,8 +11,8 @@ namespace {
 TEST(BatchLoaderFill, AllocatesNothing) {
   const Corpus corpus;
   RunConfig config;
-  config.data.path = {corpus.write("a.txt", std::string(500, 'a')),
-                      corpus.write("b.txt", std::string(700, 'b'))};
+  config.data.sources = {{{corpus.write("a.txt", std::string(500, 'a'))}, 0.4},
+                         {{corpus.write("b.txt", std::string(700, 'b'))}, 0.6}};
   config.data.sequence_length = 16;
   config.train.batch = 4;
   config.train.microbatch = 2;

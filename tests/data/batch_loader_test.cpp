@@ -12,6 +12,7 @@
 namespace strata {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kVocabulary = 65536;
@@ -123,8 +124,10 @@ TEST_F(BatchLoaderTest, DrawsTheSameBatchWhateverTheMicrobatches) {
 }
 
 TEST_F(BatchLoaderTest, HasTheStateOfItsStep) {
-  EXPECT_EQ(loader().state(0), (SamplerState{.seed = 1, .sequences = 89, .epoch = 0, .position = 0}));
-  EXPECT_EQ(loader().state(15), (SamplerState{.seed = 1, .sequences = 89, .epoch = 1, .position = 1}));
+  EXPECT_THAT(loader().state(0),
+              ElementsAre(SourceState{1, {.seed = 1, .sequences = 89, .epoch = 0, .position = 0}}));
+  EXPECT_THAT(loader().state(15),
+              ElementsAre(SourceState{1, {.seed = 1, .sequences = 89, .epoch = 1, .position = 1}}));
 }
 
 TEST_F(BatchLoaderTest, HoldsOutTheEndOfTheDataAndNeverTrainsOnIt) {

@@ -79,6 +79,14 @@ TEST_F(TokenCache, MakesThemAnewForAnotherTokenizerOrEnd) {
   EXPECT_NE(ask({file}).first, ids);
 }
 
+TEST_F(TokenCache, FindsTheEndWhereOlderFoldersHaveIt) {
+  const std::string file = corpus_.write("a.txt", "a text");
+  const std::string ids = ask({file}).first;
+  corpus_.write("model/tokenizer_config.json", R"({"model_max_length": 1024})");
+  corpus_.write("model/special_tokens_map.json", R"({"eos_token": {"content": "<|endoftext|>"}})");
+  EXPECT_EQ(ask({file}).first, ids);
+}
+
 TEST_F(TokenCache, TakesALineOfAJsonlAsATextOfItsOwn) {
   const std::string file = corpus_.write("a.jsonl",
                                          "{\"text\": \"a \\u00fc text\", \"id\": 3}\n"

@@ -162,9 +162,8 @@ TEST_F(AdapterRun, RefusesACheckpointOfOtherAdapters) {
 /// A run that begins with another's adapters has its last loss first.
 TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
   const std::string folder = in_folder("adapters");
-  const RunOutcome first = train_and([&](const Model& model, const ReadParameters& read) {
-    save_peft_folder(folder, model, read, "", DType::fp32);
-  });
+  const RunOutcome first = train_and(
+      [&](const Model& model, const ReadParameters& read) { save_peft_folder(folder, model, read, "", {}); });
   RunConfig config = config_;
   config.train.steps = 1;
   config.optimizer.learning_rate = 0;
@@ -212,7 +211,7 @@ TEST_F(AdapterRun, IsMergedIntoTheModel) {
     train_and([&](const Model& model, const ReadParameters& read) {
       save_hf_folder(merged, model, merge_adapters(model, read),
                      {.config = to_hf_config(model.architecture)});
-      save_peft_folder(adapters, model, read, "", DType::fp32);
+      save_peft_folder(adapters, model, read, "", {});
     });
     RunConfig with_adapters = config_, of_merged = config_;
     with_adapters.adapter.path = adapters;
