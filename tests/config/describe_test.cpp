@@ -46,6 +46,11 @@ const std::map<std::string, std::string> kOtherValues = {
     {"train.loss_scale.growth", "3"},
     {"train.loss_scale.backoff", "0.25"},
     {"train.loss_scale.interval", "7"},
+    {"adapter.type", "rslora"},
+    {"adapter.rank", "8"},
+    {"adapter.alpha", "3"},
+    {"adapter.targets", "[q_proj, 'mlp.*']"},
+    {"adapter.path", "adapters"},
     {"optimizer.type", "sgd"},
     {"optimizer.momentum", "0.9"},
     {"optimizer.lr", "0.1"},
@@ -138,9 +143,9 @@ TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
 TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   std::vector<std::string> overrides;
   for (const auto& [path, value] : kOtherValues) {
-    // Not with model.architecture, with data.path, with a pipeline, with optimizer.betas, and with
-    // train.precision fp16, which train.loss_scale needs.
-    if (path != "model.path" && path != "data.sources" && path != "optimizer.type" &&
+    // Not with model.architecture, with data.path, with a pipeline, with optimizer.betas, with train.freeze,
+    // and with train.precision fp16, which train.loss_scale needs.
+    if (path != "model.path" && path != "data.sources" && path != "adapter.type" && path != "optimizer.type" &&
         path != "optimizer.momentum" && path != "plan.order" && path != "optimizer.master" &&
         path != "parallel.reduce_dtype" && path != "memory.trained_as" && path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
@@ -188,6 +193,12 @@ train:
     growth: 2
     backoff: 0.5
     interval: 2000
+adapter:
+  type: none
+  rank: 16
+  alpha: 32
+  targets: ["all-linear"]
+  # path: (not given)
 optimizer:
   type: adamw
   lr: 0.0003
