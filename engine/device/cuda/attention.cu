@@ -25,12 +25,8 @@ __host__ __device__ int tiles_of(const Shape& shape) {
 }
 
 /// The first tile of keys that some query from `query` on sees.
-__device__ int first_key_tile(const Shape& shape, const std::int32_t* places, int query) {
-  if (shape.window == 0 && places == nullptr) return 0;
-  const int position = shape.queries.at(query);
-  int reach = shape.window == 0 ? position : shape.window - 1;
-  if (places != nullptr && places[query] < reach) reach = places[query];
-  return shape.keys.below(position - reach) / kTile * kTile;
+__device__ int first_key_tile(const Shape& shape, int batch, int query) {
+  return shape.keys.below(shape.queries.at(query) - shape.reach_of(batch, query)) / kTile * kTile;
 }
 
 /// One past the last key that some query of the tile at `query_first` sees.
@@ -45,15 +41,15 @@ __device__ int first_query_tile(const Shape& shape, int key_first) {
 }
 
 /// One past the last query that sees some key of the tile at `key_first`.
-__device__ int end_of_queries(const Shape& shape, const std::int32_t* places, int key_first) {
+__device__ int end_of_queries(const Shape& shape, int batch, int key_first) {
   const int last = shape.keys.at(std::min(shape.sequence, key_first + kTile) - 1);
-  int end = shape.window == 0 ? shape.sequence : shape.queries.below(last + shape.window);
-  if (places == nullptr) return end;
+  int end = shape.queries.below(last + shape.reach + 1);
+  if (shape.places == nullptr) return end;
   // Where documents begin never falls from one query to the next.
   int begin = 0;
   while (begin < end) {
     const int middle = (begin + end) / 2;
-    if (shape.queries.at(middle) - places[middle] <= last) {
+    if (shape.queries.at(middle) - shape.place_of(batch, middle) <= last) {
       begin = middle + 1;
     } else {
       end = middle;
@@ -75,16 +71,17 @@ struct RunningSoftmax {
 };
 
 /// Turns scores into weights in shared memory; `shrink`: the factor on the sums of before.
-__device__ void add_to_softmax(const Shape& shape, const std::int32_t* places, int query_first, int key_first,
+__device__ void add_to_softmax(const Shape& shape, int batch, int query_first, int key_first,
                                const Scores& scores, RunningSoftmax& softmax, Shared& shared,
                                float (&shrink)[kMine]) {
 #pragma unroll
   for (int i = 0; i < kMine; ++i) {
+    const int reach = shape.reach_of(batch, query_first + my_row(i));
     float scaled[kMine];
     float largest = softmax.largest[i];
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
-      const bool seen = visible(shape, places, query_first + my_row(i), key_first + my_score_column(j));
+      const bool seen = visible(shape, reach, query_first + my_row(i), key_first + my_score_column(j));
       scaled[j] = seen ? score_of(shape, scores[i][j]) : -INFINITY;
       largest = fmaxf(largest, scaled[j]);
     }
@@ -138,7 +135,6 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   __shared__ Shared shared;
   const Place place(shape, shape.heads);
   const int query_first = (tiles_of(shape) - 1 - place.tile) * kTile;
-  const std::int32_t* places = shape.places_of(place.batch);
   const Head<const T> query = head_of(x.query, shape, place.batch, place.head);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
@@ -151,11 +147,12 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
                           x.log_sum_exp_before.row(statistics_row), query_first, softmax, sums);
   }
   const int key_end = end_of_keys(shape, query_first);
-  for (int key_first = first_key_tile(shape, places, query_first); key_first < key_end; key_first += kTile) {
+  for (int key_first = first_key_tile(shape, place.batch, query_first); key_first < key_end;
+       key_first += kTile) {
     Scores scores = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     float shrink[kMine];
-    add_to_softmax(shape, places, query_first, key_first, scores, softmax, shared, shrink);
+    add_to_softmax(shape, place.batch, query_first, key_first, scores, softmax, shared, shrink);
 #pragma unroll
     for (int s = 0; s < slices; ++s) {
 #pragma unroll
@@ -258,20 +255,21 @@ __global__ void __launch_bounds__(kThreads, slices <= 4 ? 2 : 1)
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head / shape.group);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head / shape.group);
   const QueryStatistics statistics(x, shape, place.batch, place.head);
-  const std::int32_t* places = shape.places_of(place.batch);
   Sums<slices> sums = {};
   const int key_end = end_of_keys(shape, query_first);
-  for (int key_first = first_key_tile(shape, places, query_first); key_first < key_end; key_first += kTile) {
+  for (int key_first = first_key_tile(shape, place.batch, query_first); key_first < key_end;
+       key_first += kTile) {
     Scores scores = {}, weight_gradients = {};
     add_scores(query, query_first, key, key_first, shared, scores);
     add_scores(out_gradient, query_first, value, key_first, shared, weight_gradients);
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       const int token = query_first + my_row(i);
+      const int reach = shape.reach_of(place.batch, token);
 #pragma unroll
       for (int j = 0; j < kMine; ++j) {
         float score_gradient = 0;
-        if (visible(shape, places, token, key_first + my_score_column(j))) {
+        if (visible(shape, reach, token, key_first + my_score_column(j))) {
           const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
           score_gradient =
               weight.value * (weight_gradients[i][j] - statistics.projection[token]) * weight.slope;
@@ -300,8 +298,7 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
   const int kv_heads = shape.heads / shape.group;
   const Place place(shape, kv_heads);
   const int key_first = place.tile * kTile;
-  const std::int32_t* places = shape.places_of(place.batch);
-  const int query_end = end_of_queries(shape, places, key_first);
+  const int query_end = end_of_queries(shape, place.batch, key_first);
   const Head<const T> key = head_of(x.key, shape, place.batch, place.head);
   const Head<const T> value = head_of(x.value, shape, place.batch, place.head);
   Sums<slices> key_sums = {}, value_sums = {};
@@ -317,10 +314,11 @@ __global__ void __launch_bounds__(kThreads) key_value_gradient_kernel(Shape shap
 #pragma unroll
       for (int j = 0; j < kMine; ++j) {
         const int token = query_first + my_score_column(j);
+        const int reach = shape.reach_of(place.batch, token);
 #pragma unroll
         for (int i = 0; i < kMine; ++i) {
           float value = 0;
-          if (visible(shape, places, token, key_first + my_row(i))) {
+          if (visible(shape, reach, token, key_first + my_row(i))) {
             const Weight weight(shape, scores[i][j], statistics.log_sum_exp[token]);
             value = weight.value;
             score_gradients[i][j] =
@@ -355,12 +353,13 @@ RowPositions row_positions(const Positions& positions) {
 
 Shape shape_of(const AttentionShape& shape, const Places& places) {
   assert(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  const std::int64_t whole = shape.context.ranks * shape.sequence;
   return {.batch = static_cast<int>(shape.batch),
           .sequence = static_cast<int>(shape.sequence),
           .heads = static_cast<int>(shape.heads),
           .dimension = static_cast<int>(shape.head_dimension),
           .group = static_cast<int>(shape.heads / shape.kv_heads),
-          .window = static_cast<int>(std::min(shape.window, shape.context.ranks * shape.sequence)),
+          .reach = static_cast<int>(shape.window == 0 ? whole : std::min(shape.window - 1, whole)),
           .scale = shape.scale,
           .soft_cap = shape.soft_cap,
           .queries = row_positions(shape.queries()),

@@ -37,16 +37,21 @@ struct RowPositions {
 
 struct Shape {
   int batch, sequence, heads, dimension;
-  int group;   ///< query heads of one key/value head
-  int window;  ///< 0: none
+  int group;  ///< query heads of one key/value head
+  int reach;  ///< tokens before itself that a query sees, at most
   float scale;
   float soft_cap;  ///< 0: none
   RowPositions queries, keys;
   const std::int32_t* places;  ///< of all queries in their documents; null: none
 
-  /// Those of one sequence.
-  __device__ const std::int32_t* places_of(int batch_index) const {
-    return places == nullptr ? nullptr : places + std::int64_t{batch_index} * sequence;
+  /// The place of a query that is there. REQUIRES: there are places.
+  __device__ int place_of(int batch_index, int query) const {
+    return places[std::int64_t{batch_index} * sequence + query];
+  }
+  /// How many tokens before itself a query sees; less than none beyond the sequence.
+  __device__ int reach_of(int batch_index, int query) const {
+    if (query >= sequence) return -1;
+    return places == nullptr ? reach : std::min(reach, place_of(batch_index, query));
   }
 };
 
@@ -136,11 +141,10 @@ __device__ inline int my_slice_column() {
   return static_cast<int>(threadIdx.x) % kSide * kPairs;
 }
 
-/// `places` are the sequence's, or null.
-__device__ inline bool visible(const Shape& shape, const std::int32_t* places, int query, int key) {
+/// `reach` is the query's.
+__device__ inline bool visible(const Shape& shape, int reach, int query, int key) {
   const int distance = shape.queries.at(query) - shape.keys.at(key);
-  return distance >= 0 && query < shape.sequence && key < shape.sequence &&
-         (shape.window == 0 || distance < shape.window) && (places == nullptr || distance <= places[query]);
+  return distance >= 0 && distance <= reach && key < shape.sequence;
 }
 
 /// Neighbouring columns that a thread loads of a slice; heads whose size this divides can be read in steps of
