@@ -48,6 +48,9 @@ Scenario norm_backward_scenario(NormKind kind, DType dtype, std::int64_t rows, s
 /// Query, key and value are slices of one fused matrix.
 Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
 Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1);
+/// A length for each sequence of the shape; what the cache has beyond it is random.
+Scenario cached_attention_scenario(const AttentionShape& shape, DType dtype,
+                                   const std::vector<std::int32_t>& lengths, std::int64_t padding_unit = 1);
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1);
 
