@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 constexpr std::int32_t kByteEnd = 0;  ///< stands behind a text of bytes
+constexpr std::int32_t kLastByte = 255;
 
 }  // namespace
 
@@ -41,12 +42,12 @@ std::string PromptText::decode(std::span<const std::int32_t> ids) const {
   if (tokenizer_) return tokenizer_->decode(ids, /*skip_special=*/true);
   std::string bytes, valid;
   for (const std::int32_t id : ids)
-    if (id != kByteEnd) bytes.push_back(static_cast<char>(id));
+    if (id != kByteEnd && id <= kLastByte) bytes.push_back(static_cast<char>(id));
   return std::string(text::make_valid(bytes, valid));
 }
 
 std::int64_t PromptText::text_bytes(std::int32_t id) const {
-  if (!tokenizer_) return id == kByteEnd ? 0 : 1;
+  if (!tokenizer_) return id == kByteEnd || id > kLastByte ? 0 : 1;
   return tokenizer_->is_added(id) ? 0 : std::ssize(tokenizer_->spelling(id));
 }
 

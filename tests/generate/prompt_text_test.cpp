@@ -41,6 +41,8 @@ TEST(PromptTextTest, CountsBytesOfText) {
   const PromptText bytes = PromptText::read("bytes");
   EXPECT_EQ(bytes.text_bytes('a'), 1);
   EXPECT_EQ(bytes.text_bytes(0), 0);
+  EXPECT_EQ(bytes.text_bytes(300), 0) << "a larger vocabulary";
+  EXPECT_EQ(bytes.decode(std::vector<std::int32_t>{'a', 300, 'b'}), "ab");
   const PromptText text =
       PromptText::read((source_folder() / "tests/text/goldens/gpt2.tokenizer.json").string());
   const std::string whole = "né 𝄞 – ok";
