@@ -34,8 +34,9 @@ void add_token_files(Evaluator& evaluator, const std::vector<std::string>& files
     source.read(0, ids);
     std::vector<std::int32_t> targets = ids;
     source.leave_out_untrained(0, targets);
-    std::vector<std::uint8_t> trained;
-    for (const std::int32_t target : targets) trained.push_back(target == kUntrained ? 0 : 1);
+    std::vector<std::uint8_t> trained(targets.size());
+    std::ranges::transform(targets, trained.begin(),
+                           [](std::int32_t target) { return target == kUntrained ? 0 : 1; });
     evaluator.add(ids, trained);
   }
 }

@@ -17,16 +17,6 @@ double uniform(std::uint64_t seed, const DrawnFor& which) {
   return static_cast<double>(CounterRandom(seed, which.prompt).integer(which.position) >> 11U) * kUnit;
 }
 
-/// How many of the weights, largest first, it takes to reach this share of `total`.
-std::size_t count_to_reach(std::span<const double> weights, double share, double total) {
-  double sum = 0;
-  for (std::size_t count = 0; count < weights.size(); ++count) {
-    sum += weights[count];
-    if (sum >= share * total) return count + 1;
-  }
-  return weights.size();
-}
-
 }  // namespace
 
 std::int32_t next_token(std::span<const float> logits, const SamplingOptions& options,
@@ -38,29 +28,37 @@ std::int32_t next_token(std::span<const float> logits, const SamplingOptions& op
   const auto is_likelier = [&](std::int32_t a, std::int32_t b) {
     return likelihood(a) > likelihood(b) || (likelihood(a) == likelihood(b) && a < b);
   };
-  if (options.temperature == 0) {
-    std::int32_t best = 0;
-    for (std::int32_t id = 1; id < std::ssize(logits); ++id)
-      if (likelihood(id) > likelihood(best)) best = id;
-    return best;
-  }
+  const auto is_unlikelier = [&](std::int32_t a, std::int32_t b) { return is_likelier(b, a); };
+  std::int32_t best = 0;
+  for (std::int32_t id = 1; id < std::ssize(logits); ++id)
+    if (likelihood(id) > likelihood(best)) best = id;
+  if (options.temperature == 0 || !std::isfinite(likelihood(best))) return best;
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::ranges::sort(ids, is_likelier);
-  if (!std::isfinite(likelihood(ids.front()))) return ids.front();
-  if (options.top_k > 0 && options.top_k < std::ssize(ids))
+  if (options.top_k > 0 && options.top_k < std::ssize(ids)) {
+    std::ranges::partial_sort(ids, ids.begin() + options.top_k, is_likelier);
     ids.resize(static_cast<std::size_t>(options.top_k));
-  std::vector<double> weights;
-  for (const std::int32_t id : ids)
-    weights.push_back(
-        std::exp((static_cast<double>(likelihood(id)) - likelihood(ids.front())) / options.temperature));
-  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (options.top_p < 1) {
-    weights.resize(count_to_reach(weights, options.top_p, total));
-    total = std::accumulate(weights.begin(), weights.end(), 0.0);
   }
-  // A share below 1 of the sum is reached.
-  return ids[count_to_reach(weights, uniform(options.seed, which), total) - 1];
+  const auto weight = [&](std::int32_t id) {
+    return std::exp((double{likelihood(id)} - likelihood(best)) / options.temperature);
+  };
+  double total = 0;
+  for (const std::int32_t id : ids) total += weight(id);
+  const double drawn = uniform(options.seed, which);
+
+  // A heap, since few of them all are looked at: the likeliest, until their sum reaches the share.
+  std::ranges::make_heap(ids, is_unlikelier);
+  const double share = options.top_p < 1 ? options.top_p : drawn;
+  auto end = ids.end();
+  double sum = 0;
+  do {
+    std::ranges::pop_heap(ids.begin(), end, is_unlikelier);
+    sum += weight(*--end);
+  } while (sum < share * total && end != ids.begin());
+  if (options.top_p >= 1) return *end;
+  auto chosen = ids.end();  // from the likeliest down
+  for (double reached = 0; reached <= drawn * sum && chosen != end;) reached += weight(*--chosen);
+  return *chosen;
 }
 
 }  // namespace strata

@@ -87,8 +87,10 @@ void UnitParameters::begin_streaming(const ParameterBudget& budget) {
   for (std::size_t unit = 0; unit < places_.size(); ++unit) largest = std::max(largest, bytes_of(unit));
   is_on_host_ = !streamed_.empty() && bytes_on_host <= budget.host;
   const Bytes reading = device_.host_addressable() ? 0 : largest;
-  host_ = Arena(std::max<Bytes>(is_on_host_ ? bytes_on_host + reading : reading, kAlignment));
-  pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(host_.size())});
+  if (const Bytes bytes = reading + (is_on_host_ ? bytes_on_host : 0); bytes > 0) {
+    host_ = Arena(bytes);
+    pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(bytes)});
+  }
   for (Slot& slot : slots_) {
     slot.memory = take(slot_bytes_);
     slot.released = copies_->make_event();

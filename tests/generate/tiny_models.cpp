@@ -45,6 +45,7 @@ ReadParameters made_parameters(const Model& model, std::uint64_t seed) {
 
 std::vector<TokenIds> ids_of(const std::vector<Continuation>& continuations) {
   std::vector<TokenIds> ids;
+  ids.reserve(continuations.size());
   for (const Continuation& continuation : continuations) ids.push_back(continuation.ids);
   return ids;
 }
