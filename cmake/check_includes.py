@@ -24,7 +24,7 @@ LAYERS = [
     {"engine/plan/passes"},
     {"engine/plan/search"},
     {"engine/execute"},
-    {"engine/profile", "engine/report"},
+    {"engine/profile", "engine/report", "engine/generate"},
     {"engine/cli"},
 ]
 LAYER = {folder: layer for layer, folders in enumerate(LAYERS) for folder in folders}

@@ -76,4 +76,35 @@ struct TokenizeCommand {
 };
 int run_tokenize(const TokenizeCommand& command);
 
+/// What commands take that use a model without a run.
+struct ModelCommand {
+  std::string model;          ///< a folder of Hugging Face, a checkpoint or a folder of checkpoints
+  std::string tokenizer;      ///< a folder, its tokenizer.json, or "bytes"; empty: the model's folder
+  std::string precision;      ///< of RunConfig::train, or "auto"
+  std::string device;         ///< "cpu" or "cuda"
+  std::int64_t threads = 0;   ///< 0: one per core
+  std::string device_memory;  ///< budgets, as base/bytes.h reads them
+  std::string host_memory;    ///< beside the device's
+  std::string json;           ///< report file; empty: none, "-": standard output
+};
+
+struct GenerateCommand : ModelCommand {
+  std::vector<std::string> prompts;
+  std::string prompt_file;  ///< whose text is one more prompt; empty: none
+  bool chat = false;        ///< prompts are messages of a user
+  std::int64_t max_tokens = 256;
+  double temperature = 0, top_p = 1;
+  std::int64_t top_k = 0;
+  std::uint64_t seed = 0;
+};
+int run_generate(const GenerateCommand& command);
+
+struct EvaluateCommand : ModelCommand {
+  std::vector<std::string> data;
+  std::int64_t sequence = 0;  ///< tokens of a window; 0: the model's longest, at most 1024
+  std::int64_t batch = 4;     ///< windows that are computed together
+  std::int64_t token_bytes = 2;
+};
+int run_evaluate(const EvaluateCommand& command);
+
 }  // namespace strata

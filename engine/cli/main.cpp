@@ -22,6 +22,87 @@ CLI::Option* add_run_file(CLI::App& app, RunFileCommand& command) {
   return app.add_option("run_file", command.run_file, "the run file (YAML)");
 }
 
+void add_model(CLI::App& app, ModelCommand& command) {
+  app.add_option(
+         "model", command.model,
+         "a Hugging Face folder, a checkpoint (step-00000100), or a folder of checkpoints, of which the "
+         "newest is taken")
+      ->required();
+  app.add_option("--tokenizer", command.tokenizer,
+                 "a model's folder or its tokenizer.json, or 'bytes'; left out: the model's folder");
+  app.add_option(
+         "--precision", command.precision,
+         "auto, fp32, bf16, fp16 or fp8; auto: bf16 where the device has instructions for it, else fp32")
+      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16", "fp8"}))
+      ->default_val("auto");
+  app.add_option("--device", command.device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->default_val("cpu");
+  app.add_option("--threads", command.threads, "threads that compute; 0: one per core")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--device-memory", command.device_memory,
+                 "what the model may take on the device, as in 8GiB; units that do not fit are streamed")
+      ->default_val("unlimited");
+  app.add_option(
+         "--host-memory", command.host_memory,
+         "what streamed units may take on the host; if they do not fit, they are read from the model's "
+         "files again and again")
+      ->default_val("unlimited");
+  app.add_option("--json", command.json, "write a report as JSON to this file, '-' for standard output");
+}
+
+CLI::App* add_generate(CLI::App& app, GenerateCommand& command) {
+  CLI::App* generate = app.add_subcommand("generate", "write what a model says behind prompts");
+  add_model(*generate, command);
+  generate->add_option("--prompt", command.prompts, "a text to go on from; may be given several times")
+      ->take_all()
+      ->expected(1);
+  generate->add_option("--prompt-file", command.prompt_file, "a file whose text is one more prompt");
+  generate->add_flag("--chat", command.chat,
+                     "prompts are messages of a user, which the model's chat template puts into words");
+  generate->add_option("--max-tokens", command.max_tokens, "tokens that follow a prompt at most")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->default_val(command.max_tokens);
+  generate
+      ->add_option("--temperature", command.temperature,
+                   "logits are divided by it before a token is drawn; 0: the likeliest token")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->default_val(command.temperature);
+  generate
+      ->add_option("--top-p", command.top_p,
+                   "draw from the fewest of the likeliest tokens whose probabilities reach this")
+      ->check(CLI::Range(0.0, 1.0))
+      ->default_val(command.top_p);
+  generate->add_option("--top-k", command.top_k, "draw from at most so many of the likeliest tokens; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+  generate->add_option("--seed", command.seed, "of what is drawn: the same seed draws the same numbers");
+  return generate;
+}
+
+CLI::App* add_evaluate(CLI::App& app, EvaluateCommand& command) {
+  CLI::App* evaluate =
+      app.add_subcommand("evaluate", "print the mean loss and the perplexity of files under a model");
+  add_model(*evaluate, command);
+  evaluate
+      ->add_option("--data", command.data,
+                   "files, or patterns as in data.path: texts, a document each; .jsonl, a document in each "
+                   "line, of which what training leaves out is left out; or .bin files of token ids")
+      ->required()
+      ->take_all();
+  evaluate
+      ->add_option("--sequence", command.sequence,
+                   "a longer document is cut into windows of so many tokens, which are predicted each from "
+                   "those before it in its window; 0: the model's longest sequence, but at most 1024")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+  evaluate->add_option("--batch", command.batch, "windows that are computed together")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->default_val(command.batch);
+  evaluate->add_option("--token-bytes", command.token_bytes, "of an id in .bin files that do not say it")
+      ->check(CLI::IsMember({2, 4}))
+      ->default_val(command.token_bytes);
+  return evaluate;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Strata trains models that are larger than the device's memory.");
   app.require_subcommand(1);
@@ -149,6 +230,11 @@ int run(int argc, char** argv) {
   tokenize_app->add_option("--threads", tokenize.threads, "texts that are encoded at once; 0: one per core")
       ->check(CLI::Range(0, 4096));
 
+  GenerateCommand generate;
+  CLI::App* generate_app = add_generate(app, generate);
+  EvaluateCommand evaluate;
+  CLI::App* evaluate_app = add_evaluate(app, evaluate);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -162,6 +248,8 @@ int run(int argc, char** argv) {
   if (explain_app->parsed()) return run_explain(explain);
   if (doctor_app->parsed()) return run_doctor(doctor);
   if (tokenize_app->parsed()) return run_tokenize(tokenize);
+  if (generate_app->parsed()) return run_generate(generate);
+  if (evaluate_app->parsed()) return run_evaluate(evaluate);
   return run_export(export_command);
 }
 

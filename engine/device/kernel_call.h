@@ -214,6 +214,21 @@ struct AttentionBackward {
   }
 };
 
+/// What the newest token of each sequence attends to, whose key and value are the last in a cache. It gives
+/// what AttentionForward gives that token's row.
+struct CachedAttention {
+  AttentionShape shape;  ///< `sequence`: rows that the cache has for each sequence; no ring of ranks
+  std::span<const std::int32_t> lengths;  ///< [batch], each in [1, sequence]: rows of it that hold tokens
+  Matrix query;                           ///< [batch, heads·head_dimension], of the newest tokens
+  Matrix key, value;  ///< [batch·sequence, kv_heads·head_dimension]: row b·sequence + t is token t of b
+  Matrix out;         ///< like query
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, lengths, query, key, value, out);
+  }
+};
+
 /// Rotary position embedding in the half-split convention of HF Llama (Su et al. 2021), in place.
 struct Rope {
   Matrix x;  ///< [batch·sequence, heads·head_dimension]
@@ -682,11 +697,11 @@ struct DecodeFloat8 {
 /// One call of any kind.
 using KernelCall =
     std::variant<Product, ColumnSum, RowDots, RowDeviation, NormForward, NormBackward, AttentionForward,
-                 AttentionBackward, Rope, HeadNormForward, HeadNormBackward, ActivationForward,
-                 ActivationBackward, GatedForward, GatedBackward, CrossEntropy, SoftmaxPart, PartsLoss,
-                 PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale, Cast, Zero, RowCopy,
-                 RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows,
-                 CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares,
-                 EncodeFloat8, DecodeFloat8>;
+                 AttentionBackward, CachedAttention, Rope, HeadNormForward, HeadNormBackward,
+                 ActivationForward, ActivationBackward, GatedForward, GatedBackward, CrossEntropy,
+                 SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale,
+                 Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows,
+                 CombineRows, CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate,
+                 SumOfSquares, EncodeFloat8, DecodeFloat8>;
 
 }  // namespace strata

@@ -27,6 +27,7 @@ KERNELS = {
     "add_bias": Limits(1536),
     "balance_kernel": Limits(1536),
     "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
+    "cached_attention_kernel": Limits(1536, stored=5, loaded=11),  # a column of two values at a time, and of what is read and written once
     "column_sums_kernel": Limits(1280, stored=1, loaded=41),  # each column's sum; the ends of five rows at a time
     "combine_backward_kernel": Limits(1024, stored=1, loaded=2),
     "combine_kernel": Limits(1024, loaded=21),  # the places and weights of seven rows at a time

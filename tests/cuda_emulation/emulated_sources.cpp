@@ -2,6 +2,7 @@
 #include "engine/device/cuda/attention.cu"
 #include "engine/device/cuda/attention_parts.cu"
 #include "engine/device/cuda/bias.cu"
+#include "engine/device/cuda/cached_attention.cu"
 #include "engine/device/cuda/column_sums.cu"
 #include "engine/device/cuda/cross_entropy.cu"
 #include "engine/device/cuda/e4m3.cu"

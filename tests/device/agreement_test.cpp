@@ -228,6 +228,82 @@ TEST_P(Agreement, AttentionWithinDocuments) {
   }
 }
 
+TEST_P(Agreement, CachedAttention) {
+  // Chunks of keys end at 128 on the CUDA device and at 256 on the CPU.
+  struct Case {
+    AttentionShape shape;
+    std::vector<std::int32_t> lengths;
+  };
+  const Case cases[] = {
+      {{.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_dimension = 1, .scale = 0.5F}, {1}},
+      {{.batch = 3, .sequence = 9, .heads = 2, .kv_heads = 1, .head_dimension = 17, .scale = 0.3F},
+       {9, 1, 4}},
+      {{.batch = 2, .sequence = 600, .heads = 4, .kv_heads = 2, .head_dimension = 64, .scale = 0.125F},
+       {129, 513}},
+      {{.batch = 1, .sequence = 300, .heads = 3, .kv_heads = 3, .head_dimension = 136, .scale = 0.1F}, {256}},
+      {{.batch = 2,
+        .sequence = 300,
+        .heads = 2,
+        .kv_heads = 1,
+        .head_dimension = 16,
+        .window = 140,
+        .scale = 0.25F},
+       {300, 70}},
+      {{.batch = 1,
+        .sequence = 300,
+        .heads = 2,
+        .kv_heads = 2,
+        .head_dimension = 32,
+        .window = 1,
+        .scale = 0.5F,
+        .soft_cap = 2},
+       {300}},
+  };
+  for (const auto& [shape, lengths] : cases) {
+    for (const DType dtype : kDTypes) {
+      expect_agrees(cached_attention_scenario(shape, dtype, lengths));
+      if (shape.head_dimension % 8 == 0) expect_agrees(cached_attention_scenario(shape, dtype, lengths, 8));
+    }
+  }
+}
+
+/// Rows of a sequence as a cache that has room for some more.
+TEST_P(Agreement, CachedAttentionGivesWhatAttentionGivesTheLastToken) {
+  constexpr std::int64_t kRoom = 5;
+  AttentionShape shape = {.batch = 2,
+                          .sequence = 70,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dimension = 16,
+                          .window = 50,
+                          .scale = 0.25F,
+                          .soft_cap = 2};
+  const auto last = static_cast<std::int32_t>(shape.sequence);
+  Scenario whole = attention_scenario(shape, DType::fp32);
+  shape.sequence += kRoom;
+  Scenario cached = cached_attention_scenario(shape, DType::fp32, {last, last});
+  const std::int64_t columns = shape.heads * shape.head_dimension;
+  const std::int64_t kv_columns = shape.kv_heads * shape.head_dimension;
+  OperandMemory& fused = whole.operands[0];
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t t = 0; t < last; ++t) {
+      const std::int64_t row = batch * last + t;
+      for (std::int64_t i = 0; t + 1 == last && i < columns; ++i)
+        cached.operands[0].set(batch, i, fused.at(row, i));
+      for (std::int64_t i = 0; i < kv_columns; ++i) {
+        cached.operands[1].set(batch * shape.sequence + t, i, fused.at(row, columns + i));
+        cached.operands[2].set(batch * shape.sequence + t, i, fused.at(row, columns + kv_columns + i));
+      }
+    }
+  }
+  const OperandMemory all = run_scenario(whole, implementation())[1];
+  const OperandMemory newest = run_scenario(cached, implementation())[3];
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t i = 0; i < columns; ++i)
+      EXPECT_NEAR(newest.at(batch, i), all.at(batch * last + last - 1, i), 1e-5);
+  }
+}
+
 TEST_P(Agreement, RopeInBothDirections) {
   for (const DType dtype : kDTypes) {
     for (const bool inverse : {false, true}) {

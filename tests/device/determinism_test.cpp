@@ -50,6 +50,9 @@ TEST(AnyThreadCount, GivesTheSameAttention) {
       shape.soft_cap = soft_cap;
       expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype));
       expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype));
+      std::vector<std::int32_t> lengths(static_cast<std::size_t>(shape.batch),
+                                        static_cast<std::int32_t>(shape.sequence));
+      expect_same_bits_for_any_thread_count(cached_attention_scenario(shape, dtype, lengths));
     }
     expect_same_bits_for_any_thread_count(attention_scenario(shape, dtype, 1, {30, 100}));
     expect_same_bits_for_any_thread_count(attention_backward_scenario(shape, dtype, 1, {30, 100}));

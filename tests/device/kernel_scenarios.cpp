@@ -342,6 +342,26 @@ Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, s
   return scenario;
 }
 
+Scenario cached_attention_scenario(const AttentionShape& shape, DType dtype,
+                                   const std::vector<std::int32_t>& lengths, std::int64_t padding_unit) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  const std::int64_t columns = shape.heads * shape.head_dimension;
+  const std::int64_t kv_columns = shape.kv_heads * shape.head_dimension;
+  return {"cached " + describe(shape, dtype),
+          {random_operand(1, dtype, shape.batch, columns, 3 * padding_unit),
+           random_operand(2, dtype, rows, kv_columns, padding_unit),
+           random_operand(3, dtype, rows, kv_columns, 2 * padding_unit),
+           poisoned_operand(dtype, shape.batch, columns, 4 * padding_unit), index_operand(lengths)},
+          [shape](Kernels& kernels, const Views& x) {
+            kernels.run(CachedAttention{.shape = shape,
+                                        .lengths = indices_of(x[4]),
+                                        .query = x[0],
+                                        .key = x[1],
+                                        .value = x[2],
+                                        .out = x[3]});
+          }};
+}
+
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit,
                        const Documents& documents) {

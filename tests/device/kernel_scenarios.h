@@ -55,6 +55,9 @@ Scenario attention_scenario(const AttentionShape& shape, DType dtype, std::int64
                             const Documents& documents = {});
 Scenario attention_backward_scenario(const AttentionShape& shape, DType dtype, std::int64_t padding_unit = 1,
                                      const Documents& documents = {});
+/// A length for each sequence of the shape; what the cache has beyond it is random.
+Scenario cached_attention_scenario(const AttentionShape& shape, DType dtype,
+                                   const std::vector<std::int32_t>& lengths, std::int64_t padding_unit = 1);
 Scenario rope_scenario(DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                        std::int64_t head_dimension, bool inverse, std::int64_t padding_unit = 1,
                        const Documents& documents = {});

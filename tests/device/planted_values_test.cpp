@@ -139,6 +139,7 @@ TEST_P(PlantedValues, Attention) {
       // Probabilities of keys that a query does not see are zeros in its products.
       cases.push_back({attention_scenario(shape, dtype), {0}, Poison::spreads});
       cases.push_back({attention_backward_scenario(shape, dtype), {3}, Poison::spreads});
+      cases.push_back({cached_attention_scenario(shape, dtype, {30}), {0}, Poison::spreads});
     }
     cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false, 1, {4, 1}), {0}});
     cases.push_back({rope_scenario(dtype, 2, 9, 2, 34, false), {0}});

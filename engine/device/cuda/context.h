@@ -45,6 +45,7 @@ void run_on_cuda(const CudaContext& context, const NormBackward& norm);
 /// Attention is in plain fp32 arithmetic: for what cuDNN does not support, and what it is compared with.
 void run_on_cuda(const CudaContext& context, const AttentionForward& attention);
 void run_on_cuda(const CudaContext& context, const AttentionBackward& attention);
+void run_on_cuda(const CudaContext& context, const CachedAttention& attention);
 void run_on_cuda(const CudaContext& context, const Rope& rope);
 void run_on_cuda(const CudaContext& context, const HeadNormForward& norm);
 void run_on_cuda(const CudaContext& context, const HeadNormBackward& norm);

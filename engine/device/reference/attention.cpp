@@ -169,6 +169,44 @@ void run_on_reference(const AttentionBackward& attention) {
   write(value_sums, a.value_gradient);
 }
 
+void run_on_reference(const CachedAttention& attention) {
+  const auto& [shape, lengths, query, key, value, out] = attention;
+  expect(shape.context.ranks == 1 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0,
+         "whole sequences, and kv_heads that divide heads");
+  expect(is_shape(query, shape.batch, shape.heads * shape.head_dimension) && is_like(out, query),
+         "query and out of [batch, heads * head_dimension]");
+  expect(is_shape(key, shape.batch * shape.sequence, shape.kv_heads * shape.head_dimension) &&
+             is_like(value, key) && key.dtype == query.dtype,
+         "a cache of [batch * sequence, kv_heads * head_dimension]");
+  expect(std::ssize(lengths) == shape.batch, "a length for each sequence");
+  std::vector<double> weights(static_cast<std::size_t>(shape.sequence));
+  for (std::int64_t index = 0; index < shape.batch * shape.heads; ++index) {
+    const std::int64_t batch = index / shape.heads;
+    const Head head(shape, batch, index % shape.heads);
+    const std::int64_t length = lengths[static_cast<std::size_t>(batch)];
+    expect(length >= 1 && length <= shape.sequence, "lengths between 1 and the rows of the cache");
+    const std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, length - shape.window) : 0;
+    double largest = -INFINITY, total = 0;
+    for (std::int64_t s = first; s < length; ++s) {
+      const Score score(shape, dot(query, batch, head.query_column, key, head.first_row + s, head.kv_column,
+                                   shape.head_dimension));
+      weights[static_cast<std::size_t>(s)] = score.value;
+      largest = std::max(largest, score.value);
+    }
+    for (std::int64_t s = first; s < length; ++s) {
+      double& weight = weights[static_cast<std::size_t>(s)];
+      weight = std::exp(weight - largest);
+      total += weight;
+    }
+    for (std::int64_t d = 0; d < shape.head_dimension; ++d) {
+      double sum = 0;
+      for (std::int64_t s = first; s < length; ++s)
+        sum += weights[static_cast<std::size_t>(s)] * load(value, head.first_row + s, head.kv_column + d);
+      store(out, batch, head.query_column + d, sum / total);
+    }
+  }
+}
+
 void run_on_reference(const Rope& rope) {
   const std::int64_t half = rope.head_dimension / 2;
   expect(rope.x && rope.x.columns % rope.head_dimension == 0 && rope.head_dimension % 2 == 0,

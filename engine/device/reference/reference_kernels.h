@@ -16,6 +16,7 @@ void run_on_reference(const NormForward& norm);
 void run_on_reference(const NormBackward& norm);
 void run_on_reference(const AttentionForward& attention);
 void run_on_reference(const AttentionBackward& attention);
+void run_on_reference(const CachedAttention& attention);
 void run_on_reference(const Rope& rope);
 void run_on_reference(const HeadNormForward& norm);
 void run_on_reference(const HeadNormBackward& norm);

@@ -1,0 +1,93 @@
+#include "engine/cli/model_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "engine/cli/device.h"
+#include "engine/cli/precision.h"
+
+namespace strata {
+namespace {
+
+/// Of what is free, a tenth is left to kernels and to the system.
+Bytes most_of(Bytes bytes) {
+  return bytes == kUnlimited ? bytes : bytes / 10 * 9;
+}
+
+Bytes budget_of(const char* option, const std::string& text) {
+  const std::optional<Bytes> bytes = parse_bytes(text);
+  if (bytes && *bytes >= 0) return *bytes;
+  throw ConfigError(
+      fmt::format("{}: '{}' is no size; expected bytes as in 8GiB, or unlimited", option, text));
+}
+
+/// A CPU's device memory is the host's own, so what one takes the other has not.
+ParameterBudget budgets(const ModelCommand& command, const Device& device) {
+  ParameterBudget budget{budget_of("--device-memory", command.device_memory),
+                         budget_of("--host-memory", command.host_memory)};
+  const Bytes host = most_of(usable_memory());
+  const bool is_own = !device.host_addressable();
+  if (budget.device == kUnlimited) budget.device = is_own ? most_of(device.available_bytes()) : host;
+  if (budget.host == kUnlimited && host != kUnlimited)
+    budget.host = is_own ? host : std::max<Bytes>(0, host - budget.device);
+  return budget;
+}
+
+Precision precision_of(const ModelCommand& command) {
+  if (command.precision != "auto") return precision_named(command.precision).value();
+  return command.device == "cpu" && !without_bf16(nullptr).empty() ? DType::fp32 : DType::bf16;
+}
+
+}  // namespace
+
+OpenedModel open_model(const ModelCommand& command) {
+  RunConfig config;
+  config.device.kind = command.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+  config.train.threads = command.threads;
+  const Precision precision = precision_of(command);
+  ModelSource source = open_model(command.model, config.device.kind, precision.products);
+  for (const std::string& warning : source.warnings) std::cerr << "warning: " << warning << '\n';
+  std::unique_ptr<Device> device = make_device(config);
+  const ParameterBudget budget = budgets(command, *device);
+  return {.precision = precision, .device = std::move(device), .source = std::move(source), .budget = budget};
+}
+
+std::string tokenizer_of(const ModelCommand& command, const ModelSource& source) {
+  if (!command.tokenizer.empty()) return command.tokenizer;
+  if (source.is_checkpoint) {
+    throw ConfigError(
+        fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
+                    "'bytes' if it was trained on bytes",
+                    source.folder.string()));
+  }
+  return source.folder.string();
+}
+
+std::string memory_line(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes) {
+  std::string line =
+      fmt::format("{} on the device, {} of it parameters, and {} for kernels", format_bytes(device_bytes),
+                  format_bytes(parameters.device_bytes()), format_bytes(scratch_bytes));
+  if (parameters.streamed_units() > 0) {
+    line += fmt::format("; {} blocks streamed from {}", parameters.streamed_units(),
+                        parameters.reads_files()
+                            ? std::string("the model's files")
+                            : fmt::format("{} on the host", format_bytes(parameters.host_bytes())));
+  }
+  return line;
+}
+
+nlohmann::json memory_json(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes) {
+  return {{"device_bytes", device_bytes},
+          {"parameter_bytes", parameters.device_bytes()},
+          {"host_bytes", parameters.host_bytes()},
+          {"scratch_bytes", scratch_bytes},
+          {"streamed_units", parameters.streamed_units()},
+          {"reads_files", parameters.reads_files()}};
+}
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// What commands have in common that use a model without a run: its folder, its device and its budgets.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/precision.h"
+#include "engine/cli/commands.h"
+#include "engine/device/device.h"
+#include "engine/generate/model_source.h"
+#include "engine/generate/prompt_text.h"
+#include "engine/generate/unit_parameters.h"
+
+namespace strata {
+
+struct OpenedModel {
+  Precision precision;
+  std::unique_ptr<Device> device;
+  ModelSource source;
+  ParameterBudget budget;
+};
+
+/// Throws ConfigError for what the command line says wrong, and as open_model() does.
+OpenedModel open_model(const ModelCommand& command);
+
+/// The folder or the file of the model's tokenizer, or "bytes". Throws ConfigError if a checkpoint, which has
+/// none, is without.
+std::string tokenizer_of(const ModelCommand& command, const ModelSource& source);
+
+/// "1.20 GiB on the device, …": what the parameters take, and where those are that do not fit.
+std::string memory_line(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes);
+nlohmann::json memory_json(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes);
+
+}  // namespace strata

@@ -1,0 +1,88 @@
+#include "engine/generate/model_source.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "engine/checkpoint/checkpoint_list.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/stored_state.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelSource open_folder(const fs::path& folder, DeviceKind device, Rounding rounding) {
+  const Architecture architecture =
+      parse_architecture(read_hf_config(folder), (folder / "config.json").string());
+  ModelSource source{
+      .model = std::make_unique<const Model>(build_forward_model(architecture, {}, device, rounding)),
+      .read = {},
+      .folder = folder,
+      .name = folder.string()};
+  auto files = std::make_shared<const HfFolder>(folder, *source.model);
+  source.read = [files, model = source.model.get()](std::size_t unit, FlatRange range, std::span<float> out) {
+    files->read_range(model->units[unit], range, out);
+  };
+  return source;
+}
+
+ModelSource open_checkpoint(const fs::path& folder, DeviceKind device, Rounding rounding) {
+  const Manifest manifest = read_manifest(folder / kManifestName);
+  verify_files(folder, manifest);
+  ModelSource source{.model = std::make_unique<const Model>(build_forward_model(
+                         manifest.architecture, manifest.freeze, device, rounding, manifest.adapter)),
+                     .read = {},
+                     .folder = folder,
+                     .is_checkpoint = true,
+                     .name = fmt::format("{} (step {})", folder.string(), manifest.progress.step)};
+  auto state = std::make_shared<StoredState>(folder, manifest, *source.model);
+  source.read = [state](std::size_t unit, FlatRange range, std::span<float> out) {
+    state->read(unit, weights_in(range.flat), range, out);
+  };
+  return source;
+}
+
+/// The newest of a folder's checkpoints that is whole.
+ModelSource open_newest(const std::vector<CheckpointEntry>& entries, DeviceKind device, Rounding rounding) {
+  std::vector<std::string> damages;
+  for (const CheckpointEntry& entry : entries) {
+    damages.push_back(entry.damage);
+    if (!entry.manifest) continue;
+    try {
+      ModelSource source = open_checkpoint(entry.folder, device, rounding);
+      damages.pop_back();
+      source.warnings = std::move(damages);
+      return source;
+    } catch (const DamageError& error) {
+      damages.back() = error.what();
+    }
+  }
+  throw ConfigError(fmt::format("no checkpoint is whole: {}", damages.front()));
+}
+
+}  // namespace
+
+Model build_forward_model(Architecture architecture, const std::vector<std::string>& freeze,
+                          DeviceKind device, Rounding rounding, const RunConfig::AdapterSection& adapter) {
+  architecture.balance_coefficient = 0;
+  Model model = build_model(architecture, freeze, {}, rounding, adapter);
+  model.max_chunk_bytes = max_chunk_bytes(device);
+  return model;
+}
+
+ModelSource open_model(const fs::path& path, DeviceKind device, Rounding rounding) {
+  if (is_there(path / kManifestName)) return open_checkpoint(path, device, rounding);
+  if (is_there(path / "config.json") || is_there(path / "adapter_config.json"))
+    return open_folder(path, device, rounding);
+  const std::vector<CheckpointEntry> entries = list_checkpoints(FileSystem::real(), path);
+  if (!entries.empty()) return open_newest(entries, device, rounding);
+  throw ConfigError(fmt::format(
+      "{} is no model: expected a Hugging Face folder with config.json, a checkpoint (step-00000100), or a "
+      "folder of checkpoints, as checkpoint.path names it",
+      path.string()));
+}
+
+}  // namespace strata

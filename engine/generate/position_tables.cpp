@@ -1,0 +1,49 @@
+#include "engine/generate/position_tables.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace strata {
+
+RotaryLayout rotary_layout(const Model& model, std::int64_t rows) {
+  RotaryLayout layout{.rows = rows};
+  for (const Rotation& rotation : model.rotations) {
+    for (int table = 0; table < 2; ++table) {
+      layout.offsets.push_back(layout.bytes);
+      layout.bytes += rotary_table_bytes(rotation, rows);
+    }
+  }
+  return layout;
+}
+
+PositionTables::PositionTables(const Model& model, std::int64_t longest) {
+  std::set<std::int64_t> lengths = {longest};
+  for (const Rotation& rotation : model.rotations)
+    if (const auto& scaling = rotation.options.long_rope)
+      lengths.insert(std::min(longest, scaling->original_max_positions));
+  Bytes bytes = 0;
+  for (const std::int64_t length : lengths) {
+    sets_.push_back({rotary_layout(model, length), bytes});
+    bytes += sets_.back().layout.bytes;
+  }
+  host_.resize(static_cast<std::size_t>(bytes));
+  for (const Set& set : sets_) {
+    for (std::size_t i = 0; i < model.rotations.size(); ++i)
+      fill_rotary_tables(
+          model.rotations[i], set.layout.rows,
+          std::span(host_).subspan(static_cast<std::size_t>(set.offset + set.layout.offsets[2 * i])));
+  }
+}
+
+const PositionTables::Set& PositionTables::for_length(std::int64_t length) const {
+  return *std::ranges::find_if(sets_, [&](const Set& set) { return length <= set.layout.rows; });
+}
+
+std::vector<std::int64_t> PositionTables::lengths() const {
+  std::vector<std::int64_t> lengths;
+  for (const Set& set : sets_) lengths.push_back(set.layout.rows);
+  return lengths;
+}
+
+}  // namespace strata

@@ -1,0 +1,91 @@
+#include "engine/generate/prompt_text.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "engine/data/tokenize.h"
+#include "engine/text/utf8.h"
+
+namespace strata {
+namespace {
+
+/// What a character is shown as of which not all bytes are there.
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+constexpr std::int32_t kByteEnd = 0;  ///< stands behind a text of bytes
+constexpr std::int32_t kLastByte = 255;
+
+}  // namespace
+
+PromptText PromptText::read(const std::string& given) {
+  PromptText text;
+  if (given != "bytes") text.tokenizer_ = text::Tokenizer::read(tokenizer_file_of(given));
+  return text;
+}
+
+std::vector<std::int32_t> PromptText::encode(std::string_view text, text::AddSpecial special) const {
+  std::vector<std::int32_t> ids;
+  if (tokenizer_) {
+    tokenizer_->encode(text, ids, special);
+  } else {
+    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+  }
+  return ids;
+}
+
+std::string PromptText::decode(std::span<const std::int32_t> ids) const {
+  if (tokenizer_) return tokenizer_->decode(ids, /*skip_special=*/true);
+  std::string bytes, valid;
+  for (const std::int32_t id : ids)
+    if (id != kByteEnd && id <= kLastByte) bytes.push_back(static_cast<char>(id));
+  return std::string(text::make_valid(bytes, valid));
+}
+
+std::int64_t PromptText::text_bytes(std::int32_t id) const {
+  if (!tokenizer_) return id == kByteEnd || id > kLastByte ? 0 : 1;
+  return tokenizer_->is_added(id) ? 0 : std::ssize(tokenizer_->spelling(id));
+}
+
+std::string TextStream::add(std::int32_t token) {
+  ids_.push_back(token);
+  return rest(/*whole_only=*/true);
+}
+
+std::string TextStream::end() {
+  return rest(/*whole_only=*/false);
+}
+
+std::string TextStream::rest(bool whole_only) {
+  std::string text = text_->decode(ids_);
+  while (whole_only && text.ends_with(kReplacement)) text.resize(text.size() - kReplacement.size());
+  if (text.size() <= said_) return {};
+  std::string unsaid = text.substr(said_);
+  said_ = text.size();
+  return unsaid;
+}
+
+std::set<std::int32_t> stop_tokens(const std::filesystem::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::filesystem::path file = folder / name;
+    if (!is_there(file)) continue;
+    const nlohmann::json config = read_json_object(file);
+    const auto found = config.find("eos_token_id");
+    if (found == config.end() || found->is_null()) continue;
+    std::set<std::int32_t> stops;
+    for (const nlohmann::json& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
+      if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<std::int32_t>::max())
+        throw ConfigError(fmt::format("{}: eos_token_id is {}; expected a token's id or a list of them",
+                                      file.string(), json_text(*found)));
+      stops.insert(id.get<std::int32_t>());
+    }
+    return stops;
+  }
+  return {};
+}
+
+}  // namespace strata

@@ -1,0 +1,93 @@
+// strata generate and strata evaluate, as a user runs them.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/cli/workspace.h"
+#include "tests/support/source_folder.h"
+
+namespace strata::test {
+namespace {
+
+class GenerateCommands : public Workspace {
+ protected:
+  Arguments on_model(const std::string& command, const std::string& model, const Arguments& more) const {
+    Arguments arguments = {command, model, "--tokenizer", "bytes", "--precision", "fp32", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+};
+
+/// A checkpoint and the folder that it is exported to are one model.
+TEST_F(GenerateCommands, SayTheSameOfACheckpointAndOfItsExport) {
+  make_model_folder("model");
+  const Arguments prompts = {"--prompt", "the ", "--prompt", "a", "--max-tokens", "12"};
+  const nlohmann::json of_folder = report(on_model("generate", "model", prompts));
+  const nlohmann::json of_checkpoint = report(on_model("generate", "out", prompts));
+  ASSERT_EQ(of_folder["continuations"].size(), 2U);
+  EXPECT_EQ(of_folder["continuations"], of_checkpoint["continuations"]);
+  EXPECT_EQ(of_folder["prompt_tokens"], 5);
+  EXPECT_GT(of_folder["tokens_per_second"], 0);
+  Arguments few = prompts;
+  const auto bytes = of_folder["memory"]["device_bytes"].get<std::int64_t>();
+  few.insert(few.end(), {"--device-memory", std::to_string(bytes - 1), "--host-memory", "0"});
+  const nlohmann::json streamed = report(on_model("generate", "model", few));
+  EXPECT_EQ(streamed["continuations"], of_folder["continuations"]);
+  EXPECT_GT(streamed["memory"]["streamed_units"], 0);
+  EXPECT_EQ(streamed["memory"]["reads_files"], true);
+
+  const Arguments data = {"--data", "corpus.txt", "--sequence", "16"};
+  const nlohmann::json losses = report(on_model("evaluate", "model", data));
+  EXPECT_EQ(losses["loss"], report(on_model("evaluate", "out", data))["loss"]);
+  EXPECT_EQ(losses["text_bytes"], losses["tokens"]);
+  EXPECT_NEAR(losses["bits_per_byte"].get<double>() * 0.6931472, losses["loss"].get<double>(), 1e-6);
+
+  const Outcome spoken = strata(on_model("generate", "model", {"--prompt", "the ", "--max-tokens", "12"}));
+  EXPECT_EQ(spoken.out, of_folder["continuations"][0]["text"].get<std::string>() + "\n");
+  EXPECT_THAT(spoken.err, ::testing::HasSubstr("tokens/s"));
+  expect_sentence(strata({"generate", "out", "--prompt", "a"}), 2, {"has no tokenizer", "--tokenizer"});
+  expect_sentence(strata(on_model("generate", "model", {})), 2, {"there is no prompt", "--prompt"});
+  expect_sentence(strata(on_model("generate", "model", {"--prompt", "a", "--chat"})), 2, {"--chat needs"});
+  expect_sentence(strata(on_model("generate", "model", {"--prompt", "a", "--device-memory", "20kB"})), 2,
+                  {"too little"});
+  expect_sentence(strata(on_model("evaluate", "model", {"--data", "corpus.txt", "--sequence", "100000"})), 2,
+                  {"windows of 100000 tokens", "longest sequence"});
+}
+
+TEST_F(GenerateCommands, PutAChatIntoTheModelsWords) {
+  const Arguments keys = {"train.steps=1", "checkpoint.path=out", "model.config.vocab_size=400"};
+  ASSERT_EQ(strata(train("run.yaml", keys)).status, 0);
+  Arguments exported = {"export", "run.yaml", "model"};
+  for (const std::string& key : keys) exported.insert(exported.end(), {"--set", key});
+  ASSERT_EQ(strata(exported).status, 0);
+  std::filesystem::copy_file(source_folder() / "tests/text/goldens/gpt2.tokenizer.json",
+                             path("model/tokenizer.json"));
+  write(
+      "model/tokenizer_config.json",
+      R"({"eos_token": "<|endoftext|>", "chat_template":)"
+      R"( "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}bot:{% endif %}"})");
+  write("model/generation_config.json", R"({"eos_token_id": [1, 2]})");
+  write("words.txt", "user: Hi!\nbot:");
+  const nlohmann::json of_chat =
+      report({"generate", "model", "--chat", "--prompt", "Hi!", "--max-tokens", "5"})["continuations"][0];
+  const nlohmann::json of_words =
+      report({"generate", "model", "--prompt-file", "words.txt", "--max-tokens", "5"})["continuations"][0];
+  EXPECT_EQ(of_chat["prompt_ids"], of_words["prompt_ids"]);
+  EXPECT_EQ(of_chat["ids"], of_words["ids"]);
+  write("texts.jsonl", R"({"prompt": "line 4 of", "completion": " a small text"})");
+  const nlohmann::json losses = report({"evaluate", "model", "--data", "texts.jsonl"});
+  EXPECT_EQ(losses["text_bytes"], 13) << "of the completion alone";
+}
+
+TEST_F(GenerateCommands, SayWhatIsWrong) {
+  const auto refuse = [&](const Arguments& arguments, std::initializer_list<std::string> parts) {
+    expect_sentence(strata(arguments), 2, parts);
+  };
+  refuse({"generate", "nowhere", "--prompt", "a"}, {"nowhere is no model", "config.json", "checkpoint"});
+  refuse({"generate", "nowhere", "--prompt-file", "missing"}, {"--prompt-file: missing is not there"});
+  refuse({"generate", "nowhere", "--prompt", "a", "--top-p", "2"}, {"--top-p"});
+  refuse({"evaluate", "nowhere", "--data", "missing*"}, {"missing*"});
+}
+
+}  // namespace
+}  // namespace strata::test
