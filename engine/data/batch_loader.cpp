@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -100,14 +101,44 @@ BatchLoader::BatchLoader(const RunConfig& config, TokenSource training, std::opt
       microbatch_(config.train.microbatch),
       sequence_length_(config.data.sequence_length),
       validation_batches_(config.train.validation_batches),
-      by_documents_(config.is_within_documents()),
+      packing_(config.data.packing),
       training_(std::move(training)),
       held_out_(std::move(held_out)),
-      split_(checked_split(config, training_, held_out_)),
+      packed_(pack_whole(config, training_, held_out_)),
+      split_(split_of(config, training_, held_out_, packed_)),
       sampler_(split_.training.count, config.train.seed, config.data.shuffle) {
   // A seed of its own: runs that differ in train.seed are measured on the same data.
   if (split_.validation.count > 0)
     validation_order_.emplace(split_.validation.count, /*seed=*/0, /*epoch=*/0);
+}
+
+/// Held out are the last documents, that part of the tokens, or the last alone if it is more.
+BatchLoader::PackedSplit BatchLoader::pack_whole(const RunConfig& config, const TokenSource& training,
+                                                 const std::optional<TokenSource>& held_out) {
+  if (config.data.packing != DataPacking::whole) return {};
+  const std::int64_t length = config.data.sequence_length, all = training.tokens();
+  if (all == 0) throw ConfigError("data.path: the files are empty");
+  if (held_out && held_out->tokens() == 0) throw ConfigError("data.validation: the files are empty");
+  const auto of = [&](const TokenSource& source, std::int64_t first, std::int64_t end) {
+    return PackedSequences(source, first, end, length);
+  };
+  if (held_out) return {of(training, 0, all), of(*held_out, 0, held_out->tokens())};
+  const auto tokens_held_out =
+      static_cast<std::int64_t>(std::ceil(config.data.validation_fraction * static_cast<double>(all)));
+  if (tokens_held_out == 0) return {of(training, 0, all), std::nullopt};
+  const std::int64_t border = training.begin_of_document(all - tokens_held_out);
+  if (border == 0)
+    throw ConfigError(
+        "data.path: holding out data.validation_fraction of the documents leaves none to train on: give more "
+        "data, or set data.validation_fraction to 0");
+  return {of(training, 0, border), of(training, border, all)};
+}
+
+Split BatchLoader::split_of(const RunConfig& config, const TokenSource& training,
+                            const std::optional<TokenSource>& held_out, const PackedSplit& packed) {
+  if (!packed.training) return checked_split(config, training, held_out);
+  return {.training = {0, packed.training->count()},
+          .validation = {0, packed.validation ? packed.validation->count() : 0}};
 }
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
@@ -116,8 +147,8 @@ void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(training_, split_.training, sampler_.sample(first + i),
-                  {row(tokens, i), row(targets, i), row(places, i)}, part);
+    fill_sequence(training(), sampler_.sample(first + i), {row(tokens, i), row(targets, i), row(places, i)},
+                  part);
   }
 }
 
@@ -126,7 +157,7 @@ void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_
                                   std::span<std::int32_t> places) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(held_out(), split_.validation, validation_sequence(microbatch * microbatch_ + i),
+    fill_sequence(validation(), validation_sequence(microbatch * microbatch_ + i),
                   {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
 }
@@ -136,27 +167,31 @@ std::int64_t BatchLoader::validation_sequence(std::int64_t sample) const {
 }
 
 bool BatchLoader::are_all_trained() const {
-  return !by_documents_ && training_.are_all_trained() && held_out().are_all_trained();
+  return !is_by_documents() && training_.are_all_trained() && held_out().are_all_trained();
 }
 
-std::int64_t BatchLoader::trained_in(const TokenSource& source, const SequenceRange& range,
-                                     std::int64_t sequence) const {
-  const std::int64_t first = range.begin + sequence * sequence_length_ + 1;
-  return by_documents_ ? source.trained_within_documents(first, sequence_length_)
-                       : source.trained(first, sequence_length_);
+std::int64_t BatchLoader::trained_in(const Sequences& of, std::int64_t sequence) const {
+  if (of.packed) {
+    std::int64_t sum = 0;
+    for (const DocumentPiece& piece : of.packed->pieces(sequence))
+      sum += of.source.trained(piece.token + 1, piece.targets());
+    return sum;
+  }
+  const std::int64_t first = of.range.begin + sequence * sequence_length_ + 1;
+  return is_by_documents() ? of.source.trained_within_documents(first, sequence_length_)
+                           : of.source.trained(first, sequence_length_);
 }
 
 std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < batch_; ++i)
-    sum += trained_in(training_, split_.training, sampler_.sample(step * batch_ + i));
+  for (std::int64_t i = 0; i < batch_; ++i) sum += trained_in(training(), sampler_.sample(step * batch_ + i));
   return sum;
 }
 
 std::int64_t BatchLoader::trained_validation_targets() const {
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i)
-    sum += trained_in(held_out(), split_.validation, validation_sequence(i));
+    sum += trained_in(validation(), validation_sequence(i));
   return sum;
 }
 
@@ -178,15 +213,56 @@ BatchLoader::SequenceData BatchLoader::SequenceData::subspan(std::size_t first, 
   return {in(tokens), in(targets), in(places)};
 }
 
-void BatchLoader::fill_sequence(const TokenSource& source, const SequenceRange& range, std::int64_t sequence,
-                                const SequenceData& data, const ContextPart& part) const {
-  const std::int64_t first = range.begin + sequence * sequence_length_;
+void BatchLoader::fill_sequence(const Sequences& of, std::int64_t sequence, const SequenceData& data,
+                                const ContextPart& part) const {
+  const std::int64_t first = of.range.begin + sequence * sequence_length_;
   const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
   for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places})
     assert(own.empty() || std::ssize(own) == rows);
-  for (std::int64_t at = 0; at < rows; at += stretch)
-    fill_stretch(source, first + part.positions(rows).at(at), first, stretch,
-                 data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch)));
+  for (std::int64_t at = 0; at < rows; at += stretch) {
+    const std::int64_t position = part.positions(rows).at(at);
+    const SequenceData own = data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch));
+    if (of.packed) {
+      fill_pieces(of.source, of.packed->pieces(sequence), position, stretch, own);
+    } else {
+      fill_stretch(of.source, first + position, first, stretch, own);
+    }
+  }
+}
+
+/// Positions [begin, begin + count) of a sequence.
+void BatchLoader::fill_pieces(const TokenSource& source, std::span<const DocumentPiece> pieces,
+                              std::int64_t begin, std::int64_t count, const SequenceData& data) {
+  std::int64_t start = 0;  // of a piece, in the sequence
+  for (const DocumentPiece& piece : pieces) {
+    const std::int64_t first = std::max(start, begin), end = std::min(start + piece.length, begin + count);
+    if (first < end)
+      fill_piece(
+          source, piece, first - start,
+          data.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(end - first)));
+    start += piece.length;
+  }
+  const std::int64_t first = std::max(start, begin), rest = begin + count - first;
+  if (rest <= 0) return;
+  const SequenceData nothing =
+      data.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(rest));
+  std::ranges::fill(nothing.tokens, 0);
+  std::ranges::fill(nothing.targets, kUntrained);
+  std::iota(nothing.places.begin(), nothing.places.end(), static_cast<std::int32_t>(first - start));
+}
+
+/// Those of a piece from a place in it on.
+void BatchLoader::fill_piece(const TokenSource& source, const DocumentPiece& piece, std::int64_t place,
+                             const SequenceData& data) {
+  source.read(piece.token + place, data.tokens);
+  std::iota(data.places.begin(), data.places.end(), static_cast<std::int32_t>(place));
+  if (data.targets.empty()) return;
+  const auto there =
+      static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(data.targets), piece.targets() - place));
+  const std::span<std::int32_t> next = data.targets.first(there);
+  source.read(piece.token + place + 1, next);
+  source.leave_out_untrained(piece.token + place + 1, next);
+  std::ranges::fill(data.targets.subspan(there), kUntrained);
 }
 
 void BatchLoader::fill_stretch(const TokenSource& source, std::int64_t position, std::int64_t sequence_begin,
@@ -201,7 +277,7 @@ void BatchLoader::fill_stretch(const TokenSource& source, std::int64_t position,
     source.read(position + count, data.targets.last(1));
   }
   source.leave_out_untrained(position + 1, data.targets);
-  if (by_documents_) source.leave_out_beginnings(position + 1, data.targets);
+  if (is_by_documents()) source.leave_out_beginnings(position + 1, data.targets);
 }
 
 /// A sequence's, or what a rank has of it.

@@ -23,7 +23,8 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
                                    {"position", state.position}};
             // Checkpoints from before there was a choice do not have it.
             if (!state.shuffled) json["shuffled"] = false;
-            if (loader.is_by_documents()) json["packing"] = "documents";
+            if (loader.packing() != DataPacking::none)
+              json["packing"] = loader.packing() == DataPacking::whole ? "whole" : "documents";
             return json;
           }};
   if (!loader.are_all_trained()) {
