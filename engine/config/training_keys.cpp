@@ -130,8 +130,9 @@ void add_data(std::vector<Key>& keys) {
       "packing", &S::packing, "",
       "What several documents in a sequence are to one another. none: one text, of which attention sees all "
       "that stands before. documents: nothing; attention stays within each, positions begin anew with it, "
-      "and its first token is nobody's target. A document is a text: a file, a line of a .jsonl, or what "
-      "Megatron's .idx says.");
+      "and its first token is nobody's target. whole: likewise, and documents are put together so that none "
+      "is cut which is not longer than a sequence, and little room is left; nothing is trained on there. A "
+      "document is a text: a file, a line of a .jsonl, or what Megatron's .idx says.");
 }
 
 std::string check_batch(const RunConfig& config) {

@@ -54,7 +54,7 @@ struct Words<Tokenizer> {
 };
 template <>
 struct Words<DataPacking> {
-  static constexpr std::array<std::string_view, 2> list = {"none", "documents"};
+  static constexpr std::array<std::string_view, 3> list = {"none", "documents", "whole"};
 };
 template <>
 struct Words<ScheduleKind> {

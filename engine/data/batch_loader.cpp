@@ -62,6 +62,41 @@ Split checked_split(const RunConfig& config, const TokenSource& tokens, const st
   return split;
 }
 
+/// A source's sequences to train on, and those that are held out at its end.
+struct SplitSequences {
+  Sequences training;
+  std::optional<Sequences> validation;
+};
+
+/// Held out are the last documents, that part of the tokens, or the last alone if it is more.
+SplitSequences split_documents(const RunConfig& config, const TokenSource& tokens, const std::string& key) {
+  const std::int64_t length = config.data.sequence_length, all = tokens.tokens();
+  if (all == 0) throw ConfigError(key + ": the files are empty");
+  const auto pack = [&](std::int64_t first, std::int64_t end) {
+    return Sequences(tokens, PackedSequences(tokens, first, end, length), length);
+  };
+  const double fraction = config.data.validation.empty() ? config.data.validation_fraction : 0;
+  const auto held_out = static_cast<std::int64_t>(std::ceil(fraction * static_cast<double>(all)));
+  if (held_out == 0) return {pack(0, all), std::nullopt};
+  const std::int64_t border = tokens.begin_of_document(all - held_out);
+  if (border == 0)
+    throw ConfigError(
+        key +
+        ": holding out data.validation_fraction of the documents leaves none to train on: give more "
+        "data, or set data.validation_fraction to 0");
+  return {pack(0, border), pack(border, all)};
+}
+
+SplitSequences split_sequences(const RunConfig& config, const TokenSource& tokens, const std::string& key) {
+  if (config.data.packing == DataPacking::whole) return split_documents(config, tokens, key);
+  const Split split = checked_split(config, tokens, key);
+  const auto windows = [&](const SequenceRange& range) {
+    return Sequences(tokens, range, config.data.sequence_length, config.is_within_documents());
+  };
+  if (split.validation.count == 0) return {windows(split.training), std::nullopt};
+  return {windows(split.training), windows(split.validation)};
+}
+
 std::vector<std::int64_t> shares_of_sources(const RunConfig& config) {
   std::vector<double> weights;
   for (const DataSource& source : sources_of(config.data)) weights.push_back(source.weight);
@@ -107,40 +142,43 @@ BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary, const
       microbatch_(config.train.microbatch),
       sequence_length_(config.data.sequence_length),
       validation_batches_(config.train.validation_batches),
-      by_documents_(config.is_within_documents()),
+      packing_(config.data.packing),
       mixture_(shares_of_sources(config)),
       validation_mixture_(files.validation.empty() ? mixture_ : Mixture({1})) {
   open_sources(config, vocabulary, files);
-  hold_out(config, vocabulary, files.validation);
+  if (!files.validation.empty()) open_validation(config, vocabulary, files.validation);
 }
 
 void BatchLoader::open_sources(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files) {
   for (const std::vector<std::string>& own : files.sources) {
     const std::size_t number = sources_.size();
-    TokenSource tokens = open(own, config, vocabulary);
-    const Split split = checked_split(config, tokens, key_of(config, number));
-    sources_.push_back({std::move(tokens), split,
-                        Sampler(split.training.count, config.train.seed, config.data.shuffle, number)});
+    auto tokens = std::make_unique<const TokenSource>(open(own, config, vocabulary));
+    SplitSequences split = split_sequences(config, *tokens, key_of(config, number));
+    if (split.validation) hold_out(std::move(*split.validation));
+    const Sampler sampler(split.training.count(), config.train.seed, config.data.shuffle, number);
+    sources_.push_back({std::move(tokens), std::move(split.training), sampler});
   }
 }
 
-void BatchLoader::hold_out(const RunConfig& config, std::int64_t vocabulary,
-                           const std::vector<std::string>& files) {
-  // A seed of its own: runs that differ in train.seed are measured on the same data.
-  const auto order = [&](const SequenceRange& range) {
-    return Permutation(range.count, /*seed=*/0, /*epoch=*/0, held_out_.size());
-  };
-  if (!files.empty()) {
-    validation_files_ = std::make_unique<const TokenSource>(open(files, config, vocabulary));
-    const SequenceRange range = {0, sequences_of(validation_files_->tokens(), sequence_length_)};
-    require_sequence(range, *validation_files_, sequence_length_, "data.validation");
-    held_out_.push_back({validation_files_.get(), range, order(range)});
+void BatchLoader::open_validation(const RunConfig& config, std::int64_t vocabulary,
+                                  const std::vector<std::string>& files) {
+  const std::int64_t length = config.data.sequence_length;
+  validation_files_ = std::make_unique<const TokenSource>(open(files, config, vocabulary));
+  const TokenSource& tokens = *validation_files_;
+  if (packing_ == DataPacking::whole) {
+    if (tokens.tokens() == 0) throw ConfigError("data.validation: the files are empty");
+    hold_out({tokens, PackedSequences(tokens, 0, tokens.tokens(), length), length});
     return;
   }
-  for (const Source& source : sources_) {
-    const SequenceRange& range = source.split.validation;
-    if (range.count > 0) held_out_.push_back({&source.tokens, range, order(range)});
-  }
+  const SequenceRange range = {0, sequences_of(tokens.tokens(), length)};
+  require_sequence(range, tokens, length, "data.validation");
+  hold_out({tokens, range, length, is_by_documents()});
+}
+
+/// A seed of its own: runs that differ in train.seed are measured on the same data.
+void BatchLoader::hold_out(Sequences sequences) {
+  const Permutation order(sequences.count(), /*seed=*/0, /*epoch=*/0, held_out_.size());
+  held_out_.push_back({std::move(sequences), order});
 }
 
 void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std::int32_t> tokens,
@@ -148,8 +186,10 @@ void BatchLoader::fill(std::int64_t step, std::int64_t microbatch, std::span<std
                        std::span<std::int32_t> places) const {
   assert(step >= 0 && microbatch >= 0 && (microbatch + 1) * microbatch_ <= batch_);
   const std::int64_t first = step * batch_ + microbatch * microbatch_;
-  for (std::int64_t i = 0; i < microbatch_; ++i)
-    fill_sequence(training_sequence(first + i), {row(tokens, i), row(targets, i), row(places, i)}, part);
+  for (std::int64_t i = 0; i < microbatch_; ++i) {
+    const auto& [of, number] = training_sequence(first + i);
+    of.fill(number, {row(tokens, i), row(targets, i), row(places, i)}, part);
+  }
 }
 
 void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_t> tokens,
@@ -157,57 +197,55 @@ void BatchLoader::fill_validation(std::int64_t microbatch, std::span<std::int32_
                                   std::span<std::int32_t> places) const {
   assert(microbatch >= 0 && microbatch < validation_microbatches());
   for (std::int64_t i = 0; i < microbatch_; ++i) {
-    fill_sequence(validation_sequence(microbatch * microbatch_ + i),
-                  {row(tokens, i), row(targets, i), row(places, i)}, part);
+    const auto& [of, number] = validation_sequence(microbatch * microbatch_ + i);
+    of.fill(number, {row(tokens, i), row(targets, i), row(places, i)}, part);
   }
 }
 
 BatchLoader::Sequence BatchLoader::training_sequence(std::int64_t sample) const {
   const Mixture::Place place = mixture_.place(sample);
   const Source& source = sources_[place.source];
-  return {source.tokens, source.split.training.begin + source.sampler.sample(place.index) * sequence_length_};
+  return {source.training, source.sampler.sample(place.index)};
 }
 
 BatchLoader::Sequence BatchLoader::validation_sequence(std::int64_t sample) const {
   const Mixture::Place place = validation_mixture_.place(sample % validation_sequences());
   const HeldOut& source = held_out_[place.source];
-  return {*source.tokens,
-          source.range.begin + source.order(place.index % source.range.count) * sequence_length_};
+  return {source.sequences, source.order(place.index % source.sequences.count())};
 }
 
 bool BatchLoader::are_all_trained() const {
-  return !by_documents_ && (!validation_files_ || validation_files_->are_all_trained()) &&
-         std::ranges::all_of(sources_, [](const Source& source) { return source.tokens.are_all_trained(); });
-}
-
-std::int64_t BatchLoader::trained_in(const Sequence& sequence) const {
-  const std::int64_t first = sequence.first + 1;
-  return by_documents_ ? sequence.tokens.trained_within_documents(first, sequence_length_)
-                       : sequence.tokens.trained(first, sequence_length_);
+  return !is_by_documents() && (!validation_files_ || validation_files_->are_all_trained()) &&
+         std::ranges::all_of(sources_, [](const Source& source) { return source.tokens->are_all_trained(); });
 }
 
 std::int64_t BatchLoader::trained_targets(std::int64_t step) const {
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < batch_; ++i) sum += trained_in(training_sequence(step * batch_ + i));
+  for (std::int64_t i = 0; i < batch_; ++i) {
+    const auto& [of, number] = training_sequence(step * batch_ + i);
+    sum += of.trained(number);
+  }
   return sum;
 }
 
 std::int64_t BatchLoader::trained_validation_targets() const {
   std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i)
-    sum += trained_in(validation_sequence(i));
+  for (std::int64_t i = 0; i < validation_microbatches() * microbatch_; ++i) {
+    const auto& [of, number] = validation_sequence(i);
+    sum += of.trained(number);
+  }
   return sum;
 }
 
 std::int64_t BatchLoader::training_sequences() const {
   std::int64_t sum = 0;
-  for (const Source& source : sources_) sum += source.split.training.count;
+  for (const Source& source : sources_) sum += source.training.count();
   return sum;
 }
 
 std::int64_t BatchLoader::validation_sequences() const {
   std::int64_t sum = 0;
-  for (const HeldOut& source : held_out_) sum += source.range.count;
+  for (const HeldOut& source : held_out_) sum += source.sequences.count();
   return sum;
 }
 
@@ -223,7 +261,7 @@ std::vector<SourceState> BatchLoader::state(std::int64_t step) const {
 std::vector<std::string> BatchLoader::warnings() const {
   std::vector<std::string> warnings;
   for (std::size_t source = 0; source < sources_.size(); ++source) {
-    const std::int64_t each = mixture_.count(source, batch_), there = sources_[source].split.training.count;
+    const std::int64_t each = mixture_.count(source, batch_), there = sources_[source].training.count();
     if (each <= there) continue;
     const std::string whose =
         sources_.size() == 1 ? "" : fmt::format(" of source {} of data.sources", source + 1);
@@ -237,37 +275,6 @@ std::vector<std::string> BatchLoader::warnings() const {
 
 std::int64_t BatchLoader::validation_microbatches() const {
   return std::min(validation_batches_, (validation_sequences() + microbatch_ - 1) / microbatch_);
-}
-
-BatchLoader::SequenceData BatchLoader::SequenceData::subspan(std::size_t first, std::size_t count) const {
-  const auto in = [&](std::span<std::int32_t> all) { return all.empty() ? all : all.subspan(first, count); };
-  return {in(tokens), in(targets), in(places)};
-}
-
-void BatchLoader::fill_sequence(const Sequence& sequence, const SequenceData& data,
-                                const ContextPart& part) const {
-  const std::int64_t rows = sequence_length_ / part.ranks, stretch = part.ranks == 1 ? rows : rows / 2;
-  for ([[maybe_unused]] const auto& own : {data.tokens, data.targets, data.places})
-    assert(own.empty() || std::ssize(own) == rows);
-  for (std::int64_t at = 0; at < rows; at += stretch)
-    fill_stretch(sequence, part.positions(rows).at(at),
-                 data.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(stretch)));
-}
-
-void BatchLoader::fill_stretch(const Sequence& sequence, std::int64_t at, const SequenceData& data) const {
-  const TokenSource& source = sequence.tokens;
-  const std::int64_t position = sequence.first + at;
-  source.read(position, data.tokens);
-  if (!data.places.empty()) source.read_places(position, sequence.first, data.places);
-  if (data.targets.empty()) return;
-  if (data.tokens.empty()) {
-    source.read(position + 1, data.targets);
-  } else {
-    std::ranges::copy(data.tokens.subspan(1), data.targets.begin());
-    source.read(position + std::ssize(data.tokens), data.targets.last(1));
-  }
-  source.leave_out_untrained(position + 1, data.targets);
-  if (by_documents_) source.leave_out_beginnings(position + 1, data.targets);
 }
 
 /// A sequence's, or what a rank has of it.

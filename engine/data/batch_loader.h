@@ -14,15 +14,10 @@
 #include "engine/config/run_config.h"
 #include "engine/data/mixture.h"
 #include "engine/data/sampler.h"
+#include "engine/data/sequences.h"
 #include "engine/data/token_source.h"
 
 namespace strata {
-
-/// Sequence i covers tokens [begin + i·S, begin + i·S + S + 1): S inputs, and S targets shifted by one.
-struct SequenceRange {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
 
 struct Split {
   SequenceRange training, validation;
@@ -76,7 +71,8 @@ class BatchLoader {
                        std::span<std::int32_t> places = {}) const;
 
   /// Whether attention and positions are those of documents: data.packing.
-  bool is_by_documents() const { return by_documents_; }
+  bool is_by_documents() const { return packing_ != DataPacking::none; }
+  DataPacking packing() const { return packing_; }
   /// Whether every target is trained on.
   bool are_all_trained() const;
   /// How many targets of all microbatches of a step are trained on, and of all held-out microbatches.
@@ -98,40 +94,31 @@ class BatchLoader {
 
  private:
   struct Source {
-    TokenSource tokens;
-    Split split;
+    std::unique_ptr<const TokenSource> tokens;
+    Sequences training;
     Sampler sampler;
   };
   /// Sequences that are held out, and the order in which they are taken.
   struct HeldOut {
-    const TokenSource* tokens;
-    SequenceRange range;
+    Sequences sequences;
     Permutation order;
   };
-  /// A sequence of one of the sources, or of what is held out.
+  /// One of the sequences.
   struct Sequence {
-    const TokenSource& tokens;
-    std::int64_t first;  ///< token
-  };
-  /// What a rank has of one sequence; any may be empty.
-  struct SequenceData {
-    std::span<std::int32_t> tokens, targets, places;
-
-    SequenceData subspan(std::size_t first, std::size_t count) const;
+    const Sequences& of;
+    std::int64_t number;
   };
 
   void open_sources(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files);
-  void hold_out(const RunConfig& config, std::int64_t vocabulary, const std::vector<std::string>& files);
-  void fill_sequence(const Sequence& sequence, const SequenceData& data, const ContextPart& part) const;
-  /// Likewise, of tokens from `at` on, one behind another.
-  void fill_stretch(const Sequence& sequence, std::int64_t at, const SequenceData& data) const;
+  void open_validation(const RunConfig& config, std::int64_t vocabulary,
+                       const std::vector<std::string>& files);
+  void hold_out(Sequences sequences);
   std::span<std::int32_t> row(std::span<std::int32_t> matrix, std::int64_t index) const;
   Sequence training_sequence(std::int64_t sample) const;
   Sequence validation_sequence(std::int64_t sample) const;
-  std::int64_t trained_in(const Sequence& sequence) const;
 
   std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
-  bool by_documents_;
+  DataPacking packing_;
   std::vector<Source> sources_;
   Mixture mixture_;
   std::unique_ptr<const TokenSource> validation_files_;  ///< of data.validation; null: the ends of sources_

@@ -170,6 +170,21 @@ void TokenSource::for_documents(std::int64_t first, std::int64_t count, const Vi
                 });
 }
 
+std::int64_t TokenSource::begin_of_document(std::int64_t token) const {
+  std::int64_t found = 0;
+  for_documents(token, 1, [&](std::int64_t begin, std::int64_t, std::int64_t) { found = begin; });
+  return found;
+}
+
+std::int64_t TokenSource::end_of_document(std::int64_t token) const {
+  std::int64_t end = 0;
+  for_stretches(token, 1, [&](const TokenSegment& segment, std::int64_t within, std::int64_t, std::int64_t) {
+    const auto& borders = borders_[static_cast<std::size_t>(&segment - segments_.data())];
+    end = token - within + (borders ? borders->end_of(within) : segment.tokens());
+  });
+  return end;
+}
+
 void TokenSource::read_places(std::int64_t first, std::int64_t cut, std::span<std::int32_t> out) const {
   for_documents(first, std::ssize(out), [&](std::int64_t begin, std::int64_t token, std::int64_t count) {
     const std::int64_t place = token - std::max(begin, cut);

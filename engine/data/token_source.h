@@ -63,6 +63,9 @@ class TokenSource {
   void read_places(std::int64_t first, std::int64_t cut, std::span<std::int32_t> out) const;
   /// Puts kUntrained in the place of each that begins a document, where `targets` are tokens from `first` on.
   void leave_out_beginnings(std::int64_t first, std::span<std::int32_t> targets) const;
+  /// The first token of the document that has this one, and the first behind it.
+  std::int64_t begin_of_document(std::int64_t token) const;
+  std::int64_t end_of_document(std::int64_t token) const;
   /// How many of tokens [first, first + count) are trained on and begin no document.
   std::int64_t trained_within_documents(std::int64_t first, std::int64_t count) const;
 

@@ -40,7 +40,8 @@ TrainingData training_data(const BatchLoader& loader, const ContextPart& part) {
       .sampler =
           [&loader](std::int64_t step) {
             nlohmann::json json = json_of(loader.state(step));
-            if (loader.is_by_documents()) json["packing"] = "documents";
+            if (loader.packing() != DataPacking::none)
+              json["packing"] = loader.packing() == DataPacking::whole ? "whole" : "documents";
             return json;
           }};
   if (!loader.are_all_trained()) {

@@ -8,7 +8,9 @@
 namespace strata {
 namespace {
 
-TEST(BatchLoaderFill, AllocatesNothing) {
+class BatchLoaderFill : public ::testing::TestWithParam<DataPacking> {};
+
+TEST_P(BatchLoaderFill, AllocatesNothing) {
   const Corpus corpus;
   RunConfig config;
   config.data.sources = {{{corpus.write("a.txt", std::string(500, 'a'))}, 0.4},
@@ -16,9 +18,9 @@ TEST(BatchLoaderFill, AllocatesNothing) {
   config.data.sequence_length = 16;
   config.train.batch = 4;
   config.train.microbatch = 2;
-  config.data.packing = DataPacking::documents;
+  config.data.packing = GetParam();
   const BatchLoader loader(config, 256);
-  std::vector<std::int32_t> tokens(32), targets(32), places(32);
+  std::vector<std::int32_t> tokens(32), targets(32), places(GetParam() == DataPacking::none ? 0 : 32);
   const std::int64_t before = test::allocations_so_far().all;
   for (std::int64_t step = 0; step < 50; ++step) loader.fill(step, step % 2, tokens, targets, {}, places);
   for (std::int64_t i = 0; i < loader.validation_microbatches(); ++i)
@@ -26,6 +28,9 @@ TEST(BatchLoaderFill, AllocatesNothing) {
   EXPECT_EQ(test::allocations_so_far().all, before);
   EXPECT_GT(before, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Packings, BatchLoaderFill,
+                         ::testing::Values(DataPacking::none, DataPacking::documents, DataPacking::whole));
 
 }  // namespace
 }  // namespace strata

@@ -402,5 +402,114 @@ TEST_F(WithinDocuments, RefusesFilesThatDoNotSayWhereTheyBegin) {
       AllOf(HasSubstr("wrong.idx: entry 1 of its documents is sequence 7"), HasSubstr("data.packing")));
 }
 
+/// Documents of these lengths in sequences of ten tokens, none of which is 0.
+class WholeDocuments : public BatchLoaderTest {
+ protected:
+  WholeDocuments() {
+    config_.data.path = {write({7, 1, 0, 2, 25, 10, 3, 1, 1, 4, 40, 9, 6, 5, 8, 2, 2})};
+    config_.data.packing = DataPacking::whole;
+    config_.data.shuffle = false;
+    config_.data.validation_fraction = 0;
+    config_.train.batch = config_.train.microbatch = 1;
+  }
+
+  std::string write(const std::vector<std::size_t>& lengths) {
+    std::vector<std::vector<std::uint16_t>> documents;
+    for (const std::size_t length : lengths) {
+      begins_.insert(next_);
+      documents.emplace_back(length);
+      for (std::uint16_t& token : documents.back()) token = static_cast<std::uint16_t>(next_++);
+    }
+    begins_.insert(next_);
+    return corpus_.write_megatron<std::uint16_t>("whole", 8, documents);
+  }
+
+  struct Filled {
+    std::vector<std::int32_t> tokens, targets, places;
+  };
+  Filled filled(const BatchLoader& loader, std::int64_t sequence) const {
+    Filled data{std::vector<std::int32_t>(elements()), std::vector<std::int32_t>(elements()),
+                std::vector<std::int32_t>(elements())};
+    loader.fill(sequence, 0, data.tokens, data.targets, {}, data.places);
+    return data;
+  }
+
+  std::int32_t next_ = 1;
+  std::set<std::int32_t> begins_;
+};
+
+TEST_F(WholeDocuments, StandUncutInSequencesThatTheyFill) {
+  const BatchLoader loader = this->loader();
+  EXPECT_EQ(loader.training_sequences(), 13);  // of 126 tokens
+  std::set<std::int32_t> seen;
+  for (std::int64_t sequence = 0; sequence < loader.training_sequences(); ++sequence) {
+    const Filled data = filled(loader, sequence);
+    std::int64_t trained = 0;
+    for (std::size_t i = 0; i < 10; ++i) {
+      const std::int32_t token = data.tokens[i];
+      if (token == 0) {
+        EXPECT_EQ(data.targets[i], kUntrained);
+        EXPECT_EQ(data.places[i], i > 0 && data.tokens[i - 1] == 0 ? data.places[i - 1] + 1 : 0);
+        continue;
+      }
+      EXPECT_TRUE(seen.insert(token).second) << token;
+      const std::int32_t begin = *std::prev(begins_.upper_bound(token));
+      EXPECT_EQ(data.places[i], (token - begin) % 10) << "only what is longer than a sequence is cut";
+      EXPECT_TRUE(data.places[i] == 0 || token == data.tokens[i - 1] + 1) << token;
+      EXPECT_EQ(data.targets[i], begins_.contains(token + 1) ? kUntrained : token + 1);
+      trained += data.targets[i] != kUntrained ? 1 : 0;
+    }
+    EXPECT_EQ(loader.trained_targets(sequence), trained);
+  }
+  EXPECT_EQ(std::ssize(seen), 126);
+}
+
+TEST_F(WholeDocuments, GoWhereTheyLeaveTheLeastRoom) {
+  config_.data.path = {write({2, 6, 3, 5, 4})};
+  const BatchLoader loader = this->loader();
+  ASSERT_EQ(loader.training_sequences(), 2);
+  EXPECT_EQ(filled(loader, 0).places, (std::vector<std::int32_t>{0, 1, 0, 1, 2, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(filled(loader, 1).places, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3}));
+}
+
+TEST_F(WholeDocuments, AreHeldOutWhole) {
+  config_.data.validation_fraction = 0.1;  // 13 of 126 tokens; the last three documents have 12, so four are
+  const BatchLoader loader = this->loader();
+  const std::int32_t border = *std::prev(begins_.end(), 5);
+  for (std::int64_t sequence = 0; sequence < loader.training_sequences(); ++sequence)
+    for (const std::int32_t token : filled(loader, sequence).tokens) EXPECT_LT(token, border);
+  std::vector<std::int32_t> tokens(elements()), targets(elements());
+  std::int64_t trained = 0;
+  ASSERT_EQ(loader.validation_microbatches(), 2);
+  for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
+    loader.fill_validation(microbatch, tokens, targets);
+    for (std::size_t i = 0; i < tokens.size(); ++i) EXPECT_TRUE(tokens[i] == 0 || tokens[i] >= border);
+    trained += std::ranges::count_if(targets, [](std::int32_t target) { return target != kUntrained; });
+  }
+  EXPECT_EQ(loader.trained_validation_targets(), trained);
+  config_.data.validation_fraction = 0.9;
+  config_.data.path = {write({100, 1})};
+  EXPECT_THAT(refusal([&] { this->loader(); }), HasSubstr("leaves none to train on"));
+}
+
+TEST_F(WholeDocuments, AreSharedOutAmongRanks) {
+  config_.data.sequence_length = 8;
+  const BatchLoader loader = this->loader();
+  for (std::int64_t sequence = 0; sequence < loader.training_sequences(); ++sequence) {
+    const Filled whole = filled(loader, sequence);
+    for (const std::int64_t rank : {0, 1}) {
+      const ContextPart part{2, rank};
+      Filled own{std::vector<std::int32_t>(4), std::vector<std::int32_t>(4), std::vector<std::int32_t>(4)};
+      loader.fill(sequence, 0, own.tokens, own.targets, part, own.places);
+      for (std::size_t i = 0; i < 4; ++i) {
+        const auto at = static_cast<std::size_t>(part.positions(4).at(static_cast<std::int64_t>(i)));
+        EXPECT_EQ(own.tokens[i], whole.tokens[at]);
+        EXPECT_EQ(own.targets[i], whole.targets[at]);
+        EXPECT_EQ(own.places[i], whole.places[at]);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -67,6 +67,7 @@ Exchanges exchanges(const UnitGraph& graph, std::span<const AxisName> axes) {
   const UnitLayout layout = lay_out(derived, axes, 2);
   const auto print = [&](const std::vector<TensorExchange>& exchanges, const std::vector<Node>& nodes) {
     std::vector<std::string> lines;
+    lines.reserve(exchanges.size());
     for (const auto& [kind, tensor, before] : exchanges) {
       lines.push_back(std::string(name_of(kind)) + " " + derived.backward.tensor(tensor).name + " before " +
                       (before < nodes.size() ? std::string(nodes[before].rule->name()) : "the end"));
