@@ -316,6 +316,7 @@ std::vector<DataSource> DataSources::read(const YAML::Node& node) {
 std::string DataSources::write(const std::vector<DataSource>& value) {
   if (value.empty()) return "";
   std::vector<std::string> sources;
+  sources.reserve(value.size());
   for (const auto& [path, weight] : value)
     sources.push_back(fmt::format("{{\"path\": {}, \"weight\": {}}}", TextList::write(path), weight));
   return fmt::format("[{}]", fmt::join(sources, ", "));

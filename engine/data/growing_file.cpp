@@ -21,8 +21,8 @@ FileDescriptor reopen(const std::filesystem::path& path, Bytes bytes) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_system_error("stat", path, errno);
   if (status.st_size < bytes)
-    throw ConfigError(fmt::format("{} has {} bytes, and {} were written to it: it cannot be gone on with",
-                                  path.string(), status.st_size, bytes));
+    throw ConfigError(fmt::format("{} has {} bytes, and {} were written to it: begin again", path.string(),
+                                  status.st_size, bytes));
   if (::ftruncate(file.get(), bytes) != 0) throw_system_error("cut", path, errno);
   return file;
 }

@@ -13,6 +13,7 @@ namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -33,6 +34,7 @@ class CompanionFiles : public ::testing::Test {
   }
   static std::vector<std::string> names(const std::map<std::string, std::string>& found) {
     std::vector<std::string> names;
+    names.reserve(found.size());
     for (const auto& [name, content] : found) names.push_back(name);
     return names;
   }

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/chat/chat_template.h"
@@ -39,8 +41,11 @@ class Conversations : public ::testing::Test {
       read_file(tests_folder() / "chat/templates/chatml_generation.jinja"), "chatml_generation.jinja");
 };
 
+/// STRATA_TEST_CONVERSATIONS names a file of more, which make_conversations.py makes.
 TEST_F(Conversations, HaveTheIdsAndTheMaskOfTheOriginal) {
-  const std::string goldens = read_file(tests_folder() / "data/goldens/conversations.json");
+  const char* more = std::getenv("STRATA_TEST_CONVERSATIONS");  // NOLINT(concurrency-mt-unsafe)
+  const std::string goldens =
+      read_file(more != nullptr ? more : tests_folder() / "data/goldens/conversations.json");
   const nlohmann::ordered_json families = parse_ordered_json(goldens, "conversations.json");
   for (const auto& [family, cases] : families.items()) {
     const text::Tokenizer tokenizer = tokenizer_of_tests(family);

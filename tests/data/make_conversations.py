@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/data/goldens/conversations.json with the PyPI packages transformers 5 and tokenizers 0.23.3: make_conversations.py
+"""Makes tests/data/goldens/conversations.json with the PyPI packages transformers 5 and tokenizers 0.23.3:
+
+    make_conversations.py [FILE OF_EACH_FAMILY]    another file of more, which STRATA_TEST_CONVERSATIONS names to data_test
 
 Ids and the assistant's mask of conversations, from apply_chat_template(return_assistant_tokens_mask=True) with small
 tokenizers of tests/text and templates of tests/chat."""
 import json
 import pathlib
 import random
+import sys
 
 from transformers import PreTrainedTokenizerFast
 
@@ -23,18 +26,19 @@ def conversation(chance):
     return messages
 
 
-def cases_of(family, end):
+def cases_of(family, end, count):
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(TESTS / f"text/goldens/{family}.tokenizer.json"), eos_token=end)
     tokenizer.chat_template = TEMPLATE
     chance = random.Random(family)
-    for _ in range(16):
+    for _ in range(count):
         messages = conversation(chance)
         made = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
         yield {"messages": messages, "ids": made["input_ids"], "mask": "".join(map(str, made["assistant_masks"]))}
 
 
-lines = [json.dumps(family) + ": [\n" + ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases_of(family, end)) +
+count = int(sys.argv[2]) if len(sys.argv) > 1 else 16
+lines = [json.dumps(family) + ": [\n" + ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases_of(family, end, count)) +
          "\n]" for family, end in FAMILIES.items()]
-folder = TESTS / "data/goldens"
-folder.mkdir(exist_ok=True)
-(folder / "conversations.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+file = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else TESTS / "data/goldens/conversations.json"
+file.parent.mkdir(exist_ok=True)
+file.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -7,8 +7,8 @@
 
 collect writes documents with zero bytes between them: half of them texts of files below the paths, in the order of a
 hash, among them translations in .mo files; half of them random texts. train makes tokenizers as large as real ones of
-the families of make_goldens.py. compare prints the first differences of each tokenizer, and MB/s of both on one
-thread; exit status 1 if any ids differ."""
+the families of make_goldens.py. compare prints the first differences of each tokenizer, also in texts of its
+special tokens, and MB/s of both by one thread's time on a core: medians over parts of the documents, for which they take turns; exit status 1 if any ids differ."""
 import array
 import gettext
 import hashlib
@@ -16,6 +16,7 @@ import os
 import pathlib
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,8 +26,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from tokenizers import Tokenizer, trainers  # noqa: E402  pylint: disable=wrong-import-position
 
 import make_goldens  # noqa: E402  pylint: disable=wrong-import-position
-from cases import TEXTS  # noqa: E402  pylint: disable=wrong-import-position
+from cases import AROUND, TEXTS  # noqa: E402  pylint: disable=wrong-import-position
 
+PARTS = 9
 # First and last code points of what random texts are made of.
 ALPHABETS = [(0x20, 0x7e), (0x61, 0x7a), (0x1, 0x7f), (0xa0, 0x17f), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x4ff),
              (0x5d0, 0x5ea), (0x620, 0x6ff), (0x900, 0x97f), (0xe00, 0xe7f), (0x1100, 0x11ff), (0x1e00, 0x1fff),
@@ -99,6 +101,7 @@ def read_documents(documents):
 
 
 def ids_of_program(program, documents, tokenizer):
+    """Ids of each text, and MB/s."""
     with tempfile.NamedTemporaryFile() as file:
         said = subprocess.run([program, tokenizer, documents, file.name], capture_output=True, text=True, check=True)
         numbers = array.array("i", pathlib.Path(file.name).read_bytes())
@@ -106,31 +109,55 @@ def ids_of_program(program, documents, tokenizer):
     while at < len(numbers):
         all_ids.append(numbers[at + 1:at + 1 + numbers[at]].tolist())
         at += 1 + numbers[at]
-    return all_ids, said.stdout.strip()
+    return all_ids, float(re.search(r"([0-9.]+) MB/s", said.stdout)[1])
+
+
+def ids_of_original(tokenizer, texts):
+    """Likewise; without places of tokens, which take it a third longer."""
+    seconds, all_ids = 0.0, []
+    for text in texts:
+        begin = time.process_time()
+        encoded = tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        seconds += time.process_time() - begin
+        all_ids.append(encoded.ids)
+    return all_ids, sum(len(text.encode()) + 1 for text in texts) / 1e6 / seconds
+
+
+def show_differences(tokenizer, texts, ours, theirs):
+    assert len(ours) == len(texts)
+    wrong = [each for each in zip(texts, theirs, ours) if each[1] != each[2]]
+    for text, expected, ids in sorted(wrong, key=lambda each: len(each[0]))[:3]:
+        at = next((i for i, pair in enumerate(zip(expected, ids)) if pair[0] != pair[1]), min(len(expected), len(ids)))
+        print(f"  {text[:200]!r}: from id {at} on theirs {expected[at:at + 8]}, ours {ids[at:at + 8]}; theirs "
+              f"{[tokenizer.id_to_token(i) for i in expected[max(0, at - 3):at + 5]]}")
+    return len(wrong)
+
+
+def texts_of_special_tokens(tokenizer):
+    tokens = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+    return [around.format(token, token) for token in tokens for around in AROUND] + ["".join(tokens), " ".join(tokens)]
 
 
 def compare(program, documents, *tokenizers):
-    texts, differ = read_documents(documents), False
-    size = os.path.getsize(documents) / 1e6
+    texts, differ = read_documents(documents), 0
     for file in tokenizers:
-        tokenizer = Tokenizer.from_file(file)
-        ours, said = ids_of_program(program, documents, file)
-        begin, seconds, wrong = time.monotonic(), 0.0, []
-        assert len(ours) == len(texts)
-        for text, ids in zip(texts, ours):
-            begin = time.perf_counter()
-            theirs = tokenizer.encode_fast(text, add_special_tokens=False) if hasattr(tokenizer, "encode_fast") else \
-                tokenizer.encode(text, add_special_tokens=False)
-            seconds += time.perf_counter() - begin
-            if theirs.ids != ids:
-                wrong.append((text, theirs.ids, ids))
-        print(f"{pathlib.Path(file).name}: {len(texts)} texts, {len(wrong)} differ; ours {said}; theirs "
-              f"{size / seconds:.1f} MB/s", flush=True)
-        for text, theirs, ids in sorted(wrong, key=lambda each: len(each[0]))[:3]:
-            at = next((i for i, pair in enumerate(zip(theirs, ids)) if pair[0] != pair[1]), min(len(theirs), len(ids)))
-            print(f"  {text[:200]!r}: from id {at} on theirs {theirs[at:at + 8]}, ours {ids[at:at + 8]}; theirs "
-                  f"{[tokenizer.id_to_token(i) for i in theirs[max(0, at - 3):at + 5]]}")
-        differ = differ or bool(wrong)
+        tokenizer, wrong, count, speeds = Tokenizer.from_file(file), 0, 0, []
+        special = texts_of_special_tokens(tokenizer)
+        parts = [texts[i::PARTS] for i in range(min(PARTS, len(texts)))]
+        for part in parts + [special]:
+            with tempfile.NamedTemporaryFile() as own:
+                own.write("".join(text + "\0" for text in part).encode())
+                own.flush()
+                ours, our_speed = ids_of_program(program, own.name, file)
+            theirs, their_speed = ids_of_original(tokenizer, part)
+            wrong += show_differences(tokenizer, part, ours, theirs)
+            count += sum(map(len, ours))
+            if part is not special:
+                speeds.append((our_speed, their_speed, our_speed / their_speed))
+        our_speed, their_speed, ratio = (statistics.median(column) for column in zip(*speeds))
+        print(f"{pathlib.Path(file).name}: {len(texts)} texts and {len(special)} of special tokens, {wrong} differ; "
+              f"{count} ids; ours {our_speed:.1f} MB/s, theirs {their_speed:.1f}, ratio {ratio:.2f}", flush=True)
+        differ += wrong
     return 1 if differ else 0
 
 
