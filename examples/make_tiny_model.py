@@ -52,7 +52,8 @@ def main():
     torch.manual_seed(1)
     config = Qwen3Config(vocab_size=512, hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=8,
                          num_key_value_heads=4, head_dim=32, max_position_embeddings=512, tie_word_embeddings=True,
-                         eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=tokenizer.pad_token_id)
+                         eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=tokenizer.pad_token_id,
+                         initializer_range=0.1)  # the head stays as it is, so its logits must not be small
     Qwen3ForCausalLM(config).save_pretrained(OUT / "tiny-qwen3")
     print(f"wrote {OUT}/tiny-qwen3 and {OUT}/conversations.jsonl")
 
