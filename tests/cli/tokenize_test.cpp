@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/file.h"
 #include "tests/cli/workspace.h"
 #include "tests/support/source_folder.h"
 
