@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/host_memory.h"
+#include "engine/checkpoint/companions.h"
 #include "engine/cli/device.h"
 #include "engine/cli/precision.h"
 
@@ -59,13 +62,13 @@ OpenedModel open_model(const ModelCommand& command) {
 
 std::string tokenizer_of(const ModelCommand& command, const ModelSource& source) {
   if (!command.tokenizer.empty()) return command.tokenizer;
-  if (source.is_checkpoint) {
-    throw ConfigError(
-        fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
-                    "'bytes' if it was trained on bytes",
-                    source.folder.string()));
-  }
-  return source.folder.string();
+  if (!source.is_checkpoint) return source.folder.string();
+  const std::filesystem::path companions = source.folder / kCompanionFolder;
+  if (is_there(companions / "tokenizer.json")) return companions.string();
+  throw ConfigError(
+      fmt::format("{} is a checkpoint, which has no tokenizer: name a model's folder with --tokenizer, or "
+                  "'bytes' if it was trained on bytes",
+                  source.folder.string()));
 }
 
 std::string memory_line(const UnitParameters& parameters, Bytes device_bytes, Bytes scratch_bytes) {
