@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kDefaultSequence = 1024;
 
-/// Or texts.
+/// Whether the patterns name files of token ids; otherwise they name texts.
 bool are_tokens(const std::vector<std::string>& patterns) {
   return std::ranges::all_of(patterns, [](const std::string& pattern) { return pattern.ends_with(".bin"); });
 }
@@ -41,7 +41,7 @@ void add_token_files(Evaluator& evaluator, const std::vector<std::string>& files
   }
 }
 
-/// Without the token that training puts behind a text.
+/// Leaves out the token that training puts behind a text.
 void add_texts(Evaluator& evaluator, const std::vector<std::string>& files, const PromptText& text,
                const std::string& tokenizer) {
   DocumentReader reader(files);
