@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/context_part.h"
 #include "engine/data/packed_sequences.h"
@@ -28,8 +29,7 @@ struct SequenceData {
 /// The source must outlive them.
 class Sequences {
  public:
-  /// Windows of `length` tokens, in which the source's documents have places and ends if it is so
-  /// `by_documents`.
+  /// Windows of `length` tokens; `by_documents`: what begins a document is nobody's target.
   Sequences(const TokenSource& source, const SequenceRange& range, std::int64_t length, bool by_documents)
       : source_(&source), range_(range), length_(length), by_documents_(by_documents) {}
   /// Documents put together.

@@ -58,7 +58,7 @@ TEST_F(ModelConfig, BesideAnAdapterIsRefused) {
   make_model_folder("my-model");
   write("my-model/adapter_config.json", "{}");
   write("hf.yaml", "model: {path: my-model}\ndata: {path: corpus.txt, sequence_length: 24}\n");
-  expect_sentence(strata(train("hf.yaml")), 2, {"my-model/adapter_config.json", "merge it into the model"});
+  expect_sentence(strata(train("hf.yaml")), 2, {"my-model/adapter_config.json", "give it as adapter.path"});
 }
 
 }  // namespace

@@ -233,7 +233,7 @@ TEST_F(RanksOfProcesses, ThatBeginWithOtherWeightsAreTold) {
         "train: {steps: 1, batch: 2, microbatch: 1, threads: 1}\n");
   const Outcome outcome = strata_on_ranks({rank("model"), rank("other")});
   EXPECT_EQ(outcome.status, 2) << outcome.err;
-  EXPECT_EQ(count(outcome.err, "a hash of weights in model.path: "), 1U) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "a hash of weights in model.path and adapter.path: "), 1U) << outcome.err;
 }
 
 TEST_F(RanksOfProcesses, EndWhereOneIsKilledAndFewerGoOn) {

@@ -37,6 +37,7 @@ std::string shape_of(RunConfig config) {
   config.checkpoint.path = config.checkpoint.path.empty() ? "" : "some";
   config.report = none.report;
   config.data.path.clear();
+  config.data.sources.clear();
   config.data.validation.clear();
   return dump(config);
 }
