@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,8 @@ constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kPrefix = "base_model.model.";
 
 fs::path existing(const fs::path& path) {
-  if (!is_there(path))
+  std::error_code cannot_be_asked;
+  if (!fs::is_regular_file(path, cannot_be_asked))
     throw ConfigError(fmt::format("{}: no such file; adapter.path names a folder of PEFT with {} and {}",
                                   path.string(), kConfig, kWeights));
   return path;
@@ -51,8 +53,8 @@ void check_config(const fs::path& path, const RunConfig::AdapterSection& adapter
   };
   expect("peft_type", "LORA", nullptr);
   expect("r", adapter.rank, 8);
-  if (config.value("lora_alpha", nlohmann::json(8)).get<double>() != adapter.alpha)
-    expect("lora_alpha", adapter.alpha, 8);
+  const nlohmann::json alpha = config.value("lora_alpha", nlohmann::json(8));
+  if (!alpha.is_number() || alpha.get<double>() != adapter.alpha) expect("lora_alpha", adapter.alpha, 8);
   expect("use_rslora", adapter.type == AdapterType::rslora, false);
   expect("use_dora", false, false);
   for (const char* key : {"rank_pattern", "alpha_pattern"}) {

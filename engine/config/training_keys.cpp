@@ -257,22 +257,38 @@ void add_adapter(std::vector<Key>& keys) {
                        ? "with adapters all but them is frozen; take train.freeze out"
                        : "";
           });
-  section.add<Integer<std::int64_t>>(
-      "rank", &S::rank, "", "Rows of A and columns of B.", [](const std::int64_t& value) -> std::string {
-        constexpr std::int64_t kMostRank = 65536;
-        return value > kMostRank ? fmt::format("must be at most {}", kMostRank) : at_least_one(value);
-      });
-  section.add<Number>("alpha", &S::alpha, "", "What the factor on adapters is made of.", positive);
-  section.add<PatternList>(
-      "targets", &S::targets, "",
-      "Layers with adapters: their names or ends of them, as PEFT's target_modules, such as [q_proj, "
-      "v_proj], "
-      "or patterns of them; all-linear: every linear layer of the blocks, but not routers and experts.",
-      [](const std::vector<std::string>& targets) -> std::string {
-        return targets.empty() ? "must name at least one layer" : "";
-      });
-  section.add<Text>("path", &S::path, "",
-                    "A folder of PEFT with adapters to begin with; left out: random A and B of zeros.");
+  /// A value that only adapters have.
+  const auto of_adapters = [](Key& key, auto S::*field) {
+    require(key, {"adapter.type"}, [field](const RunConfig& c) -> std::string {
+      if (c.adapter.type != AdapterType::none || c.adapter.*field == S().*field) return "";
+      return "belongs to adapter.type lora or rslora, and this run has none";
+    });
+  };
+  of_adapters(section.add<Integer<std::int64_t>>("rank", &S::rank, "", "Rows of A and columns of B.",
+                                                 [](const std::int64_t& value) -> std::string {
+                                                   constexpr std::int64_t kMostRank = 65536;
+                                                   return value > kMostRank
+                                                              ? fmt::format("must be at most {}", kMostRank)
+                                                              : at_least_one(value);
+                                                 }),
+              &S::rank);
+  of_adapters(
+      section.add<Number>("alpha", &S::alpha, "", "What the factor on adapters is made of.", positive),
+      &S::alpha);
+  of_adapters(
+      section.add<PatternList>(
+          "targets", &S::targets, "",
+          "Layers with adapters: their names or ends of them, as PEFT's target_modules, such as [q_proj, "
+          "v_proj], or patterns of them; all-linear: every linear layer of the blocks, but not routers and "
+          "experts.",
+          [](const std::vector<std::string>& targets) -> std::string {
+            return targets.empty() ? "must name at least one layer" : "";
+          }),
+      &S::targets);
+  of_adapters(section.add<Text>("path", &S::path, "",
+                                "A folder of PEFT with adapters to begin with; left out: random A and B of "
+                                "zeros."),
+              &S::path);
 }
 
 void add_optimizer(std::vector<Key>& keys) {

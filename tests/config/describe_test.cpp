@@ -121,13 +121,14 @@ RunConfig with_override(const std::string& path, const std::string& value) {
                             : path == "parallel.chunks"  ? "parallel: {pipeline: 2}\n"
                                                          : "";
   const std::string optimizer = path == "optimizer.momentum" ? "optimizer: {type: sgd}\n" : "";
+  const std::string adapter = path.starts_with("adapter.") ? "adapter: {type: lora}\n" : "";
   const std::string drives = path.starts_with("memory.") ? "memory: {host: 1GiB, nvme: {path: d}}\n" : "";
   const std::string trace =
       path.starts_with("report.trace.") ? "report: {trace: {path: other, steps: 1}}\n" : "";
   const std::string data = path == "data.sources" ? "" : "data: {path: a}\n";
   return parse_run_config(
-      model + precision + ranks + optimizer + drives + trace + data + "checkpoint: {path: p}\n", "run.yaml",
-      {path + "=" + value});
+      model + precision + ranks + adapter + optimizer + drives + trace + data + "checkpoint: {path: p}\n",
+      "run.yaml", {path + "=" + value});
 }
 
 TEST(Dump, ReadsBackAsTheSameConfigForEveryKey) {
@@ -145,9 +146,10 @@ TEST(Dump, ReadsBackAsTheSameConfigForAllKeysAtOnce) {
   for (const auto& [path, value] : kOtherValues) {
     // Not with model.architecture, with data.path, with a pipeline, with optimizer.betas, with train.freeze,
     // and with train.precision fp16, which train.loss_scale needs.
-    if (path != "model.path" && path != "data.sources" && path != "adapter.type" && path != "optimizer.type" &&
-        path != "optimizer.momentum" && path != "plan.order" && path != "optimizer.master" &&
-        path != "parallel.reduce_dtype" && path != "memory.trained_as" && path != "memory.frozen_as")
+    if (path != "model.path" && path != "data.sources" && !path.starts_with("adapter.") &&
+        path != "optimizer.type" && path != "optimizer.momentum" && path != "plan.order" &&
+        path != "optimizer.master" && path != "parallel.reduce_dtype" && path != "memory.trained_as" &&
+        path != "memory.frozen_as")
       overrides.push_back(path + "=" + value);
   }
   const RunConfig config = parse_run_config("", "run.yaml", overrides);

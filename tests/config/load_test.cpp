@@ -345,6 +345,23 @@ TEST(SplitMaster, IsRefusedWithAnyPrecisionButBf16) {
               HasSubstr("expected fp32 or bf16, found 'fp16'"));
 }
 
+TEST(Adapter, RefusesWhatGoesWithoutOneOrBesideOne) {
+  const RunConfig lora = parse_run_config(kMinimal + "adapter: {type: lora, targets: q_proj}\n", "run.yaml");
+  EXPECT_TRUE(lora.freezes());
+  EXPECT_EQ(lora.adapter.targets, std::vector<std::string>{"q_proj"});
+  EXPECT_THAT(
+      refusal(kMinimal + "adapter: {rank: 4}\n"),
+      HasSubstr("run.yaml:3:11: adapter.rank: belongs to adapter.type lora or rslora, and this run has "
+                "none"));
+  EXPECT_THAT(refusal(kMinimal + "adapter: {path: a}\n"), HasSubstr("adapter.path: belongs to adapter.type"));
+  EXPECT_THAT(refusal(kMinimal + "adapter: {type: lora, rank: 0}\n"),
+              HasSubstr("adapter.rank: must be at least 1, not 0"));
+  EXPECT_THAT(refusal(kMinimal + "adapter: {type: lora, targets: []}\n"),
+              HasSubstr("adapter.targets: must name at least one layer"));
+  EXPECT_THAT(refusal(kMinimal + "adapter: {type: lora}\ntrain: {freeze: '*.bias'}\n"),
+              HasSubstr("adapter.type: with adapters all but them is frozen; take train.freeze out"));
+}
+
 TEST(OptimizerType, RefusesKeysOfTheOther) {
   const RunConfig sgd = parse_run_config(kMinimal + "optimizer: {type: sgd, momentum: 0.9}\n", "run.yaml");
   EXPECT_EQ(sgd.optimizer.type, OptimizerType::sgd);

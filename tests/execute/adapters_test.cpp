@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "base/error.h"
@@ -192,6 +194,16 @@ TEST_F(AdapterRun, BeginsWithAFolderOfPeft) {
       refusal([](auto& adapter) { adapter.targets.pop_back(); }),
       HasSubstr("this run has no adapter tensor base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"));
   EXPECT_THAT(refusal([](auto& adapter) { adapter.path += "/none"; }), HasSubstr("no such file"));
+  const std::string file = folder + "/adapter_config.json";
+  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": "six"})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("lora_alpha is \"six\", and this run's adapters have 6"));
+  std::ofstream(file) << R"({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_dora": true})";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("use_dora is true"));
+  std::ofstream(file) << "[1,";
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("adapter_config.json"));
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("adapter_config.json: no such file"));
 }
 
 /// A model that the adapters were added to has the losses that it has with them.
