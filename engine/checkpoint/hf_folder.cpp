@@ -50,8 +50,10 @@ nlohmann::json read_hf_config(const fs::path& folder) {
   if (!is_there(folder)) refuse(folder, "no such folder; model.path names a folder with a HF model");
   const fs::path adapter = folder / "adapter_config.json";
   if (is_there(adapter)) {
-    refuse(adapter,
-           "this is a folder of adapters; give it as adapter.path, and the model beneath them as model.path");
+    refuse(
+        adapter,
+        "this is a folder of adapters: give it as adapter.path and the model beneath them as model.path, or "
+        "move the file away to train the model without them");
   }
   const fs::path path = folder / "config.json";
   if (!is_there(path)) refuse(path, "no such file; a HF model's folder has one");

@@ -140,7 +140,6 @@ BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary)
 BatchLoader::BatchLoader(const RunConfig& config, std::int64_t vocabulary, const DataFiles& files)
     : batch_(config.train.batch),
       microbatch_(config.train.microbatch),
-      sequence_length_(config.data.sequence_length),
       validation_batches_(config.train.validation_batches),
       packing_(config.data.packing),
       mixture_(shares_of_sources(config)),

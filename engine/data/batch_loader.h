@@ -117,7 +117,7 @@ class BatchLoader {
   Sequence training_sequence(std::int64_t sample) const;
   Sequence validation_sequence(std::int64_t sample) const;
 
-  std::int64_t batch_, microbatch_, sequence_length_, validation_batches_;
+  std::int64_t batch_, microbatch_, validation_batches_;
   DataPacking packing_;
   std::vector<Source> sources_;
   Mixture mixture_;

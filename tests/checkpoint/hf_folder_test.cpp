@@ -167,9 +167,9 @@ TEST(HfFolder, AnAdapterBesideTheModelIsRefused) {
   const TemporaryFolder folder;
   write_file(quick(), folder / "adapter_config.json", "{}");
   const auto read = [&] { read_hf_config(folder.path()); };
-  expect_error<ConfigError>(read, {(folder / "adapter_config.json").string(), "merge it into the model"});
+  expect_error<ConfigError>(read, {(folder / "adapter_config.json").string(), "give it as adapter.path"});
   write_file(quick(), folder / "config.json", "{}");
-  expect_error<ConfigError>(read, {"adapter_config.json: adapters are not supported"});
+  expect_error<ConfigError>(read, {"adapter_config.json: this is a folder of adapters"});
 }
 
 TEST(HfFolder, ATensorThatIsMissingMisshapenOrTooManyIsNamed) {

@@ -13,8 +13,12 @@ class BatchLoaderFill : public ::testing::TestWithParam<DataPacking> {};
 TEST_P(BatchLoaderFill, AllocatesNothing) {
   const Corpus corpus;
   RunConfig config;
-  config.data.sources = {{{corpus.write("a.txt", std::string(500, 'a'))}, 0.4},
-                         {{corpus.write("b.txt", std::string(700, 'b'))}, 0.6}};
+  // Some documents of each, as with packing whole ones are held out.
+  const auto source = [&](const std::string& name, std::size_t length) {
+    return std::vector{corpus.write(name + "1.txt", std::string(length, 'a')),
+                       corpus.write(name + "2.txt", std::string(40, 'b'))};
+  };
+  config.data.sources = {{source("x", 500), 0.4}, {source("y", 700), 0.6}};
   config.data.sequence_length = 16;
   config.train.batch = 4;
   config.train.microbatch = 2;
