@@ -77,7 +77,8 @@ RunConfig config_of(const Golden& golden, DType precision) {
   config.optimizer.weight_decay = optimizer["weight_decay"];
   config.optimizer.clip_norm = optimizer["clip_norm"];
   for (const nlohmann::json& group : v.value("groups", nlohmann::json::array())) {
-    TensorGroup& added = config.optimizer.groups.emplace_back(group["tensors"]);
+    TensorGroup& added = config.optimizer.groups.emplace_back();
+    group["tensors"].get_to(added.tensors);
     if (group.contains("lr_factor")) added.learning_rate_factor = group["lr_factor"];
     if (group.contains("weight_decay")) added.weight_decay = group["weight_decay"];
   }
