@@ -25,6 +25,7 @@ CHOICES = {
     "placement": ("resident", "host", "nvme"),
     "recompute": ("full", "none", "auto"),
     "packing": ("none", "documents"),
+    "adapters": ("none", "lora"),
     "model": ("llama", "gpt2", "qwen3_moe"),
 }
 FOLDER = pathlib.Path(__file__).parent
@@ -93,7 +94,7 @@ def show(files):
     for run in runs:
         print("| " + " | ".join(run[axis] for axis in CHOICES) +
               f" | {float(run['gradients']):.1e} | {run['farthest']} | {float(run['losses']):.1e} | {run['state_hash']} |")
-        layout = tuple(run[axis] for axis in ("model", "packing", "data", "tensor", "context", "pipeline"))
+        layout = tuple(run[axis] for axis in ("model", "packing", "adapters", "data", "tensor", "context", "pipeline"))
         hashes.setdefault(layout, []).append(run["state_hash"])
     several = [found for found in hashes.values() if len(found) > 1]
     differing = [layout for layout, found in hashes.items() if len(set(found)) > 1]
