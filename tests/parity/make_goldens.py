@@ -202,7 +202,8 @@ def make_adapters(folder, adapter, generator):
                 parameter.copy_(0.15 * torch.randn(parameter.shape, generator=generator))
     model.save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
-    return model
+    path = folder / "adapter" / "adapter_config.json"
+    path.write_text(path.read_text().replace(str(folder / "model"), "../model"))
 
 
 def name_in_file(name):
