@@ -14,7 +14,7 @@
 namespace strata::text {
 namespace {
 
-/// Of this thread on a core: what others do on the machine does not count.
+/// This thread's time on a core, so what others do on the machine does not count.
 double seconds_now() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

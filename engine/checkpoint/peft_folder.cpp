@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -193,25 +194,31 @@ class AdapterDelta {
   std::vector<float> down_, up_;
 };
 
+struct Merging {
+  std::map<const TensorSpec*, AdaptedLayer> layers;  ///< by their weights
+  std::unique_ptr<AdapterDelta> last;                ///< tensors are read from front to back
+};
+
 }  // namespace
 
 ReadParameters merge_adapters(const Model& model, ReadParameters read) {
-  const auto last = std::make_shared<std::unique_ptr<AdapterDelta>>();
-  const double scale = adapter_scale(model.adapter);
-  return
-      [&model, last, scale, read = std::move(read)](std::size_t unit, FlatRange range, std::span<float> out) {
-        read(unit, range, out);
-        const Unit& whole = model.units[unit];
-        const std::vector<AdaptedLayer> layers = adapted_layers(whole, model.graph_of(whole));
-        for (const TensorPiece& piece : pieces_in(whole, range)) {
-          const auto layer = std::ranges::find(layers, piece.tensor, &AdaptedLayer::weight);
-          if (layer == layers.end()) continue;
-          if (*last == nullptr || (*last)->weight() != piece.tensor)
-            *last = std::make_unique<AdapterDelta>(read, unit, *layer, scale);
-          (*last)->add_to(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
-                                                   static_cast<std::size_t>(piece.count())));
-        }
-      };
+  const auto merging = std::make_shared<Merging>();
+  for (const Unit& unit : model.units) {
+    for (const AdaptedLayer& layer : adapted_layers(unit, model.graph_of(unit)))
+      merging->layers.emplace(layer.weight, layer);
+  }
+  return [&model, merging, read = std::move(read)](std::size_t unit, FlatRange range, std::span<float> out) {
+    read(unit, range, out);
+    for (const TensorPiece& piece : pieces_in(model.units[unit], range)) {
+      const auto layer = merging->layers.find(piece.tensor);
+      if (layer == merging->layers.end()) continue;
+      if (merging->last == nullptr || merging->last->weight() != piece.tensor)
+        merging->last =
+            std::make_unique<AdapterDelta>(read, unit, layer->second, adapter_scale(model.adapter));
+      merging->last->add_to(piece.first, out.subspan(static_cast<std::size_t>(piece.at),
+                                                     static_cast<std::size_t>(piece.count())));
+    }
+  };
 }
 
 }  // namespace strata

@@ -17,7 +17,7 @@
 namespace strata {
 namespace {
 
-/// Of what is free, a tenth is left to kernels and to the system.
+/// A tenth of what is free is left to kernels and to the system.
 Bytes most_of(Bytes bytes) {
   return bytes == kUnlimited ? bytes : bytes / 10 * 9;
 }

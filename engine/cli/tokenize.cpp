@@ -31,7 +31,7 @@ std::unique_ptr<FolderLock> lock_files(const std::filesystem::path& prefix) {
   }
 }
 
-/// Of the texts, what is not from before.
+/// Counts texts that this call has tokenized, not those from before it.
 std::string rate_of(const TokenizeProgress& done, double seconds) {
   const auto bytes = static_cast<double>(done.all_bytes - done.found);
   return fmt::format("{} in {:.1f} s ({}/s)", format_bytes(done.all_bytes - done.found), seconds,

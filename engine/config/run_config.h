@@ -42,8 +42,8 @@ enum class NvmeEngine { automatic, io_uring, threads };
 /// Where what is not on the device lives. automatic: on the host as far as it fits.
 enum class TierChoice { automatic, device, host, nvme };
 enum class Tokenizer : std::uint8_t { bytes, none, automatic };
-/// Of documents in sequences. documents: attention and positions are those of each document alone. whole:
-/// likewise, and no sequence's border cuts one.
+/// What documents in a sequence are to one another. documents: attention and positions are those of each
+/// document alone. whole: likewise, and no sequence's border cuts one.
 enum class DataPacking : std::uint8_t { none, documents, whole };
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 enum class OptimizerType : std::uint8_t { adamw, sgd };

@@ -83,7 +83,7 @@ class BatchLoader {
   /// twice.
   std::vector<std::string> warnings() const;
 
-  /// Of all sources.
+  /// These count the sequences of all sources.
   std::int64_t training_sequences() const;
   std::int64_t validation_sequences() const;
   /// train.validation_batches, or as many as the held-out data fills; 0 if nothing is held out.

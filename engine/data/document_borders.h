@@ -22,7 +22,7 @@ class DocumentBorders {
   std::int64_t end_of(std::int64_t id) const;
 
  private:
-  /// Of documents [0, documents_), and of the end behind them all.
+  /// Where a document of [0, documents_) begins, or, for documents_, where the last one ends.
   std::int64_t begin(std::int64_t document) const;
   /// The first document that begins behind the id.
   std::int64_t next(std::int64_t id) const;

@@ -24,8 +24,8 @@ class InitialWeights {
   /// A part of a unit's flat parameters, zeros in its padding. REQUIRES: out.size() == range.count.
   void read(const Unit& unit, FlatRange range, std::span<float> out) const;
 
-  /// Of some weights of each unit: finds folders that hold other weights of the same shapes. Empty if there
-  /// is no folder.
+  /// It covers some weights of each unit, which finds folders that hold other weights of the same shapes.
+  /// Empty if there is no folder.
   std::string hash_of_samples() const;
 
   /// "weights from FOLDER", for a person.

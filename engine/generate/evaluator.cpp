@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::int64_t kShortestWindow = 64;
 
-Bytes bytes_of_numbers(std::int64_t count) {
-  return align_up(count * static_cast<Bytes>(sizeof(std::int32_t)));
-}
-
 }  // namespace
 
 double EvaluationResult::perplexity() const {
@@ -67,9 +63,9 @@ void Evaluator::plan_memory() {
   };
   const std::int64_t tokens = options_.batch * options_.sequence;
   const Bytes activations = tokens * model_.architecture.hidden * size_of(options_.precision);
-  layout_.tokens = take(bytes_of_numbers(tokens));
-  layout_.targets = take(bytes_of_numbers(tokens));
-  layout_.losses = take(bytes_of_numbers(tokens));
+  layout_.tokens = take(number_bytes(tokens));
+  layout_.targets = take(number_bytes(tokens));
+  layout_.losses = take(number_bytes(tokens));
   host_ = Arena(layout_.bytes);
   pinned_ = device_.pin({host_.data(), static_cast<std::size_t>(host_.size())});
   layout_.first = take(activations);

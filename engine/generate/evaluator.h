@@ -47,7 +47,7 @@ class Evaluator {
   /// A document; of `trained` tokens only, one for each id: 0 if it does not count; empty: all do. Throws
   /// ConfigError for an id beyond the vocabulary.
   void add(std::span<const std::int32_t> ids, std::span<const std::uint8_t> trained);
-  /// Of all that was added.
+  /// Runs what still waits, and sums up all that was added.
   EvaluationResult result();
 
   const UnitParameters& parameters() const { return *parameters_; }

@@ -6,11 +6,17 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/bytes.h"
 #include "engine/generate/position_tables.h"
 #include "engine/graph/unit_pass.h"
 #include "engine/model/model.h"
 
 namespace strata {
+
+/// What so many tokens, lengths or losses take.
+inline Bytes number_bytes(std::int64_t count) {
+  return align_up(count * static_cast<Bytes>(sizeof(std::int32_t)));
+}
 
 /// A unit's forward pass, of a model of build_forward_model(); `tables` must have a row for each position of
 /// the microbatch.

@@ -35,10 +35,6 @@ bool has_learned_positions(const Segment::Step& step) {
          step.operands[EmbeddingRule::positions].size.columns > 0;
 }
 
-Bytes token_bytes(std::int64_t tokens) {
-  return align_up(tokens * static_cast<Bytes>(sizeof(std::int32_t)));
-}
-
 void copy_rows(Kernels& kernels, const Matrix& from, const Matrix& to) {
   kernels.run(Cast{.x = from, .out = to});
 }
@@ -116,7 +112,7 @@ void Generator::plan_memory() {
       longest = change + 1;
       plan_length(longest);
     }
-    tokens += token_bytes(longest);
+    tokens += number_bytes(longest);
     activations += hidden_bytes(longest);
   }
   for (const Unit& unit : model_.units) {
@@ -131,8 +127,8 @@ void Generator::plan_memory() {
   head_ = logits_pass(model_, precision, count);
   workspace = std::max(workspace, head_.pass.workspace_bytes());
 
-  input_.lengths = token_bytes(count);
-  input_.tables = input_.lengths + token_bytes(count);
+  input_.lengths = number_bytes(count);
+  input_.tables = input_.lengths + number_bytes(count);
   input_.bytes = input_.tables + newest_tables_.bytes;
   const auto take = [this](Bytes bytes) {
     return std::exchange(layout_.bytes, layout_.bytes + align_up(bytes));
@@ -184,7 +180,7 @@ void Generator::read_whole(const std::vector<std::size_t>& which) {
   for (const std::size_t number : which) {
     const TokenIds& ids = sequences_[number].ids;
     std::ranges::copy(ids, reinterpret_cast<std::int32_t*>(host_.data() + end));
-    end += token_bytes(std::ssize(ids));
+    end += number_bytes(std::ssize(ids));
   }
   stream_->copy_to_device(at(layout_.input), host_.data(), end);
   std::byte *from = at(layout_.first), *to = at(layout_.second);
@@ -229,11 +225,11 @@ void Generator::run_unit_on_whole(std::size_t unit, const std::vector<std::size_
              });
     memory[Region::input] += hidden_bytes(length);
     memory[Region::output] += hidden_bytes(length);
-    memory[Region::data_0] += token_bytes(length);
+    memory[Region::data_0] += number_bytes(length);
   }
 }
 
-/// Of sequences that have ended the last token is read again, in its place.
+/// A sequence that has ended reads its last token again, in its place.
 void Generator::read_newest() {
   const std::int64_t count = std::ssize(sequences_);
   auto* tokens = reinterpret_cast<std::int32_t*>(host_.data());

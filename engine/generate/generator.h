@@ -60,7 +60,7 @@ class Generator {
   const GenerationFigures& figures() const { return figures_; }
   const UnitParameters& parameters() const { return *parameters_; }
   Bytes cache_bytes() const { return cache_.bytes(); }
-  /// Of the device, with the parameters, and without what kernels need.
+  /// Memory of the device, with the parameters, and without what kernels need.
   Bytes device_bytes() const { return parameters_->device_bytes() + layout_.bytes; }
   Bytes scratch_bytes() const { return stream_->kernels().scratch_bytes(); }
 
@@ -100,7 +100,7 @@ class Generator {
   bool is_done() const;
   std::byte* at(Bytes offset) const { return memory_->data() + offset; }
   void await_stream();
-  /// Of rows that a unit hands on, with what is left free behind them.
+  /// What rows take that a unit hands on, with what is left free behind them.
   Bytes hidden_bytes(std::int64_t rows) const;
   Matrix hidden_rows(std::byte* start, std::int64_t rows) const;
 

@@ -19,7 +19,7 @@ struct DrawnFor {
   std::uint64_t position = 0;  ///< of the token in its sequence
 };
 
-/// Of equal logits the smaller id counts as likelier; a NaN is never taken unless there is nothing else.
+/// If logits are equal, the smaller id counts as likelier; a NaN is never taken unless there is nothing else.
 /// Probabilities are in double precision; tokens are drawn in the order of their likelihood, by Philox.
 std::int32_t next_token(std::span<const float> logits, const SamplingOptions& options, const DrawnFor& which);
 

@@ -28,10 +28,9 @@ void NamePatterns::check(const Model& model) const {
   for (const Unit& unit : model.units) {
     for (const TensorSpec& tensor : unit.tensors) {
       if (!matches(pattern, tensor.hf_name)) continue;
-      throw ConfigError(fmt::format(
-          "{}: '{}' matches only tensors that train.freeze keeps as they are, such as {}; take the "
-          "pattern out",
-          key_, pattern, tensor.hf_name));
+      throw ConfigError(
+          fmt::format("{}: '{}' matches only tensors that are not trained, such as {}; take the pattern out",
+                      key_, pattern, tensor.hf_name));
     }
   }
   throw ConfigError(fmt::format(

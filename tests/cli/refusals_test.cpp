@@ -178,7 +178,7 @@ TEST_F(Refusal, OfAGroupOfTensorsNamesWhatIsWrongWithIt) {
   Arguments frozen = groups("[{tensors: 'model.norm.*', weight_decay: 0.1}]");
   frozen.insert(frozen.end(), {"--set", "train.freeze=model.norm.*"});
   expect_sentence(strata(frozen), 2,
-                  {"optimizer.groups: 'model.norm.*' matches only tensors that train.freeze keeps"});
+                  {"optimizer.groups: 'model.norm.*' matches only tensors that are not trained"});
 }
 
 TEST_F(Refusal, OfACheckpointOfAnotherFreezeNamesATensorAndWhatWasFrozen) {

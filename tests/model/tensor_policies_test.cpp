@@ -113,10 +113,9 @@ TEST(TensorPolicies, RefuseAPatternThatMeansNothing) {
 
 TEST(TensorPolicies, RefuseAPatternOfFrozenTensorsOnly) {
   const std::vector<std::string> freeze = {"model.layers.0.*"};
-  EXPECT_THAT(
-      refusal_of_groups({{{"model.layers.0.mlp.*"}, 1, {}}}, freeze),
-      HasSubstr("optimizer.groups: 'model.layers.0.mlp.*' matches only tensors that train.freeze keeps "
-                "as they are, such as model.layers.0.mlp.gate_proj.weight; take the pattern out"));
+  EXPECT_THAT(refusal_of_groups({{{"model.layers.0.mlp.*"}, 1, {}}}, freeze),
+              HasSubstr("optimizer.groups: 'model.layers.0.mlp.*' matches only tensors that are not "
+                        "trained, such as model.layers.0.mlp.gate_proj.weight; take the pattern out"));
   EXPECT_EQ(refusal_of_groups({{{"*.mlp.*"}, 1, {}}}, freeze), "accepted") << "it matches trained ones, too";
 }
 

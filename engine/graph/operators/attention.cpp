@@ -40,16 +40,37 @@ double product_flops_of_step(AttentionShape attention, const Operands& operands)
   return product_flops(attention) / static_cast<double>(ranks * ranks);
 }
 
+/// The call of a rule with these operands, alone or in a step of a ring.
+template <typename Rule>
+AttentionForward forward_call(const AttentionShape& shape, const Operands& operands) {
+  return {.shape = shape,
+          .query = operands[Rule::query],
+          .key = operands[Rule::key],
+          .value = operands[Rule::value],
+          .out = operands[Rule::out],
+          .log_sum_exp = operands[Rule::log_sum_exp],
+          .places = operands.indices(Rule::places)};
+}
+
+template <typename Rule>
+AttentionBackward backward_call(const AttentionShape& shape, const Operands& operands) {
+  return {.shape = shape,
+          .query = operands[Rule::query],
+          .key = operands[Rule::key],
+          .value = operands[Rule::value],
+          .out = operands[Rule::out],
+          .log_sum_exp = operands[Rule::log_sum_exp],
+          .out_gradient = operands[Rule::out_gradient],
+          .query_gradient = operands[Rule::query_gradient],
+          .key_gradient = operands[Rule::key_gradient],
+          .value_gradient = operands[Rule::value_gradient],
+          .places = operands.indices(Rule::places)};
+}
+
 }  // namespace
 
 void AttentionRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionForward{.shape = shape_of(attention_, operands),
-                               .query = operands[query],
-                               .key = operands[key],
-                               .value = operands[value],
-                               .out = operands[out],
-                               .log_sum_exp = operands[log_sum_exp],
-                               .places = operands.indices(places)});
+  kernels.run(forward_call<AttentionRule>(shape_of(attention_, operands), operands));
 }
 
 double AttentionRule::flops(const Operands& operands) const {
@@ -70,17 +91,7 @@ void AttentionRule::differentiate(const Node& node, Derivation& derivation) cons
 }
 
 void AttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionBackward{.shape = shape_of(attention_, operands),
-                                .query = operands[query],
-                                .key = operands[key],
-                                .value = operands[value],
-                                .out = operands[out],
-                                .log_sum_exp = operands[log_sum_exp],
-                                .out_gradient = operands[out_gradient],
-                                .query_gradient = operands[query_gradient],
-                                .key_gradient = operands[key_gradient],
-                                .value_gradient = operands[value_gradient],
-                                .places = operands.indices(places)});
+  kernels.run(backward_call<AttentionGradientRule>(shape_of(attention_, operands), operands));
 }
 
 /// Five products: the scores are computed again.
@@ -89,15 +100,11 @@ double AttentionGradientRule::flops(const Operands& operands) const {
 }
 
 void RingAttentionRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionForward{.shape = shape_in_step(attention_, step_, operands),
-                               .query = operands[query],
-                               .key = operands[key],
-                               .value = operands[value],
-                               .out = operands[out],
-                               .log_sum_exp = operands[log_sum_exp],
-                               .before = operands[before],
-                               .log_sum_exp_before = operands[log_sum_exp_before],
-                               .places = operands.indices(places)});
+  AttentionForward call =
+      forward_call<RingAttentionRule>(shape_in_step(attention_, step_, operands), operands);
+  call.before = operands[before];
+  call.log_sum_exp_before = operands[log_sum_exp_before];
+  kernels.run(call);
 }
 
 double RingAttentionRule::flops(const Operands& operands) const {
@@ -109,18 +116,10 @@ void RingAttentionRule::differentiate(const Node&, Derivation&) const {
 }
 
 void RingAttentionGradientRule::run(Kernels& kernels, const Operands& operands) const {
-  kernels.run(AttentionBackward{.shape = shape_in_step(attention_, step_, operands),
-                                .query = operands[query],
-                                .key = operands[key],
-                                .value = operands[value],
-                                .out = operands[out],
-                                .log_sum_exp = operands[log_sum_exp],
-                                .out_gradient = operands[out_gradient],
-                                .query_gradient = operands[query_gradient],
-                                .key_gradient = operands[key_gradient],
-                                .value_gradient = operands[value_gradient],
-                                .query_gradient_before = operands[query_gradient_before],
-                                .places = operands.indices(places)});
+  AttentionBackward call =
+      backward_call<RingAttentionGradientRule>(shape_in_step(attention_, step_, operands), operands);
+  call.query_gradient_before = operands[query_gradient_before];
+  kernels.run(call);
 }
 
 double RingAttentionGradientRule::flops(const Operands& operands) const {
