@@ -9,6 +9,7 @@
 #include <span>
 #include <variant>
 
+#include "base/block_codes.h"
 #include "base/context_part.h"
 #include "base/float8.h"
 #include "base/precision.h"
@@ -67,6 +68,45 @@ struct ColumnSum {
   template <typename Visit>
   void operands(const Visit& visit) const {
     visit_each(visit, x, gradient);
+  }
+};
+
+/// sums[1,n] (fp32) += factors · sum over rows of a · b, of a column each.
+struct ColumnDots {
+  Matrix a, b;          ///< [rows, columns]; may be one
+  Matrix factors = {};  ///< optional fp32 [1, columns]; none: 1
+  Matrix sums;          ///< fp32 [1, columns]
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, a, b, factors, sums);
+  }
+};
+
+/// out = x · factors (+ bias), of a column each.
+struct ColumnScale {
+  Matrix x;
+  Matrix factors;    ///< fp32 [1, columns]
+  Matrix bias = {};  ///< optional [1, columns], dtype of x
+  Matrix out;        ///< like x; may be x
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, factors, bias, out);
+  }
+};
+
+/// By what DoRA (Liu et al. 2024) multiplies the outputs of a weight whose rows it gives magnitudes of their
+/// own: factors = magnitudes · reciprocal_norms, reciprocal_norms = 1 / sqrt(squares + dots).
+struct MagnitudeFactors {
+  Matrix squares, dots;     ///< fp32 [1, outputs]: a row's sum of squares without its update, and the rest
+  Matrix magnitudes;        ///< [1, outputs]
+  Matrix reciprocal_norms;  ///< fp32 [1, outputs], written
+  Matrix factors;           ///< fp32 [1, outputs], written
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, squares, dots, magnitudes, reciprocal_norms, factors);
   }
 };
 
@@ -457,6 +497,22 @@ struct Scale {
   }
 };
 
+/// out = x / (1 - probability) where it is kept, 0 where it is dropped (Srivastava et al. 2014): what
+/// is_kept() in base/dropout.h says of the row's key, the site and the column.
+struct Dropout {
+  Matrix x;
+  std::span<const std::int32_t> keys;  ///< [rows]; where it is kWithoutDropout, out = x
+  std::uint32_t site = 0;              ///< which dropout of the model it is
+  std::int64_t first_column = 0;       ///< of the matrix of which x is some columns, x's first
+  float probability = 0;               ///< of being dropped, in [0, 1)
+  Matrix out;                          ///< like x; may be x
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, x, keys, out);
+  }
+};
+
 /// out = x in out's dtype (round to nearest even).
 struct Cast {
   Matrix x, out;
@@ -694,14 +750,31 @@ struct DecodeFloat8 {
   }
 };
 
+/// out = what block_number() in base/block_codes.h makes of codes and of their blocks' scales.
+struct DecodeBlocks {
+  BlockFormat format = BlockFormat::int8;
+  std::span<const std::uint8_t> codes;  ///< [code_bytes(format, n)], at a multiple of 16 bytes
+  std::span<const float> scales;        ///< of each block, the largest magnitude in it
+  std::int64_t block = 0;               ///< elements of a block
+  std::int64_t first =
+      0;       ///< elements of the first block that lie before out: out[i] is in (first + i) / block
+  Matrix out;  ///< [1, n]
+
+  template <typename Visit>
+  void operands(const Visit& visit) const {
+    visit_each(visit, codes, scales, out);
+  }
+};
+
 /// One call of any kind.
 using KernelCall =
-    std::variant<Product, ColumnSum, RowDots, RowDeviation, NormForward, NormBackward, AttentionForward,
-                 AttentionBackward, CachedAttention, Rope, HeadNormForward, HeadNormBackward,
-                 ActivationForward, ActivationBackward, GatedForward, GatedBackward, CrossEntropy,
-                 SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward, EmbeddingBackward, Addition, Scale,
-                 Cast, Zero, RowCopy, RowSum, RouteForward, RouteBackward, LoadBalance, GroupRows, CountRows,
-                 CombineRows, CombineRowsBackward, GroupedProduct, GroupedWeightGradient, ParameterUpdate,
-                 SumOfSquares, EncodeFloat8, DecodeFloat8>;
+    std::variant<Product, ColumnSum, ColumnDots, ColumnScale, MagnitudeFactors, RowDots, RowDeviation,
+                 NormForward, NormBackward, AttentionForward, AttentionBackward, CachedAttention, Rope,
+                 HeadNormForward, HeadNormBackward, ActivationForward, ActivationBackward, GatedForward,
+                 GatedBackward, CrossEntropy, SoftmaxPart, PartsLoss, PartsGradient, EmbeddingForward,
+                 EmbeddingBackward, Addition, Scale, Dropout, Cast, Zero, RowCopy, RowSum, RouteForward,
+                 RouteBackward, LoadBalance, GroupRows, CountRows, CombineRows, CombineRowsBackward,
+                 GroupedProduct, GroupedWeightGradient, ParameterUpdate, SumOfSquares, EncodeFloat8,
+                 DecodeFloat8, DecodeBlocks>;
 
 }  // namespace strata

@@ -28,7 +28,8 @@ KERNELS = {
     "balance_kernel": Limits(1536),
     "block_squares_kernel": Limits(1024, loaded=32),  # the end, element by element
     "cached_attention_kernel": Limits(1536, stored=5, loaded=11),  # a column of two values at a time, and of what is read and written once
-    "column_sums_kernel": Limits(1280, stored=1, loaded=41),  # each column's sum; the ends of five rows at a time
+    "column_dots_kernel": Limits(1024, stored=1, loaded=82),  # as below, of two operands
+    "column_sums_kernel": Limits(1280, stored=1, loaded=42),  # each column's sum and its factor; the ends of five rows at a time
     "combine_backward_kernel": Limits(1024, stored=1, loaded=2),
     "combine_kernel": Limits(1024, loaded=21),  # the places and weights of seven rows at a time
     "copy_rows_kernel": Limits(1536, loaded=1),
@@ -36,6 +37,8 @@ KERNELS = {
     "count_rows_kernel": Limits(1536),
     "cross_entropy_kernel": Limits(1536, stored=4, loaded=6),  # the loss and a row's ends, with a target and without
     "decode": Limits(1536, loaded=1),  # the scale
+    "decode_blocks": Limits(1024, loaded=24),  # codes, their scales, and numbers of nf4
+    "drop_elements": Limits(1280, loaded=1),  # a row's key
     "elementwise_kernel": Limits(1280, stored=3, loaded=3),  # one element of each operand at the end of a row
     "embedding_kernel": Limits(1536, loaded=2),  # a token and its place
     "encode": Limits(1536, loaded=1),  # the scale
@@ -45,6 +48,7 @@ KERNELS = {
     "group_rows_kernel": Limits(1536),
     "head_norm_backward_kernel": Limits(512, stored=1, loaded=2),  # a column's sum; a head's deviation, a token's place
     "head_norm_kernel": Limits(1280, stored=1, loaded=1),  # a head's deviation; a token's place
+    "magnitude_factors": Limits(1536),
     "move_entries_kernel": Limits(1536),
     "norm_backward_kernel": Limits(1024, loaded=5),  # a row's statistics, at two places
     "norm_kernel": Limits(1024, stored=2, loaded=1),
@@ -57,6 +61,7 @@ KERNELS = {
     "route_kernel": Limits(1536),
     "row_deviation_kernel": Limits(1536),
     "row_dots_kernel": Limits(1280, stored=1),
+    "scale_columns": Limits(1536, loaded=16),  # the factors
     "softmax_part_kernel": Limits(1536, stored=4, loaded=3),
     "sum_parts": Limits(1536),
     "sum_rows_kernel": Limits(1536),

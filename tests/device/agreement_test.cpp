@@ -27,6 +27,42 @@ TEST_P(Agreement, ColumnSums) {
   }
 }
 
+TEST_P(Agreement, Columns) {
+  for (const auto& [rows, columns, padding_unit] :
+       std::vector<Size>{{1, 1}, {3, 17}, {600, 65}, {65, 1030}, {5, 64, 8}, {300, 136, 8}}) {
+    for (const DType dtype : kDTypes) {
+      for (const bool option : {false, true}) {
+        expect_agrees(column_dots_scenario(dtype, rows, columns, option, padding_unit));
+        for (const bool in_place : {false, true})
+          expect_agrees(column_scale_scenario(dtype, rows, columns, option, in_place, padding_unit));
+      }
+      expect_agrees(magnitude_scenario(dtype, columns));
+    }
+  }
+}
+
+TEST_P(Agreement, Dropout) {
+  for (const auto& [rows, columns, padding_unit] :
+       std::vector<Size>{{1, 1}, {3, 17}, {40, 65}, {9, 1030}, {5, 64, 8}, {30, 136, 8}}) {
+    for (const DType dtype : kDTypes) {
+      for (const float probability : {0.0F, 0.1F, 0.999F}) {
+        expect_agrees(dropout_scenario(dtype, rows, columns, probability, rows % 2 == 0, padding_unit));
+      }
+    }
+  }
+}
+
+TEST_P(Agreement, CodesOfBlocks) {
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4}) {
+    for (const DType dtype : kDTypes) {
+      expect_agrees(decode_blocks_scenario(format, dtype, 64 * 300, 64, 0));
+      expect_agrees(decode_blocks_scenario(format, dtype, 17, 64, 60));
+      expect_agrees(decode_blocks_scenario(format, dtype, 20002, 37, 36));
+      expect_agrees(decode_blocks_scenario(format, dtype, 1, 1, 0));
+    }
+  }
+}
+
 TEST_P(Agreement, Norm) {
   // Not one column: its variance is zero, and what is left of it is rounding. The CUDA device's cuts are at
   // 32, 64, 128 and 4096 times 16 bytes.

@@ -38,6 +38,9 @@ TEST(AnyThreadCount, GivesTheSameNorms) {
     expect_same_bits_for_any_thread_count(
         norm_backward_scenario(NormKind::rms_norm, dtype, 130, 1030, GradientPlace::over_addend));
     expect_same_bits_for_any_thread_count(column_sums_scenario(dtype, 700, 600));
+    expect_same_bits_for_any_thread_count(column_dots_scenario(dtype, 700, 600, true));
+    expect_same_bits_for_any_thread_count(dropout_scenario(dtype, 70, 600, 0.1F, false));
+    expect_same_bits_for_any_thread_count(decode_blocks_scenario(BlockFormat::nf4, dtype, 100000, 37, 5));
     expect_same_bits_for_any_thread_count(shared_norm_scenario(dtype, 300, 768));
   }
 }

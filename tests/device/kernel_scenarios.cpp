@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/dropout.h"
 #include "engine/device/reference/reference_kernels.h"
 
 namespace strata {
@@ -102,6 +103,85 @@ Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t colum
       {random_operand(1, dtype, rows, columns, 3 * padding_unit), random_operand(2, DType::fp32, 1, columns)},
       [](Kernels& kernels, const Views& x) {
         kernels.run(ColumnSum{x[0], x[1]});
+      }};
+}
+
+Scenario column_dots_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool factors,
+                              std::int64_t padding_unit) {
+  return {fmt::format("column dots {} {}x{}{}", name_of(dtype), rows, columns, flag(factors, "factors")),
+          {random_operand(1, dtype, rows, columns, 3 * padding_unit),
+           random_operand(2, dtype, rows, columns, 2 * padding_unit),
+           random_operand(3, DType::fp32, 1, columns), random_operand(4, DType::fp32, 1, columns)},
+          [factors](Kernels& kernels, const Views& x) {
+            kernels.run(ColumnDots{x[0], x[1], factors ? x[2] : Matrix(), x[3]});
+          }};
+}
+
+Scenario column_scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool bias, bool in_place,
+                               std::int64_t padding_unit) {
+  return {
+      fmt::format("column scale {} {}x{}{}{}", name_of(dtype), rows, columns, flag(bias, "bias"),
+                  flag(in_place, "in place")),
+      {random_operand(1, dtype, rows, columns, padding_unit), random_operand(2, DType::fp32, 1, columns),
+       random_operand(3, dtype, 1, columns),
+       in_place ? random_operand(4, dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding_unit)},
+      [bias, in_place](Kernels& kernels, const Views& x) {
+        kernels.run(ColumnScale{x[0], x[1], bias ? x[2] : Matrix(), in_place ? x[0] : x[3]});
+      }};
+}
+
+Scenario magnitude_scenario(DType dtype, std::int64_t outputs) {
+  Scenario scenario{
+      fmt::format("magnitude factors {} {}", name_of(dtype), outputs),
+      {random_operand(1, DType::fp32, 1, outputs), random_operand(2, DType::fp32, 1, outputs, 0, 0.1F),
+       random_operand(3, dtype, 1, outputs), poisoned_operand(DType::fp32, 1, outputs),
+       poisoned_operand(DType::fp32, 1, outputs)},
+      [](Kernels& kernels, const Views& x) {
+        kernels.run(MagnitudeFactors{x[0], x[1], x[2], x[3], x[4]});
+      }};
+  for (std::int64_t i = 0; i < outputs; ++i)
+    scenario.operands[0].set(0, i, 1 + std::abs(scenario.operands[0].at(0, i)));
+  return scenario;
+}
+
+Scenario dropout_scenario(DType dtype, std::int64_t rows, std::int64_t columns, float probability,
+                          bool in_place, std::int64_t padding_unit) {
+  std::vector<std::int32_t> keys;
+  for (std::int64_t row = 0; row < rows; ++row)
+    keys.push_back(row % 5 == 3 ? kWithoutDropout : static_cast<std::int32_t>(row * 77777));
+  return {
+      fmt::format("dropout {} {}x{} of {}{}", name_of(dtype), rows, columns, probability,
+                  flag(in_place, "in place")),
+      {random_operand(1, dtype, rows, columns, padding_unit), index_operand(keys),
+       in_place ? random_operand(4, dtype, 1, 1) : poisoned_operand(dtype, rows, columns, 2 * padding_unit)},
+      [probability, in_place](Kernels& kernels, const Views& x) {
+        kernels.run(Dropout{.x = x[0],
+                            .keys = indices_of(x[1]),
+                            .site = 7,
+                            .first_column = 1000,
+                            .probability = probability,
+                            .out = in_place ? x[0] : x[2]});
+      }};
+}
+
+Scenario decode_blocks_scenario(BlockFormat format, DType dtype, std::int64_t count, std::int64_t block,
+                                std::int64_t first) {
+  const std::int64_t bytes = code_bytes(format, count);
+  std::vector<std::int32_t> words;
+  for (std::int64_t i = 0; i < (bytes + 3) / 4; ++i)
+    words.push_back(static_cast<std::int32_t>((i * 0x9e3779b9 + 0x1234567) & 0xfeffffff));  // no NaN
+  const std::int64_t scales = (first + count + block - 1) / block;
+  return {
+      fmt::format("{} codes as {} {} from {} of blocks of {}", format == BlockFormat::nf4 ? "nf4" : "int8",
+                  name_of(dtype), count, first, block),
+      {index_operand(words), random_operand(2, DType::fp32, 1, scales), poisoned_operand(dtype, 1, count)},
+      [=](Kernels& kernels, const Views& x) {
+        kernels.run(DecodeBlocks{.format = format,
+                                 .codes = {x[0].row<const std::uint8_t>(0), static_cast<std::size_t>(bytes)},
+                                 .scales = {x[1].row<const float>(0), static_cast<std::size_t>(scales)},
+                                 .block = block,
+                                 .first = first,
+                                 .out = x[2]});
       }};
 }
 

@@ -26,6 +26,18 @@ Scenario matmul_scenario(const ProductCase& product);
 Scenario column_sums_scenario(DType dtype, std::int64_t rows, std::int64_t columns,
                               std::int64_t padding_unit = 1);
 
+Scenario column_dots_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool factors,
+                              std::int64_t padding_unit = 1);
+Scenario column_scale_scenario(DType dtype, std::int64_t rows, std::int64_t columns, bool bias, bool in_place,
+                               std::int64_t padding_unit = 1);
+Scenario magnitude_scenario(DType dtype, std::int64_t outputs);
+/// Some rows have no dropout.
+Scenario dropout_scenario(DType dtype, std::int64_t rows, std::int64_t columns, float probability,
+                          bool in_place, std::int64_t padding_unit = 1);
+/// Codes of `count` elements, of which the first is number `first` of its block.
+Scenario decode_blocks_scenario(BlockFormat format, DType dtype, std::int64_t count, std::int64_t block,
+                                std::int64_t first);
+
 Scenario norm_scenario(NormKind kind, DType dtype, std::int64_t rows, std::int64_t columns, bool addend,
                        std::int64_t padding_unit = 1, bool unit_offset = false);
 /// The output overwrites the input.

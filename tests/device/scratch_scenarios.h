@@ -21,6 +21,7 @@ inline std::vector<Scenario> calls_with_scratch() {
         {.m = 130, .n = 301, .k = 257, .transpose_a = true, .accumulate = true, .dtype = dtype}));
     calls.push_back(column_sums_scenario(dtype, 700, 96));
     calls.push_back(column_sums_scenario(dtype, 3, 96));
+    calls.push_back(column_dots_scenario(dtype, 700, 96, true));
     calls.push_back(norm_scenario(NormKind::layer_norm, dtype, 40, 768, true));
     calls.push_back(shared_norm_scenario(dtype, 40, 768));
     for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {

@@ -36,6 +36,11 @@ void expect_the_same_bits(const Scenario& scenario, const std::vector<std::int64
 TEST(EveryVectorTarget, GivesTheSameBitsWhereNothingIsFusedOrSummedAcrossAVector) {
   for (const DType dtype : kDTypes) {
     const Scenario scenarios[] = {column_sums_scenario(dtype, 130, 65),
+                                  column_dots_scenario(dtype, 130, 65, true),
+                                  column_scale_scenario(dtype, 13, 65, true, false),
+                                  dropout_scenario(dtype, 13, 65, 0.5F, false),
+                                  decode_blocks_scenario(BlockFormat::nf4, dtype, 1000, 64, 3),
+                                  decode_blocks_scenario(BlockFormat::int8, dtype, 1000, 64, 3),
                                   add_scenario(dtype, 9, 1030, 3, false),
                                   scale_scenario(dtype, 9, 1030, 3, false),
                                   cast_scenario(DType::fp32, dtype, 9, 1030),

@@ -44,6 +44,9 @@ ScratchBytes scratch_on_cpu(const Call& /*call*/, int /*threads*/) {
 
 void run_on_cpu(CpuContext& context, const Product& product);
 void run_on_cpu(CpuContext& context, const ColumnSum& call);
+void run_on_cpu(CpuContext& context, const ColumnDots& call);
+void run_on_cpu(CpuContext& context, const ColumnScale& call);
+void run_on_cpu(CpuContext& context, const MagnitudeFactors& call);
 void run_on_cpu(CpuContext& context, const RowDots& call);
 void run_on_cpu(CpuContext& context, const RowDeviation& call);
 void run_on_cpu(CpuContext& context, const NormForward& norm);
@@ -68,6 +71,7 @@ void run_on_cpu(CpuContext& context, const PartsLoss& call);
 void run_on_cpu(CpuContext& context, const PartsGradient& call);
 void run_on_cpu(CpuContext& context, const Addition& call);
 void run_on_cpu(CpuContext& context, const Scale& call);
+void run_on_cpu(CpuContext& context, const Dropout& call);
 void run_on_cpu(CpuContext& context, const Cast& call);
 void run_on_cpu(CpuContext& context, const Zero& call);
 void run_on_cpu(CpuContext& context, const RowCopy& call);
@@ -85,5 +89,6 @@ void run_on_cpu(CpuContext& context, const ParameterUpdate& update);
 void run_on_cpu(CpuContext& context, const SumOfSquares& call);
 void run_on_cpu(CpuContext& context, const EncodeFloat8& call);
 void run_on_cpu(CpuContext& context, const DecodeFloat8& call);
+void run_on_cpu(CpuContext& context, const DecodeBlocks& call);
 
 }  // namespace strata

@@ -26,6 +26,7 @@ struct CudaContext {
 /// The most that a call asks for; kinds that are not here ask for nothing.
 Bytes scratch_on_cuda(const Product& product);
 Bytes scratch_on_cuda(const ColumnSum& call);
+Bytes scratch_on_cuda(const ColumnDots& call);
 Bytes scratch_on_cuda(const NormBackward& norm);
 Bytes scratch_on_cuda(const HeadNormBackward& norm);
 Bytes scratch_on_cuda(const AttentionBackward& attention);
@@ -38,6 +39,9 @@ Bytes scratch_on_cuda(const Call& /*call*/) {
 }
 
 void run_on_cuda(const CudaContext& context, const ColumnSum& call);
+void run_on_cuda(const CudaContext& context, const ColumnDots& call);
+void run_on_cuda(const CudaContext& context, const ColumnScale& call);
+void run_on_cuda(const CudaContext& context, const MagnitudeFactors& call);
 void run_on_cuda(const CudaContext& context, const RowDots& call);
 void run_on_cuda(const CudaContext& context, const RowDeviation& call);
 void run_on_cuda(const CudaContext& context, const NormForward& norm);
@@ -61,6 +65,7 @@ void run_on_cuda(const CudaContext& context, const PartsLoss& call);
 void run_on_cuda(const CudaContext& context, const PartsGradient& call);
 void run_on_cuda(const CudaContext& context, const Addition& call);
 void run_on_cuda(const CudaContext& context, const Scale& call);
+void run_on_cuda(const CudaContext& context, const Dropout& call);
 void run_on_cuda(const CudaContext& context, const Cast& call);
 void run_on_cuda(const CudaContext& context, const Zero& call);
 void run_on_cuda(const CudaContext& context, const RowCopy& call);
@@ -78,5 +83,6 @@ void run_on_cuda(const CudaContext& context, const ParameterUpdate& update);
 void run_on_cuda(const CudaContext& context, const SumOfSquares& call);
 void run_on_cuda(const CudaContext& context, const EncodeFloat8& call);
 void run_on_cuda(const CudaContext& context, const DecodeFloat8& call);
+void run_on_cuda(const CudaContext& context, const DecodeBlocks& call);
 
 }  // namespace strata

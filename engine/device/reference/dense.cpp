@@ -5,6 +5,8 @@
 #include <limits>
 #include <numbers>
 
+#include "base/block_codes.h"
+#include "base/dropout.h"
 #include "base/float8.h"
 #include "engine/device/reference/reference_kernels.h"
 #include "engine/device/reference/scalar.h"
@@ -82,6 +84,41 @@ void run_on_reference(const ColumnSum& call) {
     double sum = 0;
     for (std::int64_t row = 0; row < x.rows; ++row) sum += load(x, row, column);
     add_to(gradient, 0, column, sum);
+  }
+}
+
+void run_on_reference(const ColumnDots& call) {
+  const auto& [a, b, factors, sums] = call;
+  expect(is_like(b, a) && is_fp32(sums, 1, a.columns) && is_fp32_or_absent(factors, 1, a.columns),
+         "columns alike, and fp32 sums and factors");
+  for (std::int64_t column = 0; column < a.columns; ++column) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < a.rows; ++row) sum += load(a, row, column) * load(b, row, column);
+    add_to(sums, 0, column, factors ? load(factors, 0, column) * sum : sum);
+  }
+}
+
+void run_on_reference(const ColumnScale& call) {
+  const std::int64_t columns = call.x.columns;
+  expect(is_like(call.out, call.x) && is_fp32(call.factors, 1, columns),
+         "out like x, and fp32 factors of [1, n]");
+  expect(!call.bias || (is_shape(call.bias, 1, columns) && call.bias.dtype == call.x.dtype),
+         "a bias of [1, n]");
+  for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
+    const double scaled = load(call.x, row, column) * load(call.factors, 0, column);
+    store(call.out, row, column, scaled + (call.bias ? load(call.bias, 0, column) : 0));
+  });
+}
+
+void run_on_reference(const MagnitudeFactors& call) {
+  const std::int64_t outputs = call.magnitudes.columns;
+  expect(is_fp32(call.squares, 1, outputs) && is_fp32(call.dots, 1, outputs) &&
+             is_fp32(call.reciprocal_norms, 1, outputs) && is_fp32(call.factors, 1, outputs),
+         "fp32 sums and factors of [1, outputs]");
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    const double reciprocal = 1 / std::sqrt(load(call.squares, 0, i) + load(call.dots, 0, i));
+    store(call.factors, 0, i, load(call.magnitudes, 0, i) * reciprocal);
+    store(call.reciprocal_norms, 0, i, reciprocal);
   }
 }
 
@@ -353,6 +390,21 @@ void run_on_reference(const Scale& call) {
   });
 }
 
+void run_on_reference(const Dropout& call) {
+  const auto& [x, keys, site, first_column, probability, out] = call;
+  expect(is_like(out, x) && std::ssize(keys) == x.rows, "out like x, and a key for each row");
+  const std::uint32_t threshold = dropout_threshold(probability);
+  const float factor = dropout_factor(probability);
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const std::int32_t key = keys[static_cast<std::size_t>(row)];
+    for (std::int64_t column = 0; column < x.columns; ++column) {
+      const double value = load(x, row, column);
+      const bool kept = is_kept(dropout_row(key, site), first_column + column, threshold);
+      store(out, row, column, key == kWithoutDropout ? value : kept ? value * factor : 0);
+    }
+  }
+}
+
 void run_on_reference(const Cast& call) {
   expect(is_shape(call.out, call.x.rows, call.x.columns), "operands of one shape");
   for_each_element(call.x, [&](std::int64_t row, std::int64_t column) {
@@ -387,6 +439,19 @@ void run_on_reference(const DecodeFloat8& call) {
   for (std::int64_t i = 0; i < count; ++i)
     call.out.row<bfloat16>(0)[i] =
         decoded_float8(call.codes[static_cast<std::size_t>(i)], call.scale->inverse);
+}
+
+void run_on_reference(const DecodeBlocks& call) {
+  const std::int64_t count = call.out.columns;
+  expect(call.out.rows == 1 && std::ssize(call.codes) == code_bytes(call.format, count),
+         "codes of each number");
+  expect(call.block > 0 && call.first >= 0 && call.first < call.block &&
+             std::ssize(call.scales) * call.block >= call.first + count,
+         "a scale for each block");
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float scale = call.scales[static_cast<std::size_t>((call.first + i) / call.block)];
+    store(call.out, 0, i, block_number(call.format, code_at(call.format, call.codes.data(), i), scale));
+  }
 }
 
 }  // namespace strata

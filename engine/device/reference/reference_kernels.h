@@ -10,6 +10,9 @@ namespace strata {
 
 void run_on_reference(const Product& product);
 void run_on_reference(const ColumnSum& call);
+void run_on_reference(const ColumnDots& call);
+void run_on_reference(const ColumnScale& call);
+void run_on_reference(const MagnitudeFactors& call);
 void run_on_reference(const RowDots& call);
 void run_on_reference(const RowDeviation& call);
 void run_on_reference(const NormForward& norm);
@@ -32,6 +35,7 @@ void run_on_reference(const EmbeddingForward& call);
 void run_on_reference(const EmbeddingBackward& call);
 void run_on_reference(const Addition& call);
 void run_on_reference(const Scale& call);
+void run_on_reference(const Dropout& call);
 void run_on_reference(const Cast& call);
 void run_on_reference(const Zero& call);
 void run_on_reference(const RowCopy& call);
@@ -49,6 +53,7 @@ void run_on_reference(const ParameterUpdate& update);
 void run_on_reference(const SumOfSquares& call);
 void run_on_reference(const EncodeFloat8& call);
 void run_on_reference(const DecodeFloat8& call);
+void run_on_reference(const DecodeBlocks& call);
 
 class ReferenceKernels : public Kernels {
  public:
